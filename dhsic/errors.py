@@ -1,0 +1,57 @@
+"""The errors and warnings that dhsic raises."""
+
+__all__ = [
+    "DataError",
+    "DhsicError",
+    "InvalidArgumentError",
+    "MemoryBudgetError",
+    "MissingDependencyError",
+    "PrecisionWarning",
+    "require",
+]
+
+
+class DhsicError(Exception):
+    """Base of every error that dhsic raises on purpose."""
+
+
+class InvalidArgumentError(DhsicError, ValueError):
+    """An option has a value that the call cannot use."""
+
+
+class DataError(DhsicError, ValueError):
+    """The data cannot be tested as they are: missing values, lengths, constants, broken chunks."""
+
+
+class MemoryBudgetError(DhsicError, ValueError):
+    """The plan needs more memory than it was allowed."""
+
+
+class MissingDependencyError(DhsicError, ImportError):
+    """An optional dependency is needed and not installed."""
+
+
+class PrecisionWarning(UserWarning):
+    """The chosen floating-point precision loses digits that may matter."""
+
+
+def require(module: str, extra: str, purpose: str) -> MissingDependencyError:
+    """Build the error for a missing optional dependency.
+
+    Parameters
+    ----------
+    module : str
+        The module that could not be imported.
+    extra : str
+        The extra of this package that installs it.
+    purpose : str
+        What it is needed for, as the start of a sentence.
+
+    Returns
+    -------
+    MissingDependencyError
+        To be raised from the original ``ImportError``.
+    """
+    return MissingDependencyError(
+        f"{purpose} needs {module}, which is not installed: pip install 'dhsic[{extra}]'"
+    )
