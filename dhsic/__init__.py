@@ -1,4 +1,17 @@
 """Kernel independence tests on data that does not fit one machine."""
 
-__version__ = "0.1.0"
-__all__ = ["__version__"]
+from dhsic._version import __version__
+from dhsic.api import hsic, independence_test, plan
+from dhsic.estimators import VHSIC, NystromMHSIC
+from dhsic.nulls import Multiplier, Permutation
+
+__all__ = [
+    "VHSIC",
+    "Multiplier",
+    "NystromMHSIC",
+    "Permutation",
+    "__version__",
+    "hsic",
+    "independence_test",
+    "plan",
+]

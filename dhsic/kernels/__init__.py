@@ -1,6 +1,25 @@
 """Kernels, one file a family."""
 
-from dhsic.kernels.base import Kernel
-from dhsic.kernels.radial import Gaussian
+from dhsic.kernels.bandwidth import median_distance
+from dhsic.kernels.base import Kernel, Product, Sum
+from dhsic.kernels.discrete import Delta
+from dhsic.kernels.distance import Distance
+from dhsic.kernels.dot import Linear, Polynomial
+from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian, Matern
+from dhsic.kernels.registry import parse
 
-__all__ = ["Gaussian", "Kernel"]
+__all__ = [
+    "Delta",
+    "Distance",
+    "Gaussian",
+    "InverseMultiquadric",
+    "Kernel",
+    "Laplacian",
+    "Linear",
+    "Matern",
+    "Polynomial",
+    "Product",
+    "Sum",
+    "median_distance",
+    "parse",
+]

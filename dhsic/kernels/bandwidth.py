@@ -1,8 +1,8 @@
-"""The median heuristic."""
+"""The median heuristic: scales that follow the units of one variable."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,18 +10,31 @@ from scipy.spatial.distance import pdist
 
 from dhsic.errors import DataError
 
-__all__ = ["median_distance"]
+__all__ = ["as_sample", "median_distance", "median_or_mean"]
+
+
+def as_sample(sample: NDArray[Any]) -> NDArray[np.float64]:
+    """Check that a sample of a variable is (s, d), not empty and finite."""
+    sample = np.asarray(sample, dtype=np.float64)
+    if sample.ndim != 2 or not sample.size:
+        msg = f"a sample must have shape (s, d) with s, d >= 1; got {sample.shape}: pass x[:, None]"
+        raise DataError(msg)
+    if not np.isfinite(sample).all():
+        bad = int((~np.isfinite(sample)).any(axis=1).sum())
+        msg = f"a sample must be finite; {bad} of {len(sample)} rows are not: drop or impute them"
+        raise DataError(msg)
+    return sample
 
 
 def median_distance(
     sample: NDArray[np.float64], metric: Literal["euclidean", "cityblock"] = "euclidean"
 ) -> float:
-    """Median distance between distinct rows of a sample.
+    """Median distance between the rows of a sample.
 
     Parameters
     ----------
     sample : ndarray, shape (s, d)
-        Rows of one variable.
+        Rows of one variable, finite.
     metric : {"euclidean", "cityblock"}, optional
         The distance.
 
@@ -33,17 +46,40 @@ def median_distance(
     Raises
     ------
     DataError
-        All rows of the sample are the same.
+        All rows of the sample are the same, or their distances leave the range of float64.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import median_distance
+    >>> median_distance(np.array([[0.0], [1.0], [3.0]]))
+    2.0
+    >>> median_distance(np.array([[0.0], [0.0], [0.0], [0.0], [5.0]]))  # most are ties
+    5.0
     """
-    distances = pdist(sample, metric)
-    median = float(np.median(distances)) if len(distances) else 0.0
-    if median > 0.0:
-        return median
-    distances = distances[distances > 0.0]
-    if not len(distances):
+    sample = as_sample(sample)
+    if (sample == sample[0]).all():
         msg = (
             f"a bandwidth needs at least two distinct rows; all {len(sample)} sampled rows are "
             "the same: drop the variable, or give the kernel's bandwidth"
         )
         raise DataError(msg)
-    return float(distances.mean())
+    return median_or_mean(pdist(sample, metric))
+
+
+def median_or_mean(sizes: NDArray[np.float64]) -> float:
+    """Median of sizes >= 0; where that is 0, the mean of those that are not.
+
+    The bounds leave room for the square of the result and of its inverse.
+    """
+    typical = float(np.median(sizes))
+    if typical == 0.0 and sizes.any():
+        with np.errstate(over="ignore"):
+            typical = float(sizes[sizes > 0.0].mean())
+    if not 1e-100 < typical < 1e100:
+        msg = (
+            "a bandwidth needs rows that differ by 1e-100 to 1e+100; the typical difference is "
+            f"{typical:.3g}: rescale the variable, or give the kernel's bandwidth"
+        )
+        raise DataError(msg)
+    return typical

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import accumulate, count, pairwise
+from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["Kernel", "Matrix"]
+from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.kernels.bandwidth import as_sample
+
+__all__ = ["Kernel", "Matrix", "Product", "Sum"]
 
 Matrix = NDArray[np.floating[Any]]
 
@@ -21,7 +29,7 @@ class Kernel(ABC):
     A kernel is a frozen value. Parameters that are None are filled by `fit` from a sample of
     the variable, so that they follow its units. Prepared rows and columns are plain 2-d arrays
     whose slices along axis 0 are the prepared slices of the data; a tile of the Gram matrix is
-    computed from such slices, in place.
+    computed from such slices, in place. Kernels add and multiply: ``k1 + k2``, ``k1 * k2``.
 
     Parameters
     ----------
@@ -30,11 +38,18 @@ class Kernel(ABC):
         only; for the others it is part of the kernel. `fit` sets it to the median of the sample.
     """
 
-    origin: tuple[float, ...] | None = None
+    origin: tuple[float, ...] | None = field(default=None, kw_only=True)
 
     name: ClassVar[str]
-    work_tiles: ClassVar[int] = 0
-    """How many scratch tiles of the output's shape and dtype `tile` needs."""
+
+    def __post_init__(self) -> None:
+        if self.origin is None:
+            return
+        origin = tuple(float(coordinate) for coordinate in self.origin)
+        if not all(map(math.isfinite, origin)):
+            msg = f"{self.name}: origin must be finite; got {origin}: leave it out for the median"
+            raise InvalidArgumentError(msg)
+        object.__setattr__(self, "origin", origin)
 
     def fit(self, sample: NDArray[np.float64]) -> Self:
         """Fill the parameters that are None from a sample of the variable.
@@ -49,9 +64,15 @@ class Kernel(ABC):
         Kernel
             Of the same class, with every parameter set.
         """
+        sample = as_sample(sample)
         if self.origin is not None:
             return self
         return replace(self, origin=tuple(np.median(sample, axis=0).tolist()))
+
+    @property
+    def work_tiles(self) -> int:
+        """How many scratch tiles of the output's shape and dtype `tile` needs."""
+        return 0
 
     def width(self, d: int) -> int:
         """Columns of the prepared arrays for a variable with `d` columns."""
@@ -59,7 +80,7 @@ class Kernel(ABC):
 
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         """Prepare rows of data for `tile`: (b, d) to (b, width(d)), C-contiguous."""
-        return self._centred(x).astype(dtype, order="C", copy=False)
+        return self._scaled(x, dtype)[0]
 
     def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         """Prepare landmarks for `tile`: (p, d) to (p, width(d)), C-contiguous."""
@@ -79,6 +100,21 @@ class Kernel(ABC):
             Scratch, with the dtype of `out`.
         """
 
+    def rounding(self, columns: Matrix) -> float:
+        """Bound the error that cancellation leaves in the kernel near prepared landmarks.
+
+        Parameters
+        ----------
+        columns : ndarray, shape (p, w)
+            From `columns`; its dtype is the precision in question.
+
+        Returns
+        -------
+        float
+            Error of k(x, z) over sqrt(k(x, x) k(z, z)); 0 for kernels that cancel no digits.
+        """
+        return 0.0
+
     @abstractmethod
     def spec(self) -> str:
         """Write the kernel as text that `dhsic.kernels.parse` reads, without the origin."""
@@ -97,12 +133,202 @@ class Kernel(ABC):
         -------
         ndarray, shape (b, p)
         """
-        rows = self.rows(x)
-        columns = self.columns(x if y is None else y)
+        y = x if y is None else y
+        rows, columns = self.rows(x), self.columns(y)
+        if rows.shape[1] != columns.shape[1]:
+            msg = f"x and y must have equally many columns; got shapes {x.shape} and {y.shape}"
+            raise InvalidArgumentError(msg)
         out = np.empty((len(rows), len(columns)))
         self.tile(rows, columns, out, np.empty((self.work_tiles, *out.shape)))
         return out
 
+    def __add__(self, other: Kernel) -> Sum:
+        return Sum((self, other)) if isinstance(other, Kernel) else NotImplemented
+
+    def __mul__(self, other: Kernel) -> Product:
+        return Product((self, other)) if isinstance(other, Kernel) else NotImplemented
+
+    @property
+    def _scale(self) -> float:
+        """What centred rows are multiplied by."""
+        return 1.0
+
+    def _scaled(self, x: NDArray[Any], dtype: DTypeLike) -> tuple[Matrix, NDArray[np.float64]]:
+        """Centred rows in units of the kernel (b, d), C-contiguous, and their squared norms."""
+        centred = self._centred(x)
+        scaled = np.empty(centred.shape, dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.multiply(centred, self._scale, out=scaled, casting="same_kind")
+            norms = np.einsum("ij,ij->i", scaled, scaled, dtype=np.float64)
+        self._check_range(norms, dtype)
+        return scaled, norms
+
     def _centred(self, x: NDArray[Any]) -> NDArray[np.float64]:
-        x = np.asarray(x, dtype=np.float64)
-        return x if self.origin is None else x - np.asarray(self.origin)
+        x = np.asarray(x)
+        self._check_shape(x)
+        if self.origin is None:
+            return x.astype(np.float64, copy=False)
+        centred: NDArray[np.float64] = np.subtract(x, self.origin, dtype=np.float64)
+        return centred
+
+    def _check_shape(self, x: NDArray[Any]) -> None:
+        expected = x.shape[1:] if self.origin is None else (len(self.origin),)
+        if x.ndim != 2 or x.shape[1:] != expected:
+            msg = (
+                f"{self.name}: rows must have shape (n, {expected[0] if expected else 1}); got "
+                f"{x.shape}: pass x[:, None] for one column, and fit a kernel for each variable"
+            )
+            raise InvalidArgumentError(msg)
+
+    def _check_range(self, sizes: NDArray[np.float64], dtype: DTypeLike) -> None:
+        """Refuse rows whose kernel values would overflow into inf and NaN."""
+        largest, limit = float(np.max(sizes, initial=0.0)), float(np.finfo(dtype).max) / 8
+        if not largest < limit:
+            msg = (
+                f"{self.name}: rows must be finite, and smaller than {limit:.0e} when centred, "
+                f"scaled and squared in {np.dtype(dtype)}; got {largest:.3g}: "
+                "drop missing values, use float64, or transform the variable (to ranks, for instance)"
+            )
+            raise DataError(msg)
+
+    def _check(self, parameter: str, requirement: str, allowed: Callable[[float], bool]) -> None:
+        """Require of a parameter that is not at its default, and make it a float."""
+        value, default = getattr(self, parameter), getattr(type(self), parameter)
+        if value is default:
+            return
+        number = float(value) if isinstance(value, Real) else math.nan
+        if not allowed(number):
+            instead = "its value from the data" if default is None else repr(default)
+            msg = (
+                f"{self.name}: {parameter} must be {requirement}; got {value!r}: "
+                f"leave it out for {instead}"
+            )
+            raise InvalidArgumentError(msg)
+        object.__setattr__(self, parameter, number)
+
+    @staticmethod
+    def _spec(name: str, *values: float | None) -> str:
+        return ":".join([name, *(repr(value) for value in values if value is not None)])
+
+    def _fitted(self, parameter: str) -> float:
+        value: float | None = getattr(self, parameter)
+        if value is None:
+            msg = f"{self.name}: {parameter} must be set before use; got None: call fit(sample)"
+            raise InvalidArgumentError(msg)
+        return value
+
+
+def positive(number: float) -> bool:
+    """Say whether a number is finite and > 0."""
+    return 0.0 < number < math.inf
+
+
+@dataclass(frozen=True)
+class _Combination(Kernel):
+    parts: tuple[Kernel, ...]
+    origin: tuple[float, ...] | None = field(default=None, init=False, repr=False)
+
+    symbol: ClassVar[str]
+    combine: ClassVar[np.ufunc]
+
+    def __post_init__(self) -> None:
+        parts = tuple(self.parts)
+        if len(parts) < 2 or not all(isinstance(part, Kernel) for part in parts):
+            msg = f"a {self.name} needs two kernels or more; got {parts}: use the kernel itself"
+            raise InvalidArgumentError(msg)
+        nested = [part.parts if isinstance(part, type(self)) else (part,) for part in parts]
+        object.__setattr__(self, "parts", sum(nested, ()))
+
+    def fit(self, sample: NDArray[np.float64]) -> Self:
+        return replace(self, parts=tuple(part.fit(sample) for part in self.parts))
+
+    @property
+    def work_tiles(self) -> int:
+        first, *others = (part.work_tiles for part in self.parts)
+        return max(first, 1 + max(others))
+
+    def width(self, d: int) -> int:
+        return sum(part.width(d) for part in self.parts)
+
+    def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        return np.hstack([part.rows(x, dtype) for part in self.parts])
+
+    def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        return np.hstack([part.columns(z, dtype) for part in self.parts])
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        (first, at), *others = self._split(rows.shape[1])
+        first.tile(rows[:, at], columns[:, at], out, work)
+        for part, at in others:
+            part.tile(rows[:, at], columns[:, at], work[0], work[1:])
+            self.combine(out, work[0], out=out)
+
+    def _split(self, width: int) -> tuple[tuple[Kernel, slice], ...]:
+        return _split(self.parts, width)
+
+
+@lru_cache
+def _split(parts: tuple[Kernel, ...], width: int) -> tuple[tuple[Kernel, slice], ...]:
+    """Parts with the slices of the prepared columns that are theirs."""
+    widths = ([part.width(d) for part in parts] for d in count(1))
+    ends = accumulate(next(w for w in widths if sum(w) == width), initial=0)
+    return tuple(zip(parts, (slice(*ends) for ends in pairwise(ends)), strict=True))
+
+
+class Sum(_Combination):
+    """Sum of kernels on the same variable.
+
+    Its parts should not change with the units of the variable, or the units decide which part
+    counts: add ``Polynomial(degree=1, coef0=0)`` to a Gaussian, not ``Linear()``.
+
+    Parameters
+    ----------
+    parts : tuple of Kernel
+        Two or more; sums among them are flattened.
+
+    Examples
+    --------
+    >>> from dhsic.kernels import Delta, Gaussian, Sum
+    >>> Sum((Gaussian(gamma=0.5), Delta())) == Gaussian(gamma=0.5) + Delta()
+    True
+    >>> (Gaussian(gamma=0.5) + Delta()).spec()
+    'gaussian:0.5+delta'
+    """
+
+    name: ClassVar[str] = "sum"
+    symbol: ClassVar[str] = "+"
+    combine: ClassVar[np.ufunc] = np.add
+
+    def rounding(self, columns: Matrix) -> float:
+        # by Cauchy and Schwarz the parts' sqrt(k(x, x) k(z, z)) add up to no more than the sum's
+        return max(k.rounding(columns[:, at]) for k, at in self._split(columns.shape[1]))
+
+    def spec(self) -> str:
+        return self.symbol.join(part.spec() for part in self.parts)
+
+
+class Product(_Combination):
+    """Product of kernels on the same variable.
+
+    Parameters
+    ----------
+    parts : tuple of Kernel
+        Two or more; products among them are flattened.
+
+    Examples
+    --------
+    >>> from dhsic.kernels import Delta, Gaussian, Linear
+    >>> ((Gaussian(gamma=0.5) + Linear()) * Delta()).spec()
+    '(gaussian:0.5+linear)*delta'
+    """
+
+    name: ClassVar[str] = "product"
+    symbol: ClassVar[str] = "*"
+    combine: ClassVar[np.ufunc] = np.multiply
+
+    def rounding(self, columns: Matrix) -> float:
+        return sum(k.rounding(columns[:, at]) for k, at in self._split(columns.shape[1]))
+
+    def spec(self) -> str:
+        specs = [f"({k.spec()})" if isinstance(k, Sum) else k.spec() for k in self.parts]
+        return self.symbol.join(specs)

@@ -2,55 +2,43 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+from scipy.spatial.distance import cdist
 
 from dhsic.kernels.bandwidth import median_distance
-from dhsic.kernels.base import Kernel, Matrix
+from dhsic.kernels.base import Kernel, Matrix, positive
+from dhsic.kernels.euclidean import (
+    cancellation,
+    distances,
+    minus_squared_distances,
+    prepare_columns,
+    prepare_rows,
+    prepared_width,
+    squared_distances,
+)
 
-__all__ = ["Gaussian"]
+__all__ = ["Gaussian", "InverseMultiquadric", "Laplacian", "Matern"]
 
 
 class _Euclidean(Kernel):
-    """A function of the Euclidean distance in units of a length scale."""
-
-    @property
-    @abstractmethod
-    def _inverse_scale(self) -> float: ...
+    """A function of the Euclidean distance in units of the kernel."""
 
     def width(self, d: int) -> int:
-        return 1 if d == 1 else d + 2
+        return prepared_width(d)
 
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
-        scaled, norms = self._scaled(x, dtype)
-        if scaled.shape[1] == 1:
-            return scaled
-        return np.hstack([np.sqrt(2.0).astype(dtype) * scaled, -norms, np.ones_like(norms)])
+        return prepare_rows(*self._scaled(x, dtype))
 
     def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
-        scaled, norms = self._scaled(z, dtype)
-        if scaled.shape[1] == 1:
-            return scaled
-        return np.hstack([np.sqrt(2.0).astype(dtype) * scaled, np.ones_like(norms), -norms])
+        return prepare_columns(*self._scaled(z, dtype))
 
-    def _scaled(self, x: NDArray[Any], dtype: DTypeLike) -> tuple[Matrix, Matrix]:
-        scaled = (self._centred(x) * self._inverse_scale).astype(dtype, order="C", copy=False)
-        norms = np.square(scaled, dtype=np.float64).sum(axis=1, keepdims=True)
-        return scaled, norms.astype(dtype)
-
-    @staticmethod
-    def _minus_squared_distances(rows: Matrix, columns: Matrix, out: Matrix) -> None:
-        if rows.shape[1] == 1:  # differences are exact; the expanded square is not
-            np.subtract(rows, columns.T, out=out)
-            np.square(out, out=out)
-            np.negative(out, out=out)
-        else:
-            np.matmul(rows, columns.T, out=out)
-            np.minimum(out, 0, out=out)
+    def rounding(self, columns: Matrix) -> float:
+        return min(1.0, cancellation(columns))
 
 
 @dataclass(frozen=True)
@@ -62,6 +50,8 @@ class Gaussian(_Euclidean):
     gamma : float, optional
         Inverse squared length, in 1 / (units of the variable)^2. Where not given, `fit` takes
         1 / (median distance)^2 of the sample.
+    origin : tuple of float, optional
+        Subtracted from every row first; changes rounding only.
 
     Examples
     --------
@@ -76,6 +66,10 @@ class Gaussian(_Euclidean):
 
     name: ClassVar[str] = "gaussian"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("gamma", "a finite number > 0", positive)
+
     def fit(self, sample: NDArray[np.float64]) -> Self:
         fitted = super().fit(sample)
         if fitted.gamma is not None:
@@ -83,12 +77,194 @@ class Gaussian(_Euclidean):
         return replace(fitted, gamma=median_distance(sample) ** -2)
 
     @property
-    def _inverse_scale(self) -> float:
-        return float(np.sqrt(self.gamma))
+    def _scale(self) -> float:
+        return math.sqrt(self._fitted("gamma"))
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
-        self._minus_squared_distances(rows, columns, out)
+        minus_squared_distances(rows, columns, out)
         np.exp(out, out=out)
 
     def spec(self) -> str:
-        return self.name if self.gamma is None else f"{self.name}:{self.gamma!r}"
+        return self._spec(self.name, self.gamma)
+
+
+@dataclass(frozen=True)
+class InverseMultiquadric(_Euclidean):
+    """Inverse multiquadric kernel, (1 + gamma |x - y|^2)^(-1/2), with heavier tails.
+
+    Parameters
+    ----------
+    gamma : float, optional
+        Inverse squared length, in 1 / (units of the variable)^2. Where not given, `fit` takes
+        1 / (median distance)^2 of the sample.
+    origin : tuple of float, optional
+        Subtracted from every row first; changes rounding only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import InverseMultiquadric
+    >>> InverseMultiquadric(gamma=3.0)(np.array([[0.0], [1.0]]))
+    array([[1. , 0.5],
+           [0.5, 1. ]])
+    """
+
+    gamma: float | None = None
+
+    name: ClassVar[str] = "imq"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("gamma", "a finite number > 0", positive)
+
+    def fit(self, sample: NDArray[np.float64]) -> Self:
+        fitted = super().fit(sample)
+        if fitted.gamma is not None:
+            return fitted
+        return replace(fitted, gamma=median_distance(sample) ** -2)
+
+    @property
+    def _scale(self) -> float:
+        return math.sqrt(self._fitted("gamma"))
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        squared_distances(rows, columns, out)
+        np.add(out, 1, out=out)
+        np.sqrt(out, out=out)
+        np.reciprocal(out, out=out)
+
+    def spec(self) -> str:
+        return self._spec(self.name, self.gamma)
+
+
+@dataclass(frozen=True)
+class Matern(_Euclidean):
+    """Matern kernel of smoothness nu, a function of t = sqrt(2 nu) |x - y| / length.
+
+    It is exp(-t) for nu = 1/2, (1 + t) exp(-t) for 3/2 and (1 + t + t^2/3) exp(-t) for 5/2.
+
+    Parameters
+    ----------
+    nu : {0.5, 1.5, 2.5}, optional
+        Smoothness; written matern12, matern32 and matern52 in text.
+    length : float, optional
+        Length scale, in units of the variable. Where not given, `fit` takes the median distance
+        of the sample.
+    origin : tuple of float, optional
+        Subtracted from every row first; changes rounding only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import Matern
+    >>> Matern(nu=0.5, length=2.0)(np.array([[0.0], [2.0]])).round(4)
+    array([[1.    , 0.3679],
+           [0.3679, 1.    ]])
+    """
+
+    nu: float = 1.5
+    length: float | None = None
+
+    name: ClassVar[str] = "matern"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("nu", "0.5, 1.5 or 2.5", lambda nu: nu in (0.5, 1.5, 2.5))
+        self._check("length", "a finite number > 0", positive)
+
+    def fit(self, sample: NDArray[np.float64]) -> Self:
+        fitted = super().fit(sample)
+        if fitted.length is not None:
+            return fitted
+        return replace(fitted, length=median_distance(sample))
+
+    @property
+    def _scale(self) -> float:
+        return math.sqrt(2.0 * self.nu) / self._fitted("length")
+
+    @property
+    def work_tiles(self) -> int:
+        return 0 if self.nu == 0.5 else 1
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        distances(rows, columns, out)
+        if self.nu > 0.5:
+            self._polynomial(out, work[0])
+        np.negative(out, out=out)
+        np.exp(out, out=out)
+        if self.nu > 0.5:
+            np.multiply(out, work[0], out=out)
+
+    def _polynomial(self, t: Matrix, out: Matrix) -> None:
+        if self.nu == 1.5:
+            np.add(t, 1, out=out)
+        else:
+            np.multiply(t, 1 / 3, out=out)
+            np.add(out, 1, out=out)
+            np.multiply(out, t, out=out)
+            np.add(out, 1, out=out)
+
+    def rounding(self, columns: Matrix) -> float:
+        error = super().rounding(columns)
+        return math.sqrt(error) if self.nu == 0.5 else error
+
+    def spec(self) -> str:
+        return self._spec(f"{self.name}{2 * self.nu:.0f}2", self.length)
+
+
+@dataclass(frozen=True)
+class Laplacian(Kernel):
+    """Laplacian kernel, exp(-gamma |x - y|_1), of the city-block distance.
+
+    Parameters
+    ----------
+    gamma : float, optional
+        Inverse length, in 1 / units of the variable. Where not given, `fit` takes 1 / (median
+        city-block distance) of the sample.
+    origin : tuple of float, optional
+        Subtracted from every row first; changes rounding only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import Laplacian
+    >>> Laplacian(gamma=1.0)(np.array([[0.0, 0.0], [0.5, 0.5]])).round(4)
+    array([[1.    , 0.3679],
+           [0.3679, 1.    ]])
+    """
+
+    gamma: float | None = None
+
+    name: ClassVar[str] = "laplacian"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("gamma", "a finite number > 0", positive)
+
+    def fit(self, sample: NDArray[np.float64]) -> Self:
+        fitted = super().fit(sample)
+        if fitted.gamma is not None:
+            return fitted
+        return replace(fitted, gamma=1.0 / median_distance(sample, "cityblock"))
+
+    @property
+    def _scale(self) -> float:
+        return self._fitted("gamma")
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        if rows.shape[1] == 1:
+            distances(rows, columns, out)
+        else:
+            _cityblock(rows, columns, out)
+        np.negative(out, out=out)
+        np.exp(out, out=out)
+
+    def spec(self) -> str:
+        return self._spec(self.name, self.gamma)
+
+
+def _cityblock(rows: Matrix, columns: Matrix, out: Matrix, strip: int = 32) -> None:
+    """Write |x - z|_1 into `out`, by strips, because `cdist` returns float64 only."""
+    columns = columns.astype(np.float64, copy=False)
+    for first in range(0, len(rows), strip):
+        out[first : first + strip] = cdist(rows[first : first + strip], columns, "cityblock")

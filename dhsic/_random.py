@@ -1,0 +1,84 @@
+"""Random draws keyed by what they are for, never by the order in which they are asked."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.errors import InvalidArgumentError
+
+__all__ = ["PURPOSES", "generator", "random_signs", "resolve_seed"]
+
+PURPOSES: Final = ("landmarks", "bandwidth", "signs", "permutation")
+_SIGNS_PER_COUNTER: Final = 256
+
+
+def resolve_seed(rng: int | np.random.Generator | None) -> int:
+    """Turn what the user gave into one integer that fixes every draw.
+
+    Parameters
+    ----------
+    rng : int, Generator or None
+        A seed; a generator, from which a seed is drawn; or None for a fresh one.
+
+    Returns
+    -------
+    int
+        At least 0.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Negative, or of another type.
+    """
+    if rng is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    if isinstance(rng, np.random.Generator):
+        return int(rng.integers(2**63))
+    if isinstance(rng, (int, np.integer)) and not isinstance(rng, bool) and rng >= 0:
+        return int(rng)
+    msg = f"rng must be an integer >= 0, a numpy.random.Generator or None, got {rng!r}"
+    raise InvalidArgumentError(msg)
+
+
+def generator(seed: int, purpose: str, *index: int) -> np.random.Generator:
+    """Random generator for one purpose and index; the same key gives the same draws."""
+    return np.random.Generator(np.random.Philox(_sequence(seed, purpose, *index)))
+
+
+def random_signs(seed: int, start: int, stop: int, n: int) -> NDArray[np.int8]:
+    """Signs +1 or -1 for rows start..stop-1 and replicates 0..n-1.
+
+    The sign of a row and a replicate depends on the seed and on those two numbers alone: row i
+    owns block i of the Philox counter, replicate b owns bit b of the row's blocks.
+
+    Parameters
+    ----------
+    seed : int
+        The seed of the test.
+    start, stop : int
+        Rows of the whole data set.
+    n : int
+        Replicates.
+
+    Returns
+    -------
+    ndarray of int8, shape (stop - start, n)
+    """
+    key = _sequence(seed, "signs").generate_state(2, np.uint64)
+    groups = -(-n // _SIGNS_PER_COUNTER)
+    words = np.empty((stop - start, groups, 4), np.uint64)
+    for group in range(groups):
+        bits = np.random.Philox(key=key, counter=[start, group, 0, 0])
+        words[:, group] = bits.random_raw(4 * (stop - start)).reshape(-1, 4)
+    bytes_ = words.astype("<u8", copy=False).reshape(stop - start, -1).view(np.uint8)
+    signs = np.unpackbits(bytes_, axis=1, count=n, bitorder="little").view(np.int8)
+    signs *= 2
+    signs -= 1
+    return signs
+
+
+def _sequence(seed: int, purpose: str, *index: int) -> np.random.SeedSequence:
+    return np.random.SeedSequence(seed, spawn_key=(PURPOSES.index(purpose), *index))

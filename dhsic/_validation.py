@@ -1,0 +1,53 @@
+"""Checks of options: each returns the clean value or says what it needs."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dhsic.errors import InvalidArgumentError
+
+__all__ = ["check_choice", "check_integer", "nearest", "parse_bytes"]
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_BINARY_UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+
+
+def check_integer(name: str, value: Any, *, minimum: int) -> int:
+    """Return an integer of at least `minimum`, or raise."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= minimum:
+        return int(value)
+    msg = f"{name} must be an integer >= {minimum}, got {value!r}"
+    raise InvalidArgumentError(msg)
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
+    """Return a value that is among the choices, or raise."""
+    if value in choices:
+        return str(value)
+    listed = ", ".join(repr(choice) for choice in choices)
+    msg = f"{name} must be one of {listed}, got {value!r}{nearest(str(value), choices)}"
+    raise InvalidArgumentError(msg)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """End of an error message that names the known word nearest to an unknown one."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def parse_bytes(value: int | str) -> int:
+    """Read an amount of memory such as 2000000000, "2GB" or "2GiB"."""
+    text = str(value).strip().lower()
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([kmgt]?)(i?)b?)", text)
+    if match is None or (match[3] and not match[2]) or float(match[1]) <= 0:
+        msg = (
+            f"memory must be a positive number of bytes such as '2GiB' or 2000000000, got {value!r}"
+        )
+        raise InvalidArgumentError(msg)
+    unit = _BINARY_UNITS[match[2]] if match[3] else _UNITS[match[2]]
+    return int(float(match[1]) * unit)

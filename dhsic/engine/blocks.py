@@ -1,0 +1,155 @@
+"""Row blocks: where they start, what they hold, how they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.errors import DataError
+
+__all__ = ["BLOCK_BYTES", "NonFiniteError", "Source", "block_bounds", "read_block"]
+
+BLOCK_BYTES = 8 * 2**20
+_FEWEST_BLOCKS = 32
+_FEWEST_ROWS = 4096
+_OPERATIONS = 5e10
+
+
+class Source(Protocol):
+    """One variable: rows of numbers somewhere."""
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns, (n, d)."""
+        ...
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes that are read for a row."""
+        ...
+
+    @property
+    def chunk_rows(self) -> int | None:
+        """Rows that are stored together, where they are."""
+        ...
+
+    @property
+    def place(self) -> Literal["memory", "storage", "graph"]:
+        """Held in this process, readable by any task, or computed by a Dask graph."""
+        ...
+
+    @property
+    def categorical(self) -> bool:
+        """Whether the numbers are codes of categories, which have no distance."""
+        ...
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows start..stop-1, shape (stop - start, d)."""
+        ...
+
+    def take(self, rows: NDArray[np.intp]) -> NDArray[Any]:
+        """Rows by number, increasing; each stored chunk is read at most once."""
+        ...
+
+    def lazy(self, bounds: Sequence[int]) -> list[Any]:
+        """Delayed blocks between the bounds, of a source whose place is "graph"."""
+        ...
+
+
+class NonFiniteError(DataError):
+    """A block holds NaN or infinity; the first such row of the data may lie in another one."""
+
+
+def block_bounds(
+    n: int, row_bytes: int, chunk_rows: int | None, operations: float, row_multiple: int
+) -> list[int]:
+    """Bounds of the row blocks: about a second of work each, and at least 32 where n allows it.
+
+    Parameters
+    ----------
+    n : int
+        Rows of the data.
+    row_bytes : int
+        Bytes of a row of all variables; a block holds at most 8 MiB unless one chunk is larger.
+    chunk_rows : int or None
+        Blocks are whole chunks, or equal parts of one, so that few chunks are read twice.
+    operations : float
+        Floating-point operations a row.
+    row_multiple : int
+        Blocks start at multiples of it; 0 asks for one block.
+
+    Returns
+    -------
+    list of int
+        0, ..., n. Neither the number of workers nor that of threads changes them.
+    """
+    if row_multiple == 0:
+        return [0, n]
+    rows = min(_OPERATIONS / operations, BLOCK_BYTES / row_bytes, n / _FEWEST_BLOCKS)
+    target = max(int(rows), _FEWEST_ROWS)
+    step = target if chunk_rows is None else _whole_chunks(target, chunk_rows)
+    step = max(row_multiple, step // row_multiple * row_multiple)
+    return [*range(0, n, step), n]
+
+
+def _whole_chunks(target: int, chunk_rows: int) -> int:
+    if chunk_rows <= target:
+        return target // chunk_rows * chunk_rows
+    parts = -(-chunk_rows // max(target, chunk_rows // 8))
+    return -(-chunk_rows // parts)
+
+
+def read_block(
+    sources: Sequence[Source | None],
+    start: int,
+    stop: int,
+    computed: dict[int, NDArray[Any]],
+    finite: bool,
+) -> tuple[NDArray[Any], ...]:
+    """Read the same rows of every source.
+
+    Parameters
+    ----------
+    sources : sequence of Source or None
+        The variables; None where the block is computed.
+    start, stop : int
+        Rows.
+    computed : dict of int to ndarray
+        Blocks that a Dask graph has computed, by the number of their source.
+    finite : bool
+        Refuse NaN and infinity.
+
+    Raises
+    ------
+    DataError
+        A source cannot be read.
+    NonFiniteError
+        A value is NaN or infinite.
+    """
+    values = tuple(
+        computed[number] if source is None else _read(source, start, stop)
+        for number, source in enumerate(sources)
+    )
+    if finite and not all(np.isfinite(block).all() for block in values):
+        msg = f"NaN or infinity in rows {start} to {stop - 1}: drop or fill such rows"
+        raise NonFiniteError(msg)
+    return values
+
+
+def _read(source: Source, start: int, stop: int) -> NDArray[Any]:
+    try:
+        return source.read(start, stop)
+    except Exception as error:
+        msg = (
+            f"rows {start} to {stop - 1} of variable {source.name!r} cannot be read "
+            f"({type(error).__name__}: {error}): is the data complete and intact?"
+        )
+        raise DataError(msg) from error

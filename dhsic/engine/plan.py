@@ -1,0 +1,249 @@
+"""What would run, and in how much memory, before anything runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+
+from dhsic.engine.blocks import Source, block_bounds
+from dhsic.engine.reduction import RowReduction
+from dhsic.errors import MemoryBudgetError
+
+__all__ = ["FAN_IN", "DriverStep", "PassPlan", "Plan", "Runtime", "format_bytes", "plan_pass"]
+
+FAN_IN = 4
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Where tasks run.
+
+    Parameters
+    ----------
+    threads : int
+        Threads of one worker process.
+    memory : int
+        Bytes that one worker process may use.
+    workers : int
+        Worker processes.
+    client : distributed.Client, optional
+        Where not given, tasks run on threads of this process.
+    """
+
+    threads: int
+    memory: int
+    workers: int = 1
+    client: Any = None
+
+
+@dataclass(frozen=True)
+class DriverStep:
+    """A step that runs on the driver alone, such as a factorisation.
+
+    Parameters
+    ----------
+    name : str
+        What it does.
+    working_bytes : int
+        Bytes it needs while it runs.
+    held_bytes : int
+        Bytes of its result, which stay until the end.
+    """
+
+    name: str
+    working_bytes: int
+    held_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class PassPlan:
+    """One pass over the data.
+
+    Parameters
+    ----------
+    name : str
+        What it computes.
+    bounds : tuple of int
+        Bounds of the row blocks.
+    bytes_read : int
+        Bytes read from the data, uncompressed.
+    worker_bytes : int
+        Predicted peak bytes of one worker, besides the interpreter and what it already holds.
+    bytes_to_driver : int
+        Bytes of the result.
+    """
+
+    name: str
+    bounds: tuple[int, ...]
+    bytes_read: int
+    worker_bytes: int
+    bytes_to_driver: int
+
+    @property
+    def blocks(self) -> int:
+        """Number of row blocks."""
+        return len(self.bounds) - 1
+
+    @property
+    def rows_per_block(self) -> int:
+        """Rows of the largest block."""
+        return max(b - a for a, b in zip(self.bounds, self.bounds[1:], strict=False))
+
+    @property
+    def tasks(self) -> int:
+        """Tasks of the graph: one a block, and those that combine them."""
+        tasks = level = self.blocks
+        while level > 1:
+            level = -(-level // FAN_IN)
+            tasks += level
+        return tasks
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that would run.
+
+    Parameters
+    ----------
+    n : int
+        Rows of the data.
+    variables : tuple of str
+        Their names.
+    n_landmarks : int or None
+        Landmarks before pruning.
+    runtime : Runtime
+        Where it runs.
+    steps : tuple of DriverStep or PassPlan
+        In order.
+    baseline_bytes : int
+        What this process holds now.
+    """
+
+    n: int
+    variables: tuple[str, ...]
+    n_landmarks: int | None
+    runtime: Runtime
+    steps: tuple[DriverStep | PassPlan, ...]
+    baseline_bytes: int
+
+    @property
+    def passes(self) -> tuple[PassPlan, ...]:
+        """The passes over the data."""
+        return tuple(step for step in self.steps if isinstance(step, PassPlan))
+
+    @property
+    def peak_driver_bytes(self) -> int:
+        """Predicted peak bytes of this process."""
+        peak = held = 0
+        for step in self.steps:
+            if isinstance(step, DriverStep):
+                peak = max(peak, held + step.working_bytes)
+                held += step.held_bytes
+            elif self.runtime.client is None:
+                peak = max(peak, held + step.worker_bytes)
+            else:
+                peak = max(peak, held + step.bytes_to_driver)
+        return self.baseline_bytes + peak
+
+    @property
+    def peak_worker_bytes(self) -> int:
+        """Predicted peak bytes of one worker process, this one where it runs on threads."""
+        if self.runtime.client is None:
+            return self.peak_driver_bytes
+        interpreter = min(self.baseline_bytes, _INTERPRETER)
+        return interpreter + max(step.worker_bytes for step in self.passes)
+
+    def check(self) -> Plan:
+        """Return the plan, or refuse it where it needs more than the allowed memory.
+
+        Raises
+        ------
+        MemoryBudgetError
+            Names the step, both amounts and the options to change.
+        """
+        needed, allowed = self.peak_worker_bytes, self.runtime.memory
+        if needed <= allowed:
+            return self
+        largest = max(self.steps, key=_bytes_of)
+        msg = (
+            f"the plan needs {format_bytes(needed)} in one process and {format_bytes(allowed)} "
+            f"are allowed; the largest step is {largest.name!r} with "
+            f"{format_bytes(_bytes_of(largest))}: take fewer landmarks, fewer resamples or fewer "
+            "threads, or allow more memory"
+        )
+        raise MemoryBudgetError(msg)
+
+    def __str__(self) -> str:
+        where = (
+            f"{self.runtime.threads} threads of this process"
+            if self.runtime.client is None
+            else f"{self.runtime.workers} workers with {self.runtime.threads} threads in all"
+        )
+        lines = [
+            f"{self.n:,} rows of {', '.join(self.variables)}",
+            *([f"{self.n_landmarks:,} landmarks before pruning"] if self.n_landmarks else []),
+            f"runs on {where}",
+        ]
+        for step in self.steps:
+            if isinstance(step, PassPlan):
+                lines.append(
+                    f"pass    {step.name}: {step.blocks:,} blocks of up to "
+                    f"{step.rows_per_block:,} rows, {step.tasks:,} tasks, reads "
+                    f"{format_bytes(step.bytes_read)}, {format_bytes(step.worker_bytes)} a worker, "
+                    f"{format_bytes(step.bytes_to_driver)} to the driver"
+                )
+            else:
+                lines.append(f"driver  {step.name}: {format_bytes(step.working_bytes)}")
+        lines.append(
+            f"peak memory of a worker {format_bytes(self.peak_worker_bytes)}, "
+            f"of the driver {format_bytes(self.peak_driver_bytes)}, "
+            f"allowed {format_bytes(self.runtime.memory)}"
+        )
+        return "\n".join(lines)
+
+
+_INTERPRETER = 250 * 2**20
+
+
+def _bytes_of(step: DriverStep | PassPlan) -> int:
+    return step.working_bytes if isinstance(step, DriverStep) else step.worker_bytes
+
+
+def plan_pass(
+    reduction: RowReduction[Any], sources: Sequence[Source], runtime: Runtime
+) -> PassPlan:
+    """Choose the row blocks of a pass and predict its memory."""
+    n = sources[0].shape[0]
+    row_bytes = sum(source.row_bytes for source in sources)
+    chunk_rows = max((source.chunk_rows or 0 for source in sources), default=0) or None
+    bounds = block_bounds(
+        n, row_bytes, chunk_rows, reduction.footprint(n).operations, reduction.row_multiple
+    )
+    plan = PassPlan(reduction.name, tuple(bounds), n * row_bytes, 0, 0)
+    cost = reduction.footprint(plan.rows_per_block)
+    threads = min(-(-runtime.threads // runtime.workers), plan.blocks)
+    # A stored block is there twice while it is decoded; partial results wait along one path of
+    # the combine tree.
+    read = sum(s.row_bytes for s in sources if s.place != "memory") * plan.rows_per_block
+    waiting = (FAN_IN - 1) * math.ceil(math.log(plan.blocks, FAN_IN)) if plan.blocks > 1 else 0
+    states = 2 * threads + waiting
+    worker = cost.payload + threads * (2 * read + cost.scratch) + states * cost.state
+    return PassPlan(reduction.name, tuple(bounds), n * row_bytes, worker, cost.state)
+
+
+def resident_bytes() -> int:
+    """Bytes that this process holds in memory now."""
+    return int(psutil.Process().memory_info().rss)
+
+
+def format_bytes(amount: float) -> str:
+    """Write an amount of memory for people."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"

@@ -1,0 +1,90 @@
+"""A reduction over blocks of rows, as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Footprint", "Partial", "RowBlock", "RowReduction", "add"]
+
+State = TypeVar("State")
+Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
+
+
+class RowBlock(NamedTuple):
+    """The same rows of every variable."""
+
+    start: int
+    """First row in the whole data set."""
+    values: tuple[NDArray[Any], ...]
+    """One array (b, d_m) a variable, finite."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows, b."""
+        return len(self.values[0])
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """What a reduction costs, for the plan.
+
+    Parameters
+    ----------
+    payload : int
+        Bytes of the reduction itself, which travels once to every worker.
+    scratch : int
+        Bytes a running task needs besides its block and its result.
+    state : int
+        Bytes of one partial result.
+    operations : float
+        Floating-point operations a row.
+    """
+
+    payload: int
+    scratch: int
+    state: int
+    operations: float
+
+
+class RowReduction(Protocol[State]):
+    """A pass over the data: blocks of rows become partial results, which are combined in order."""
+
+    @property
+    def name(self) -> str:
+        """What the pass computes, for progress and the plan."""
+        ...
+
+    @property
+    def row_multiple(self) -> int:
+        """Blocks start at multiples of this many rows; 0 asks for one block of all rows."""
+        ...
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a block of so many rows."""
+        ...
+
+    def chunk(self, block: RowBlock) -> State:
+        """Partial result of one block."""
+        ...
+
+    def combine(self, left: State, right: State) -> State:
+        """Merge the partial results of neighbours; must leave both as they are."""
+        ...
+
+
+@dataclass(frozen=True)
+class Partial(Generic[State]):
+    """A partial result with the work behind it."""
+
+    state: State
+    rows: int
+    seconds: float
+
+
+def add(left: Arrays, right: Arrays) -> Arrays:
+    """Add two named tuples of arrays or numbers, field by field, into a new one."""
+    return type(left)(*(np.add(a, b) for a, b in zip(left, right, strict=True)))

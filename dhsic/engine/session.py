@@ -1,0 +1,149 @@
+"""What an estimator sees of the engine: the data, passes over them, and rows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dhsic.engine.blocks import NonFiniteError, Source
+from dhsic.engine.events import Event, Listener, PassFinished, StepStarted
+from dhsic.engine.plan import PassPlan, Runtime, plan_pass
+from dhsic.engine.reduction import RowReduction
+from dhsic.engine.run import run_pass, take_rows
+from dhsic.engine.scan import Extent, Scan
+from dhsic.errors import DataError
+
+__all__ = ["Session"]
+
+State = TypeVar("State")
+
+
+class Session:
+    """One run over one set of variables.
+
+    Parameters
+    ----------
+    sources : sequence of Source
+        The variables, of the same number of rows.
+    runtime : Runtime
+        Where tasks run.
+    seed : int
+        Fixes every draw.
+    dtype : dtype
+        Precision of the tiles.
+    listener : callable, optional
+        Is told of progress.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        runtime: Runtime,
+        seed: int,
+        dtype: DTypeLike = np.float64,
+        listener: Listener | None = None,
+    ) -> None:
+        self.sources = tuple(sources)
+        self.runtime = runtime
+        self.seed = seed
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.listener: Listener = listener or _ignore
+        self.finished: list[PassFinished] = []
+
+    @property
+    def n(self) -> int:
+        """Rows of the data."""
+        return self.sources[0].shape[0]
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Columns of every variable."""
+        return tuple(source.shape[1] for source in self.sources)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the variables."""
+        return tuple(source.name for source in self.sources)
+
+    def step(self, name: str) -> None:
+        """Tell the listener that a step of the driver starts."""
+        self.listener(StepStarted(name))
+
+    def plan(self, reduction: RowReduction[Any]) -> PassPlan:
+        """Choose the blocks of a pass."""
+        return plan_pass(reduction, self.sources, self.runtime)
+
+    def run(self, reduction: RowReduction[State]) -> State:
+        """Run a pass and return its combined state.
+
+        Raises
+        ------
+        DataError
+            A value is NaN or infinite, or a source cannot be read.
+        """
+        try:
+            state, finished = run_pass(
+                reduction, self.sources, self.plan(reduction), self.runtime, self.listener
+            )
+        except NonFiniteError:
+            self._refuse_non_finite()
+        self.finished.append(finished)
+        return state
+
+    def take(self, rows: Sequence[NDArray[np.intp]]) -> list[NDArray[np.float64]]:
+        """Rows by number, for every variable an array of numbers in any order.
+
+        Raises
+        ------
+        DataError
+            A value is NaN or infinite, or a source cannot be read.
+        """
+        unique = [np.unique(numbers, return_inverse=True) for numbers in rows]
+        taken = take_rows(self.sources, [numbers for numbers, _ in unique], self.runtime)
+        for values in taken:
+            if not np.isfinite(values).all():
+                self._refuse_non_finite()
+        return [
+            np.asarray(values, np.float64)[inverse]
+            for values, (_, inverse) in zip(taken, unique, strict=True)
+        ]
+
+    def refuse_constant(self, number: int, sampled: int) -> NoReturn:
+        """Say of a variable whose sampled rows are all the same what it is."""
+        name = self.names[number]
+        extent = self._scan()
+        if np.array_equal(extent.low[number], extent.high[number]):
+            msg = (
+                f"variable {name!r} is constant: all {self.n} rows are the same, so it is "
+                "independent of everything; leave it out"
+            )
+        else:
+            msg = (
+                f"variable {name!r} is the same in all {sampled} rows sampled for its bandwidth, "
+                "though not in all rows: its events are too rare for a default bandwidth; give "
+                "its kernel one, or use the delta kernel"
+            )
+        raise DataError(msg)
+
+    def _refuse_non_finite(self) -> NoReturn:
+        first_bad = self._scan().first_bad
+        number = int(np.argmin(first_bad))
+        msg = (
+            f"variable {self.names[number]!r} has NaN or infinity, first in row "
+            f"{int(first_bad[number])}: drop or fill such rows"
+        )
+        raise DataError(msg)
+
+    def _scan(self) -> Extent:
+        scan = Scan()
+        extent, _ = run_pass(
+            scan, self.sources, self.plan(scan), self.runtime, self.listener, finite=False
+        )
+        return extent
+
+
+def _ignore(event: Event) -> None:
+    del event

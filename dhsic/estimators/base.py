@@ -1,0 +1,114 @@
+"""What an estimator is and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic._random import generator
+from dhsic.engine.plan import Plan
+from dhsic.engine.session import Session
+from dhsic.kernels import Kernel
+from dhsic.nulls import Multiplier, Permutation
+from dhsic.results import LandmarkSummary
+
+__all__ = [
+    "BANDWIDTH_ROWS",
+    "Estimate",
+    "Estimator",
+    "Null",
+    "Outcome",
+    "bandwidth_rows",
+    "fit_kernels",
+]
+
+Null = Multiplier | Permutation
+
+BANDWIDTH_ROWS = 1000
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The squared HSIC and what it was computed with.
+
+    Parameters
+    ----------
+    value : float
+        The estimate.
+    kernels : tuple of Kernel
+        As fitted.
+    landmarks : LandmarkSummary or None
+        Where the estimator has any.
+    """
+
+    value: float
+    kernels: tuple[Kernel, ...]
+    landmarks: LandmarkSummary | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A test statistic with its replicates under the null hypothesis.
+
+    Parameters
+    ----------
+    statistic : float
+        The observed value.
+    replicates : ndarray, shape (b,)
+        Values under the null hypothesis.
+    estimate : Estimate
+        The squared HSIC.
+    """
+
+    statistic: float
+    replicates: NDArray[np.float64]
+    estimate: Estimate
+
+
+class Estimator(Protocol):
+    """A statistic of dependence with its options, as a frozen value."""
+
+    name: ClassVar[str]
+    nulls: ClassVar[tuple[type[Null], ...]]
+
+    def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
+        """The null distribution for `null="auto"`, and why."""
+        ...
+
+    def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
+        """What a test, or an estimate where `null` is None, would run."""
+        ...
+
+    def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
+        """The squared HSIC."""
+        ...
+
+    def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
+        """The statistic and its null distribution."""
+        ...
+
+
+def bandwidth_rows(session: Session) -> list[NDArray[np.intp]]:
+    """Rows of every variable from which its kernel is fitted, drawn independently for each.
+
+    One draw for all would let the kernels know of the pairing.
+    """
+    s = min(session.n, BANDWIDTH_ROWS)
+    return [
+        generator(session.seed, "bandwidth", m).choice(session.n, size=s, replace=False)
+        for m in range(len(session.sources))
+    ]
+
+
+def fit_kernels(
+    session: Session, kernels: Sequence[Kernel], samples: Sequence[NDArray[Any]]
+) -> tuple[Kernel, ...]:
+    """Fit every kernel to the sample of its variable; refuse constant variables."""
+    for number, sample in enumerate(samples):
+        if (sample == sample[0]).all():
+            session.refuse_constant(number, len(sample))
+    return tuple(kernel.fit(x) for kernel, x in zip(kernels, samples, strict=True))

@@ -1,0 +1,225 @@
+"""Passes over the data that sum kernels at landmarks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic._random import random_signs
+from dhsic.engine.reduction import Footprint, RowBlock, add
+from dhsic.engine.tiles import Tiling, centred_product, column_sums
+from dhsic.nulls import Permutation, draw_permutations
+
+__all__ = [
+    "CentredSums",
+    "KernelSums",
+    "MultiplierPass",
+    "PermutationPass",
+    "PermutedSums",
+    "SumsPass",
+]
+
+Vector = NDArray[np.float64]
+
+
+class KernelSums(NamedTuple):
+    """Sums over rows of the kernels at p landmarks."""
+
+    marginal: Vector
+    """sum_i k_m(z_mj, x_mi), shape (M, p)."""
+    joint: Vector
+    """sum_i prod_m k_m(z_mj, x_mi), shape (p,)."""
+
+
+@dataclass(frozen=True)
+class SumsPass:
+    """The sums K_{n'n} 1_n of every variable and of their product.
+
+    Parameters
+    ----------
+    tiling : Tiling
+        Kernels and landmarks.
+    """
+
+    tiling: Tiling
+    name: str = "kernel sums"
+    row_multiple: int = 1
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a block of so many rows."""
+        del rows
+        t = self.tiling
+        state = 8 * t.n_landmarks * (len(t.kernels) + 1)
+        return Footprint(t.nbytes, t.scratch_bytes, state, t.operations)
+
+    def chunk(self, block: RowBlock) -> KernelSums:
+        """Sums over one block."""
+        p = self.tiling.n_landmarks
+        marginal, joint = np.zeros((len(block.values), p)), np.zeros(p)
+        for _, rows in self.tiling.row_tiles(block.values):
+            for at, tiles in self.tiling.gram_tiles(rows):
+                for m, tile in enumerate(tiles):
+                    marginal[m, at] += column_sums(tile)
+                joint[at] += column_sums(_product(tiles))
+        return KernelSums(marginal, joint)
+
+    def combine(self, left: KernelSums, right: KernelSums) -> KernelSums:
+        """Add."""
+        return add(left, right)
+
+
+class CentredSums(NamedTuple):
+    """Sums over rows of the centred products xi at p landmarks, plain and with signs."""
+
+    plain: Vector
+    """sum_i xi_ij, shape (p,)."""
+    signed: Vector
+    """sum_i w_ib xi_ij, shape (p, b)."""
+    signs: Vector
+    """sum_i w_ib, shape (b,)."""
+
+
+@dataclass(frozen=True)
+class MultiplierPass:
+    """Centred products times [1 | W], with W random signs: all replicates by one matrix product.
+
+    Parameters
+    ----------
+    tiling : Tiling
+        Kernels and landmarks.
+    means : tuple of ndarray, shapes (p,)
+        kappa_m, the mean of every kernel at the landmarks, in the dtype of the tiles.
+    n_resamples : int
+        Replicates.
+    seed : int
+        The seed of the test.
+    """
+
+    tiling: Tiling
+    means: tuple[NDArray[np.floating[Any]], ...]
+    n_resamples: int
+    seed: int
+    name: str = "multiplier null"
+    row_multiple: int = 1
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a block of so many rows."""
+        del rows
+        t, b = self.tiling, self.n_resamples
+        signs = t.row_tile * b * (t.dtype.itemsize + 2)
+        products = t.column_tile * b * t.dtype.itemsize
+        return Footprint(
+            payload=t.nbytes + sum(mean.nbytes for mean in self.means),
+            scratch=t.scratch_bytes + signs + products,
+            state=8 * (t.n_landmarks + 1) * (b + 1),
+            operations=t.operations + 2.0 * b * t.n_landmarks,
+        )
+
+    def chunk(self, block: RowBlock) -> CentredSums:
+        """Sums over one block."""
+        p, b = self.tiling.n_landmarks, self.n_resamples
+        sums = CentredSums(np.zeros(p), np.zeros((p, b)), np.zeros(b))
+        for at_rows, rows in self.tiling.row_tiles(block.values):
+            start, stop = block.start + at_rows.start, block.start + at_rows.stop
+            signs = random_signs(self.seed, start, stop, b).astype(self.tiling.dtype)
+            sums.signs[:] += column_sums(signs)
+            for at, tiles in self.tiling.gram_tiles(rows):
+                xi = centred_product(tiles, [mean[at] for mean in self.means])
+                sums.plain[at] += column_sums(xi)
+                sums.signed[at] += xi.T @ signs
+        return sums
+
+    def combine(self, left: CentredSums, right: CentredSums) -> CentredSums:
+        """Add."""
+        return add(left, right)
+
+
+class PermutedSums(NamedTuple):
+    """Sums over rows of the product of the kernels at p landmarks, as paired and permuted."""
+
+    joint: Vector
+    """Shape (b + 1, p); row 0 is the pairing of the data."""
+
+
+@dataclass(frozen=True)
+class PermutationPass:
+    """Sums of the product kernel under permutations within groups of rows.
+
+    Parameters
+    ----------
+    tiling : Tiling
+        Kernels and landmarks.
+    null : Permutation
+        Replicates and rows of a group.
+    over_all : bool
+        One group of all rows, in one block.
+    seed : int
+        The seed of the test.
+    """
+
+    tiling: Tiling
+    null: Permutation
+    over_all: bool
+    seed: int
+    name: str = "permutation null"
+
+    @property
+    def row_multiple(self) -> int:
+        """Blocks hold whole groups."""
+        return 0 if self.over_all else self.null.block_rows
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a block of so many rows."""
+        t, b = self.tiling, self.null.n_resamples
+        group = rows if self.over_all else min(rows, self.null.block_rows)
+        orders = 8 * group * b * (len(t.kernels) - 1)
+        widths = 24 * sum(columns.shape[1] for columns in t.columns)
+        tiles = t.dtype.itemsize * t.column_tile * (2 * len(t.kernels) + 3)
+        return Footprint(
+            payload=t.nbytes,
+            scratch=2 * orders + group * (widths + tiles),
+            state=8 * (b + 1) * t.n_landmarks,
+            operations=t.operations + 4.0 * b * t.n_landmarks * len(t.kernels),
+        )
+
+    def chunk(self, block: RowBlock) -> PermutedSums:
+        """Sums over one block."""
+        joint = np.zeros((self.null.n_resamples + 1, self.tiling.n_landmarks))
+        group = block.rows if self.over_all else self.null.block_rows
+        for at_rows, rows in self.tiling.row_tiles(block.values, group):
+            orders = draw_permutations(
+                self.seed,
+                block.start + at_rows.start,
+                len(rows[0]),
+                self.null.n_resamples,
+                len(rows),
+            )
+            for at, tiles in self.tiling.gram_tiles(rows):
+                self._add_products(joint[:, at], tiles, orders)
+        return PermutedSums(joint)
+
+    def combine(self, left: PermutedSums, right: PermutedSums) -> PermutedSums:
+        """Add."""
+        return add(left, right)
+
+    @staticmethod
+    def _add_products(
+        joint: Vector, tiles: list[NDArray[np.floating[Any]]], orders: NDArray[np.intp]
+    ) -> None:
+        first, *others = tiles
+        product, moved = np.empty_like(first), np.empty_like(first)
+        identity = np.broadcast_to(np.arange(len(first)), orders.shape[1:])
+        for b, replicate in enumerate([identity, *orders]):
+            factor = first
+            for tile, order in zip(others, replicate, strict=True):
+                np.take(tile, order, axis=0, out=moved, mode="clip")
+                factor = np.multiply(factor, moved, out=product)
+            joint[b] += column_sums(factor)
+
+
+def _product(tiles: list[NDArray[np.floating[Any]]]) -> NDArray[np.floating[Any]]:
+    return reduce(lambda left, right: np.multiply(left, right, out=left), tiles)

@@ -1,0 +1,1 @@
+"""Data in: variables wherever they are, and converters to zarr."""

@@ -1,0 +1,201 @@
+"""Convert the Million Song year-prediction text file (UCI YearPredictionMSD) to zarr."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import BinaryIO, TextIO, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.errors import DataError
+from dhsic.io.shuffle import shuffled
+from dhsic.io.zarr_output import Progress, WrittenGroup, new_group
+
+__all__ = ["convert_million_song"]
+
+_COLUMNS = {"features": 90, "year": 1}
+_FIELDS = sum(_COLUMNS.values())
+_BLOCK_BYTES = 4 * 2**20
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, NotImplementedError)
+
+
+def convert_million_song(
+    source: str | os.PathLike[str],
+    destination: str | os.PathLike[str],
+    *,
+    shuffle: int | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> WrittenGroup:
+    r"""Convert ``YearPredictionMSD.txt`` to a zarr group.
+
+    The file has 91 comma-separated numbers a line: the year of a song, then 12 timbre averages and
+    78 timbre covariances. The full file has 515,345 lines. It is read in blocks of lines.
+
+    The group holds ``features`` (n, 90) and ``year`` (n, 1) in float64: the file gives five
+    decimals of values up to tens of thousands, which float32 would change.
+
+    Parameters
+    ----------
+    source : path
+        The text file, plain, in a ``.zip`` with that one ``.txt`` in it, or compressed by gzip;
+        recognised by content, not by name.
+    destination : path
+        The zarr group to create, on the local file system.
+    shuffle : int, optional
+        A seed, to write the songs in a random order. The file lists songs of one artist together,
+        so that neighbouring rows are alike; tests that permute within row blocks lose power then.
+        Needs free disk space for the data twice.
+    overwrite : bool
+        Replace a zarr group at the destination, once the new one is complete.
+    progress : callable, optional
+        Called with the number of rows written so far; with `shuffle`, first with the number of
+        rows read so far, and then from the start with the number written.
+
+    Returns
+    -------
+    WrittenGroup
+
+    Raises
+    ------
+    DataError
+        If the file is absent, damaged or empty, if a line is not 91 finite numbers (the message
+        has the number of the line), or if the disk refuses. Nothing is left behind.
+    InvalidArgumentError
+        If the destination exists or cannot be made, or if `shuffle` is no seed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> text = Path(folder.name) / "YearPredictionMSD.txt"
+    >>> _ = text.write_text("2001," + ",".join(["49.94357"] * 90) + "\n")
+    >>> written = convert_million_song(text, text.with_name("songs.zarr"))
+    >>> written.shapes
+    {'features': (1, 90), 'year': (1, 1)}
+    >>> folder.cleanup()
+    """
+    path = Path(source)
+    if not path.is_file():
+        msg = f"{path} is not a file: give the path of YearPredictionMSD.txt or its .zip"
+        raise DataError(msg)
+    with new_group(destination, _COLUMNS, overwrite=overwrite) as writer:
+        blocks = _blocks(path)
+        if shuffle is not None:
+            # A number of the text takes two bytes at least, and eight in memory.
+            expected = 4 * path.stat().st_size
+            blocks = shuffled(
+                blocks,
+                seed=shuffle,
+                scratch=writer.scratch,
+                expected_bytes=expected,
+                progress=progress,
+            )
+        for block in blocks:
+            writer.append(block)
+            if progress is not None:
+                progress(writer.rows)
+        if not writer.rows:
+            msg = f"{path} is empty: it should have {_FIELDS} numbers a line"
+            raise DataError(msg)
+    return writer.summary()
+
+
+def _blocks(path: Path) -> Iterator[dict[str, NDArray[np.float64]]]:
+    with _damage_as_data_error(path), _open_text(path) as text:
+        for rows in _rows(text, path):
+            yield {"features": rows[:, 1:], "year": rows[:, :1]}
+
+
+@contextmanager
+def _damage_as_data_error(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except _DAMAGE as error:
+        msg = f"cannot read {path}: {error}"
+        raise DataError(msg) from error
+
+
+@contextmanager
+def _open_text(path: Path) -> Iterator[TextIO]:
+    with ExitStack() as stack:
+        stream: BinaryIO = stack.enter_context(path.open("rb"))
+        magic = stream.read(4)
+        stream.seek(0)
+        if magic == b"PK\x03\x04":
+            archive = stack.enter_context(zipfile.ZipFile(stream))
+            member = archive.open(_text_member(archive, path))
+            stream = cast(BinaryIO, stack.enter_context(member))
+        elif magic[:2] == b"\x1f\x8b":
+            stream = cast(BinaryIO, stack.enter_context(gzip.open(stream)))
+        # Latin-1 decodes every byte, so that stray bytes end up in the message about their line.
+        yield stack.enter_context(io.TextIOWrapper(stream, encoding="latin-1"))
+
+
+def _text_member(archive: zipfile.ZipFile, path: Path) -> str:
+    members = [n for n in archive.namelist() if n.endswith(".txt") and not n.startswith("__MACOSX")]
+    if len(members) != 1:
+        msg = (
+            f"{path} should hold exactly one .txt file, it holds {len(members)}: "
+            "unpack it and give the path of YearPredictionMSD.txt"
+        )
+        raise DataError(msg)
+    return members[0]
+
+
+def _rows(text: TextIO, path: Path) -> Iterator[NDArray[np.float64]]:
+    number = 1
+    empty: int | None = None
+    while lines := text.readlines(_BLOCK_BYTES):
+        filled = len(lines)
+        while filled and not lines[filled - 1].strip():
+            filled -= 1
+        if filled and empty is not None:
+            msg = f"line {empty} of {path} is empty, and more lines follow: remove it"
+            raise DataError(msg)
+        if filled:
+            yield _parsed(lines[:filled], number, path)
+        if filled < len(lines) and empty is None:
+            empty = number + filled
+        number += len(lines)
+
+
+def _parsed(lines: Sequence[str], number: int, path: Path) -> NDArray[np.float64]:
+    rows = _numbers(lines, _FIELDS)
+    if rows is not None:
+        return rows
+    at, line = next((i, x) for i, x in enumerate(lines) if _numbers([x], _FIELDS) is None)
+    msg = (
+        f"line {number + at} of {path} {_fault(line)}; "
+        f"every line must be {_FIELDS} finite numbers with commas between them"
+    )
+    raise DataError(msg)
+
+
+def _numbers(lines: Sequence[str], fields: int) -> NDArray[np.float64] | None:
+    # The parser skips empty lines, and warns where there is nothing else.
+    if not all(line.strip() for line in lines):
+        return None
+    try:
+        rows = np.loadtxt(lines, delimiter=",", comments=None, ndmin=2)
+    except ValueError:
+        return None
+    return rows if rows.shape == (len(lines), fields) and np.isfinite(rows).all() else None
+
+
+def _fault(line: str) -> str:
+    fields = line.strip().split(",")
+    if fields == [""]:
+        return "is empty"
+    if len(fields) != _FIELDS:
+        return f"has {len(fields)} fields ({line.strip()[:40]!r})"
+    at, field = next((i, x) for i, x in enumerate(fields, 1) if _numbers([x], 1) is None)
+    return f"has {field[:40]!r} as field {at}"

@@ -1,0 +1,190 @@
+"""Variables wherever their rows are: in memory, in storage, behind a Dask graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from dask.delayed import Delayed
+from numpy.typing import NDArray
+
+__all__ = ["ArraySource", "Columns", "GraphSource", "StoredSource"]
+
+Columns = tuple[int, ...] | None
+
+_READERS = 4
+
+
+def _as_rows(block: Any, columns: Columns) -> NDArray[Any]:
+    values = np.asarray(block)
+    values = values[:, None] if values.ndim == 1 else values
+    values = values if columns is None else values[:, columns]
+    return values.view(np.int8) if values.dtype == bool else values
+
+
+def _width(array: Any, columns: Columns) -> int:
+    d = 1 if array.ndim == 1 else int(array.shape[1])
+    return d if columns is None else len(columns)
+
+
+@dataclass(frozen=True)
+class ArraySource:
+    """A NumPy array.
+
+    Parameters
+    ----------
+    name : str
+        Name of the variable.
+    array : ndarray, shape (n,) or (n, d)
+        Numbers.
+    columns : tuple of int, optional
+        The columns that make the variable; all where not given.
+    categorical : bool, optional
+        The numbers are codes of categories.
+    """
+
+    name: str
+    array: NDArray[Any]
+    columns: Columns = None
+    categorical: bool = False
+
+    place: Literal["memory"] = "memory"
+    chunk_rows: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return len(self.array), _width(self.array, self.columns)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return self.shape[1] * self.array.dtype.itemsize
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows start..stop-1."""
+        return _as_rows(self.array[start:stop], self.columns)
+
+    def take(self, rows: NDArray[np.intp]) -> NDArray[Any]:
+        """Rows by number."""
+        return _as_rows(self.array[rows], self.columns)
+
+    def lazy(self, bounds: Sequence[int]) -> list[Any]:
+        """Not for arrays in memory."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class StoredSource:
+    """An array that any task can open and slice: zarr, HDF5, a memory map, a lazy xarray.
+
+    Parameters
+    ----------
+    name : str
+        Name of the variable.
+    array : array-like
+        Has `shape`, `dtype`, `ndim` and slicing; is pickled by reference.
+    stored_rows : int or None
+        Rows that are stored together.
+    columns : tuple of int, optional
+        The columns that make the variable; all where not given.
+    categorical : bool, optional
+        The numbers are codes of categories.
+    """
+
+    name: str
+    array: Any
+    stored_rows: int | None
+    columns: Columns = None
+    categorical: bool = False
+
+    place: Literal["storage"] = "storage"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return int(self.array.shape[0]), _width(self.array, self.columns)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a stored row: all its columns are decoded."""
+        d = 1 if self.array.ndim == 1 else int(self.array.shape[1])
+        return d * int(np.dtype(self.array.dtype).itemsize)
+
+    @property
+    def chunk_rows(self) -> int | None:
+        """Rows that are stored together."""
+        return self.stored_rows
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows start..stop-1."""
+        return _as_rows(self.array[start:stop], self.columns)
+
+    def take(self, rows: NDArray[np.intp]) -> NDArray[Any]:
+        """Rows by increasing number; each stored chunk is read at most once."""
+        step = self.stored_rows or 4096
+        chunks, first = np.unique(rows // step, return_index=True)
+        groups = zip(chunks.tolist(), np.split(rows, first[1:]), strict=True)
+
+        def pick(group: tuple[int, NDArray[np.intp]]) -> NDArray[Any]:
+            chunk, wanted = group
+            start = chunk * step
+            return self.read(start, min(start + step, self.shape[0]))[wanted - start]
+
+        with ThreadPoolExecutor(_READERS) as pool:
+            return np.concatenate(list(pool.map(pick, groups)))
+
+    def lazy(self, bounds: Sequence[int]) -> list[Any]:
+        """Not for arrays in storage."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class GraphSource:
+    """A Dask array.
+
+    Parameters
+    ----------
+    name : str
+        Name of the variable.
+    array : dask.array.Array, shape (n, d)
+        Of known chunks.
+    """
+
+    name: str
+    array: Any
+
+    place: Literal["graph"] = "graph"
+    categorical: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return int(self.array.shape[0]), int(self.array.shape[1])
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return self.shape[1] * int(self.array.dtype.itemsize)
+
+    @property
+    def chunk_rows(self) -> int | None:
+        """Rows of the largest chunk."""
+        return int(max(self.array.chunks[0]))
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Not for Dask arrays: their blocks are computed by the graph."""
+        raise NotImplementedError
+
+    def take(self, rows: NDArray[np.intp]) -> Any:
+        """Rows by increasing number, as a Dask array; each chunk is computed at most once."""
+        return self.array[rows]
+
+    def lazy(self, bounds: Sequence[int]) -> list[Delayed]:
+        """Delayed blocks between the bounds: neighbours are cut and joined, nothing else moves."""
+        sizes = tuple(int(b - a) for a, b in zip(bounds, bounds[1:], strict=False))
+        aligned = self.array.rechunk({0: sizes, 1: -1}, method="tasks")
+        return list(aligned.to_delayed(optimize_graph=True).ravel())

@@ -1,0 +1,375 @@
+"""Write a zarr group of row-aligned arrays; it appears at its destination only when complete."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import zarr
+from numpy.typing import DTypeLike, NDArray
+from zarr.codecs import Crc32cCodec, ZstdCodec
+
+from dhsic.errors import DataError, InvalidArgumentError
+
+__all__ = ["GroupWriter", "Progress", "WrittenGroup", "chunk_rows", "new_group"]
+
+Progress = Callable[[int], object]
+"""Called with the number of rows handled so far."""
+
+_CHUNK_BYTES = 8 * 2**20
+_MIN_CHUNK_ROWS = 1024
+_MAX_CHUNK_ROWS = 65536
+_NAME = re.compile(r"(?!\.|__|zarr\.json$)[^/=\[\]]+")
+
+
+@dataclass(frozen=True)
+class WrittenGroup:
+    """What a conversion wrote.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The zarr group.
+    rows : int
+        Rows of every array in it.
+    shapes : mapping of str to (int, int)
+        Shape of each array.
+    dropped : int
+        Rows of the source that were left out because a value was missing.
+    """
+
+    path: Path
+    rows: int
+    shapes: Mapping[str, tuple[int, int]]
+    dropped: int = 0
+
+
+def chunk_rows(columns: Mapping[str, int], dtype: DTypeLike = np.float64) -> int:
+    """Rows per chunk, common to all arrays of a group.
+
+    Parameters
+    ----------
+    columns : mapping of str to int
+        Columns of each array.
+    dtype : dtype
+        Of the stored values.
+
+    Returns
+    -------
+    int
+        The largest power of two in 1,024 .. 65,536 that keeps a chunk of the widest array within
+        8 MiB; 1,024 for wider ones.
+
+    Examples
+    --------
+    >>> chunk_rows({"features": 90, "year": 1})
+    8192
+    >>> chunk_rows({"x": 1, "y": 1}, "float32")
+    65536
+    """
+    fitting = _CHUNK_BYTES // (max(columns.values()) * np.dtype(dtype).itemsize)
+    power = 1 << max(fitting, 1).bit_length() - 1
+    return min(max(power, _MIN_CHUNK_ROWS), _MAX_CHUNK_ROWS)
+
+
+class GroupWriter:
+    """Appends row blocks to the arrays of a group under construction; made by `new_group`.
+
+    Rows are gathered into whole chunks, so every chunk is written once. A chunk is written by a
+    thread of its own while the next one is being gathered.
+
+    Attributes
+    ----------
+    scratch : pathlib.Path
+        A folder for temporary files, removed with everything in it at the end.
+    rows : int
+        Rows appended so far.
+    """
+
+    def __init__(
+        self,
+        scratch: Path,
+        target: Path,
+        columns: Mapping[str, int],
+        dtype: np.dtype[Any],
+        compress: bool,
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        self.scratch = scratch
+        self.rows = 0
+        self._group = scratch / "group"
+        self._target = target
+        self._columns = dict(columns)
+        self._dtype = dtype
+        self._compress = compress
+        self._pool = pool
+        self._arrays: dict[str, Any] = {}
+        self._attributes: dict[str, dict[str, Any]] = {name: {} for name in columns}
+        self._chunk = chunk_rows(columns, dtype)
+        self._buffers = self._new_buffers()
+        self._writing: Future[None] | None = None
+
+    def append(self, block: Mapping[str, NDArray[Any]]) -> None:
+        """Append the same rows to every array.
+
+        Parameters
+        ----------
+        block : mapping of str to ndarray, shape (b, d)
+            One array of rows for each array of the group.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the names, the columns or the numbers of rows do not match.
+        DataError
+            If the disk refuses.
+        """
+        length = self._block_length(block)
+        done = 0
+        while done < length:
+            filled = self.rows % self._chunk
+            take = min(length - done, self._chunk - filled)
+            for name, buffer in self._buffers.items():
+                buffer[filled : filled + take] = block[name][done : done + take]
+            done += take
+            self.rows += take
+            if filled + take == self._chunk:
+                self._flush(self._chunk)
+
+    def describe(self, name: str, **attributes: Any) -> None:
+        """Set attributes of an array; they must be JSON values."""
+        self._attributes[name].update(attributes)
+
+    def summary(self, dropped: int = 0) -> WrittenGroup:
+        """Describe the group as it will be at its destination."""
+        shapes = {name: (self.rows, width) for name, width in self._columns.items()}
+        return WrittenGroup(self._target, self.rows, shapes, dropped)
+
+    def finish(self) -> None:
+        """Write the rows and attributes that are still in memory."""
+        if not self.rows:
+            msg = f"there are no rows to write to {self._target}: the source is empty"
+            raise DataError(msg)
+        if remainder := self.rows % self._chunk:
+            self._flush(remainder)
+        self._wait()
+        self._pool.submit(self._store_attributes).result()
+
+    def _new_buffers(self) -> dict[str, NDArray[Any]]:
+        return {n: np.empty((self._chunk, d), self._dtype) for n, d in self._columns.items()}
+
+    def _block_length(self, block: Mapping[str, NDArray[Any]]) -> int:
+        shapes = {name: np.shape(values) for name, values in block.items()}
+        length = len(next(iter(block.values()), ()))
+        if shapes != {name: (length, width) for name, width in self._columns.items()}:
+            msg = (
+                f"a block needs equally many rows of the arrays (name: columns) {self._columns}; "
+                f"its shapes are {shapes}"
+            )
+            raise InvalidArgumentError(msg)
+        return length
+
+    def _flush(self, rows: int) -> None:
+        self._wait()
+        start = self.rows - rows
+        self._writing = self._pool.submit(self._store, self._buffers, start, rows)
+        self._buffers = self._new_buffers()
+
+    def _wait(self) -> None:
+        if self._writing is not None:
+            self._writing.result()
+
+    def _store(self, buffers: Mapping[str, NDArray[Any]], start: int, rows: int) -> None:
+        with disk_errors(self._target):
+            if not self._arrays:
+                self._arrays = self._create_arrays(rows)
+            for name, array in self._arrays.items():
+                array.resize((start + rows, array.shape[1]))
+                array[start : start + rows] = buffers[name][:rows]
+
+    def _create_arrays(self, first_rows: int) -> dict[str, Any]:
+        # A table shorter than one chunk gets a smaller one, which is not padded with much.
+        rows = max(1 << (first_rows - 1).bit_length(), _MIN_CHUNK_ROWS)
+        group = zarr.open_group(self._group, mode="w-", zarr_format=3)
+        return {
+            name: group.create_array(
+                name,
+                shape=(0, width),
+                chunks=(min(rows, self._chunk), width),
+                dtype=self._dtype,
+                # A chunk file that gets lost later reads as NaN, never as plausible zeros.
+                fill_value=float("nan"),
+                # Both codecs carry a checksum, so a damaged chunk is an error, not other numbers.
+                compressors=ZstdCodec(checksum=True) if self._compress else Crc32cCodec(),
+            )
+            for name, width in self._columns.items()
+        }
+
+    def _store_attributes(self) -> None:
+        with disk_errors(self._target):
+            for name, attributes in self._attributes.items():
+                self._arrays[name].update_attributes(attributes)
+
+
+@contextmanager
+def new_group(
+    destination: str | os.PathLike[str],
+    columns: Mapping[str, int],
+    *,
+    dtype: DTypeLike = np.float64,
+    compress: bool = True,
+    overwrite: bool = False,
+) -> Iterator[GroupWriter]:
+    """Write a zarr group (format 3) that appears at its destination only when it is complete.
+
+    Everything is written into a hidden sibling of the destination, which is renamed at the end.
+    The sibling is removed on every exception, `KeyboardInterrupt` included.
+
+    Parameters
+    ----------
+    destination : path
+        A path of the local file system that does not exist, in a folder that does.
+    columns : mapping of str to int
+        Names of the arrays and their numbers of columns.
+    dtype : float32 or float64
+        Of the stored values.
+    compress : bool
+        Zstandard where true; else raw values, which read faster and suit random numbers, as they
+        hardly get smaller. Both carry checksums.
+    overwrite : bool
+        Replace a zarr group at the destination, once the new one is complete.
+
+    Yields
+    ------
+    GroupWriter
+        To append row blocks to.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the destination exists and may not be replaced, or is not a local path, or if a name,
+        a number of columns or the dtype cannot be used.
+    DataError
+        If no rows were appended, or if the disk refuses.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name) / "pair.zarr"
+    >>> with new_group(path, {"x": 2, "y": 1}) as writer:
+    ...     writer.append({"x": np.ones((3, 2)), "y": np.zeros((3, 1))})
+    >>> zarr.open_group(path, mode="r")["x"].shape
+    (3, 2)
+    >>> folder.cleanup()
+    """
+    stored = _checked_dtype(dtype)
+    _check_columns(columns)
+    target = _checked_destination(destination, overwrite)
+    scratch = target.with_name(f".{target.name}.{uuid4().hex[:8]}.partial")
+    try:
+        with disk_errors(target):
+            scratch.mkdir()
+        # Zarr is called in the pool's thread only: Ctrl-C reaches the main thread alone, and the
+        # pool waits for its thread, so nothing still writes when the folder is removed.
+        with ThreadPoolExecutor(1, "dhsic-zarr-writer") as pool:
+            writer = GroupWriter(scratch, target, columns, stored, compress, pool)
+            yield writer
+            writer.finish()
+        _install(scratch, target, overwrite)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+@contextmanager
+def disk_errors(target: Path) -> Iterator[None]:
+    """Turn an error of the file system while writing into a `DataError` that names the target."""
+    try:
+        yield
+    except OSError as error:
+        msg = f"cannot write {target}: {error.strerror or error}"
+        raise DataError(msg) from error
+
+
+def _checked_dtype(dtype: DTypeLike) -> np.dtype[Any]:
+    try:
+        stored = np.dtype(dtype)
+    except TypeError:
+        stored = np.dtype(object)
+    if stored not in (np.float32, np.float64):
+        msg = f"dtype must be float32 or float64, not {dtype!r}"
+        raise InvalidArgumentError(msg)
+    return stored
+
+
+def _check_columns(columns: Mapping[str, int]) -> None:
+    if not columns:
+        msg = "a group needs at least one array; none was named"
+        raise InvalidArgumentError(msg)
+    for name, width in columns.items():
+        if not _NAME.fullmatch(name):
+            msg = (
+                f"{name!r} cannot name an array: use a name without '/', '=', '[' and ']' that "
+                "does not start with '.' or '__'"
+            )
+            raise InvalidArgumentError(msg)
+        if width < 1:
+            msg = f"array {name!r} needs at least one column, got {width}"
+            raise InvalidArgumentError(msg)
+
+
+def _checked_destination(destination: str | os.PathLike[str], overwrite: bool) -> Path:
+    text = os.fspath(destination)
+    if "://" in text:
+        msg = (
+            f"the destination must be a path of the local file system, not {text}: "
+            "write locally, then copy the folder"
+        )
+        raise InvalidArgumentError(msg)
+    target = Path(text).resolve()
+    if target.exists():
+        _check_replaceable(target, overwrite)
+    elif not target.parent.is_dir():
+        msg = f"{target.parent} is not a folder: create it first"
+        raise InvalidArgumentError(msg)
+    return target
+
+
+def _check_replaceable(target: Path, overwrite: bool) -> None:
+    if not overwrite:
+        msg = (
+            f"{target} already exists: choose another destination, or replace it with "
+            "overwrite=True (--overwrite)"
+        )
+        raise InvalidArgumentError(msg)
+    if not any((target / mark).is_file() for mark in ("zarr.json", ".zgroup", ".zarray")):
+        msg = (
+            f"{target} exists and is not a zarr group, so it is not replaced: remove it yourself "
+            "or choose another destination"
+        )
+        raise InvalidArgumentError(msg)
+
+
+def _install(scratch: Path, target: Path, overwrite: bool) -> None:
+    if target.exists():
+        _check_replaceable(target, overwrite)
+    group, replaced = scratch / "group", scratch.with_suffix(".replaced")
+    with disk_errors(target):
+        try:
+            if target.exists():
+                target.rename(replaced)
+            group.rename(target)
+        finally:
+            if not group.exists():
+                shutil.rmtree(replaced, ignore_errors=True)
+            elif replaced.exists() and not target.exists():
+                replaced.rename(target)

@@ -1,0 +1,117 @@
+"""Kernels of the inner product between centred rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dhsic.kernels.bandwidth import median_or_mean
+from dhsic.kernels.base import Kernel, Matrix, positive
+
+__all__ = ["Linear", "Polynomial"]
+
+
+@dataclass(frozen=True)
+class Linear(Kernel):
+    """Linear kernel, <x - origin, y - origin>.
+
+    Parameters
+    ----------
+    origin : tuple of float, optional
+        The row that is 0 in feature space; `fit` takes the median of the sample.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import Linear
+    >>> Linear()(np.array([[1.0, 2.0], [3.0, 0.0]]))
+    array([[5., 3.],
+           [3., 9.]])
+    """
+
+    name: ClassVar[str] = "linear"
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        np.matmul(rows, columns.T, out=out)
+
+    def spec(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Polynomial(Kernel):
+    """Polynomial kernel, (gamma <x - origin, y - origin> + coef0)^degree.
+
+    Parameters
+    ----------
+    degree : int, optional
+        At least 1.
+    coef0 : float, optional
+        Weight of the lower degrees, at least 0.
+    gamma : float, optional
+        In 1 / (units of the variable)^2. Where not given, `fit` takes 1 / (median of
+        |x - origin|^2) of the sample, so that the units do not weigh the degrees.
+    origin : tuple of float, optional
+        The row that is 0 before coef0 is added; `fit` takes the median of the sample.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import Polynomial
+    >>> Polynomial(degree=2, gamma=1.0)(np.array([[1.0], [2.0]]))
+    array([[ 4.,  9.],
+           [ 9., 25.]])
+    """
+
+    degree: int = 3
+    coef0: float = 1.0
+    gamma: float | None = None
+
+    name: ClassVar[str] = "polynomial"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("degree", "an integer >= 1", lambda m: m >= 1 and m.is_integer())
+        object.__setattr__(self, "degree", int(self.degree))
+        self._check("coef0", "a finite number >= 0", lambda c: 0.0 <= c < math.inf)
+        self._check("gamma", "a finite number > 0", positive)
+
+    def fit(self, sample: NDArray[np.float64]) -> Self:
+        fitted = super().fit(sample)
+        if fitted.gamma is not None:
+            return fitted
+        centred = fitted._centred(sample)
+        return replace(fitted, gamma=1.0 / median_or_mean(np.einsum("ij,ij->i", centred, centred)))
+
+    @property
+    def _scale(self) -> float:
+        return math.sqrt(self._fitted("gamma"))
+
+    @property
+    def work_tiles(self) -> int:
+        return 0 if self.degree.bit_count() == 1 else 1
+
+    def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        scaled, norms = self._scaled(x, dtype)
+        with np.errstate(over="ignore"):
+            self._check_range((norms + self.coef0) ** self.degree, dtype)
+        return scaled
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        np.matmul(rows, columns.T, out=out)
+        np.add(out, self.coef0, out=out)
+        self._raise_to_degree(out, work)
+
+    def _raise_to_degree(self, out: Matrix, work: Matrix) -> None:
+        work[:] = out
+        for bit in f"{self.degree:b}"[1:]:
+            np.square(out, out=out)
+            if bit == "1":
+                np.multiply(out, work[0], out=out)
+
+    def spec(self) -> str:
+        return self._spec(self.name, self.degree, self.coef0, self.gamma)

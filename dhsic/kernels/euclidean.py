@@ -1,0 +1,103 @@
+"""Euclidean distances between prepared rows, in one matrix product.
+
+-|x - z|^2 = <(2x, -|x|^2, 1), (z, 1, -|z|^2)>. One column is kept as it is: its differences are
+exact, and the expanded square is not.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.kernels.base import Matrix
+
+__all__ = [
+    "cancellation",
+    "distances",
+    "minus_squared_distances",
+    "prepare_columns",
+    "prepare_rows",
+    "prepared_width",
+    "relative_cancellation",
+    "squared_distances",
+]
+
+_HARMLESS = 1e-4  # exp of it is no worse than a float32 tile; dropping signs would cost time
+
+
+def prepared_width(d: int) -> int:
+    """Columns of the prepared arrays for rows of `d` numbers."""
+    return 1 if d == 1 else d + 2
+
+
+def prepare_rows(x: Matrix, norms: NDArray[np.float64]) -> Matrix:
+    """From (b, d) and the squared norms (b,) to (2x, -|x|^2, 1); doubling is exact."""
+    return x if x.shape[1] == 1 else _beside(2, x, -norms, 1)
+
+
+def prepare_columns(z: Matrix, norms: NDArray[np.float64]) -> Matrix:
+    """From (p, d) and the squared norms (p,) to (z, 1, -|z|^2)."""
+    return z if z.shape[1] == 1 else _beside(1, z, 1, -norms)
+
+
+def _beside(
+    factor: int, x: Matrix, first: NDArray[np.float64] | int, second: NDArray[np.float64] | int
+) -> Matrix:
+    prepared = np.empty((len(x), x.shape[1] + 2), x.dtype)
+    np.multiply(x, factor, out=prepared[:, :-2])
+    prepared[:, -2] = first
+    prepared[:, -1] = second
+    return prepared
+
+
+def minus_squared_distances(rows: Matrix, columns: Matrix, out: Matrix) -> None:
+    """Write -|x - z|^2 into `out`, above 0 by harmless rounding at most."""
+    if rows.shape[1] > 1 and cancellation(rows) + cancellation(columns) < _HARMLESS:
+        np.matmul(rows, columns.T, out=out)
+    else:
+        squared_distances(rows, columns, out)
+        np.negative(out, out=out)
+
+
+def squared_distances(rows: Matrix, columns: Matrix, out: Matrix) -> None:
+    """Write |x - z|^2 into `out`; the sign that rounding may leave is dropped."""
+    if rows.shape[1] == 1:
+        _differences(rows, columns, out)
+        np.square(out, out=out)
+    else:
+        np.matmul(rows, columns.T, out=out)
+        np.abs(out, out=out)
+
+
+def distances(rows: Matrix, columns: Matrix, out: Matrix) -> None:
+    """Write |x - z| into `out`."""
+    if rows.shape[1] == 1:
+        _differences(rows, columns, out)
+        np.abs(out, out=out)
+    else:
+        squared_distances(rows, columns, out)
+        np.sqrt(out, out=out)
+
+
+def _differences(rows: Matrix, columns: Matrix, out: Matrix) -> None:
+    np.subtract(rows, columns[:, 0].copy(), out=out)  # the copy makes the inner loop contiguous
+
+
+def cancellation(prepared: Matrix) -> float:
+    """Error of the squared distance between rows as far from the origin as the farthest here.
+
+    Rounding errors of either sign make it grow with the root of the number of terms.
+    """
+    if prepared.shape[1] == 1:
+        return 0.0
+    largest_norm = -float(prepared[:, -2:].min(initial=0.0))
+    return relative_cancellation(prepared) * largest_norm
+
+
+def relative_cancellation(prepared: Matrix) -> float:
+    """Error of the squared distance between near rows over their squared norm."""
+    if prepared.shape[1] == 1:
+        return 0.0
+    return 2.0 * math.sqrt(prepared.shape[1]) * float(np.finfo(prepared.dtype).eps)

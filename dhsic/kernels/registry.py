@@ -1,0 +1,147 @@
+"""Kernels from text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import partial, reduce
+from operator import add, mul
+from typing import Any
+
+from dhsic.errors import InvalidArgumentError
+from dhsic.kernels.base import Kernel
+from dhsic.kernels.discrete import Delta
+from dhsic.kernels.distance import Distance
+from dhsic.kernels.dot import Linear, Polynomial
+from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian, Matern
+
+__all__ = ["parse"]
+
+_FORMS: dict[str, tuple[Callable[..., Kernel], tuple[str, ...]]] = {
+    "gaussian": (Gaussian, ("gamma",)),
+    "laplacian": (Laplacian, ("gamma",)),
+    "matern12": (partial(Matern, nu=0.5), ("length",)),
+    "matern32": (partial(Matern, nu=1.5), ("length",)),
+    "matern52": (partial(Matern, nu=2.5), ("length",)),
+    "imq": (InverseMultiquadric, ("gamma",)),
+    "linear": (Linear, ()),
+    "polynomial": (Polynomial, ("degree", "coef0", "gamma")),
+    "distance": (Distance, ("exponent",)),
+    "delta": (Delta, ()),
+}
+_TOKEN = re.compile(r"[+*()]|(?:[^+*()]|(?<=[\d.]e)\+)+")  # the + of 1e+5 is not a sum
+
+
+def parse(text: str) -> Kernel:
+    """Read a kernel from text.
+
+    Parameters
+    ----------
+    text : str
+        A name with parameters after colons, in the order of the table; parameters left out
+        keep their defaults. Kernels on the same variable add and multiply, with parentheses.
+
+        ================================  =====================================
+        text                              kernel
+        ================================  =====================================
+        gaussian[:gamma]                  `Gaussian`
+        laplacian[:gamma]                 `Laplacian`
+        matern12[:length], 32, 52         `Matern` with nu 1/2, 3/2, 5/2
+        imq[:gamma]                       `InverseMultiquadric`
+        linear                            `Linear`
+        polynomial[:degree:coef0:gamma]   `Polynomial`
+        distance[:exponent]               `Distance`
+        delta                             `Delta`
+        ================================  =====================================
+
+    Returns
+    -------
+    Kernel
+        Parameters left out are filled by `Kernel.fit`. ``parse(k.spec())`` is k without origin.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The name is unknown, a parameter is out of range, or the expression is malformed.
+
+    Examples
+    --------
+    >>> from dhsic.kernels import parse
+    >>> parse("gaussian:0.5")
+    Gaussian(origin=None, gamma=0.5)
+    >>> parse("(gaussian + linear) * delta").spec()
+    '(gaussian+linear)*delta'
+    """
+    tokens = _TOKEN.findall(re.sub(r"\s", "", text.lower()))
+    kernel = _sum(tokens)
+    if tokens:
+        raise _malformed(tokens[0])
+    return kernel
+
+
+def _sum(tokens: list[str]) -> Kernel:
+    return _chain(tokens, "+", add, _product)
+
+
+def _product(tokens: list[str]) -> Kernel:
+    return _chain(tokens, "*", mul, _operand)
+
+
+def _chain(
+    tokens: list[str],
+    symbol: str,
+    operator: Callable[[Any, Any], Kernel],
+    operand: Callable[[list[str]], Kernel],
+) -> Kernel:
+    """Take operands joined by one symbol off the front of the tokens."""
+    operands = [operand(tokens)]
+    while tokens and tokens[0] == symbol:
+        tokens.pop(0)
+        operands.append(operand(tokens))
+    return reduce(operator, operands)
+
+
+def _operand(tokens: list[str]) -> Kernel:
+    token = tokens.pop(0) if tokens else ""
+    if token != "(":
+        return _simple(token)
+    kernel = _sum(tokens)
+    if not tokens or tokens.pop(0) != ")":
+        raise _malformed(token)
+    return kernel
+
+
+def _simple(token: str) -> Kernel:
+    name, *values = token.split(":")
+    if name not in _FORMS:
+        raise _unknown(name)
+    build, parameters = _FORMS[name]
+    if len(values) > len(parameters):
+        takes = ", ".join(parameters) or "no parameters"
+        msg = f"kernel {name} must have at most {takes} after colons; got {token!r}: drop the rest"
+        raise InvalidArgumentError(msg)
+    return build(**dict(zip(parameters, map(_number, values), strict=False)))
+
+
+def _number(value: str) -> float | str:
+    """Read a number; what is not one is left for the kernel to refuse."""
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+def _unknown(name: str) -> InvalidArgumentError:
+    near = get_close_matches(name, _FORMS, n=1)
+    remedy = f"did you mean {near[0]!r}?" if near else "write 'gaussian', for instance"
+    return InvalidArgumentError(
+        f"a kernel must be one of {', '.join(_FORMS)}; got {name!r}: {remedy}"
+    )
+
+
+def _malformed(token: str) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        "kernels must be joined by + or * and parentheses must pair; "
+        f"got an unexpected {token!r}: write '(gaussian+linear)*delta', for instance"
+    )

@@ -1,0 +1,128 @@
+"""Landmarks: points of every variable at which mean embeddings are evaluated."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.errors import InvalidArgumentError
+from dhsic.kernels import Kernel
+from dhsic.linalg import PivotedCholesky, pivoted_cholesky
+
+__all__ = ["Landmarks", "check_count", "landmark_count", "prune"]
+
+_SQRT = re.compile(r"(\d+(?:\.\d+)?)?\s*\*?\s*sqrt(?:\(n\))?")
+
+
+@dataclass(frozen=True)
+class Landmarks:
+    """Landmark tuples z_j = (z_1j, ..., z_Mj).
+
+    Parameters
+    ----------
+    points : tuple of ndarray, shapes (p, d_m)
+        The landmarks of every variable.
+    indices : tuple of ndarray of int, shapes (p,)
+        The rows of the data that they are.
+    """
+
+    points: tuple[NDArray[np.float64], ...]
+    indices: tuple[NDArray[np.intp], ...]
+
+    def __len__(self) -> int:
+        return len(self.points[0])
+
+    def keep(self, kept: NDArray[np.intp]) -> Landmarks:
+        """The chosen landmark tuples, in that order."""
+        return Landmarks(
+            tuple(z[kept] for z in self.points), tuple(rows[kept] for rows in self.indices)
+        )
+
+
+def check_count(count: int | str) -> None:
+    """Raise unless the count is a positive integer or a multiple of sqrt(n)."""
+    if isinstance(count, str) and (match := _SQRT.fullmatch(count.strip())):
+        if match[1] is None or float(match[1]) > 0:
+            return
+    elif isinstance(count, (int, np.integer)) and not isinstance(count, bool) and count >= 1:
+        return
+    msg = f"n_landmarks must be an integer >= 1 or a multiple of sqrt(n) as '8sqrt', got {count!r}"
+    raise InvalidArgumentError(msg)
+
+
+def landmark_count(count: int | str, n: int, *, replace: bool) -> int:
+    """Number of landmarks for n rows.
+
+    Parameters
+    ----------
+    count : int or str
+        A number, or a multiple of sqrt(n) such as "8sqrt", which is at most n.
+    n : int
+        Rows of the data.
+    replace : bool
+        Whether landmarks are drawn with replacement.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    InvalidArgumentError
+        More landmarks than rows without replacement.
+
+    Examples
+    --------
+    >>> landmark_count("8sqrt", 515_345, replace=False)
+    5743
+    """
+    check_count(count)
+    if isinstance(count, str):
+        match = _SQRT.fullmatch(count.strip())
+        assert match is not None
+        return min(n, math.ceil(float(match[1] or 1) * math.sqrt(n)))
+    if count > n and not replace:
+        msg = (
+            f"n_landmarks must be at most the number of rows, got {count} landmarks for {n} rows: "
+            f"take at most {n}, or a multiple of sqrt(n) as '8sqrt'"
+        )
+        raise InvalidArgumentError(msg)
+    return int(count)
+
+
+def prune(
+    landmarks: Landmarks, kernels: tuple[Kernel, ...], tolerance: float
+) -> tuple[Landmarks, PivotedCholesky]:
+    """Keep the landmark tuples that span the others in the RKHS of the product kernel.
+
+    What is dropped is decided by the landmarks alone, before any pass over the data.
+
+    Parameters
+    ----------
+    landmarks : Landmarks
+        p tuples.
+    kernels : tuple of Kernel
+        One a variable.
+    tolerance : float
+        See `dhsic.linalg.pivoted_cholesky`.
+
+    Returns
+    -------
+    Landmarks
+        The r kept tuples.
+    PivotedCholesky
+        Factor of their Gram matrix K_J, the Hadamard product of the K_m.
+    """
+    grams = (kernel(z) for kernel, z in zip(kernels, landmarks.points, strict=True))
+    factor = pivoted_cholesky(reduce(_times, grams), tolerance)
+    return landmarks.keep(factor.kept), factor
+
+
+def _times(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
+    left *= right
+    return left

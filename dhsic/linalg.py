@@ -1,0 +1,83 @@
+"""The small solves of the driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack, solve_triangular
+
+__all__ = ["PivotedCholesky", "pivoted_cholesky"]
+
+
+@dataclass(frozen=True)
+class PivotedCholesky:
+    """Factor of a Gram matrix on the rows that span it.
+
+    Parameters
+    ----------
+    factor : ndarray, shape (r, r)
+        Lower triangular; ``factor @ factor.T`` is the Gram matrix of the kept rows.
+    kept : ndarray of int, shape (r,)
+        The kept rows, in the order of the factor.
+    tolerance : float
+        A row is dropped where its squared distance to the span of the kept ones is below this
+        share of the largest diagonal entry.
+    """
+
+    factor: NDArray[np.float64]
+    kept: NDArray[np.intp]
+    tolerance: float
+
+    @property
+    def rank(self) -> int:
+        """Number of kept rows."""
+        return len(self.kept)
+
+    def squared_norm(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Squared RKHS norm v' K^-1 v of functions given by their values at the kept rows.
+
+        Parameters
+        ----------
+        values : ndarray, shape (r,) or (r, b)
+            One function a column.
+
+        Returns
+        -------
+        ndarray, shape () or (b,)
+        """
+        half = solve_triangular(self.factor, values, lower=True, check_finite=False)
+        return np.einsum("i...,i...->...", half, half)
+
+
+def pivoted_cholesky(gram: NDArray[np.float64], tolerance: float) -> PivotedCholesky:
+    """Cholesky factor with complete pivoting that stops at the numerical rank.
+
+    Parameters
+    ----------
+    gram : ndarray, shape (p, p)
+        Symmetric positive semidefinite, C-contiguous. Overwritten.
+    tolerance : float
+        Relative to the largest diagonal entry.
+
+    Returns
+    -------
+    PivotedCholesky
+        Of rank 0 where the matrix is 0.
+
+    Notes
+    -----
+    LAPACK ``pstrf``. Rounding alone leaves residuals of about p times the machine epsilon, so
+    that is the smallest tolerance used.
+    """
+    p = len(gram)
+    tolerance = max(tolerance, p * float(np.finfo(np.float64).eps))
+    scale = float(gram.diagonal().max())
+    if scale <= 0.0:
+        return PivotedCholesky(np.zeros((0, 0)), np.zeros(0, np.intp), tolerance)
+    # The transposed view of a symmetric C-ordered matrix is what Fortran overwrites in place.
+    factor, pivots, rank, _ = lapack.dpstrf(gram.T, tol=tolerance * scale, lower=1, overwrite_a=1)
+    return PivotedCholesky(
+        np.tril(factor[:rank, :rank]), pivots[:rank].astype(np.intp) - 1, tolerance
+    )

@@ -1,0 +1,75 @@
+"""The permutation null: the pairing is shuffled, the marginals stay."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic._random import generator
+from dhsic._validation import check_choice, check_integer
+
+__all__ = ["Permutation", "draw_permutations"]
+
+Within = Literal["auto", "all", "blocks"]
+
+
+@dataclass(frozen=True)
+class Permutation:
+    """Replicates by permuting the rows of every variable but the first.
+
+    Parameters
+    ----------
+    n_resamples : int, optional
+        Number of replicates.
+    within : {"auto", "all", "blocks"}, optional
+        Permute over all rows, which must fit in memory; or within groups of `block_rows`
+        consecutive rows, which streams and is as exact for rows in exchangeable order, but loses
+        power where the row order carries structure. "auto" takes all rows where they fit.
+    block_rows : int, optional
+        Rows of a group.
+
+    Examples
+    --------
+    >>> Permutation(999, within="blocks")
+    Permutation(n_resamples=999, within='blocks', block_rows=4096)
+    """
+
+    n_resamples: int = 250
+    within: Within = "auto"
+    block_rows: int = 4096
+
+    name: ClassVar[str] = "permutation"
+
+    def __post_init__(self) -> None:
+        check_integer("n_resamples", self.n_resamples, minimum=1)
+        check_integer("block_rows", self.block_rows, minimum=2)
+        check_choice("within", self.within, ("auto", "all", "blocks"))
+
+
+def draw_permutations(
+    seed: int, start: int, rows: int, n_resamples: int, n_variables: int
+) -> NDArray[np.intp]:
+    """Independent permutations of a group of rows for every variable but the first.
+
+    Parameters
+    ----------
+    seed : int
+        The seed of the test.
+    start : int
+        First row of the group in the whole data set.
+    rows : int
+        Rows of the group.
+    n_resamples, n_variables : int
+        Replicates and variables.
+
+    Returns
+    -------
+    ndarray of int, shape (n_resamples, n_variables - 1, rows)
+        More replicates leave the first ones as they are.
+    """
+    rng = generator(seed, "permutation", start)
+    order = np.broadcast_to(np.arange(rows), (n_resamples, n_variables - 1, rows))
+    return rng.permuted(order, axis=-1)

@@ -1,0 +1,303 @@
+"""Results: frozen, typed, and the same after a trip through JSON."""
+
+from __future__ import annotations
+
+import html
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.errors import InvalidArgumentError, require
+
+__all__ = [
+    "DependenceEstimate",
+    "IndependenceTestResult",
+    "LandmarkSummary",
+    "PassSummary",
+    "VariableSummary",
+]
+
+
+@dataclass(frozen=True)
+class VariableSummary:
+    """One variable of a test.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    columns : int
+        Its dimension.
+    kernel : str
+        Its kernel with the bandwidth used, as `dhsic.kernels.parse` reads it.
+    """
+
+    name: str
+    columns: int
+    kernel: str
+
+
+@dataclass(frozen=True)
+class LandmarkSummary:
+    """The landmarks of an estimate.
+
+    Parameters
+    ----------
+    drawn : int
+        Landmark tuples before pruning.
+    kept : int
+        The rank kept: tuples that span the others.
+    pairing : str
+        "independent" or "joint".
+    replace : bool
+        Whether they were drawn with replacement.
+    tolerance : float
+        Relative squared distance to the span below which a tuple is dropped.
+    jitter : float
+        What was added to the diagonal of the Gram matrix: pivoting needs none.
+    """
+
+    drawn: int
+    kept: int
+    pairing: str
+    replace: bool
+    tolerance: float
+    jitter: float = 0.0
+
+
+@dataclass(frozen=True)
+class PassSummary:
+    """One pass over the data.
+
+    Parameters
+    ----------
+    name : str
+        What it computed.
+    blocks : int
+        Row blocks.
+    bytes_read : int
+        Bytes read from the data, uncompressed.
+    seconds : float
+        Wall time.
+    """
+
+    name: str
+    blocks: int
+    bytes_read: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Result:
+    estimate: float
+    estimator: str
+    n: int
+    variables: tuple[VariableSummary, ...]
+    landmarks: LandmarkSummary | None
+    precision: str
+    seed: int
+    passes: tuple[PassSummary, ...]
+    seconds: float
+    version: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain values."""
+        return {"result": type(self).__name__, **asdict(self)}
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """The result as JSON, in full precision."""
+        return json.dumps(self.to_dict(), indent=indent, default=_plain, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The text is not such a result.
+        """
+        try:
+            data = json.loads(text)
+            if data.pop("result") != cls.__name__:
+                raise KeyError("result")
+            data["variables"] = tuple(VariableSummary(**x) for x in data["variables"])
+            data["passes"] = tuple(PassSummary(**x) for x in data["passes"])
+            if data["landmarks"] is not None:
+                data["landmarks"] = LandmarkSummary(**data["landmarks"])
+            return cls(**data)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            msg = f"text must be the JSON of a {cls.__name__}, got {text[:40]!r}..."
+            raise InvalidArgumentError(msg) from error
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self.to_json() == other.to_json()  # type: ignore[attr-defined]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _rows(self) -> list[tuple[str, str]]:
+        rows = [
+            ("variables", ", ".join(f"{v.name} ({v.columns}, {v.kernel})" for v in self.variables)),
+            ("n", f"{self.n:,}"),
+        ]
+        if self.landmarks is not None:
+            z = self.landmarks
+            rows.append(("landmarks", f"{z.kept:,} of {z.drawn:,} kept, {z.pairing} pairing"))
+        return rows
+
+    def _tail(self) -> list[tuple[str, str]]:
+        passes = f"{len(self.passes)} passes, " if self.passes else ""
+        return [
+            ("seed", str(self.seed)),
+            ("time", f"{self.seconds:.2f} s, {passes}{self.precision}"),
+        ]
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        estimate = ("squared HSIC", f"{self.estimate:.6g} ({self.estimator})")
+        return [*self._rows(), estimate, *self._tail()]
+
+    def __str__(self) -> str:
+        return "\n".join(f"{label:<13} {text}" for label, text in self.summary())
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
+            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
+            for label, text in self.summary()
+        )
+        return f"<table>{cells}</table>"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DependenceEstimate(_Result):
+    """An estimate of the squared HSIC.
+
+    Parameters
+    ----------
+    estimate : float
+        The squared HSIC.
+    estimator : str
+        Its name.
+    n : int
+        Rows.
+    variables : tuple of VariableSummary
+        The variables with their kernels.
+    landmarks : LandmarkSummary or None
+        Where the estimator has any.
+    precision : str
+        Of the tiles; sums are float64 always.
+    seed : int
+        Fixes every draw.
+    passes : tuple of PassSummary
+        The passes over the data.
+    seconds : float
+        Wall time.
+    version : str
+        Of dhsic.
+    """
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class IndependenceTestResult(_Result):
+    """The outcome of a test of joint independence.
+
+    Parameters
+    ----------
+    statistic : float
+        The test statistic.
+    pvalue : float
+        Share of values under the null hypothesis that are at least as large, never 0.
+    pvalue_error : float
+        Monte Carlo standard error of the p-value.
+    null_distribution : ndarray, shape (b,)
+        Replicates of the statistic under the null hypothesis.
+    null : str
+        How the null distribution was made.
+    null_reason : str
+        Why this one.
+    estimate : float
+        The squared HSIC.
+    estimator : str
+        Its name.
+    n : int
+        Rows.
+    variables : tuple of VariableSummary
+        The variables with their kernels.
+    landmarks : LandmarkSummary or None
+        Where the estimator has any.
+    precision : str
+        Of the tiles; sums are float64 always.
+    seed : int
+        Fixes every draw.
+    passes : tuple of PassSummary
+        The passes over the data.
+    seconds : float
+        Wall time.
+    version : str
+        Of dhsic.
+    """
+
+    statistic: float
+    pvalue: float
+    pvalue_error: float
+    null_distribution: NDArray[np.float64]
+    null: str
+    null_reason: str
+
+    def __post_init__(self) -> None:
+        replicates = np.array(self.null_distribution, dtype=np.float64)
+        replicates.flags.writeable = False
+        object.__setattr__(self, "null_distribution", replicates)
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        return [
+            *self._rows(),
+            ("statistic", f"{self.statistic:.6g} ({self.estimator})"),
+            ("p-value", f"{self.pvalue:.4g} ± {self.pvalue_error:.2g}"),
+            ("null", f"{self.null}, {len(self.null_distribution)} resamples: {self.null_reason}"),
+            ("squared HSIC", f"{self.estimate:.6g}"),
+            *self._tail(),
+        ]
+
+    def plot(self, ax: Any = None) -> Any:
+        """Histogram of the null distribution with the statistic.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure where not given.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        MissingDependencyError
+            matplotlib is not installed.
+        """
+        try:
+            from matplotlib import pyplot as plt
+        except ImportError as error:
+            raise require("matplotlib", "plot", "Plotting") from error
+        axes = plt.subplots(layout="constrained")[1] if ax is None else ax
+        axes.hist(self.null_distribution, bins="auto", color="0.75", label=f"{self.null} null")
+        axes.axvline(self.statistic, color="tab:orange", label=f"statistic, p = {self.pvalue:.3g}")
+        axes.set(xlabel=f"{self.estimator} statistic", ylabel="resamples")
+        axes.set_title("independence of " + ", ".join(v.name for v in self.variables))
+        axes.legend()
+        return axes
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    msg = f"{type(value).__name__} cannot be written as JSON"
+    raise TypeError(msg)
