@@ -4,9 +4,12 @@ from dhsic._version import __version__
 from dhsic.api import hsic, independence_test, plan
 from dhsic.estimators import VHSIC, NystromMHSIC
 from dhsic.nulls import Multiplier, Permutation
+from dhsic.results import DependenceEstimate, IndependenceTestResult
 
 __all__ = [
     "VHSIC",
+    "DependenceEstimate",
+    "IndependenceTestResult",
     "Multiplier",
     "NystromMHSIC",
     "Permutation",

@@ -253,23 +253,29 @@ def _runtime(client: Any, threads: int | None, memory: int) -> Runtime:
 
 
 def _kernels(kernels: Kernels, sources: Sequence[Source]) -> tuple[Kernel, ...]:
-    single = isinstance(kernels, (str, Kernel))
-    listed = [kernels] * len(sources) if single else list(kernels)
+    if isinstance(kernels, (str, Kernel)):
+        kernels = [kernels] * len(sources)
+    listed = [_kernel(kernel) for kernel in kernels]
     if len(listed) != len(sources):
         msg = f"kernels must be one, or one for each of {len(sources)} variables, got {len(listed)}"
         raise InvalidArgumentError(msg)
-    parsed = tuple(parse(kernel) if isinstance(kernel, str) else kernel for kernel in listed)
-    for kernel, source in zip(parsed, sources, strict=True):
-        if not isinstance(kernel, Kernel):
-            msg = f"kernels must be names or Kernel values, got {kernel!r}"
-            raise InvalidArgumentError(msg)
+    for kernel, source in zip(listed, sources, strict=True):
         if source.categorical and not isinstance(kernel, Delta):
             msg = (
                 f"variable {source.name!r} holds categories, so its kernel must be 'delta', "
                 f"got {kernel.spec()!r}"
             )
             raise InvalidArgumentError(msg)
-    return parsed
+    return tuple(listed)
+
+
+def _kernel(kernel: Any) -> Kernel:
+    if isinstance(kernel, str):
+        return parse(kernel)
+    if isinstance(kernel, Kernel):
+        return kernel
+    msg = f"kernels must be names or Kernel values, got {kernel!r}"
+    raise InvalidArgumentError(msg)
 
 
 def _common(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -123,7 +123,7 @@ class _Result:
         try:
             data = json.loads(text)
             if data.pop("result") != cls.__name__:
-                raise KeyError("result")
+                raise TypeError
             data["variables"] = tuple(VariableSummary(**x) for x in data["variables"])
             data["passes"] = tuple(PassSummary(**x) for x in data["passes"])
             if data["landmarks"] is not None:
@@ -136,7 +136,7 @@ class _Result:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return self.to_json() == other.to_json()  # type: ignore[attr-defined]
+        return self.to_json() == other.to_json()
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -286,7 +286,8 @@ class IndependenceTestResult(_Result):
         try:
             from matplotlib import pyplot as plt
         except ImportError as error:
-            raise require("matplotlib", "plot", "Plotting") from error
+            missing = require("matplotlib", "plot", "Plotting")
+            raise missing from error
         axes = plt.subplots(layout="constrained")[1] if ax is None else ax
         axes.hist(self.null_distribution, bins="auto", color="0.75", label=f"{self.null} null")
         axes.axvline(self.statistic, color="tab:orange", label=f"statistic, p = {self.pvalue:.3g}")

@@ -1,4 +1,4 @@
-"""The hot loop: tiles of the Gram matrices between rows and landmarks, small enough for the cache."""
+"""The hot loop: Gram tiles between rows and landmarks, small enough for the cache."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ class Tiling:
         """Bytes of the tile buffers and of a tile's prepared rows."""
         tiles = self.row_tile * min(self.column_tile, self.n_landmarks) * self._tiles
         rows = 3 * self.row_tile * sum(columns.shape[1] for columns in self.columns)
-        return self.dtype.itemsize * tiles + 8 * rows
+        return int(self.dtype.itemsize * tiles + 8 * rows)
 
     @property
     def operations(self) -> float:
         """Floating-point operations a row, an exponential counted as 20."""
-        widths = sum(columns.shape[1] for columns in self.columns)
-        return self.n_landmarks * (2.0 * widths + 25.0 * len(self.kernels))
+        widths = sum(int(columns.shape[1]) for columns in self.columns)
+        return float(self.n_landmarks) * (2.0 * widths + 25.0 * len(self.kernels))
 
     def row_tiles(
         self, values: Sequence[NDArray[Any]], row_tile: int | None = None

@@ -67,11 +67,11 @@ class VHSIC:
         return Estimate(_PermutedHSIC(grams)(), fitted)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
-        """n times the estimate, and the same with the rows of all variables but one permuted."""
-        if null.within == "blocks":
+        """The estimate times n, and the same with all variables but one permuted."""
+        if not isinstance(null, Permutation) or null.within == "blocks":
             msg = (
                 "v-hsic holds all rows in memory, so null must be Permutation(within='all'), "
-                "got within='blocks'"
+                f"got {null!r}"
             )
             raise InvalidArgumentError(msg)
         grams, fitted = _gram_matrices(session, kernels)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, TypeVar
 
 import numpy as np
 import zarr
@@ -17,6 +17,7 @@ from dhsic.io.sources import ArraySource, Columns, GraphSource, StoredSource
 __all__ = ["AnySource", "open_group", "open_variables", "parse_variable"]
 
 AnySource = ArraySource | StoredSource | GraphSource
+Opened = TypeVar("Opened", ArraySource, StoredSource, GraphSource)
 
 _VARIABLE = re.compile(r"^(?:(?P<name>[^=\[\]]+)=)?(?P<array>[^=\[\]]+)(?:\[(?P<columns>.*)\])?$")
 
@@ -231,7 +232,7 @@ def _graph(x: Any, name: str) -> GraphSource:
     return _checked(GraphSource(name, x[:, None] if x.ndim == 1 else x), x)
 
 
-def _checked(source: Any, array: Any) -> Any:
+def _checked(source: Opened, array: Any) -> Opened:
     if array.ndim not in (1, 2):
         msg = f"variable {source.name!r} must have shape (n,) or (n, d), got {tuple(array.shape)}"
         raise DataError(msg)
@@ -247,9 +248,9 @@ def _checked(source: Any, array: Any) -> Any:
     return source
 
 
-def _aligned(sources: list[AnySource]) -> list[AnySource]:
+def _aligned(sources: Sequence[AnySource]) -> list[AnySource]:
     if len({source.shape[0] for source in sources}) > 1:
         lengths = ", ".join(f"{source.name!r} {source.shape[0]}" for source in sources)
         msg = f"variables must have the same rows, one observation each; got {lengths}"
         raise DataError(msg)
-    return sources
+    return list(sources)

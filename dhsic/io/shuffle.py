@@ -71,7 +71,11 @@ def shuffled(
     [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     """
     bits = min(max((expected_bytes // _BUCKET_BYTES).bit_length(), 1), _MAX_BITS)
-    rng = np.random.default_rng(check_integer("shuffle", seed, minimum=0))
+    # A stream of its own: the data may come from default_rng(seed) with the same small seed.
+    stream = np.random.SeedSequence(
+        check_integer("shuffle", seed, minimum=0), spawn_key=tuple(b"shuffle")
+    )
+    rng = np.random.default_rng(stream)
     widths: dict[str, int] = {}
     read = 0
     for block in blocks:

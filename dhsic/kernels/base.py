@@ -187,7 +187,7 @@ class Kernel(ABC):
             msg = (
                 f"{self.name}: rows must be finite, and smaller than {limit:.0e} when centred, "
                 f"scaled and squared in {np.dtype(dtype)}; got {largest:.3g}: "
-                "drop missing values, use float64, or transform the variable (to ranks, for instance)"
+                "drop missing values, use float64, or transform the variable (to ranks, say)"
             )
             raise DataError(msg)
 

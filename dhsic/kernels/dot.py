@@ -107,7 +107,7 @@ class Polynomial(Kernel):
         self._raise_to_degree(out, work)
 
     def _raise_to_degree(self, out: Matrix, work: Matrix) -> None:
-        work[:] = out
+        work[:1] = out
         for bit in f"{self.degree:b}"[1:]:
             np.square(out, out=out)
             if bit == "1":

@@ -1,0 +1,81 @@
+"""Data with known dependence, for level, power and the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Data = list[NDArray[Any]]
+Rng = np.random.Generator
+
+
+def gaussian(n: int, m: int, rng: Rng) -> Data:
+    return [rng.standard_normal((n, 1)) for _ in range(m)]
+
+
+def heavy_tails(n: int, m: int, rng: Rng) -> Data:
+    return [rng.standard_cauchy((n, 1)) for _ in range(m)]
+
+
+def ties(n: int, m: int, rng: Rng) -> Data:
+    """A binary variable with about 3 % ones, counts that are mostly 0 and 1, rounded normals."""
+    rare = (rng.random((n, 1)) < 0.03).astype(float)
+    rare[rng.integers(n)] = 1.0
+    others = [rng.poisson(0.5, (n, 1)).astype(float), np.round(rng.standard_normal((n, 1)))]
+    return [rare, *others, rng.standard_normal((n, 1))][:m]
+
+
+def mixed_dimensions(n: int, m: int, rng: Rng) -> Data:
+    return [rng.standard_normal((n, d)) for d in (10, 1, 3, 2)[:m]]
+
+
+NULL_CASES: dict[str, Callable[[int, int, Rng], Data]] = {
+    "gaussian": gaussian,
+    "heavy tails": heavy_tails,
+    "ties": ties,
+    "mixed dimensions": mixed_dimensions,
+}
+
+
+def linear(n: int, rng: Rng, strength: float = 0.2) -> Data:
+    x, noise = rng.standard_normal((2, n))
+    return [x, strength * x + noise]
+
+
+def sine(n: int, rng: Rng, frequency: float = 1.0) -> Data:
+    """Joint density proportional to 1 + sin(f x) sin(f y) on a square, by rejection."""
+    xy = rng.uniform(-np.pi, np.pi, (8 * n, 2))
+    density = 1.0 + np.sin(frequency * xy).prod(axis=1)
+    x, y = xy[rng.uniform(0.0, 2.0, 8 * n) < density][:n].T
+    return [x, y]
+
+
+def joint_triple(n: int, rng: Rng, strength: float = 1.0) -> Data:
+    """Three variables, independent in pairs; the sign of the third follows the other two's.
+
+    With probability `strength`, else it is random.
+    """
+    x, y, z = rng.standard_normal((3, n))
+    sign = np.where(rng.random(n) < strength, np.sign(x * y), rng.choice([-1.0, 1.0], n))
+    return [x, y, sign * np.abs(z)]
+
+
+ALTERNATIVES: dict[str, Callable[[int, Rng], Data]] = {
+    "linear": linear,
+    "sine": sine,
+    "joint triple": lambda n, rng: joint_triple(n, rng, 0.5),
+}
+
+
+def with_dimensions(dims: tuple[int, ...], n: int, rng: Rng, strength: float) -> Data:
+    """Variables of given dimensions that share a weak nonlinear common cause."""
+    cause = rng.standard_normal(n)
+    data = []
+    for number, d in enumerate(dims):
+        x = rng.standard_normal((n, d))
+        x[:, 0] += strength * (cause if number % 2 else cause**2 - 1.0)
+        data.append(x)
+    return data

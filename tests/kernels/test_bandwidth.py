@@ -1,0 +1,78 @@
+"""The median heuristic."""
+
+import numpy as np
+import pytest
+
+from dhsic.errors import DataError
+from dhsic.kernels import Gaussian, median_distance
+
+
+def test_median_distance__is_the_median_over_pairs():
+    x = np.random.default_rng(0).normal(size=(31, 4))
+    pairs = [np.linalg.norm(x[i] - x[j]) for i in range(31) for j in range(i)]
+    assert median_distance(x) == pytest.approx(np.median(pairs))
+
+
+def test_median_distance__takes_the_cityblock_metric():
+    assert median_distance(np.array([[0.0, 0.0], [3.0, 4.0]])) == 5.0
+    assert median_distance(np.array([[0.0, 0.0], [3.0, 4.0]]), "cityblock") == 7.0
+
+
+def test_median_distance__of_a_rare_binary_variable_is_its_gap():
+    x = np.zeros((500, 1))
+    x[7] = 2.5
+    assert median_distance(x) == pytest.approx(2.5)
+
+
+def test_median_distance__with_ties_is_the_mean_of_what_differs():
+    x = np.array([[0.0]] * 8 + [[1.0], [3.0]])
+    distances = [1.0] * 8 + [3.0] * 8 + [2.0]
+    assert median_distance(x) == pytest.approx(np.mean(distances))
+
+
+@pytest.mark.parametrize("n", [1, 2, 50])
+def test_median_distance__refuses_a_constant_sample(n):
+    with pytest.raises(DataError, match=f"two distinct rows; all {n} sampled rows are the same"):
+        median_distance(np.full((n, 2), 3.0))
+
+
+def test_median_distance__is_robust_to_heavy_tails():
+    x = np.random.default_rng(0).standard_cauchy(size=(300, 1))
+    typical = median_distance(x)
+    x[:20] *= 1e150
+    assert typical < median_distance(x) < 2 * typical
+    x[:20] *= 1e100  # squared, these overflow
+    assert typical < median_distance(np.hstack([x, x])) < 4 * typical
+
+
+@pytest.mark.parametrize("scale", [1e-180, 1e-120, 1e120, 1e180])
+def test_median_distance__refuses_what_leaves_the_range(scale):
+    x = scale * np.random.default_rng(0).normal(size=(30, 2))
+    with pytest.raises(DataError, match=r"differ by 1e-100 to 1e\+100; .*: rescale the variable"):
+        median_distance(x)
+
+
+def test_median_distance__refuses_an_infinite_mean():
+    x = np.zeros((30, 1))
+    x[:3] = [[1e308], [-1e308], [1.0]]
+    with pytest.raises(DataError, match="typical difference is inf"):
+        median_distance(x)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_median_distance__refuses_what_is_not_finite(bad):
+    x = np.zeros((5, 2))
+    x[2:4, 1] = bad
+    with pytest.raises(DataError, match="must be finite; 2 of 5 rows are not"):
+        median_distance(x)
+
+
+@pytest.mark.parametrize("x", [np.zeros(5), np.zeros((0, 3)), np.zeros((2, 2, 2))])
+def test_fit__refuses_what_is_not_a_sample(x):
+    with pytest.raises(DataError, match=r"must have shape \(s, d\)"):
+        Gaussian().fit(x)
+
+
+def test_fit__takes_the_median_as_origin():
+    x = np.array([[0.0, 5.0], [1.0, 6.0], [100.0, 7.0]])
+    assert Gaussian().fit(x).origin == (1.0, 6.0)
