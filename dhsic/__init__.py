@@ -1,5 +1,6 @@
 """Kernel independence tests on data that does not fit one machine."""
 
+from dhsic import errors
 from dhsic._version import __version__
 from dhsic.api import hsic, independence_test, plan
 from dhsic.estimators import VHSIC, NystromMHSIC
@@ -14,6 +15,7 @@ __all__ = [
     "NystromMHSIC",
     "Permutation",
     "__version__",
+    "errors",
     "hsic",
     "independence_test",
     "plan",

@@ -7,14 +7,16 @@ import logging
 import signal
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from typing import Any
 
 import dask
 from dask.system import CPU_COUNT
 from distributed import Client, LocalCluster
 from distributed.system import MEMORY_LIMIT
+from distributed.utils import silence_logging_cmgr
 
 from dhsic._validation import check_integer, parse_bytes
 
@@ -64,7 +66,7 @@ def processors() -> int:
 
 @contextmanager
 def local_cluster(workers: int | None = None, memory: int | str = "2GiB") -> Iterator[Any]:
-    """Start worker processes of one thread each; they are gone when the block ends, however it does.
+    """Start worker processes of one thread each, which are gone when the block ends.
 
     A script that calls this needs ``if __name__ == "__main__":`` around its main part, since the
     processes are spawned.
@@ -89,7 +91,11 @@ def local_cluster(workers: int | None = None, memory: int | str = "2GiB") -> Ite
     """
     count = processors() if workers is None else check_integer("workers", workers, minimum=1)
     limit = min(int(parse_bytes(memory) * _HEADROOM / _TERMINATE), MEMORY_LIMIT)
-    with tempfile.TemporaryDirectory(prefix="dhsic-", ignore_cleanup_errors=True) as scratch:
+    with ExitStack() as stack:
+        scratch = tempfile.TemporaryDirectory(prefix="dhsic-", ignore_cleanup_errors=True)
+        directory = stack.enter_context(scratch)
+        # What a cancelled task says when it is collected is said by nobody here.
+        stack.enter_context(silence_logging_cmgr(logging.CRITICAL, root="asyncio"))
         with _interrupts_blocked(), dask.config.set(_CONFIG):
             cluster = LocalCluster(
                 n_workers=count,
@@ -98,15 +104,16 @@ def local_cluster(workers: int | None = None, memory: int | str = "2GiB") -> Ite
                 host="127.0.0.1",
                 dashboard_address=None,
                 memory_limit=limit,
-                local_directory=scratch,
+                local_directory=directory,
                 silence_logs=logging.CRITICAL,
             )
-        with cluster, Client(cluster, set_as_default=False) as client:
-            try:
-                yield client
-            except BaseException:
-                _kill(cluster)
-                raise
+            stack.enter_context(cluster)
+        client = stack.enter_context(Client(cluster))
+        try:
+            yield client
+        except BaseException:
+            _kill(cluster)
+            raise
 
 
 @contextmanager
@@ -115,6 +122,7 @@ def _interrupts_blocked() -> Iterator[None]:
 
     Otherwise every worker writes a traceback of its own; the main thread closes them instead.
     """
+    resource_tracker.ensure_running()  # it unblocks the signals of the thread that starts it
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -125,11 +133,9 @@ def _interrupts_blocked() -> Iterator[None]:
 def _kill(cluster: Any) -> None:
     """End the workers without waiting for the tasks that they are in."""
 
-    async def kill() -> None:
+    async def close() -> None:
         nannies = list(cluster.workers.values())
-        for nanny in nannies:
-            nanny.auto_restart = False
-        await asyncio.gather(*(n.kill(timeout=_KILL_SECONDS) for n in nannies))
+        await asyncio.gather(*(nanny.close(timeout=_KILL_SECONDS) for nanny in nannies))
 
     with suppress(Exception):
-        cluster.sync(kill)
+        cluster.sync(close)

@@ -8,10 +8,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from distributed import Client
+from distributed.comm.addressing import parse_address, parse_host_port
+from distributed.comm.registry import get_backend
+from distributed.utils import silence_logging_cmgr
 
 from dhsic.errors import InvalidArgumentError
 
 __all__ = ["connect"]
+
+_REQUIREMENT = "scheduler must be the address of a running Dask scheduler, as tcp://10.0.0.1:8786"
 
 
 @contextmanager
@@ -48,17 +53,16 @@ def connect(address: str, timeout: float = 5.0) -> Iterator[Any]:
 
 
 def _connected(address: str, timeout: float) -> Any:
-    # The client logs every failed attempt; the error says it once.
-    logger = logging.getLogger("distributed")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
     try:
-        return Client(address, timeout=timeout, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
-        msg = (
-            f"scheduler must be the address of a running Dask scheduler, such as "
-            f"tcp://10.0.0.1:8786; nobody answered at {address!r} within {timeout:g} s"
-        )
+        scheme, location = parse_address(address)
+        get_backend(scheme)
+        parse_host_port(location)
+    except ValueError as error:
+        msg = f"{_REQUIREMENT}; got {address!r}: write protocol, host and port"
         raise InvalidArgumentError(msg) from error
-    finally:
-        logger.setLevel(level)
+    try:
+        with silence_logging_cmgr(logging.CRITICAL):  # the error says it once
+            return Client(address, timeout=timeout)
+    except (OSError, ImportError) as error:
+        msg = f"{_REQUIREMENT}; nobody answered at {address!r} within {timeout:g} s: is it running?"
+        raise InvalidArgumentError(msg) from error

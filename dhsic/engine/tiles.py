@@ -16,7 +16,7 @@ __all__ = ["COLUMN_TILE", "ROW_TILE", "Matrix", "Tiling", "centred_product", "co
 Matrix = NDArray[np.floating[Any]]
 
 ROW_TILE = 2048
-COLUMN_TILE = 128
+COLUMN_TILE = 256
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import ClassVar
 
 import numpy as np
@@ -20,6 +19,8 @@ from dhsic.nulls import Permutation, draw_permutations
 __all__ = ["VHSIC"]
 
 Vector = NDArray[np.float64]
+
+_ROW_TILE = 32
 
 
 @dataclass(frozen=True)
@@ -93,15 +94,20 @@ class _PermutedHSIC:
 
     def __call__(self, orders: NDArray[np.intp] | None = None) -> float:
         first, *others = self._grams
+        n = len(first)
+        if orders is None:
+            orders = np.broadcast_to(np.arange(n), (len(others), n))
+        joint = 0.0
+        for start in range(0, n, _ROW_TILE):
+            product = first[start : start + _ROW_TILE]
+            for gram, order in zip(others, orders, strict=True):
+                product = product * gram[order[start : start + _ROW_TILE]].take(order, axis=1)
+            joint += float(product.sum())
         mean, *means = self._means
-        if orders is not None:
-            others = [
-                gram[np.ix_(order, order)] for gram, order in zip(others, orders, strict=True)
-            ]
-            means = [values[order] for values, order in zip(means, orders, strict=True)]
-        joint = float(np.mean(reduce(np.multiply, others, first)))
-        mixed = float(np.mean(reduce(np.multiply, means, mean)))
-        return joint + self._product_of_means - 2.0 * mixed
+        mixed = mean.copy()
+        for values, order in zip(means, orders, strict=True):
+            mixed *= values[order]
+        return joint / n**2 + self._product_of_means - 2.0 * float(mixed.mean())
 
 
 def _gram_matrices(

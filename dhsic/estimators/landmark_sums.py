@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -24,6 +24,9 @@ __all__ = [
 ]
 
 Vector = NDArray[np.float64]
+
+
+_GROUP_TILE_BYTES = 2**20
 
 
 class KernelSums(NamedTuple):
@@ -175,13 +178,13 @@ class PermutationPass:
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
         t, b = self.tiling, self.null.n_resamples
-        group = rows if self.over_all else min(rows, self.null.block_rows)
+        group = self._group(rows)
         orders = 8 * group * b * (len(t.kernels) - 1)
-        widths = 24 * sum(columns.shape[1] for columns in t.columns)
-        tiles = t.dtype.itemsize * t.column_tile * (2 * len(t.kernels) + 3)
+        narrow = self._tiling(group)
+        products = 2 * group * narrow.column_tile * t.dtype.itemsize
         return Footprint(
             payload=t.nbytes,
-            scratch=2 * orders + group * (widths + tiles),
+            scratch=2 * orders + narrow.scratch_bytes + products,
             state=8 * (b + 1) * t.n_landmarks,
             operations=t.operations + 4.0 * b * t.n_landmarks * len(t.kernels),
         )
@@ -189,8 +192,9 @@ class PermutationPass:
     def chunk(self, block: RowBlock) -> PermutedSums:
         """Sums over one block."""
         joint = np.zeros((self.null.n_resamples + 1, self.tiling.n_landmarks))
-        group = block.rows if self.over_all else self.null.block_rows
-        for at_rows, rows in self.tiling.row_tiles(block.values, group):
+        group = self._group(block.rows)
+        tiling = self._tiling(group)
+        for at_rows, rows in tiling.row_tiles(block.values, group):
             orders = draw_permutations(
                 self.seed,
                 block.start + at_rows.start,
@@ -198,13 +202,21 @@ class PermutationPass:
                 self.null.n_resamples,
                 len(rows),
             )
-            for at, tiles in self.tiling.gram_tiles(rows):
+            for at, tiles in tiling.gram_tiles(rows):
                 self._add_products(joint[:, at], tiles, orders)
         return PermutedSums(joint)
 
     def combine(self, left: PermutedSums, right: PermutedSums) -> PermutedSums:
         """Add."""
         return add(left, right)
+
+    def _group(self, rows: int) -> int:
+        return rows if self.over_all else min(rows, self.null.block_rows)
+
+    def _tiling(self, group: int) -> Tiling:
+        """Narrow tiles, since a whole group of rows must stay in the cache."""
+        width = _GROUP_TILE_BYTES // (group * self.tiling.dtype.itemsize)
+        return replace(self.tiling, row_tile=group, column_tile=min(max(width, 16), 256))
 
     @staticmethod
     def _add_products(

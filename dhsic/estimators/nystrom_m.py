@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -14,7 +15,7 @@ from dhsic._validation import check_choice
 from dhsic.engine.plan import DriverStep, PassPlan, Plan, resident_bytes
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tiling
-from dhsic.errors import InvalidArgumentError
+from dhsic.errors import InvalidArgumentError, PrecisionWarning
 from dhsic.estimators.base import (
     BANDWIDTH_ROWS,
     Estimate,
@@ -39,7 +40,8 @@ __all__ = ["NystromMHSIC"]
 
 Vector = NDArray[np.float64]
 
-_PERMUTATION_PRODUCTS = 5e8
+_PERMUTATION_PRODUCTS = 1e9
+_WORST_ROUNDING = 0.02
 _TOLERANCE = {"float32": 1e-4, "float64": 1e-8}
 
 
@@ -168,7 +170,9 @@ class NystromMHSIC:
             tolerance = _TOLERANCE[session.dtype.name]
         landmarks = Landmarks(tuple(x[:p] for x in rows), tuple(drawn))
         kept, factor = prune(landmarks, fitted, tolerance)
-        return _Basis(fitted, kept, factor, Tiling.prepare(fitted, kept.points, session.dtype), p)
+        tiling = Tiling.prepare(fitted, kept.points, session.dtype)
+        _warn_of_rounding(session, tiling)
+        return _Basis(fitted, kept, factor, tiling, p)
 
     def _estimate(self, session: Session, basis: _Basis, kappa: Vector, u: Vector) -> Estimate:
         """[1] Lemma 4.2 as u' K_J^-1 u + |(I - P_J) (x)_m P_m mu_m|^2, in which nothing cancels.
@@ -200,6 +204,18 @@ class _Basis:
     factor: PivotedCholesky
     tiling: Tiling
     drawn: int
+
+
+def _warn_of_rounding(session: Session, tiling: Tiling) -> None:
+    for name, kernel, columns in zip(session.names, tiling.kernels, tiling.columns, strict=True):
+        rounding = kernel.rounding(columns)
+        if rounding > _WORST_ROUNDING:
+            msg = (
+                f"variable {name!r} has landmarks so many bandwidths from its median that "
+                f"{session.dtype.name} tiles of its kernel may be off by {rounding:.1g}: use "
+                "precision='float64', a wider bandwidth, or transform its tails"
+            )
+            warnings.warn(msg, PrecisionWarning, stacklevel=2)
 
 
 def _means(session: Session, basis: _Basis) -> tuple[Vector, Vector]:

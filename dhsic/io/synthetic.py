@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic._validation import check_integer
 from dhsic.errors import InvalidArgumentError
-from dhsic.io.zarr_output import Progress, WrittenGroup, new_group
+from dhsic.io.zarr_output import Progress, WrittenGroup, check_dtype, new_group
 
 __all__ = ["generate", "synthetic", "synthetic_block"]
 
@@ -151,8 +151,9 @@ def synthetic(
     True
     """
     check_integer("rows", rows, minimum=1)
+    stored = check_dtype(dtype)
     block, year = synthetic_block(seed, 0, rows, features, dependence)
-    return block.astype(dtype, copy=False), year.astype(dtype, copy=False)
+    return block.astype(stored, copy=False), year.astype(stored, copy=False)
 
 
 def synthetic_block(

@@ -46,7 +46,7 @@ def convert_table(
     ----------
     source : path
         A CSV file with a header, ``.csv`` or ``.csv.gz``, or a ``.parquet`` or ``.pq`` file. The
-        first 4 MiB of a CSV file decide whether a column is numeric. Empty fields, ``NA``,
+        first MiB of a CSV file decides whether a column is numeric. Empty fields, ``NA``,
         ``NaN``, ``null`` and the like are missing.
     destination : path
         The zarr group to create, on the local file system.

@@ -81,6 +81,18 @@ def chunk_rows(columns: Mapping[str, int], dtype: DTypeLike = np.float64) -> int
     return min(max(power, _MIN_CHUNK_ROWS), _MAX_CHUNK_ROWS)
 
 
+def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
+    """Return float32 or float64 as a dtype, or raise `InvalidArgumentError`."""
+    try:
+        stored = np.dtype(dtype)
+    except TypeError:
+        stored = np.dtype(object)
+    if stored not in (np.float32, np.float64):
+        msg = f"dtype must be float32 or float64, not {dtype!r}"
+        raise InvalidArgumentError(msg)
+    return stored
+
+
 class GroupWriter:
     """Appends row blocks to the arrays of a group under construction; made by `new_group`.
 
@@ -272,7 +284,7 @@ def new_group(
     (3, 2)
     >>> folder.cleanup()
     """
-    stored = _checked_dtype(dtype)
+    stored = check_dtype(dtype)
     _check_columns(columns)
     target = _checked_destination(destination, overwrite)
     scratch = target.with_name(f".{target.name}.{uuid4().hex[:8]}.partial")
@@ -298,17 +310,6 @@ def disk_errors(target: Path) -> Iterator[None]:
     except OSError as error:
         msg = f"cannot write {target}: {error.strerror or error}"
         raise DataError(msg) from error
-
-
-def _checked_dtype(dtype: DTypeLike) -> np.dtype[Any]:
-    try:
-        stored = np.dtype(dtype)
-    except TypeError:
-        stored = np.dtype(object)
-    if stored not in (np.float32, np.float64):
-        msg = f"dtype must be float32 or float64, not {dtype!r}"
-        raise InvalidArgumentError(msg)
-    return stored
 
 
 def _check_columns(columns: Mapping[str, int]) -> None:

@@ -51,7 +51,7 @@ class Delta(Kernel):
         if not kept.all():
             msg = (
                 f"delta: categories must be numbers that {np.dtype(dtype)} holds exactly; got "
-                f"{x[~kept][0]!r}: recode them as small integers, or use float64"
+                f"{x[~kept][0].item()!r}: recode them as small integers, or use float64"
             )
             raise InvalidArgumentError(msg)
         return codes

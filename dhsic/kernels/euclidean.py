@@ -92,8 +92,8 @@ def cancellation(prepared: Matrix) -> float:
     """
     if prepared.shape[1] == 1:
         return 0.0
-    largest_norm = -float(prepared[:, -2:].min(initial=0.0))
-    return relative_cancellation(prepared) * largest_norm
+    least = min(prepared[:, -2].min(initial=0.0), prepared[:, -1].min(initial=0.0))  # -|x|^2 or 1
+    return relative_cancellation(prepared) * -float(least)
 
 
 def relative_cancellation(prepared: Matrix) -> float:

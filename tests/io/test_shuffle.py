@@ -108,9 +108,7 @@ def test_shuffled__holds_a_bucket_at_a_time(tmp_path, monkeypatch):
     block = {"x": np.zeros((1000, 40))}
     total = 100 * block["x"].nbytes
     tracemalloc.start()
-    parts = shuffled(
-        itertools.repeat(block, 100), seed=0, scratch=tmp_path, expected_bytes=total
-    )
+    parts = shuffled(itertools.repeat(block, 100), seed=0, scratch=tmp_path, expected_bytes=total)
     rows = sum(len(part["x"]) for part in parts)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

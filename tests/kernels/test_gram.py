@@ -36,7 +36,7 @@ def size(gram_of_x: np.ndarray, gram_of_y: np.ndarray) -> np.ndarray:
 @EVERY_CASE
 @EVERY_DIMENSION
 def test_gram__agrees_with_definition(case: Case, d: int):
-    x, y = normal_rows(23, d, 1), normal_rows(17, d, 2)
+    x, y = normal_rows(37, d, 1), normal_rows(17, d, 2)
     scale = size(case.oracle(x, x), case.oracle(y, y))
     assert np.max(np.abs(case.kernel(x, y) - case.oracle(x, y)) / scale) < 1e-12
 
@@ -90,7 +90,7 @@ def test_tile__needs_no_more_scratch_than_stated(case: Case, d: int):
         out = np.empty((2, 2))
         kernel.tile(kernel.rows(x), kernel.columns(x), out, np.empty((work_tiles, 2, 2)))
         np.testing.assert_array_equal(out, kernel(x))
-    if kernel.work_tiles and (d > 1 or not isinstance(kernel, Delta)):
+    if kernel.work_tiles and d > 1:
         work = np.empty((kernel.work_tiles - 1, 2, 2))
         with pytest.raises(IndexError):
             kernel.tile(kernel.rows(x), kernel.columns(x), np.empty((2, 2)), work)
@@ -100,7 +100,8 @@ def test_tile__needs_no_more_scratch_than_stated(case: Case, d: int):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("d", [1, 3])
 def test_tile__allocates_no_tile(case: Case, dtype: type, d: int):
-    kernel, x, y = case.kernel, normal_rows(512, d, 1), normal_rows(384, d, 2)
+    kernel = case.kernel
+    x, y = (normal_rows(n, d, n).astype(np.float32) for n in (512, 384))
     rows, columns = kernel.rows(x, dtype), kernel.columns(y, dtype)
     out = np.empty((512, 384), dtype)
     work = np.empty((kernel.work_tiles, *out.shape), dtype)
@@ -207,9 +208,9 @@ def test_rows__refuse_what_is_not_finite(case: Case, bad: float):
 @EVERY_DIMENSION
 @pytest.mark.parametrize(("dtype", "far"), [(np.float32, 1e30), (np.float64, 1e160)])
 def test_rows__refuse_what_would_overflow(case: Case, d: int, dtype: type, far: float):
-    x = normal_rows(10, d)
-    x[3, 0] = far
-    with pytest.raises(ValueError, match=r"must be finite, and smaller than .* to ranks"):
+    x = np.ones((10, d))
+    x[3, 0] = np.float32(far) if dtype is np.float32 else far
+    with pytest.raises(ValueError, match=r"must be finite, and smaller than .*to ranks"):
         case.kernel.rows(x, dtype)
 
 
@@ -238,8 +239,6 @@ def test_rows__refuse_columns_other_than_fitted():
 @pytest.mark.parametrize("offset", [0.0, 1.0, 20.0])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_rounding__bounds_the_error_near_landmarks(case: Case, dtype: type, d: int, offset: float):
-    if d > 2 and "polynomial:6" in case.kernel.spec():
-        pytest.skip("its oracle is slow")
     kernel, rng = case.kernel, np.random.default_rng(d)
     z = (rng.normal(size=(12, d)) / np.sqrt(d) + offset).astype(dtype)
     x = z + (rng.normal(size=(12, d)) * 0.01 / np.sqrt(d)).astype(dtype)

@@ -1,0 +1,6 @@
+"""``python -m dhsic.cli`` does what ``dhsic`` does."""
+
+from dhsic.cli.commands import main
+
+if __name__ == "__main__":
+    main(prog_name="dhsic")

@@ -1,0 +1,95 @@
+"""What holds for every command: exit codes, errors in a line, warnings in a line, interrupts."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator, MutableSequence, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import click
+
+from dhsic.cli.interrupts import interruptible
+from dhsic.errors import DhsicError
+
+__all__ = ["INTERNAL", "INTERRUPTED", "USAGE", "Application"]
+
+INTERNAL, USAGE, INTERRUPTED = 1, 2, 130
+
+
+class Application(click.Group):
+    """A group of commands whose errors are a line on stderr and an exit code."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> NoReturn:
+        """Run a command and exit."""
+        del standalone_mode
+        arguments = list(sys.argv[1:] if args is None else args)
+        debug = _take_debug(arguments)
+        with _warnings_in_a_line():
+            try:
+                with interruptible():
+                    code = super().main(arguments, prog_name, complete_var, False, **extra)
+            except (Exception, KeyboardInterrupt) as error:
+                if debug:
+                    traceback.print_exc()
+                code = _report(error)
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _take_debug(arguments: MutableSequence[str]) -> bool:
+    """Remove ``--debug`` wherever it stands among the options."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if "--debug" not in options:
+        return False
+    arguments.remove("--debug")
+    return True
+
+
+def _report(error: BaseException) -> int:
+    """Say on stderr what went wrong, and choose the exit code."""
+    if isinstance(error, (click.Abort, KeyboardInterrupt)):
+        _say("interrupted")
+        return INTERRUPTED
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)
+        return USAGE
+    if isinstance(error, click.ClickException):
+        context = getattr(error, "ctx", None)
+        _say(f"error: {error.format_message()}{_where_to_look(context)}")
+        return USAGE
+    if isinstance(error, DhsicError):
+        _say(f"error: {error}")
+        return USAGE
+    text = " ".join(str(error).split())[:200]
+    _say(f"internal error: {type(error).__name__}: {text}; run with --debug for the traceback")
+    return INTERNAL
+
+
+def _where_to_look(context: click.Context | None) -> str:
+    return "" if context is None else f" (see '{context.command_path} --help')"
+
+
+def _say(text: str) -> None:
+    click.echo(f"dhsic: {' '.join(text.split())}", err=True)
+
+
+@contextmanager
+def _warnings_in_a_line() -> Iterator[None]:
+    def show(message: Warning | str, *_: Any) -> None:
+        _say(f"warning: {message}")
+
+    before = warnings.showwarning
+    warnings.showwarning = show  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        warnings.showwarning = before

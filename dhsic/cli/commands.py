@@ -1,0 +1,51 @@
+"""The group of all commands."""
+
+from __future__ import annotations
+
+import click
+
+from dhsic._version import __version__
+from dhsic.cli.app import Application
+from dhsic.cli.data import convert, generate
+from dhsic.cli.demo import demo
+from dhsic.cli.independence import plan, test
+
+__all__ = ["main"]
+
+_EPILOG = """\b
+Start with
+  dhsic demo
+and then, on your own table,
+  dhsic convert table songs.csv songs.zarr --variable timbre=t1,t2,t3 --variable year=year
+  dhsic plan songs.zarr --variable timbre --variable year
+  dhsic test songs.zarr --variable timbre --variable year
+
+\b
+Exit codes: 0 the command ran, whatever a test decided; 1 internal error;
+2 bad usage or bad data; 130 interrupted.
+"""
+
+
+@click.group(
+    cls=Application,
+    epilog=_EPILOG,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True},
+)
+@click.version_option(__version__, prog_name="dhsic", message="%(prog)s %(version)s")
+@click.option(
+    "--debug", is_flag=True, expose_value=False, help="Show tracebacks; may stand anywhere."
+)
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Test whether variables are independent, with kernels, on data of any length.
+
+    Data are zarr groups of row-aligned arrays: make one with 'generate' or 'convert', look at what
+    a test would cost with 'plan', run it with 'test'.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+for _command in (generate, convert, plan, test, demo):
+    main.add_command(_command)

@@ -1,0 +1,142 @@
+"""``dhsic generate`` and ``dhsic convert``: make zarr groups."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from dhsic.cli.progress import progress_bar
+from dhsic.io.million_song import convert_million_song
+from dhsic.io.synthetic import generate as write_synthetic
+from dhsic.io.tabular import convert_table
+from dhsic.io.zarr_output import WrittenGroup
+
+__all__ = ["convert", "generate", "print_written"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_overwrite = click.option("--overwrite", is_flag=True, help="Replace a zarr group that is there.")
+_shuffle = click.option(
+    "--shuffle",
+    type=click.IntRange(min=0),
+    metavar="SEED",
+    help="Write the rows in a random order, for tests that permute within row blocks.",
+)
+
+
+def print_written(written: WrittenGroup) -> None:
+    """Say what was written."""
+    shapes = ", ".join(f"{name} {rows:,} x {d:,}" for name, (rows, d) in written.shapes.items())
+    dropped = f"; {written.dropped:,} rows left out" if written.dropped else ""
+    click.echo(f"wrote {written.path}: {shapes}{dropped}")
+
+
+@click.command(
+    epilog="""\b
+Example
+  dhsic generate songs.zarr --rows 1000000 --dependence 0.5
+"""
+)
+@click.argument("out", metavar="OUT.zarr")
+@click.option("--rows", type=click.IntRange(min=1), required=True)
+@click.option("--features", type=click.IntRange(min=1), default=90, help="Columns of 'features'.")
+@click.option(
+    "--dependence", type=float, default=0.3, help="From 0, independent, to 1, a function of them."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Names the data.")
+@click.option("--dtype", type=click.Choice(["float32", "float64"]), default="float32")
+@_overwrite
+def generate(out: str, **options: Any) -> None:
+    """Write synthetic data of any length to OUT.zarr.
+
+    The group has the arrays 'features' and 'year', shaped like the Million Song table.
+    """
+    with progress_bar() as bar:
+        bar.begin("generating", options["rows"])
+        written = write_synthetic(out, progress=bar.at, **options)
+    print_written(written)
+
+
+@click.group()
+def convert() -> None:
+    """Make a zarr group of a table."""
+
+
+@convert.command(
+    "million-song",
+    epilog="""\b
+Example
+  dhsic convert million-song YearPredictionMSD.txt songs.zarr --shuffle 0
+""",
+)
+@click.argument("source", metavar="YearPredictionMSD.txt")
+@click.argument("out", metavar="OUT.zarr")
+@_shuffle
+@_overwrite
+def million_song(source: str, out: str, **options: Any) -> None:
+    """Convert the Million Song year-prediction file to OUT.zarr.
+
+    Plain, zipped or gzipped. The group has the arrays 'features', 90 columns, and 'year'.
+    """
+    with progress_bar() as bar:
+        bar.begin("converting")
+        written = convert_million_song(source, out, progress=bar.at, **options)
+    print_written(written)
+
+
+@convert.command(
+    "table",
+    epilog="""\b
+Example
+  dhsic convert table weather.csv weather.zarr \\
+      --variable air=o3,no2 --variable wind=direction --missing drop
+""",
+)
+@click.argument("source", metavar="IN.csv|IN.parquet")
+@click.argument("out", metavar="OUT.zarr")
+@click.option(
+    "--variable",
+    "variables",
+    multiple=True,
+    required=True,
+    metavar="NAME=COL,COL,...",
+    help="An array of the group and its columns of the table; quote as in CSV a column with a "
+    "comma in its name.",
+)
+@click.option(
+    "--missing",
+    type=click.Choice(["error", "drop"]),
+    default="error",
+    help="What to do with rows in which a value is missing.",
+)
+@_shuffle
+@_overwrite
+def table(source: str, out: str, variables: Sequence[str], **options: Any) -> None:
+    """Convert columns of a CSV or Parquet file to OUT.zarr.
+
+    Text and true/false columns become codes of categories.
+    """
+    columns = _columns(variables)
+    with progress_bar() as bar:
+        bar.begin("converting")
+        written = convert_table(source, out, variables=columns, progress=bar.at, **options)
+    print_written(written)
+
+
+def _columns(variables: Sequence[str]) -> dict[str, list[str]]:
+    """Read ``NAME=COL,COL,...`` of every variable."""
+    columns: dict[str, list[str]] = {}
+    for text in variables:
+        name, _, listed = text.partition("=")
+        names = [column.strip() for column in next(csv.reader([listed], skipinitialspace=True), [])]
+        if not name.strip() or not all(names) or not names:
+            msg = f"--variable must be NAME=COL,COL,...; got {text!r}: name the columns"
+            raise click.UsageError(msg)
+        if name.strip() in columns:
+            msg = f"--variable {name.strip()!r} is given twice: list all its columns in one"
+            raise click.UsageError(msg)
+        columns[name.strip()] = names
+    return columns

@@ -1,0 +1,99 @@
+"""``dhsic demo``: data with and without dependence, tested."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+import dhsic
+from dhsic.cli.output import decision, print_columns
+from dhsic.cli.progress import Bar, progress_bar
+from dhsic.cluster import local_cluster, processors
+from dhsic.errors import InvalidArgumentError
+from dhsic.io.open import open_group
+from dhsic.io.synthetic import generate
+from dhsic.results import IndependenceTestResult
+
+__all__ = ["demo"]
+
+_ALPHA = 0.05
+_CASES = {"dependent": 0.3, "independent": 0.0}
+
+
+@click.command()
+@click.option("--rows", type=click.IntRange(min=2), default=100_000)
+@click.option("--features", type=click.IntRange(min=1), default=90)
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Of the data and the tests.")
+@click.option(
+    "--keep",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Leave the data in this folder; otherwise they are removed.",
+)
+def demo(rows: int, features: int, seed: int, keep: Path | None) -> None:
+    """Generate two data sets and test them on worker processes of this machine.
+
+    In one the year depends on the features, in the other it does not; all else is the same.
+    """
+    workers = processors()
+    click.echo(f"{rows:,} rows, {features:,} features and a year; {workers} worker processes")
+    with _folder(keep) as folder, progress_bar() as bar:
+        groups = {name: folder / f"{name}.zarr" for name in _CASES}
+        for name, path in groups.items():
+            bar.begin(f"generating {name} data", rows)
+            options: dict[str, Any] = {"features": features, "seed": seed, "progress": bar.at}
+            generate(path, rows=rows, dependence=_CASES[name], **options)
+        bar.begin("starting workers")
+        with local_cluster(workers) as client:
+            results = {n: _test(p, client, seed, bar, f"{n}: ") for n, p in groups.items()}
+    print_columns(["", *(f"{name} data" for name in results)], _comparison(results))
+    if keep is not None:
+        click.echo(
+            f"\nTry: dhsic test {keep / 'dependent.zarr'} --variable features --variable year"
+        )
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="dhsic-demo-") as folder:
+            yield Path(folder)
+        return
+    try:
+        keep.mkdir(exist_ok=True)
+    except OSError as error:
+        msg = f"--keep must be a folder or a new one in an existing folder, got {keep}: {error}"
+        raise InvalidArgumentError(msg) from error
+    yield keep
+
+
+def _test(path: Path, client: Any, seed: int, bar: Bar, what: str) -> IndependenceTestResult:
+    names = ["features", "year"]
+    return dhsic.independence_test(
+        *open_group(str(path), names),
+        names=names,
+        rng=seed,
+        precision="float32",
+        client=client,
+        progress=bar.listen(what),
+    )
+
+
+def _comparison(results: dict[str, IndependenceTestResult]) -> list[list[str]]:
+    columns = [
+        {
+            "landmarks": f"{r.landmarks.kept:,}" if r.landmarks else "",
+            "statistic": f"{r.statistic:.4g}",
+            "under the null": f"{r.null_distribution.mean():.4g}, {r.null} mean",
+            "p-value": f"{r.pvalue:.3g} ± {r.pvalue_error:.2g}",
+            "decision": decision(r, _ALPHA),
+            "time": f"{r.seconds:.1f} s",
+        }
+        for r in results.values()
+    ]
+    return [[label, *(column[label] for column in columns)] for label in columns[0]]

@@ -1,0 +1,62 @@
+"""``dhsic test`` and ``dhsic plan``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+import dhsic
+from dhsic.cli.options import read_request, test_options
+from dhsic.cli.output import print_lines, print_result, write_whole
+from dhsic.cli.progress import progress_bar
+
+__all__ = ["plan", "test"]
+
+_EXAMPLES = """\b
+Examples
+  dhsic {0} songs.zarr --variable features --variable year
+  dhsic {0} songs.zarr --variable 'timbre=features[:, 0:12]' --variable year \\
+      --kernel year=laplacian --landmarks 1000 --precision float32 --workers 4
+"""
+
+
+@click.command(epilog=_EXAMPLES.format("test"))
+@test_options
+def test(**options: Any) -> None:
+    """Test whether variables of DATA.zarr are jointly independent.
+
+    Prints the statistic, its p-value with the Monte Carlo error of it, and the decision at the
+    level alpha.
+    """
+    request = read_request(options)
+    with request.planned_client() as client:
+        dhsic.plan(*request.sources, client=client, **request.arguments).check()
+    with progress_bar() as bar:
+        bar.begin("starting")
+        with request.client() as client:
+            result = dhsic.independence_test(
+                *request.sources,
+                rng=options["seed"],
+                client=client,
+                progress=bar.listen(),
+                **request.arguments,
+            )
+    print_result(result, options["alpha"])
+    if options["json_path"] is not None:
+        write_whole(options["json_path"], result.to_json(indent=2))
+
+
+@click.command(epilog=_EXAMPLES.format("plan"))
+@test_options
+def plan(**options: Any) -> None:
+    """Say what 'dhsic test' with the same options would run, in how much memory.
+
+    Runs nothing and starts nothing. The seed, the level and the JSON file are accepted and make
+    no difference to a plan.
+    """
+    request = read_request(options)
+    with request.planned_client() as client:
+        planned = dhsic.plan(*request.sources, client=client, **request.arguments)
+    print_lines(str(planned).splitlines(), indent=8)
+    planned.check()

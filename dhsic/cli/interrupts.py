@@ -1,0 +1,69 @@
+"""Ctrl-C and termination end a command within seconds, wherever it is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+__all__ = ["interruptible"]
+
+_EXIT_CODE = 130
+_CLEANING_SECONDS = 2.0
+_LEAVING_SECONDS = 0.5
+_BACK = b"\0"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let SIGTERM act like Ctrl-C, and end the process where neither gets through.
+
+    Python raises `KeyboardInterrupt` only when the main thread comes back from library code, and
+    before it exits it waits for threads that are in a task. A factorisation can take longer than
+    anyone waits, so a thread that sees the signal at once ends the process after two seconds, or
+    at a second signal. Worker processes end with the process that started them.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    inner, outer = socket.socketpair()
+    outer.setblocking(False)
+    handler = signal.signal(signal.SIGTERM, _interrupt)
+    wakeup = signal.set_wakeup_fd(outer.fileno(), warn_on_full_buffer=False)
+    watch = threading.Thread(target=_watch, args=(inner, outer), name="interrupts", daemon=True)
+    watch.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        signal.signal(signal.SIGTERM, handler)
+        outer.send(_BACK)
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    del number, frame
+    raise KeyboardInterrupt
+
+
+def _watch(inner: socket.socket, outer: socket.socket) -> None:
+    with inner, outer:
+        while (received := inner.recv(1)) != _BACK:
+            if received[0] in _SIGNALS:
+                _end(inner)
+
+
+def _end(inner: socket.socket) -> None:
+    """End the process, unless it does so by itself in time."""
+    inner.settimeout(_CLEANING_SECONDS)
+    with suppress(TimeoutError):
+        if inner.recv(1) == _BACK:
+            time.sleep(_LEAVING_SECONDS)
+            os._exit(_EXIT_CODE)
+    os.write(2, b"dhsic: interrupted\n")
+    os._exit(_EXIT_CODE)

@@ -1,0 +1,273 @@
+"""The options of `test` and `plan`, and what they mean to the package."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from dhsic._validation import nearest, parse_bytes
+from dhsic.cluster import PlannedWorkers, connect, local_cluster
+from dhsic.errors import InvalidArgumentError
+from dhsic.estimators import Estimator, Null, NystromMHSIC
+from dhsic.estimators.registry import ESTIMATORS, NULLS
+from dhsic.io.open import AnySource, open_group
+from dhsic.kernels import Kernel, parse
+from dhsic.landmarks import check_count
+from dhsic.nulls import Permutation
+
+__all__ = ["Request", "existing_group", "read_request", "test_options"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Request:
+    """A test as it was asked for.
+
+    Parameters
+    ----------
+    sources : list of source
+        The variables.
+    arguments : dict
+        What `dhsic.plan` and `dhsic.independence_test` have in common, besides the client.
+    workers : int or None
+        Processes to start.
+    scheduler : str or None
+        Address of a scheduler that runs already.
+    """
+
+    sources: list[AnySource]
+    arguments: dict[str, Any]
+    workers: int | None
+    scheduler: str | None
+
+    @contextmanager
+    def client(self) -> Iterator[Any]:
+        """Where the test runs; None for threads of this process."""
+        if self.workers is not None:
+            with local_cluster(self.workers, self.arguments["memory"]) as client:
+                yield client
+        elif self.scheduler is not None:
+            with connect(self.scheduler) as client:
+                yield client
+        else:
+            yield None
+
+    @contextmanager
+    def planned_client(self) -> Iterator[Any]:
+        """The same without starting any process."""
+        if self.workers is not None:
+            yield PlannedWorkers(self.workers)
+        else:
+            with self.client() as client:
+                yield client
+
+
+def _count(context: click.Context, option: click.Parameter, value: str | None) -> int | str | None:
+    del context, option
+    if value is None:
+        return None
+    count = int(value) if value.lstrip("+-").isdecimal() else value
+    try:
+        check_count(count)
+    except InvalidArgumentError as error:
+        msg = f"write a number >= 1, or a multiple of sqrt(n) as '8sqrt'; got {value!r}"
+        raise click.BadParameter(msg) from error
+    return count
+
+
+def _bytes(context: click.Context, option: click.Parameter, value: str) -> int:
+    del context, option
+    return parse_bytes(value)
+
+
+def _level(context: click.Context, option: click.Parameter, value: float) -> float:
+    del context, option
+    if not 0.0 < value < 1.0:
+        msg = f"a level is greater than 0 and less than 1, as 0.05; got {value:g}"
+        raise click.BadParameter(msg)
+    return value
+
+
+def _new_file(context: click.Context, option: click.Parameter, value: Path | None) -> Path | None:
+    """Refuse before the run what could not be written after it."""
+    del context, option
+    if value is None:
+        return None
+    path = value.resolve()
+    if path.is_dir():
+        msg = f"give the name of a file; {path} is a folder"
+        raise click.BadParameter(msg)
+    if not path.parent.is_dir():
+        msg = f"the folder {path.parent} does not exist: create it first"
+        raise click.BadParameter(msg)
+    if not os.access(path.parent, os.W_OK):
+        msg = f"the folder {path.parent} cannot be written to: choose another"
+        raise click.BadParameter(msg)
+    return path
+
+
+_OPTIONS = (
+    click.argument("data", metavar="DATA.zarr"),
+    click.option(
+        "--variable",
+        "variables",
+        multiple=True,
+        required=True,
+        metavar="[NAME=]ARRAY",
+        help="An array of the group, or columns of one as 'timbre=features[:, 0:12]'; "
+        "give it twice or more.",
+    ),
+    click.option(
+        "--kernel",
+        "kernels",
+        multiple=True,
+        metavar="[NAME=]SPEC",
+        help="Kernel of one variable or of all others, as 'year=gaussian:0.5', 'laplacian' or "
+        "'delta'; a bandwidth left out follows the median heuristic.",
+        show_default="gaussian",
+    ),
+    click.option("--estimator", type=click.Choice(list(ESTIMATORS)), default="nystrom-m"),
+    click.option(
+        "--landmarks",
+        callback=_count,
+        metavar="COUNT",
+        show_default="8sqrt",
+        help="A number, or a multiple of sqrt(n) as 8sqrt.",
+    ),
+    click.option(
+        "--pairing",
+        type=click.Choice(["independent", "joint"]),
+        show_default="independent",
+        help="Landmarks drawn for every variable by itself, or rows of the data.",
+    ),
+    click.option("--null", type=click.Choice(["auto", *NULLS]), default="auto"),
+    click.option(
+        "--within",
+        type=click.Choice(["auto", "all", "blocks"]),
+        show_default="auto",
+        help="Rows that --null permutation permutes among.",
+    ),
+    click.option("--resamples", type=click.IntRange(min=1), default=250),
+    click.option(
+        "--alpha", type=float, callback=_level, default=0.05, help="Level of the decision."
+    ),
+    click.option("--seed", type=click.IntRange(min=0), default=0, help="Fixes every draw."),
+    click.option(
+        "--precision",
+        type=click.Choice(["float64", "float32"]),
+        default="float64",
+        help="Of the kernels; sums are float64 always.",
+    ),
+    click.option(
+        "--threads",
+        type=click.IntRange(min=1),
+        show_default="one a processor",
+        help="Threads of this process.",
+    ),
+    click.option(
+        "--workers", type=click.IntRange(min=1), help="Start so many processes to run on."
+    ),
+    click.option("--scheduler", metavar="ADDRESS", help="Run on a Dask cluster, tcp://HOST:PORT."),
+    click.option(
+        "--memory", callback=_bytes, default="2GiB", help="Bytes that one process may use."
+    ),
+    click.option(
+        "--json",
+        "json_path",
+        type=click.Path(path_type=Path),
+        callback=_new_file,
+        metavar="OUT.json",
+        help="Write the whole result, with the null distribution.",
+    ),
+)
+
+
+def test_options(command: Command) -> Command:
+    """Give a command the options that describe a test."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def read_request(options: dict[str, Any]) -> Request:
+    """Open the data and translate the options, each of which is valid by itself.
+
+    Raises
+    ------
+    click.UsageError, DhsicError
+        Options that do not go together, or data that cannot be opened.
+    """
+    if sum(options[name] is not None for name in ("threads", "workers", "scheduler")) > 1:
+        msg = "--threads, --workers and --scheduler say where to run: give one of them"
+        raise click.UsageError(msg)
+    estimator, null = _estimator(options), _null(options)
+    sources = open_group(existing_group(options["data"]), options["variables"])
+    names = [source.name for source in sources]
+    arguments = {
+        "kernels": _kernels(options["kernels"], names),
+        "estimator": estimator,
+        "null": null,
+        "n_resamples": options["resamples"],
+        "names": names,
+        "precision": options["precision"],
+        "threads": options["threads"],
+        "memory": options["memory"],
+    }
+    return Request(sources, arguments, options["workers"], options["scheduler"])
+
+
+def existing_group(data: str) -> str:
+    """The whole path of a local group: a worker may have started in another folder."""
+    return data if "://" in data else os.path.abspath(data)
+
+
+def _estimator(options: dict[str, Any]) -> str | Estimator:
+    name: str = options["estimator"]
+    given = {
+        key: options[option]
+        for option, key in (("landmarks", "n_landmarks"), ("pairing", "pairing"))
+        if options[option] is not None
+    }
+    if name == NystromMHSIC.name:
+        return NystromMHSIC(**given)
+    if given:
+        msg = f"--landmarks and --pairing go with --estimator nystrom-m; got {name}: drop them"
+        raise click.UsageError(msg)
+    return name
+
+
+def _null(options: dict[str, Any]) -> str | Null:
+    name: str = options["null"]
+    if options["within"] is None:
+        return name
+    if name != Permutation.name:
+        msg = f"--within goes with --null permutation; got {name}: drop it or change the null"
+        raise click.UsageError(msg)
+    return Permutation(options["resamples"], within=options["within"])
+
+
+def _kernels(specs: Sequence[str], names: Sequence[str]) -> list[Kernel]:
+    """One kernel a variable, from ``SPEC`` for all and ``NAME=SPEC`` for one."""
+    chosen: dict[str, Kernel] = {}
+    for text in specs:
+        name, _, spec = text.rpartition("=")
+        name = name.strip()
+        if name and name not in names:
+            msg = (
+                f"--kernel NAME=SPEC needs the name of a variable; got {name!r}"
+                f"{nearest(name, names)}; there are: {', '.join(names)}"
+            )
+            raise click.UsageError(msg)
+        if name in chosen:
+            whose = f"variable {name!r}" if name else "all variables"
+            msg = f"--kernel is given twice for {whose}: drop one"
+            raise click.UsageError(msg)
+        chosen[name] = parse(spec)
+    return [chosen.get(name) or chosen.get("") or parse("gaussian") for name in names]

@@ -1,0 +1,99 @@
+"""What a command prints on stdout, and the JSON file."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from uuid import uuid4
+
+import click
+
+from dhsic.errors import DataError
+from dhsic.results import IndependenceTestResult
+
+__all__ = ["decision", "print_columns", "print_lines", "print_result", "write_whole"]
+
+_LABEL = 13
+_GAP = "  "
+
+
+def print_result(result: IndependenceTestResult, alpha: float) -> None:
+    """Print a result and what it decides."""
+    for label, text in [*result.summary(), ("decision", decision(result, alpha))]:
+        wrapped = _wrap(text, _LABEL + 1)
+        click.echo(f"{click.style(f'{label:<{_LABEL}}', bold=True)} {wrapped}")
+
+
+def print_lines(lines: Iterable[str], indent: int) -> None:
+    """Print lines whose continuations are indented."""
+    for line in lines:
+        click.echo(_wrap(line, indent, indent_first=False))
+
+
+def print_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows of short texts under a header."""
+    cells = [list(header), *map(list, rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+    for number, row in enumerate(cells):
+        padded = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
+        line = _GAP.join(padded).rstrip()
+        click.echo(click.style(line, bold=True) if number == 0 else line)
+
+
+def decision(result: IndependenceTestResult, alpha: float) -> str:
+    """What the p-value says at a level, and whether more resamples could say otherwise."""
+    rejected = result.pvalue <= alpha
+    verdict = f"independence {'rejected' if rejected else 'not rejected'} at level {alpha:g}"
+    resamples = len(result.null_distribution)
+    if 1 / (resamples + 1) > alpha:
+        enough = math.ceil(1 / alpha - 1e-9) - 1
+        return f"{verdict}; {resamples} resamples never can, take {enough:,} or more"
+    if abs(result.pvalue - alpha) < 2 * result.pvalue_error:
+        return f"{verdict}; a close call, take more resamples"
+    return verdict
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that is there as a whole or not at all.
+
+    Raises
+    ------
+    DataError
+        The disk refuses.
+    """
+    partial = path.with_name(f".{path.name}.{uuid4().hex[:8]}.partial")
+    try:
+        with partial.open("x", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        msg = f"cannot write {path}: {error.strerror or error}"
+        raise DataError(msg) from error
+    finally:
+        with suppress(OSError):
+            partial.unlink()
+
+
+def _wrap(text: str, indent: int, *, indent_first: bool = True) -> str:
+    """Break a text where a terminal would; leave it in one line where a program reads it."""
+    if not sys.stdout.isatty():
+        return text
+    width = max(shutil.get_terminal_size().columns, indent + 20)
+    space = " " * indent
+    filled = textwrap.fill(
+        text,
+        width,
+        initial_indent=space if indent_first else "",
+        subsequent_indent=space,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return filled[indent:] if indent_first else filled

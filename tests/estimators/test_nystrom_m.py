@@ -1,0 +1,208 @@
+"""Nystrom M-HSIC against its definitions."""
+
+import numpy as np
+import pytest
+
+import dhsic
+from benchmarks.cases import joint_triple
+from dhsic._random import random_signs
+from dhsic.kernels import Gaussian
+from dhsic.landmarks import uniform_rows
+from dhsic.nulls import draw_permutations
+from tests import oracles
+
+TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
+DIMS = {2: (2, 3), 3: (2, 3, 2), 4: (3, 2, 2, 2)}
+GAMMA = 3.0
+
+
+def setting(n, m, seed=0):
+    """Data whose landmark Gram matrices are well conditioned, so that pinv has its digits."""
+    rng = np.random.default_rng([n, m, seed])
+    data = [rng.standard_normal((n, d)) for d in DIMS[m]]
+    data[-1][:, 0] += data[0][:, 0]
+    return data
+
+
+def matrices(data, seed, p, pairing="independent", replace=False):
+    rows = uniform_rows(seed, len(data[0]), p, len(data), pairing=pairing, replace=replace)
+    points = [x[r] for x, r in zip(data, rows, strict=True)]
+    grams = [oracles.gaussian_gram(z, z, GAMMA) for z in points]
+    crosses = [oracles.gaussian_gram(z, x, GAMMA) for z, x in zip(points, data, strict=True)]
+    return grams, crosses
+
+
+def run(data, null, precision="float64", p=12, pairing="independent", seed=5, tolerance=0.0):
+    return dhsic.independence_test(
+        *data,
+        kernels=Gaussian(gamma=GAMMA),
+        estimator=dhsic.NystromMHSIC(n_landmarks=p, pairing=pairing, tolerance=tolerance),
+        null=null,
+        precision=precision,
+        rng=seed,
+    )
+
+
+@pytest.mark.parametrize("pairing", ["independent", "joint"])
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize("m", [2, 3, 4])
+def test_statistic_and_estimate__equal_their_definitions(m, precision, pairing):
+    data = setting(80, m)
+    result = run(data, dhsic.Multiplier(5), precision, pairing=pairing)
+    grams, crosses = matrices(data, 5, 12, pairing)
+    rel = TOLERANCE[precision]
+    assert result.statistic == pytest.approx(
+        oracles.nystrom_statistic(np.prod(grams, axis=0), crosses), rel=rel
+    )
+    assert result.estimate == pytest.approx(oracles.nystrom_m_hsic(grams, crosses), rel=rel)
+
+
+@pytest.mark.parametrize("m", [2, 3, 4])
+def test_estimate__is_statistic_over_n_plus_a_term_of_the_marginals(m):
+    data = setting(80, m)
+    result = run(data, dhsic.Multiplier(5))
+    remainder = oracles.marginal_remainder(*matrices(data, 5, 12))
+    assert result.statistic / 80 + remainder == pytest.approx(result.estimate, rel=1e-10)
+    data[0] = data[0][np.random.default_rng(1).permutation(80)]
+    shuffled = matrices(data, 5, 12)
+    assert oracles.marginal_remainder(*shuffled) == pytest.approx(
+        oracles.nystrom_m_hsic(*shuffled)
+        - oracles.nystrom_statistic(np.prod(shuffled[0], axis=0), shuffled[1]) / 80,
+        rel=1e-8,
+    )
+
+
+@pytest.mark.parametrize("m", [2, 3, 4])
+def test_multiplier__equals_its_definition(m):
+    data = setting(60, m)
+    result = run(data, dhsic.Multiplier(7))
+    grams, crosses = matrices(data, 5, 12)
+    signs = random_signs(5, 0, 60, 7).astype(float)
+    expected = oracles.multiplier_replicates(np.prod(grams, axis=0), crosses, signs)
+    np.testing.assert_allclose(result.null_distribution, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("within", ["all", "blocks"])
+@pytest.mark.parametrize("m", [2, 3])
+def test_permutation__equals_its_definition(m, within):
+    data = setting(60, m)
+    result = run(data, dhsic.Permutation(6, within=within, block_rows=25))
+    grams, crosses = matrices(data, 5, 12)
+    groups = [(0, 60)] if within == "all" else [(0, 25), (25, 50), (50, 60)]
+    orders = np.concatenate([a + draw_permutations(5, a, b - a, 6, m) for a, b in groups], axis=-1)
+    expected = oracles.permutation_replicates(np.prod(grams, axis=0), crosses, orders)
+    np.testing.assert_allclose(result.null_distribution, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_estimate__is_v_hsic_with_all_rows_as_joint_landmarks(m):
+    data = setting(60, m)
+    estimator = dhsic.NystromMHSIC(n_landmarks=60, pairing="joint", tolerance=0.0)
+    estimate = dhsic.hsic(*data, kernels=Gaussian(gamma=0.3), estimator=estimator, rng=0).estimate
+    grams = [oracles.gaussian_gram(x, x, 0.3) for x in data]
+    assert estimate == pytest.approx(oracles.v_hsic(grams), rel=1e-8)
+
+
+def test_pruning__keeps_few_landmarks_and_the_same_test():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(3000)
+    y = 0.1 * x + rng.standard_normal(3000)
+    kept, statistics = {}, {}
+    for tolerance in (1e-4, 1e-6, 1e-8, 1e-10):
+        estimator = dhsic.NystromMHSIC(n_landmarks=2000, tolerance=tolerance)
+        result = dhsic.independence_test(x, y, estimator=estimator, null="multiplier", rng=3)
+        kept[tolerance], statistics[tolerance] = result.landmarks.kept, result
+    assert 120 <= kept[1e-4] < kept[1e-6] < kept[1e-8] <= 330
+    reference = statistics[1e-10]
+    for tolerance, result in statistics.items():
+        assert result.statistic == pytest.approx(reference.statistic, rel=30 * tolerance**0.5)
+        assert result.pvalue == pytest.approx(reference.pvalue, abs=0.01)
+
+
+def test_replace__draws_rows_more_than_once():
+    data = setting(50, 2)
+    drawn = {}
+    for replace in (False, True):
+        estimator = dhsic.NystromMHSIC(n_landmarks=50, replace=replace, pairing="joint")
+        result = dhsic.independence_test(*data, estimator=estimator, n_resamples=5, rng=0)
+        drawn[replace] = result.landmarks
+    assert drawn[False].kept == 50
+    assert drawn[True].kept < 45
+
+
+def test_auto_null__permutes_few_rows_and_signs_many():
+    rng = np.random.default_rng(0)
+    few = dhsic.independence_test(*rng.standard_normal((2, 300)), rng=0)
+    many = dhsic.independence_test(*rng.standard_normal((2, 30_000)), rng=0)
+    assert (few.null, many.null) == ("permutation", "multiplier")
+    assert "exact" in few.null_reason
+    assert "matrix product" in many.null_reason
+
+
+@pytest.mark.parametrize("null", ["multiplier", "permutation"])
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_power__finds_three_variables_that_depend_jointly_but_not_in_pairs(null, precision):
+    x, y, z = joint_triple(600, np.random.default_rng(2))
+    options = {"null": null, "precision": precision, "rng": 0}
+    assert dhsic.independence_test(x, y, z, **options).pvalue < 0.01
+    assert dhsic.independence_test(x, z, **options).pvalue > 0.05
+
+
+def test_units__change_nothing():
+    x, y = setting(400, 2)
+    plain = dhsic.independence_test(x, y, rng=0)
+    scaled = dhsic.independence_test(1e6 * x - 3e7, 1e-4 * y + 2.0, rng=0)
+    assert scaled.statistic == pytest.approx(plain.statistic, rel=1e-6)
+    assert scaled.pvalue == plain.pvalue
+
+
+def test_ties__are_no_evidence_for_rare_binaries():
+    x = np.zeros(200)
+    x[:3] = 1.0
+    y = np.zeros(200)
+    y[100:103] = 1.0
+    assert dhsic.independence_test(x, y, rng=0).pvalue > 0.5
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["laplacian", "matern32", "imq", "linear", "polynomial:2", "distance", "gaussian+linear"],
+)
+def test_kernels__every_family_finds_a_shift_and_not_noise(spec):
+    rng = np.random.default_rng(1)
+    x, noise = rng.standard_normal((2, 500, 1))
+    assert dhsic.independence_test(x, x + noise, kernels=spec, rng=0).pvalue < 0.01
+    assert dhsic.independence_test(x, noise, kernels=spec, rng=0).pvalue > 0.05
+
+
+def test_delta_kernel__tests_categories():
+    rng = np.random.default_rng(1)
+    x = rng.integers(4, size=500)
+    y = np.where(rng.random(500) < 0.4, x, rng.integers(4, size=500))
+    assert dhsic.independence_test(x, y, kernels="delta", rng=0).pvalue < 0.01
+    assert dhsic.independence_test(x, rng.permutation(y), kernels="delta", rng=0).pvalue > 0.05
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"n_landmarks": 0}, "n_landmarks must be an integer >= 1 or a multiple of sqrt"),
+        ({"n_landmarks": "8"}, "got '8'"),
+        ({"pairing": "both"}, "pairing must be one of 'independent', 'joint', got 'both'"),
+        ({"tolerance": 1.0}, "tolerance must be at least 0 and less than 1, got 1.0"),
+        ({"tolerance": -1e-9}, "tolerance must be at least 0"),
+    ],
+)
+def test_options__are_checked(options, match):
+    with pytest.raises(dhsic.errors.InvalidArgumentError, match=match):
+        dhsic.NystromMHSIC(**options)
+
+
+def test_float32__warns_where_tails_cost_the_kernel_its_digits():
+    rng = np.random.default_rng(0)
+    x = rng.standard_cauchy((2000, 2))
+    y = rng.standard_normal(2000)
+    options = {"rng": 0, "n_resamples": 5}
+    with pytest.warns(dhsic.errors.PrecisionWarning, match="'x1' has landmarks so many bandwidths"):
+        dhsic.independence_test(x, y, precision="float32", **options)
+    dhsic.independence_test(x, y, **options)

@@ -1,0 +1,79 @@
+"""Naive definitions: loops and dense matrices, written from the equations and nothing else."""
+
+import math
+
+import numpy as np
+
+
+def gaussian_gram(x, y, gamma):
+    return np.array([[math.exp(-gamma * float(np.sum((a - b) ** 2))) for b in y] for a in x])
+
+
+def v_hsic(grams):
+    """Kalinke and Szabo (2023), equation 5."""
+    n, m = len(grams[0]), len(grams)
+    ones = np.ones(n)
+    joint = np.prod(grams, axis=0)
+    first = ones @ joint @ ones / n**2
+    second = np.prod([ones @ k @ ones for k in grams]) / n ** (2 * m)
+    third = 2.0 / n ** (m + 1) * (ones @ np.prod([k @ ones for k in grams], axis=0))
+    return float(first + second - third)
+
+
+def nystrom_m_hsic(grams, crosses):
+    """Kalinke and Szabo (2023), Lemma 4.2, from K_m (p, p) and K_m,n'n (p, n), with (16), (17)."""
+    n = crosses[0].shape[1]
+    ones = np.ones(n)
+    gram_joint, cross_joint = np.prod(grams, axis=0), np.prod(crosses, axis=0)
+    alphas = [np.linalg.pinv(k) @ c @ ones / n for k, c in zip(grams, crosses, strict=True)]
+    alpha = np.linalg.pinv(gram_joint) @ cross_joint @ ones / n
+    first = alpha @ gram_joint @ alpha
+    second = np.prod([a @ k @ a for a, k in zip(alphas, grams, strict=True)])
+    third = 2.0 * alpha @ np.prod([k @ a for a, k in zip(alphas, grams, strict=True)], axis=0)
+    return float(first + second - third)
+
+
+def nystrom_statistic(gram_joint, crosses):
+    """T = n u' K_J^- u, u the mean of the product less the product of the means."""
+    n = crosses[0].shape[1]
+    u = np.prod(crosses, axis=0).mean(axis=1) - np.prod([c.mean(axis=1) for c in crosses], axis=0)
+    return float(n * u @ np.linalg.pinv(gram_joint) @ u)
+
+
+def marginal_remainder(grams, crosses):
+    """c = |(I - P_J) (x)_m P_m mu_m|^2, which depends on the marginals alone."""
+    means = [c.mean(axis=1) for c in crosses]
+    whole = np.prod([v @ np.linalg.pinv(k) @ v for k, v in zip(grams, means, strict=True)])
+    product = np.prod(means, axis=0)
+    return float(whole - product @ np.linalg.pinv(np.prod(grams, axis=0)) @ product)
+
+
+def multiplier_replicates(gram_joint, crosses, signs):
+    """T_b by its definition, row by row, with the factor n / (n - 2)."""
+    n, m = crosses[0].shape[1], len(crosses)
+    means = [c.mean(axis=1) for c in crosses]
+    inverse = np.linalg.pinv(gram_joint)
+    values = []
+    for b in range(signs.shape[1]):
+        u = np.zeros(len(gram_joint))
+        for i in range(n):
+            xi = np.prod([c[:, i] for c in crosses], axis=0)
+            for k in range(m):
+                xi = xi - crosses[k][:, i] * np.prod([means[j] for j in range(m) if j != k], axis=0)
+            xi = xi + (m - 1) * np.prod(means, axis=0)
+            u += (signs[i, b] - signs[:, b].mean()) * xi / n
+        values.append(n / (n - 2) * n * float(u @ inverse @ u))
+    return np.array(values)
+
+
+def permutation_replicates(gram_joint, crosses, orders):
+    """T of the data with all variables but the first permuted; orders (b, M - 1, n)."""
+    first, *others = crosses
+    return np.array(
+        [
+            nystrom_statistic(
+                gram_joint, [first, *(c[:, o] for c, o in zip(others, order, strict=True))]
+            )
+            for order in orders
+        ]
+    )
