@@ -4,7 +4,8 @@ The floor runs, per row tile and landmark tile, one GEMM and one exponential for
 difference and one exponential for the year, and in the second pass the GEMM with the signs; with
 the tile size that is best for it, on the same number of threads, in the same process. Everything
 else that a test does in its passes counts as ours: reading blocks, checks, centring, products,
-sums, the signs, combining, scheduling.
+sums, the signs, combining, scheduling. Threads work on arrays in memory, processes on compressed
+zarr arrays on disk.
 
     python benchmarks/roofline.py
 """
@@ -12,6 +13,7 @@ sums, the signs, combining, scheduling.
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,12 +22,14 @@ from typing import Any
 
 import click
 import numpy as np
+import zarr
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import dhsic
 
 # from dhsic.cluster import local_cluster
+from dhsic.cluster import local_cluster
 from dhsic.kernels import Gaussian
 
 TILES = [(512, 128), (1024, 128), (1024, 256), (2048, 128), (2048, 256), (4096, 128), (2048, 1024)]
@@ -82,20 +86,17 @@ def best_floor(n: int, d: int, p: int, resamples: int, dtype: str, threads: int)
 
 
 def our_test(
-    n: int, d: int, p: int, resamples: int, dtype: str
+    data: tuple[Any, Any], d: int, p: int, resamples: int, dtype: str
 ) -> Callable[..., dhsic.IndependenceTestResult]:
-    """The test on arrays in memory, kernels given."""
-    rng = np.random.default_rng(1)
-    x, y = rng.standard_normal((n, d)).astype(dtype), rng.standard_normal(n).astype(dtype)
+    """The test with kernels given and no landmark pruned."""
 
     def run(**options: Any) -> dhsic.IndependenceTestResult:
         return dhsic.independence_test(
-            x,
-            y,
+            *data,
             kernels=[Gaussian(gamma=0.5 / d), Gaussian(gamma=0.5)],
             estimator=dhsic.NystromMHSIC(n_landmarks=p, tolerance=0.0),
             null=dhsic.Multiplier(resamples),
-            precision=dtype,
+            precision="float32" if dtype == "float32" else "float64",
             rng=0,
             **options,
         )
@@ -114,7 +115,9 @@ def rows(
     """One row a precision and runtime, medians over repeats."""
     for dtype in ("float32", "float64"):
         tile = best_floor(n, d, p, resamples, dtype, threads)
-        run = our_test(n, d, p, resamples, dtype)
+        rng = np.random.default_rng(1)
+        x, y = rng.standard_normal((n, d)).astype(dtype), rng.standard_normal(n).astype(dtype)
+        run = our_test((x, y), d, p, resamples, dtype)
         run(threads=threads)
         pairs = []
         for _ in range(repeats):
@@ -124,7 +127,11 @@ def rows(
         yield _row(dtype, f"{threads} threads", tile, pairs)
         if not workers:
             continue
-        with local_cluster(workers, "4GiB") as client:
+        with tempfile.TemporaryDirectory() as folder, local_cluster(workers, "4GiB") as client:
+            paths = f"{folder}/x.zarr", f"{folder}/y.zarr"
+            for path, array in zip(paths, (x, y), strict=True):
+                zarr.create_array(path, data=array, chunks=(8192, *array.shape[1:]))
+            run = our_test(paths, d, p, resamples, dtype)
             run(client=client)
             pairs = []
             for _ in range(repeats):

@@ -73,7 +73,7 @@ def random_signs(seed: int, start: int, stop: int, n: int) -> NDArray[np.int8]:
     for group in range(groups):
         bits = np.random.Philox(key=key, counter=[start, group, 0, 0])
         words[:, group] = bits.random_raw(4 * (stop - start)).reshape(-1, 4)
-    bytes_ = words.astype("<u8", copy=False).reshape(stop - start, -1).view(np.uint8)
+    bytes_ = words.astype("<u8", copy=False).view(np.uint8).reshape(stop - start, 32 * groups)
     signs = np.unpackbits(bytes_, axis=1, count=n, bitorder="little").view(np.int8)
     signs *= 2
     signs -= 1

@@ -44,10 +44,13 @@ def parse_bytes(value: int | str) -> int:
     """Read an amount of memory such as 2000000000, "2GB" or "2GiB"."""
     text = str(value).strip().lower()
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([kmgt]?)(i?)b?)", text)
-    if match is None or (match[3] and not match[2]) or float(match[1]) <= 0:
+    if match is None or (match[3] and not match[2]) or (amount := _amount(*match.groups())) < 1:
         msg = (
             f"memory must be a positive number of bytes such as '2GiB' or 2000000000, got {value!r}"
         )
         raise InvalidArgumentError(msg)
-    unit = _BINARY_UNITS[match[2]] if match[3] else _UNITS[match[2]]
-    return int(float(match[1]) * unit)
+    return amount
+
+
+def _amount(number: str, unit: str, binary: str) -> int:
+    return int(float(number) * (_BINARY_UNITS if binary else _UNITS)[unit])

@@ -16,7 +16,7 @@ from dhsic.engine.blocks import Source
 from dhsic.engine.events import Listener
 from dhsic.engine.plan import Plan, Runtime
 from dhsic.engine.session import Session
-from dhsic.errors import InvalidArgumentError
+from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import Estimate, Estimator, Null, find_estimator, find_null
 from dhsic.io.open import open_variables
 from dhsic.kernels import Delta, Kernel, parse
@@ -170,7 +170,7 @@ def hsic(
     >>> import dhsic
     >>> x = np.random.default_rng(0).standard_normal(300)
     >>> round(dhsic.hsic(x, x**2, estimator="v-hsic", rng=0).estimate, 4)
-    0.0244
+    0.0447
     """
     began = time.perf_counter()
     session = _session(variables, names, rng, precision, client, threads, memory, progress)
@@ -234,6 +234,9 @@ def _session(
     check_choice("precision", precision, ("float64", "float32"))
     runtime = _runtime(client, threads, parse_bytes(memory))
     sources = open_variables(variables, names)
+    if sources[0].shape[0] < 4:
+        msg = f"a test of independence needs at least 4 rows, got {sources[0].shape[0]}"
+        raise DataError(msg)
     return Session(sources, runtime, resolve_seed(rng), precision, progress)
 
 

@@ -90,7 +90,7 @@ class PassSummary:
     seconds: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class _Result:
     estimate: float
     estimator: str
@@ -130,7 +130,7 @@ class _Result:
                 data["landmarks"] = LandmarkSummary(**data["landmarks"])
             return cls(**data)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            msg = f"text must be the JSON of a {cls.__name__}, got {text[:40]!r}..."
+            msg = f"text must be the JSON of a {cls.__name__}, got {str(text)[:40]!r}..."
             raise InvalidArgumentError(msg) from error
 
     def __eq__(self, other: object) -> bool:
@@ -209,18 +209,6 @@ class IndependenceTestResult(_Result):
 
     Parameters
     ----------
-    statistic : float
-        The test statistic.
-    pvalue : float
-        Share of values under the null hypothesis that are at least as large, never 0.
-    pvalue_error : float
-        Monte Carlo standard error of the p-value.
-    null_distribution : ndarray, shape (b,)
-        Replicates of the statistic under the null hypothesis.
-    null : str
-        How the null distribution was made.
-    null_reason : str
-        Why this one.
     estimate : float
         The squared HSIC.
     estimator : str
@@ -241,6 +229,18 @@ class IndependenceTestResult(_Result):
         Wall time.
     version : str
         Of dhsic.
+    statistic : float
+        The test statistic.
+    pvalue : float
+        Share of values under the null hypothesis that are at least as large, never 0.
+    pvalue_error : float
+        Monte Carlo standard error of the p-value.
+    null_distribution : ndarray, shape (b,)
+        Replicates of the statistic under the null hypothesis.
+    null : str
+        How the null distribution was made.
+    null_reason : str
+        Why this one.
     """
 
     statistic: float

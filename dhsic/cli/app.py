@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import traceback
 import warnings
@@ -34,7 +35,7 @@ class Application(click.Group):
         del standalone_mode
         arguments = list(sys.argv[1:] if args is None else args)
         debug = _take_debug(arguments)
-        with _warnings_in_a_line():
+        with _warnings_in_a_line(), _logs_shown(debug):
             try:
                 with interruptible():
                     code = super().main(arguments, prog_name, complete_var, False, **extra)
@@ -80,6 +81,17 @@ def _where_to_look(context: click.Context | None) -> str:
 
 def _say(text: str) -> None:
     click.echo(f"dhsic: {' '.join(text.split())}", err=True)
+
+
+@contextmanager
+def _logs_shown(shown: bool) -> Iterator[None]:
+    """What libraries log of a failure, the error says too, in words for the user."""
+    before = logging.root.manager.disable
+    logging.disable(before if shown else logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 @contextmanager

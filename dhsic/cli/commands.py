@@ -16,7 +16,8 @@ _EPILOG = """\b
 Start with
   dhsic demo
 and then, on your own table,
-  dhsic convert table songs.csv songs.zarr --variable timbre=t1,t2,t3 --variable year=year
+  dhsic convert table songs.csv songs.zarr \\
+      --variable timbre=t1,t2,t3 --variable year=year
   dhsic plan songs.zarr --variable timbre --variable year
   dhsic test songs.zarr --variable timbre --variable year
 
@@ -27,6 +28,7 @@ Exit codes: 0 the command ran, whatever a test decided; 1 internal error;
 
 
 @click.group(
+    "dhsic",
     cls=Application,
     epilog=_EPILOG,
     invoke_without_command=True,

@@ -14,24 +14,19 @@ from dhsic.io.synthetic import generate as write_synthetic
 from dhsic.io.tabular import convert_table
 from dhsic.io.zarr_output import WrittenGroup
 
-__all__ = ["convert", "generate", "print_written"]
+__all__ = ["convert", "generate", "overwrite_option"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_overwrite = click.option("--overwrite", is_flag=True, help="Replace a zarr group that is there.")
+overwrite_option = click.option(
+    "--overwrite", is_flag=True, help="Replace a zarr group that is there."
+)
 _shuffle = click.option(
     "--shuffle",
     type=click.IntRange(min=0),
     metavar="SEED",
     help="Write the rows in a random order, for tests that permute within row blocks.",
 )
-
-
-def print_written(written: WrittenGroup) -> None:
-    """Say what was written."""
-    shapes = ", ".join(f"{name} {rows:,} x {d:,}" for name, (rows, d) in written.shapes.items())
-    dropped = f"; {written.dropped:,} rows left out" if written.dropped else ""
-    click.echo(f"wrote {written.path}: {shapes}{dropped}")
 
 
 @click.command(
@@ -41,14 +36,20 @@ Example
 """
 )
 @click.argument("out", metavar="OUT.zarr")
-@click.option("--rows", type=click.IntRange(min=1), required=True)
-@click.option("--features", type=click.IntRange(min=1), default=90, help="Columns of 'features'.")
+@click.option("--rows", type=click.IntRange(min=1), metavar="N", required=True)
 @click.option(
-    "--dependence", type=float, default=0.3, help="From 0, independent, to 1, a function of them."
+    "--features", type=click.IntRange(min=1), metavar="D", default=90, help="Columns of features."
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="Names the data.")
+@click.option(
+    "--dependence",
+    type=float,
+    metavar="S",
+    default=0.3,
+    help="Of the year on the features: from 0, independent, to 1.",
+)
+@click.option("--seed", type=click.IntRange(min=0), metavar="K", default=0, help="Names the data.")
 @click.option("--dtype", type=click.Choice(["float32", "float64"]), default="float32")
-@_overwrite
+@overwrite_option
 def generate(out: str, **options: Any) -> None:
     """Write synthetic data of any length to OUT.zarr.
 
@@ -57,7 +58,7 @@ def generate(out: str, **options: Any) -> None:
     with progress_bar() as bar:
         bar.begin("generating", options["rows"])
         written = write_synthetic(out, progress=bar.at, **options)
-    print_written(written)
+    _print_written(written)
 
 
 @click.group()
@@ -75,7 +76,7 @@ Example
 @click.argument("source", metavar="YearPredictionMSD.txt")
 @click.argument("out", metavar="OUT.zarr")
 @_shuffle
-@_overwrite
+@overwrite_option
 def million_song(source: str, out: str, **options: Any) -> None:
     """Convert the Million Song year-prediction file to OUT.zarr.
 
@@ -84,7 +85,7 @@ def million_song(source: str, out: str, **options: Any) -> None:
     with progress_bar() as bar:
         bar.begin("converting")
         written = convert_million_song(source, out, progress=bar.at, **options)
-    print_written(written)
+    _print_written(written)
 
 
 @convert.command(
@@ -113,7 +114,7 @@ Example
     help="What to do with rows in which a value is missing.",
 )
 @_shuffle
-@_overwrite
+@overwrite_option
 def table(source: str, out: str, variables: Sequence[str], **options: Any) -> None:
     """Convert columns of a CSV or Parquet file to OUT.zarr.
 
@@ -123,7 +124,7 @@ def table(source: str, out: str, variables: Sequence[str], **options: Any) -> No
     with progress_bar() as bar:
         bar.begin("converting")
         written = convert_table(source, out, variables=columns, progress=bar.at, **options)
-    print_written(written)
+    _print_written(written)
 
 
 def _columns(variables: Sequence[str]) -> dict[str, list[str]]:
@@ -140,3 +141,10 @@ def _columns(variables: Sequence[str]) -> dict[str, list[str]]:
             raise click.UsageError(msg)
         columns[name.strip()] = names
     return columns
+
+
+def _print_written(written: WrittenGroup) -> None:
+    """Say what was written."""
+    shapes = ", ".join(f"{name} {rows:,} x {d:,}" for name, (rows, d) in written.shapes.items())
+    dropped = f"; {written.dropped:,} rows left out" if written.dropped else ""
+    click.echo(f"wrote {written.path}: {shapes}{dropped}")

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 import dhsic
+from dhsic.cli.data import overwrite_option
 from dhsic.cli.output import decision, print_columns
 from dhsic.cli.progress import Bar, progress_bar
 from dhsic.cluster import local_cluster, processors
@@ -25,29 +26,39 @@ _ALPHA = 0.05
 _CASES = {"dependent": 0.3, "independent": 0.0}
 
 
-@click.command()
-@click.option("--rows", type=click.IntRange(min=2), default=100_000)
-@click.option("--features", type=click.IntRange(min=1), default=90)
-@click.option("--seed", type=click.IntRange(min=0), default=0, help="Of the data and the tests.")
+@click.command(short_help="Generate data with and without dependence, and test both.")
+@click.option("--rows", type=click.IntRange(min=2), metavar="N", default=100_000)
+@click.option("--features", type=click.IntRange(min=1), metavar="D", default=90)
+@click.option(
+    "--seed", type=click.IntRange(min=0), metavar="K", default=0, help="Of the data and the tests."
+)
 @click.option(
     "--keep",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
     help="Leave the data in this folder; otherwise they are removed.",
 )
-def demo(rows: int, features: int, seed: int, keep: Path | None) -> None:
+@overwrite_option
+def demo(rows: int, features: int, seed: int, keep: Path | None, overwrite: bool) -> None:
     """Generate two data sets and test them on worker processes of this machine.
 
     In one the year depends on the features, in the other it does not; all else is the same.
     """
     workers = processors()
-    click.echo(f"{rows:,} rows, {features:,} features and a year; {workers} worker processes")
+    click.echo(f"{rows:,} rows, {features:,} features and a year; worker processes: {workers}")
     with _folder(keep) as folder, progress_bar() as bar:
         groups = {name: folder / f"{name}.zarr" for name in _CASES}
         for name, path in groups.items():
             bar.begin(f"generating {name} data", rows)
-            options: dict[str, Any] = {"features": features, "seed": seed, "progress": bar.at}
-            generate(path, rows=rows, dependence=_CASES[name], **options)
+            generate(
+                path,
+                rows=rows,
+                features=features,
+                dependence=_CASES[name],
+                seed=seed,
+                overwrite=overwrite,
+                progress=bar.at,
+            )
         bar.begin("starting workers")
         with local_cluster(workers) as client:
             results = {n: _test(p, client, seed, bar, f"{n}: ") for n, p in groups.items()}
@@ -91,7 +102,7 @@ def _comparison(results: dict[str, IndependenceTestResult]) -> list[list[str]]:
             "statistic": f"{r.statistic:.4g}",
             "under the null": f"{r.null_distribution.mean():.4g}, {r.null} mean",
             "p-value": f"{r.pvalue:.3g} ± {r.pvalue_error:.2g}",
-            "decision": decision(r, _ALPHA),
+            "independence": decision(r, _ALPHA),
             "time": f"{r.seconds:.1f} s",
         }
         for r in results.values()

@@ -16,12 +16,12 @@ __all__ = ["plan", "test"]
 _EXAMPLES = """\b
 Examples
   dhsic {0} songs.zarr --variable features --variable year
-  dhsic {0} songs.zarr --variable 'timbre=features[:, 0:12]' --variable year \\
-      --kernel year=laplacian --landmarks 1000 --precision float32 --workers 4
+  dhsic {0} songs.zarr --variable 'timbre=features[:, 0:12]' \\
+      --variable year --kernel year=laplacian --workers 4 --json songs.json
 """
 
 
-@click.command(epilog=_EXAMPLES.format("test"))
+@click.command(epilog=_EXAMPLES.format("test"), short_help="Test variables of DATA.zarr.")
 @test_options
 def test(**options: Any) -> None:
     """Test whether variables of DATA.zarr are jointly independent.
@@ -30,8 +30,6 @@ def test(**options: Any) -> None:
     level alpha.
     """
     request = read_request(options)
-    with request.planned_client() as client:
-        dhsic.plan(*request.sources, client=client, **request.arguments).check()
     with progress_bar() as bar:
         bar.begin("starting")
         with request.client() as client:
@@ -42,12 +40,14 @@ def test(**options: Any) -> None:
                 progress=bar.listen(),
                 **request.arguments,
             )
-    print_result(result, options["alpha"])
-    if options["json_path"] is not None:
-        write_whole(options["json_path"], result.to_json(indent=2))
+    try:
+        if options["json_path"] is not None:
+            write_whole(options["json_path"], result.to_json(indent=2))
+    finally:
+        print_result(result, options["alpha"])
 
 
-@click.command(epilog=_EXAMPLES.format("plan"))
+@click.command(epilog=_EXAMPLES.format("plan"), short_help="Say what a test would run.")
 @test_options
 def plan(**options: Any) -> None:
     """Say what 'dhsic test' with the same options would run, in how much memory.
@@ -55,8 +55,6 @@ def plan(**options: Any) -> None:
     Runs nothing and starts nothing. The seed, the level and the JSON file are accepted and make
     no difference to a plan.
     """
-    request = read_request(options)
-    with request.planned_client() as client:
-        planned = dhsic.plan(*request.sources, client=client, **request.arguments)
+    planned = read_request(options).plan()
     print_lines(str(planned).splitlines(), indent=8)
     planned.check()

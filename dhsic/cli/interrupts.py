@@ -14,7 +14,7 @@ from typing import Any
 __all__ = ["interruptible"]
 
 _EXIT_CODE = 130
-_CLEANING_SECONDS = 2.0
+_CLEANING_SECONDS = 3.0
 _LEAVING_SECONDS = 0.5
 _BACK = b"\0"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -26,7 +26,7 @@ def interruptible() -> Iterator[None]:
 
     Python raises `KeyboardInterrupt` only when the main thread comes back from library code, and
     before it exits it waits for threads that are in a task. A factorisation can take longer than
-    anyone waits, so a thread that sees the signal at once ends the process after two seconds, or
+    anyone waits, so a thread that sees the signal at once ends the process after three seconds, or
     at a second signal. Worker processes end with the process that started them.
     """
     if threading.current_thread() is not threading.main_thread():

@@ -11,8 +11,10 @@ from typing import Any, TypeVar
 
 import click
 
+import dhsic
 from dhsic._validation import nearest, parse_bytes
 from dhsic.cluster import PlannedWorkers, connect, local_cluster
+from dhsic.engine.plan import Plan
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator, Null, NystromMHSIC
 from dhsic.estimators.registry import ESTIMATORS, NULLS
@@ -21,7 +23,7 @@ from dhsic.kernels import Kernel, parse
 from dhsic.landmarks import check_count
 from dhsic.nulls import Permutation
 
-__all__ = ["Request", "existing_group", "read_request", "test_options"]
+__all__ = ["Request", "read_request", "test_options"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -51,6 +53,7 @@ class Request:
     def client(self) -> Iterator[Any]:
         """Where the test runs; None for threads of this process."""
         if self.workers is not None:
+            self.plan().check()  # before any process starts
             with local_cluster(self.workers, self.arguments["memory"]) as client:
                 yield client
         elif self.scheduler is not None:
@@ -59,14 +62,15 @@ class Request:
         else:
             yield None
 
-    @contextmanager
-    def planned_client(self) -> Iterator[Any]:
-        """The same without starting any process."""
+    def plan(self) -> Plan:
+        """What would run; no process is started for it."""
         if self.workers is not None:
-            yield PlannedWorkers(self.workers)
-        else:
-            with self.client() as client:
-                yield client
+            return self._plan(PlannedWorkers(self.workers))
+        with self.client() as client:
+            return self._plan(client)
+
+    def _plan(self, client: Any) -> Plan:
+        return dhsic.plan(*self.sources, client=client, **self.arguments)
 
 
 def _count(context: click.Context, option: click.Parameter, value: str | None) -> int | str | None:
@@ -101,8 +105,8 @@ def _new_file(context: click.Context, option: click.Parameter, value: Path | Non
     if value is None:
         return None
     path = value.resolve()
-    if path.is_dir():
-        msg = f"give the name of a file; {path} is a folder"
+    if path.exists() and not path.is_file():
+        msg = f"give the name of a file; {path} is something else"
         raise click.BadParameter(msg)
     if not path.parent.is_dir():
         msg = f"the folder {path.parent} does not exist: create it first"
@@ -130,35 +134,55 @@ _OPTIONS = (
         multiple=True,
         metavar="[NAME=]SPEC",
         help="Kernel of one variable or of all others, as 'year=gaussian:0.5', 'laplacian' or "
-        "'delta'; a bandwidth left out follows the median heuristic.",
-        show_default="gaussian",
+        "'delta'; a bandwidth left out follows the median heuristic.  [default: gaussian]",
     ),
-    click.option("--estimator", type=click.Choice(list(ESTIMATORS)), default="nystrom-m"),
+    click.option(
+        "--estimator",
+        type=click.Choice(list(ESTIMATORS)),
+        default="nystrom-m",
+        help="Linear in the rows; or quadratic, in memory.",
+    ),
     click.option(
         "--landmarks",
         callback=_count,
         metavar="COUNT",
-        show_default="8sqrt",
-        help="A number, or a multiple of sqrt(n) as 8sqrt.",
+        help="A number, or a multiple of sqrt(n) as 8sqrt.  [default: 8sqrt]",
     ),
     click.option(
         "--pairing",
         type=click.Choice(["independent", "joint"]),
-        show_default="independent",
-        help="Landmarks drawn for every variable by itself, or rows of the data.",
+        help="Landmarks drawn for every variable by itself, or rows of the data.  "
+        "[default: independent]",
     ),
-    click.option("--null", type=click.Choice(["auto", *NULLS]), default="auto"),
+    click.option(
+        "--null",
+        type=click.Choice(["auto", *NULLS]),
+        default="auto",
+        help="How the null distribution is made.",
+    ),
     click.option(
         "--within",
         type=click.Choice(["auto", "all", "blocks"]),
-        show_default="auto",
-        help="Rows that --null permutation permutes among.",
+        help="Rows that --null permutation permutes among.  [default: auto]",
     ),
-    click.option("--resamples", type=click.IntRange(min=1), default=250),
     click.option(
-        "--alpha", type=float, callback=_level, default=0.05, help="Level of the decision."
+        "--resamples",
+        type=click.IntRange(min=1),
+        metavar="N",
+        default=250,
+        help="Values under the null hypothesis.",
     ),
-    click.option("--seed", type=click.IntRange(min=0), default=0, help="Fixes every draw."),
+    click.option(
+        "--alpha",
+        type=float,
+        callback=_level,
+        metavar="LEVEL",
+        default=0.05,
+        help="Level of the decision.",
+    ),
+    click.option(
+        "--seed", type=click.IntRange(min=0), metavar="N", default=0, help="Fixes every draw."
+    ),
     click.option(
         "--precision",
         type=click.Choice(["float64", "float32"]),
@@ -168,15 +192,22 @@ _OPTIONS = (
     click.option(
         "--threads",
         type=click.IntRange(min=1),
-        show_default="one a processor",
-        help="Threads of this process.",
+        metavar="N",
+        help="Threads of this process.  [default: one a processor]",
     ),
     click.option(
-        "--workers", type=click.IntRange(min=1), help="Start so many processes to run on."
+        "--workers",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Start so many processes to run on.",
     ),
     click.option("--scheduler", metavar="ADDRESS", help="Run on a Dask cluster, tcp://HOST:PORT."),
     click.option(
-        "--memory", callback=_bytes, default="2GiB", help="Bytes that one process may use."
+        "--memory",
+        callback=_bytes,
+        metavar="BYTES",
+        default="2GiB",
+        help="What one process may use.",
     ),
     click.option(
         "--json",
@@ -208,7 +239,7 @@ def read_request(options: dict[str, Any]) -> Request:
         msg = "--threads, --workers and --scheduler say where to run: give one of them"
         raise click.UsageError(msg)
     estimator, null = _estimator(options), _null(options)
-    sources = open_group(existing_group(options["data"]), options["variables"])
+    sources = open_group(_location(options["data"]), options["variables"])
     names = [source.name for source in sources]
     arguments = {
         "kernels": _kernels(options["kernels"], names),
@@ -223,8 +254,8 @@ def read_request(options: dict[str, Any]) -> Request:
     return Request(sources, arguments, options["workers"], options["scheduler"])
 
 
-def existing_group(data: str) -> str:
-    """The whole path of a local group: a worker may have started in another folder."""
+def _location(data: str) -> str:
+    """URLs as they are; the whole path of a folder: a worker may have started in another one."""
     return data if "://" in data else os.path.abspath(data)
 
 

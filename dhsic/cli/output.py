@@ -25,7 +25,7 @@ _GAP = "  "
 
 def print_result(result: IndependenceTestResult, alpha: float) -> None:
     """Print a result and what it decides."""
-    for label, text in [*result.summary(), ("decision", decision(result, alpha))]:
+    for label, text in [*result.summary(), ("decision", f"independence {decision(result, alpha)}")]:
         wrapped = _wrap(text, _LABEL + 1)
         click.echo(f"{click.style(f'{label:<{_LABEL}}', bold=True)} {wrapped}")
 
@@ -47,9 +47,9 @@ def print_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 
 def decision(result: IndependenceTestResult, alpha: float) -> str:
-    """What the p-value says at a level, and whether more resamples could say otherwise."""
+    """What becomes of independence at a level, and whether more resamples could say otherwise."""
     rejected = result.pvalue <= alpha
-    verdict = f"independence {'rejected' if rejected else 'not rejected'} at level {alpha:g}"
+    verdict = f"{'rejected' if rejected else 'not rejected'} at level {alpha:g}"
     resamples = len(result.null_distribution)
     if 1 / (resamples + 1) > alpha:
         enough = math.ceil(1 / alpha - 1e-9) - 1

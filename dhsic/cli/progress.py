@@ -37,7 +37,9 @@ class Bar:
     def at(self, rows: int) -> None:
         """Say how many rows are done."""
         if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, completed=rows, rows=f"{rows:,} rows")
+            total = self._progress.tasks[0].total
+            of = "" if total is None else f" of {total:,.0f}"
+            self._progress.update(self._task, completed=rows, rows=f"{rows:,}{of} rows")
 
     def advance(self, rows: int) -> None:
         """Say that so many rows more are done."""

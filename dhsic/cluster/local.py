@@ -16,9 +16,9 @@ import dask
 from dask.system import CPU_COUNT
 from distributed import Client, LocalCluster
 from distributed.system import MEMORY_LIMIT
-from distributed.utils import silence_logging_cmgr
 
 from dhsic._validation import check_integer, parse_bytes
+from dhsic.cluster.failures import failures_in_words
 
 __all__ = ["PlannedWorkers", "local_cluster", "processors"]
 
@@ -88,14 +88,14 @@ def local_cluster(workers: int | None = None, memory: int | str = "2GiB") -> Ite
     ------
     InvalidArgumentError
         A number that cannot be used.
+    MemoryBudgetError
+        Processes died of the same task, one after the other.
     """
     count = processors() if workers is None else check_integer("workers", workers, minimum=1)
     limit = min(int(parse_bytes(memory) * _HEADROOM / _TERMINATE), MEMORY_LIMIT)
     with ExitStack() as stack:
         scratch = tempfile.TemporaryDirectory(prefix="dhsic-", ignore_cleanup_errors=True)
         directory = stack.enter_context(scratch)
-        # What a cancelled task says when it is collected is said by nobody here.
-        stack.enter_context(silence_logging_cmgr(logging.CRITICAL, root="asyncio"))
         with _interrupts_blocked(), dask.config.set(_CONFIG):
             cluster = LocalCluster(
                 n_workers=count,
@@ -103,6 +103,8 @@ def local_cluster(workers: int | None = None, memory: int | str = "2GiB") -> Ite
                 processes=True,
                 host="127.0.0.1",
                 dashboard_address=None,
+                # Even without a dashboard it serves its health, by default on a fixed port.
+                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
                 memory_limit=limit,
                 local_directory=directory,
                 silence_logs=logging.CRITICAL,
@@ -110,7 +112,8 @@ def local_cluster(workers: int | None = None, memory: int | str = "2GiB") -> Ite
             stack.enter_context(cluster)
         client = stack.enter_context(Client(cluster))
         try:
-            yield client
+            with failures_in_words():
+                yield client
         except BaseException:
             _kill(cluster)
             raise

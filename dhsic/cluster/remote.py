@@ -12,6 +12,7 @@ from distributed.comm.addressing import parse_address, parse_host_port
 from distributed.comm.registry import get_backend
 from distributed.utils import silence_logging_cmgr
 
+from dhsic.cluster.failures import failures_in_words
 from dhsic.errors import InvalidArgumentError
 
 __all__ = ["connect"]
@@ -39,6 +40,10 @@ def connect(address: str, timeout: float = 5.0) -> Iterator[Any]:
     ------
     InvalidArgumentError
         Nobody answers at the address, or the scheduler has no workers.
+    MemoryBudgetError
+        Workers died of the same task, one after the other.
+    DhsicError
+        The scheduler is gone.
     """
     with _connected(address, timeout) as client:
         try:
@@ -49,7 +54,8 @@ def connect(address: str, timeout: float = 5.0) -> Iterator[Any]:
                 f"{timeout:g} s: start some, as with 'dask worker {address}'"
             )
             raise InvalidArgumentError(msg) from None
-        yield client
+        with failures_in_words():
+            yield client
 
 
 def _connected(address: str, timeout: float) -> Any:

@@ -52,7 +52,7 @@ class Source(Protocol):
         ...
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Rows start..stop-1, shape (stop - start, d)."""
+        """Rows start..stop-1, shape (stop - start, d); a DataError where they cannot be read."""
         ...
 
     def take(self, rows: NDArray[np.intp]) -> NDArray[Any]:
@@ -80,11 +80,11 @@ def block_bounds(
     row_bytes : int
         Bytes of a row of all variables; a block holds at most 8 MiB unless one chunk is larger.
     chunk_rows : int or None
-        Blocks are whole chunks, or equal parts of one, so that few chunks are read twice.
+        Blocks are whole chunks, or equal parts of one, so that no chunk is read twice in vain.
     operations : float
         Floating-point operations a row.
     row_multiple : int
-        Blocks start at multiples of it; 0 asks for one block.
+        Blocks start at multiples of it, whatever the chunks; 0 asks for one block.
 
     Returns
     -------
@@ -93,18 +93,20 @@ def block_bounds(
     """
     if row_multiple == 0:
         return [0, n]
-    rows = min(_OPERATIONS / operations, BLOCK_BYTES / row_bytes, n / _FEWEST_BLOCKS)
-    target = max(int(rows), _FEWEST_ROWS)
-    step = target if chunk_rows is None else _whole_chunks(target, chunk_rows)
-    step = max(row_multiple, step // row_multiple * row_multiple)
-    return [*range(0, n, step), n]
+    rows = max(min(_OPERATIONS / operations, n / _FEWEST_BLOCKS), _FEWEST_ROWS)
+    target = max(int(min(rows, BLOCK_BYTES / row_bytes)), 1)
+    step, parts = (target, 1) if chunk_rows is None else _whole_chunks(target, chunk_rows)
+    if row_multiple > 1:
+        step, parts = max(row_multiple, step // parts // row_multiple * row_multiple), 1
+    blocks = -(-n * parts // step)
+    return [min(n, number * step // parts) for number in range(blocks + 1)]
 
 
-def _whole_chunks(target: int, chunk_rows: int) -> int:
-    if chunk_rows <= target:
-        return target // chunk_rows * chunk_rows
-    parts = -(-chunk_rows // max(target, chunk_rows // 8))
-    return -(-chunk_rows // parts)
+def _whole_chunks(target: int, chunk_rows: int) -> tuple[int, int]:
+    """Rows of about so many whole chunks, and into how many blocks a large chunk is cut."""
+    if chunk_rows <= 2 * target:
+        return max(1, target // chunk_rows) * chunk_rows, 1
+    return chunk_rows, -(-chunk_rows // max(target, chunk_rows // 8))
 
 
 def read_block(
@@ -135,21 +137,10 @@ def read_block(
         A value is NaN or infinite.
     """
     values = tuple(
-        computed[number] if source is None else _read(source, start, stop)
+        computed[number] if source is None else source.read(start, stop)
         for number, source in enumerate(sources)
     )
     if finite and not all(np.isfinite(block).all() for block in values):
         msg = f"NaN or infinity in rows {start} to {stop - 1}: drop or fill such rows"
         raise NonFiniteError(msg)
     return values
-
-
-def _read(source: Source, start: int, stop: int) -> NDArray[Any]:
-    try:
-        return source.read(start, stop)
-    except Exception as error:
-        msg = (
-            f"rows {start} to {stop - 1} of variable {source.name!r} cannot be read "
-            f"({type(error).__name__}: {error}): is the data complete and intact?"
-        )
-        raise DataError(msg) from error

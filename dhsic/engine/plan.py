@@ -13,7 +13,16 @@ from dhsic.engine.blocks import Source, block_bounds
 from dhsic.engine.reduction import RowReduction
 from dhsic.errors import MemoryBudgetError
 
-__all__ = ["FAN_IN", "DriverStep", "PassPlan", "Plan", "Runtime", "format_bytes", "plan_pass"]
+__all__ = [
+    "FAN_IN",
+    "DriverStep",
+    "PassPlan",
+    "Plan",
+    "Runtime",
+    "format_bytes",
+    "plan_pass",
+    "resident_bytes",
+]
 
 FAN_IN = 4
 
@@ -140,13 +149,8 @@ class Plan:
         """Predicted peak bytes of this process."""
         peak = held = 0
         for step in self.steps:
-            if isinstance(step, DriverStep):
-                peak = max(peak, held + step.working_bytes)
-                held += step.held_bytes
-            elif self.runtime.client is None:
-                peak = max(peak, held + step.worker_bytes)
-            else:
-                peak = max(peak, held + step.bytes_to_driver)
+            peak = max(peak, held + self._driver_bytes(step))
+            held += step.held_bytes if isinstance(step, DriverStep) else 0
         return self.baseline_bytes + peak
 
     @property
@@ -155,7 +159,12 @@ class Plan:
         if self.runtime.client is None:
             return self.peak_driver_bytes
         interpreter = min(self.baseline_bytes, _INTERPRETER)
-        return interpreter + max(step.worker_bytes for step in self.passes)
+        return interpreter + max((step.worker_bytes for step in self.passes), default=0)
+
+    def _driver_bytes(self, step: DriverStep | PassPlan) -> int:
+        if isinstance(step, DriverStep):
+            return step.working_bytes
+        return step.worker_bytes if self.runtime.client is None else step.bytes_to_driver
 
     def check(self) -> Plan:
         """Return the plan, or refuse it where it needs more than the allowed memory.
@@ -165,15 +174,18 @@ class Plan:
         MemoryBudgetError
             Names the step, both amounts and the options to change.
         """
-        needed, allowed = self.peak_worker_bytes, self.runtime.memory
+        worker, driver = self.peak_worker_bytes, self.peak_driver_bytes
+        needed, allowed = max(worker, driver), self.runtime.memory
         if needed <= allowed:
             return self
-        largest = max(self.steps, key=_bytes_of)
+        if driver < needed:
+            amount, name = max((step.worker_bytes, step.name) for step in self.passes)
+        else:
+            amount, name = max((self._driver_bytes(step), step.name) for step in self.steps)
         msg = (
             f"the plan needs {format_bytes(needed)} in one process and {format_bytes(allowed)} "
-            f"are allowed; the largest step is {largest.name!r} with "
-            f"{format_bytes(_bytes_of(largest))}: take fewer landmarks, fewer resamples or fewer "
-            "threads, or allow more memory"
+            f"are allowed; the largest step is {name!r} with {format_bytes(amount)}: "
+            "take fewer landmarks, fewer resamples or fewer threads, or allow more memory"
         )
         raise MemoryBudgetError(msg)
 
@@ -207,10 +219,6 @@ class Plan:
 
 
 _INTERPRETER = 250 * 2**20
-
-
-def _bytes_of(step: DriverStep | PassPlan) -> int:
-    return step.working_bytes if isinstance(step, DriverStep) else step.worker_bytes
 
 
 def plan_pass(

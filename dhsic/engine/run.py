@@ -22,7 +22,7 @@ from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStart
 from dhsic.engine.plan import FAN_IN, PassPlan, Runtime
 from dhsic.engine.reduction import Partial, RowBlock, RowReduction
 
-__all__ = ["run_pass", "take_rows"]
+__all__ = ["Payload", "run_pass", "take_rows"]
 
 State = TypeVar("State")
 
@@ -165,15 +165,16 @@ def _run_on_client(
         for future, (start, stop) in zip(pending, itertools.pairwise(plan.bounds), strict=True)
     }
     try:
-        for future in as_completed(pending):
+        for future in as_completed(pending, loop=client.loop):
             if future.status != "finished":
                 future.result()
             listener(BlockFinished(plan.name, rows[future.key]))
-            future.release()  # what still waits in the combine tree holds on to it
+            if future.key != last.key:  # what waits in the combine tree holds on to its blocks
+                future.release()
         result: Partial[Any] = last.result()
-    except BaseException:
-        client.cancel(futures)
-        raise
+    finally:
+        for future in futures:  # not Client.cancel, which fails on what waits in the combine tree
+            future.release()
     return result
 
 

@@ -115,6 +115,7 @@ class Session:
         """Say of a variable whose sampled rows are all the same what it is."""
         name = self.names[number]
         extent = self._scan()
+        self._check_finite(extent)
         if np.array_equal(extent.low[number], extent.high[number]):
             msg = (
                 f"variable {name!r} is constant: all {self.n} rows are the same, so it is "
@@ -129,13 +130,19 @@ class Session:
         raise DataError(msg)
 
     def _refuse_non_finite(self) -> NoReturn:
-        first_bad = self._scan().first_bad
-        number = int(np.argmin(first_bad))
-        msg = (
-            f"variable {self.names[number]!r} has NaN or infinity, first in row "
-            f"{int(first_bad[number])}: drop or fill such rows"
-        )
+        self._check_finite(self._scan())
+        msg = "NaN or infinity were read once and not again: keep the data as they are during a test"
         raise DataError(msg)
+
+    def _check_finite(self, extent: Extent) -> None:
+        number = int(np.argmin(extent.first_bad))
+        row = extent.first_bad[number]
+        if np.isfinite(row):
+            msg = (
+                f"variable {self.names[number]!r} has NaN or infinity, first in row {int(row)}: "
+                "drop or fill such rows"
+            )
+            raise DataError(msg)
 
     def _scan(self) -> Extent:
         scan = Scan()

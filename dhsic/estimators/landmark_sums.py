@@ -63,8 +63,9 @@ class SumsPass:
         """Sums over one block."""
         p = self.tiling.n_landmarks
         marginal, joint = np.zeros((len(block.values), p)), np.zeros(p)
+        buffers = self.tiling.buffers()
         for _, rows in self.tiling.row_tiles(block.values):
-            for at, tiles in self.tiling.gram_tiles(rows):
+            for at, tiles in self.tiling.gram_tiles(rows, buffers):
                 for m, tile in enumerate(tiles):
                     marginal[m, at] += column_sums(tile)
                 joint[at] += column_sums(_product(tiles))
@@ -126,11 +127,14 @@ class MultiplierPass:
         """Sums over one block."""
         p, b = self.tiling.n_landmarks, self.n_resamples
         sums = CentredSums(np.zeros(p), np.zeros((p, b)), np.zeros(b))
+        buffers = self.tiling.buffers()
+        all_signs = np.empty((self.tiling.row_tile, b), self.tiling.dtype)
         for at_rows, rows in self.tiling.row_tiles(block.values):
             start, stop = block.start + at_rows.start, block.start + at_rows.stop
-            signs = random_signs(self.seed, start, stop, b).astype(self.tiling.dtype)
+            signs = all_signs[: stop - start]
+            signs[:] = random_signs(self.seed, start, stop, b)
             sums.signs[:] += column_sums(signs)
-            for at, tiles in self.tiling.gram_tiles(rows):
+            for at, tiles in self.tiling.gram_tiles(rows, buffers):
                 xi = centred_product(tiles, [mean[at] for mean in self.means])
                 sums.plain[at] += column_sums(xi)
                 sums.signed[at] += xi.T @ signs
@@ -194,6 +198,7 @@ class PermutationPass:
         joint = np.zeros((self.null.n_resamples + 1, self.tiling.n_landmarks))
         group = self._group(block.rows)
         tiling = self._tiling(group)
+        buffers = tiling.buffers()
         for at_rows, rows in tiling.row_tiles(block.values, group):
             orders = draw_permutations(
                 self.seed,
@@ -202,7 +207,7 @@ class PermutationPass:
                 self.null.n_resamples,
                 len(rows),
             )
-            for at, tiles in tiling.gram_tiles(rows):
+            for at, tiles in tiling.gram_tiles(rows, buffers):
                 self._add_products(joint[:, at], tiles, orders)
         return PermutedSums(joint)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import zarr
+from numpy.typing import NDArray
 
 from dhsic._validation import nearest
 from dhsic.errors import DataError, InvalidArgumentError
@@ -19,6 +21,12 @@ __all__ = ["AnySource", "open_group", "open_variables", "parse_variable"]
 AnySource = ArraySource | StoredSource | GraphSource
 Opened = TypeVar("Opened", ArraySource, StoredSource, GraphSource)
 
+_REMEDIES = {
+    "c": "use its real and imaginary parts as columns",
+    "M": "turn times into numbers, as days since the first",
+    "m": "turn durations into numbers, as seconds",
+    "V": "choose one of its fields",
+}
 _VARIABLE = re.compile(r"^(?:(?P<name>[^=\[\]]+)=)?(?P<array>[^=\[\]]+)(?:\[(?P<columns>.*)\])?$")
 
 
@@ -49,7 +57,8 @@ def open_variables(data: Sequence[Any], names: Sequence[str] | None = None) -> l
         msg = f"an independence test needs at least two variables, got {len(data)}"
         raise InvalidArgumentError(msg)
     given = [f"x{m}" for m in range(1, len(data) + 1)] if names is None else list(names)
-    if len(given) != len(data) or len(set(given)) != len(given):
+    words = {name for name in given if isinstance(name, str)}
+    if not len(words) == len(given) == len(data):
         msg = f"names must be {len(data)} different words, one a variable, got {given!r}"
         raise InvalidArgumentError(msg)
     return _aligned([_open(x, name) for x, name in zip(data, given, strict=True)])
@@ -88,8 +97,8 @@ def open_group(path: str, variables: Sequence[str]) -> list[AnySource]:
         name, key, chosen = parse_variable(text)
         if key not in known:
             msg = (
-                f"variable {text!r} needs an array {key!r} in {path!r}{nearest(key, known)}; "
-                f"there are: {', '.join(known) or 'none'}"
+                f"variable {text!r} needs an array {key!r} in {path!r}; there are: "
+                f"{', '.join(known) or 'none'}{nearest(key, known)}"
             )
             raise InvalidArgumentError(msg)
         columns = None if chosen is None else _resolve(chosen, group[key], text)
@@ -123,10 +132,10 @@ def parse_variable(text: str) -> tuple[str, str, slice | list[int] | None]:
 
 def _resolve(chosen: slice | list[int], array: Any, variable: str) -> Columns:
     """Column numbers of a choice, all within the array."""
-    d = 1 if array.ndim == 1 else int(array.shape[1])
+    d = 1 if array.ndim < 2 else int(array.shape[1])
     try:
         columns = tuple(np.arange(d)[chosen].tolist())
-    except IndexError:
+    except (IndexError, ValueError):
         columns = ()
     if not columns:
         msg = f"variable {variable!r} chooses no columns, or some beyond the {d} of the array"
@@ -152,7 +161,7 @@ def _open(x: Any, name: str) -> AnySource:
     if isinstance(x, AnySource):
         return x
     if isinstance(x, (str, bytes)) or hasattr(x, "__fspath__"):
-        return _stored(_open_array(str(x)), name)
+        return _stored(_open_array(os.fsdecode(x)), name)
     if isinstance(x, zarr.Array):
         return _stored(x, name)
     if _is(x, "dask.dataframe", "DataFrame") or _is(x, "dask.dataframe", "Series"):
@@ -165,11 +174,14 @@ def _open(x: Any, name: str) -> AnySource:
         x = x.data
     if _is(x, "dask.array", "Array"):
         return _graph(x, name)
-    if isinstance(x, np.ndarray):
-        return _checked(ArraySource(name, x), x)
     if isinstance(x, (list, tuple)):
-        return _checked(ArraySource(name, array := np.asarray(x)), array)
-    if hasattr(x, "shape") and hasattr(x, "dtype") and hasattr(x, "__getitem__"):
+        x = _listed(x, name)
+    if isinstance(x, np.ndarray):
+        if np.ma.is_masked(x):
+            msg = f"variable {name!r} has masked values: drop or fill such rows"
+            raise DataError(msg)
+        return _checked(ArraySource(name, x), x)
+    if hasattr(x, "shape") and isinstance(getattr(x, "dtype", None), np.dtype):
         chunks = getattr(x, "chunks", None)
         return _checked(StoredSource(name, x, int(chunks[0]) if chunks else None), x)
     msg = (
@@ -185,6 +197,14 @@ def _is(x: Any, module: str, cls: str) -> bool:
     return loaded is not None and isinstance(x, getattr(loaded, cls))
 
 
+def _listed(x: Sequence[Any], name: str) -> NDArray[Any]:
+    try:
+        return np.asarray(x)
+    except ValueError as error:
+        msg = f"variable {name!r} must have shape (n,) or (n, d), got rows of different lengths"
+        raise DataError(msg) from error
+
+
 def _open_array(path: str) -> Any:
     try:
         return zarr.open_array(path, mode="r")
@@ -194,11 +214,11 @@ def _open_array(path: str) -> Any:
 
 
 def _stored(array: Any, name: str, columns: Columns = None) -> StoredSource:
-    shards = getattr(array, "shards", None)
+    stored = getattr(array, "shards", None) or array.chunks
     source = StoredSource(
         name,
         array,
-        int((shards or array.chunks)[0]),
+        int(stored[0]) if stored else None,
         columns,
         categorical=array.attrs.get("kind") == "categorical",
     )
@@ -218,7 +238,7 @@ def _frame(x: Any, name: str) -> ArraySource:
             msg = f"variable {name!r} has missing categories: drop or fill such rows"
             raise DataError(msg)
         codes = np.column_stack([c.cat.codes for c in columns])
-        return ArraySource(name, codes, categorical=True)
+        return _checked(ArraySource(name, codes, categorical=True), codes)
     array = x.to_numpy()
     if array.dtype == object and all(pd.api.types.is_numeric_dtype(c.dtype) for c in columns):
         array = x.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -238,7 +258,7 @@ def _checked(source: Opened, array: Any) -> Opened:
         raise DataError(msg)
     kind = np.dtype(array.dtype).kind
     if kind not in "fiub":
-        remedy = "encode categories as integers" if kind in "OUST" else "use its real parts"
+        remedy = _REMEDIES.get(kind, "encode categories as integers")
         msg = f"variable {source.name!r} must hold real numbers, got {array.dtype}: {remedy}"
         raise DataError(msg)
     n, d = source.shape

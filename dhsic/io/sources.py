@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 from dask.delayed import Delayed
 from numpy.typing import NDArray
+
+from dhsic.errors import DataError
 
 __all__ = ["ArraySource", "Columns", "GraphSource", "StoredSource"]
 
@@ -121,7 +124,14 @@ class StoredSource:
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1."""
-        return _as_rows(self.array[start:stop], self.columns)
+        try:
+            return _as_rows(self.array[start:stop], self.columns)
+        except Exception as error:
+            msg = (
+                f"rows {start} to {stop - 1} of variable {self.name!r} cannot be read "
+                f"({type(error).__name__}: {error}): is the data complete and intact?"
+            )
+            raise DataError(msg) from error
 
     def take(self, rows: NDArray[np.intp]) -> NDArray[Any]:
         """Rows by increasing number; each stored chunk is read at most once."""
@@ -185,6 +195,6 @@ class GraphSource:
 
     def lazy(self, bounds: Sequence[int]) -> list[Delayed]:
         """Delayed blocks between the bounds: neighbours are cut and joined, nothing else moves."""
-        sizes = tuple(int(b - a) for a, b in zip(bounds, bounds[1:], strict=False))
+        sizes = tuple(int(b - a) for a, b in pairwise(bounds))
         aligned = self.array.rechunk({0: sizes, 1: -1}, method="tasks")
         return list(aligned.to_delayed(optimize_graph=True).ravel())

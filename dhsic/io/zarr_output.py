@@ -20,7 +20,15 @@ from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from dhsic.errors import DataError, InvalidArgumentError
 
-__all__ = ["GroupWriter", "Progress", "WrittenGroup", "chunk_rows", "new_group"]
+__all__ = [
+    "GroupWriter",
+    "Progress",
+    "WrittenGroup",
+    "check_dtype",
+    "chunk_rows",
+    "disk_errors",
+    "new_group",
+]
 
 Progress = Callable[[int], object]
 """Called with the number of rows handled so far."""
@@ -45,6 +53,12 @@ class WrittenGroup:
         Shape of each array.
     dropped : int
         Rows of the source that were left out because a value was missing.
+
+    Examples
+    --------
+    >>> written = WrittenGroup(Path("songs.zarr"), 5, {"features": (5, 90), "year": (5, 1)})
+    >>> written.rows, written.dropped
+    (5, 0)
     """
 
     path: Path

@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels.bandwidth import as_sample
 
-__all__ = ["Kernel", "Matrix", "Product", "Sum"]
+__all__ = ["Kernel", "Matrix", "Product", "Sum", "positive"]
 
 Matrix = NDArray[np.floating[Any]]
 

@@ -79,13 +79,13 @@ def landmark_count(count: int | str, n: int, *, replace: bool) -> int:
     Examples
     --------
     >>> landmark_count("8sqrt", 515_345, replace=False)
-    5743
+    5744
     """
     check_count(count)
     if isinstance(count, str):
         match = _SQRT.fullmatch(count.strip())
         assert match is not None
-        return min(n, math.ceil(float(match[1] or 1) * math.sqrt(n)))
+        return min(n, max(1, round(float(match[1] or 1) * math.sqrt(n))))
     if count > n and not replace:
         msg = (
             f"n_landmarks must be at most the number of rows, got {count} landmarks for {n} rows: "

@@ -7,6 +7,8 @@ import math
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from dhsic.errors import DataError
+
 __all__ = ["monte_carlo_error", "pvalue"]
 
 
@@ -33,12 +35,24 @@ def pvalue(
     float
         ``(1 + count) / (b + 1)``.
 
+    Raises
+    ------
+    DataError
+        A value is NaN or infinite, as where products of unbounded kernels overflow.
+
     Examples
     --------
     >>> import numpy as np
     >>> pvalue(3.0, np.array([1.0, 2.0, 4.0]))
     0.5
     """
+    if not np.isfinite(statistic) or not np.isfinite(replicates).all():
+        msg = (
+            "the statistic and its replicates must be finite, but products of the kernels "
+            "overflow: use precision='float64', transform the variables (to ranks, say), or take "
+            "bounded kernels such as 'gaussian'"
+        )
+        raise DataError(msg)
     rounding = math.sqrt(np.finfo(dtype).eps) * abs(statistic)
     return float((1 + np.count_nonzero(replicates >= statistic - rounding)) / (len(replicates) + 1))
 

@@ -127,6 +127,7 @@ def test_convert_million_song__refuses_damaged_archives(tmp_path, kind):
         (song(first="4\xb2"), "line 3 of .* has '4\xb2' as field 2"),
         (song(first="# 1"), "line 3 of .* has '# 1' as field 2"),
         ("", "line 3 of .* is empty"),
+        ("  ", "line 3 of .* is empty"),
     ],
 )
 @pytest.mark.parametrize("block_bytes", [1, 2**20])

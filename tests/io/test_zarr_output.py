@@ -62,7 +62,9 @@ def test_chunk_rows__fit_the_widest_array_in_8_mib(columns, dtype, rows):
     assert chunk_rows(columns, dtype) == rows
 
 
-@pytest.mark.parametrize("sizes", [[10], [1, 2, 3], [1024], [1023, 1, 1], [40_000, 70_000, 1]])
+@pytest.mark.parametrize(
+    "sizes", [[10], [1, 2, 3], [1024], [1023, 1, 1], [65_536], [40_000, 70_000, 1]]
+)
 def test_group_writer__stores_blocks_of_any_size_in_order(tmp_path, sizes):
     with new_group(tmp_path / "g.zarr", COLUMNS) as writer:
         for size in sizes:
@@ -233,8 +235,9 @@ def test_new_group__puts_the_old_group_back_when_the_rename_fails(tmp_path, monk
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", refuse)
-    with pytest.raises(DataError, match=r"cannot write .*g\.zarr: Input/output error"):
-        write(tmp_path / "g.zarr", rows=5, overwrite=True)
+    for name in ("g.zarr", "new.zarr"):
+        with pytest.raises(DataError, match=rf"cannot write .*{name}: Input/output error"):
+            write(tmp_path / name, rows=5, overwrite=True)
     assert zarr.open_group(tmp_path / "g.zarr", mode="r")["x"].shape == (20, 3)
     assert names(tmp_path) == ["g.zarr"]
 

@@ -1,0 +1,83 @@
+"""What pruning the landmarks saves, and that it leaves the test as it is.
+
+For variables of given dimensions: landmarks kept, time of the test over that without pruning in
+the same run, largest relative difference of the statistic, and power of both on the same data.
+Writes benchmarks/results/pruning.csv.
+
+    python benchmarks/pruning.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import numpy as np
+
+import dhsic
+from benchmarks.cases import with_dimensions
+from benchmarks.output import parallel_map, write_csv
+
+STRENGTHS = {(1, 1): 0.12, (1, 1, 1): 0.12, (3, 1): 0.15, (90, 1): 0.45}
+TOLERANCES = (0.0, 1e-8, 1e-6, 1e-4)
+
+
+def results(
+    setting: tuple[tuple[int, ...], int, int, float, int],
+) -> list[dhsic.IndependenceTestResult]:
+    """The test on one data set at every tolerance."""
+    dims, n, p, strength, seed = setting
+    data = with_dimensions(dims, n, np.random.default_rng([seed, n]), strength)
+    return [
+        dhsic.independence_test(
+            *data,
+            estimator=dhsic.NystromMHSIC(n_landmarks=p, tolerance=tolerance),
+            null="multiplier",
+            rng=seed,
+        )
+        for tolerance in TOLERANCES
+    ]
+
+
+def rows(
+    n: int, p: int, small: int, small_p: int, runs: int, processes: int
+) -> Iterator[dict[str, Any]]:
+    for dims, strength in STRENGTHS.items():
+        large = [results((dims, n, p, strength, seed)) for seed in range(3)]
+        studies = parallel_map(
+            results, [(dims, small, small_p, strength, seed) for seed in range(runs)], processes
+        )
+        for index, tolerance in enumerate(TOLERANCES):
+            seconds = [repeat[index].seconds / repeat[0].seconds for repeat in large]
+            apart = [abs(s[index].statistic / s[0].statistic - 1.0) for s in (*large, *studies)]
+            kept = large[0][index].landmarks
+            assert kept is not None
+            yield {
+                "dimensions": " ".join(map(str, dims)),
+                "tolerance": tolerance,
+                "n": n,
+                "landmarks": p,
+                "kept": kept.kept,
+                "time ratio": float(np.median(seconds)),
+                "largest relative difference of T": float(max(apart)),
+                "power n": small,
+                "runs": runs,
+                "power": float(np.mean([s[index].pvalue <= 0.05 for s in studies])),
+            }
+
+
+@click.command(help=__doc__)
+@click.option("--rows", "n", default=50_000)
+@click.option("--landmarks", "p", default=2000)
+@click.option("--power-rows", "small", default=500)
+@click.option("--power-landmarks", "small_p", default=200)
+@click.option("--runs", default=300)
+@click.option("--processes", default=2)
+@click.option("--out", default="benchmarks/results/pruning.csv")
+def main(n: int, p: int, small: int, small_p: int, runs: int, processes: int, out: str) -> None:
+    write_csv(out, rows(n, p, small, small_p, runs, processes))
+
+
+if __name__ == "__main__":
+    main()

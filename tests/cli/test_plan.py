@@ -1,0 +1,70 @@
+"""`dhsic plan` takes the options of `dhsic test` and starts nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from dhsic.cli import main
+from tests.cli.conftest import Invoke
+
+PAIR = ("--variable", "features", "--variable", "year")
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dhsic.engine.session.run_pass", lambda *_, **__: pytest.fail("it ran"))
+    monkeypatch.setattr("dhsic.cli.options.local_cluster", lambda *_: pytest.fail("it started"))
+
+
+def test_says_what_would_run(invoke: Invoke, long_data: str) -> None:
+    done = invoke("plan", long_data, *PAIR)
+    assert (done.exit_code, done.stderr) == (0, "")
+    for words in ("20,000 rows of features, year", "1,131 landmarks", "kernel sums", "allowed"):
+        assert words in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--threads", 3), "3 threads of this process"),
+        (("--workers", 3), "3 workers with 3 threads in all"),
+        (("--landmarks", 77), "77 landmarks before pruning"),
+        (("--memory", "1GiB"), "allowed 1.0 GiB"),
+        (("--null", "multiplier"), "multiplier null"),
+        (("--null", "permutation", "--within", "blocks"), "permutation null: 5 blocks"),
+        (("--null", "permutation", "--within", "all"), "permutation null: 1 block"),
+        (("--estimator", "v-hsic", "--memory", "64GiB"), "Gram matrices"),
+    ],
+)
+def test_follows_the_options(
+    invoke: Invoke, long_data: str, options: tuple[object, ...], words: str
+) -> None:
+    done = invoke("plan", long_data, *PAIR, *options)
+    assert done.exit_code == 0, done.stderr
+    assert words in done.stdout
+    assert words not in invoke("plan", long_data, *PAIR).stdout or options[1] == "multiplier"
+
+
+def test_smaller_tiles_and_fewer_resamples_need_less(invoke: Invoke, long_data: str) -> None:
+    plans = [
+        invoke("plan", long_data, *PAIR, "--threads", 1, *options).stdout.split("kernel sums")[1]
+        for options in ((), ("--precision", "float32"), ("--resamples", 20))
+    ]
+    assert len(set(plans)) == 3
+
+
+def test_what_does_not_fit_is_shown_and_refused(invoke: Invoke, long_data: str) -> None:
+    done = invoke("plan", long_data, *PAIR, "--memory", "20MiB")
+    assert done.exit_code == 2
+    assert "allowed 20.0 MiB" in done.stdout
+    assert "more memory" in done.stderr
+
+
+def test_accepts_every_option_of_test(invoke: Invoke, long_data: str, tmp_path: Path) -> None:
+    path = tmp_path / "out.json"
+    done = invoke("plan", long_data, *PAIR, "--seed", 3, "--alpha", 0.1, "--json", path)
+    assert done.exit_code == 0
+    assert not path.exists()
+    assert [p.name for p in main.commands["plan"].params] == [
+        p.name for p in main.commands["test"].params
+    ]

@@ -1,0 +1,170 @@
+"""The command as a process: terminals, pipes, signals."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dhsic.io.synthetic import generate
+
+SCRIPT = Path(sysconfig.get_path("scripts")) / "dhsic"
+PAIR = ("--variable", "features", "--variable", "year")
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data that take a minute to test, so that a test of them can be interrupted."""
+    path = tmp_path_factory.mktemp("big") / "big.zarr"
+    generate(path, rows=200_000, features=20)
+    return path
+
+
+@pytest.fixture
+def running() -> Iterator[list[subprocess.Popen[str]]]:
+    """Processes that are killed, with all that they started, if a test leaves them."""
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+def start(*command: object, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [str(part) for part in command],
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "80"},
+    )
+
+
+def wait_for(condition: object, seconds: float = 30.0) -> None:
+    assert callable(condition)
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "waited in vain"
+        time.sleep(0.05)
+
+
+def workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    children = psutil.Process(process.pid).children(recursive=True)
+    return [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+
+
+def busy(process: subprocess.Popen[str], seconds: float) -> bool:
+    times = psutil.Process(process.pid).cpu_times()
+    return bool(times.user > seconds)
+
+
+def test_no_bar_where_stderr_is_a_pipe(long_data: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dhsic.cli", "test", long_data, *PAIR, "--landmarks", "20"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert done.stdout.startswith("variables     features (3, gaussian:")
+    assert "\x1b" not in done.stdout
+
+
+def test_a_bar_where_stderr_is_a_terminal(
+    long_data: str, running: list[subprocess.Popen[str]]
+) -> None:
+    ours, theirs = pty.openpty()
+    process = start(SCRIPT, "test", long_data, *PAIR, stderr=theirs)
+    running.append(process)
+    os.close(theirs)
+    shown = b""
+    while chunk := read(ours):
+        shown += chunk
+    os.close(ours)
+    stdout, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert b"kernel sums" in shown
+    assert b"20,000 rows" in shown
+    assert stdout.startswith("variables ")
+    assert "\x1b" not in stdout
+
+
+def read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # what Linux says at the end of a terminal
+        return b""
+
+
+def test_a_closed_pipe_is_no_traceback(long_data: str) -> None:
+    command = f"{SCRIPT} plan {long_data} {' '.join(PAIR)} | true"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+
+
+def test_interrupt_ends_workers_and_leaves_nothing(
+    big: Path, tmp_path: Path, running: list[subprocess.Popen[str]]
+) -> None:
+    command = (SCRIPT, "test", big, *PAIR, "--workers", 2, "--json", tmp_path / "out.json")
+    process = start(*command)
+    running.append(process)
+    wait_for(lambda: len(workers(process)) == 2)
+    children = workers(process)
+    wait_for(lambda: min(child.cpu_times().user for child in children) > 2.0)
+    began = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
+    stdout, stderr = process.communicate(timeout=20)
+    assert time.monotonic() - began < 5.0
+    assert (process.returncode, stdout, stderr.strip()) == (130, "", "dhsic: interrupted")
+    assert not psutil.wait_procs(children, timeout=3)[1]
+    assert not list(tmp_path.iterdir())
+
+
+def test_termination_of_a_run_on_threads(big: Path, running: list[subprocess.Popen[str]]) -> None:
+    process = start(sys.executable, "-m", "dhsic.cli", "test", big, *PAIR)
+    running.append(process)
+    wait_for(lambda: busy(process, 4.0))
+    began = time.monotonic()
+    process.terminate()
+    stdout, stderr = process.communicate(timeout=20)
+    assert time.monotonic() - began < 5.0
+    assert (process.returncode, stdout, stderr.strip()) == (130, "", "dhsic: interrupted")
+
+
+STUCK = """
+import hashlib
+from dhsic.cli import interrupts
+
+interrupts._CLEANING_SECONDS = {seconds}
+with interrupts.interruptible():
+    print("ready", flush=True)
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)  # library code that no signal reaches
+"""
+
+
+@pytest.mark.parametrize(("seconds", "signals"), [(0.2, 1), (60, 2)])
+def test_library_code_does_not_keep_the_process(
+    running: list[subprocess.Popen[str]], seconds: float, signals: int
+) -> None:
+    process = start(sys.executable, "-c", STUCK.format(seconds=seconds))
+    running.append(process)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    spent = psutil.Process(process.pid).cpu_times().user
+    wait_for(lambda: busy(process, spent + 0.2))
+    began = time.monotonic()
+    for _ in range(signals):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+    _, stderr = process.communicate(timeout=20)
+    assert time.monotonic() - began < 5.0
+    assert (process.returncode, stderr) == (130, "dhsic: interrupted\n")

@@ -1,0 +1,168 @@
+"""Every option of `dhsic test` does something."""
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dhsic
+from dhsic.results import IndependenceTestResult
+from tests.cli.conftest import ROWS, Invoke, TestJson
+
+PAIR = ("--variable", "x", "--variable", "y")
+LONG_PAIR = ("--variable", "features", "--variable", "year")
+FEW = ("--resamples", 50)
+
+
+def test_prints_a_short_table(invoke: Invoke, data: str) -> None:
+    done = invoke("test", data, *PAIR, *FEW)
+    assert (done.exit_code, done.stderr) == (0, "")
+    lines = dict(
+        re.split(r"\s{2,}|(?<=squared HSIC) ", line, maxsplit=1)
+        for line in done.stdout.splitlines()
+    )
+    assert lines["variables"].startswith("x (3, gaussian:")
+    assert lines["n"] == f"{ROWS:,}"
+    assert lines["landmarks"].endswith("kept, independent pairing")
+    assert float(lines["statistic"].split()[0]) > 1
+    assert lines["p-value"] == "0.01961 ± 0.02"
+    assert (
+        lines["decision"]
+        == "independence rejected at level 0.05; a close call, take more resamples"
+    )
+    assert " s, 2 passes, float64" in lines["time"]
+    assert not list(Path.cwd().glob("*.json"))
+
+
+def test_accepts_what_is_independent(invoke: Invoke, data: str) -> None:
+    done = invoke("test", data, "--variable", "x", "--variable", "z")
+    assert done.exit_code == 0
+    assert "independence not rejected at level 0.05" in done.stdout
+
+
+def test_takes_any_number_of_variables(run_test: TestJson) -> None:
+    result = run_test(variables=("x", "y", "z"))
+    assert [v.name for v in result.variables] == ["x", "y", "z"]
+
+
+def test_variable_chooses_and_names_columns(run_test: TestJson) -> None:
+    result = run_test(variables=("front=x[:, 0:2]", "z[1]", "y"))
+    assert [(v.name, v.columns) for v in result.variables] == [("front", 2), ("z[1]", 1), ("y", 1)]
+    assert result.statistic != run_test(variables=("front=x[:, 1:3]", "z[1]", "y")).statistic
+
+
+def test_kernel_for_all_and_for_one(run_test: TestJson) -> None:
+    result = run_test("--kernel", "laplacian", "--kernel", "y=gaussian:0.25")
+    assert result.variables[0].kernel.startswith("laplacian:")
+    assert result.variables[1].kernel == "gaussian:0.25"
+    assert result.statistic != run_test().statistic
+
+
+def test_kernel_of_a_variable_named_by_its_columns(run_test: TestJson) -> None:
+    result = run_test("--kernel", "x[0:2]=linear", variables=("x[0:2]", "y"))
+    assert [v.kernel.split(":")[0] for v in result.variables] == ["linear", "gaussian"]
+
+
+def test_categories_take_the_delta_kernel(run_test: TestJson) -> None:
+    result = run_test("--kernel", "label=delta", variables=("x", "label"))
+    assert result.variables[1].kernel == "delta"
+
+
+def test_landmarks(run_test: TestJson) -> None:
+    drawn = [run_test("--landmarks", count).landmarks for count in ("64", "2sqrt", "8sqrt")]
+    assert [z.drawn for z in drawn if z is not None] == [64, 70, 280]
+    assert run_test().landmarks == drawn[2]
+
+
+def test_pairing(run_test: TestJson) -> None:
+    joint = run_test("--pairing", "joint")
+    assert joint.landmarks is not None
+    assert joint.landmarks.pairing == "joint"
+    assert joint.statistic != run_test().statistic
+
+
+def test_estimator(run_test: TestJson) -> None:
+    result = run_test("--estimator", "v-hsic", "--resamples", 20)
+    assert (result.estimator, result.landmarks) == ("v-hsic", None)
+
+
+def test_null(run_test: TestJson) -> None:
+    results = {null: run_test("--null", null) for null in ("auto", "multiplier", "permutation")}
+    assert [result.null for result in results.values()] == [
+        "permutation",
+        "multiplier",
+        "permutation",
+    ]
+    assert results["auto"].null_reason != "as asked" == results["permutation"].null_reason
+
+
+def test_resamples(run_test: TestJson) -> None:
+    assert len(run_test("--resamples", 33).null_distribution) == 33
+
+
+def test_seed(run_test: TestJson) -> None:
+    default, zero, one = run_test(), run_test("--seed", 0), run_test("--seed", 1)
+    assert default.statistic == zero.statistic != one.statistic
+    assert (zero.seed, one.seed) == (0, 1)
+
+
+def test_precision(run_test: TestJson) -> None:
+    single, double = run_test("--precision", "float32"), run_test()
+    assert (single.precision, double.precision) == ("float32", "float64")
+    assert single.statistic == pytest.approx(double.statistic, rel=0.05)
+    assert single.statistic != double.statistic
+
+
+@pytest.mark.parametrize(
+    ("alpha", "verdict"),
+    [
+        ("0.5", "rejected at level 0.5"),
+        ("0.001", "not rejected at level 0.001; 50 resamples never can, take 999 or more"),
+    ],
+)
+def test_alpha(invoke: Invoke, data: str, alpha: str, verdict: str) -> None:
+    done = invoke("test", data, *PAIR, *FEW, "--alpha", alpha)
+    assert done.exit_code == 0
+    assert done.stdout.splitlines()[-1].endswith(f" independence {verdict}")
+
+
+def test_json_is_the_whole_result(invoke: Invoke, data: str, tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "out.json"
+    path.parent.mkdir()
+    path.write_text("old")
+    invoke("test", data, *PAIR, *FEW, "--json", path)
+    text = path.read_text()
+    assert text == IndependenceTestResult.from_json(text).to_json(indent=2) + "\n"
+    assert [child.name for child in path.parent.iterdir()] == ["out.json"]
+
+
+def test_workers_are_processes_with_the_same_result(
+    invoke: Invoke, long_data: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "out.json"
+    results = []
+    for where in (("--workers", 2), ("--threads", 2)):
+        options = ("--landmarks", 50, "--null", "multiplier", *FEW, "--json", path)
+        done = invoke("test", long_data, *LONG_PAIR, *options, *where)
+        assert (done.exit_code, done.stderr) == (0, "")
+        results.append(IndependenceTestResult.from_json(path.read_text()))
+    processes, threads = results
+    assert processes.passes[0].blocks > 1
+    assert processes.statistic == pytest.approx(threads.statistic, rel=1e-12)
+    assert processes.pvalue == threads.pvalue
+
+
+def test_a_warning_is_a_line(monkeypatch: pytest.MonkeyPatch, invoke: Invoke, data: str) -> None:
+    real = dhsic.independence_test
+
+    def warned(*arguments: Any, **options: Any) -> IndependenceTestResult:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.warn("mind the gap", UserWarning, stacklevel=1)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(dhsic, "independence_test", warned)
+    done = invoke("test", data, *PAIR, *FEW)
+    assert (done.exit_code, done.stderr) == (0, "dhsic: warning: mind the gap\n")

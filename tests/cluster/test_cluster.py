@@ -1,0 +1,167 @@
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dask
+import numpy as np
+import pytest
+import zarr
+from click.testing import CliRunner
+from distributed import LocalCluster
+from distributed.client import FutureCancelledError
+from distributed.scheduler import KilledWorker
+
+import dhsic
+from dhsic.cli import main
+from dhsic.cluster import PlannedWorkers, connect, local_cluster, processors
+from dhsic.cluster.failures import failures_in_words
+from dhsic.errors import DhsicError, InvalidArgumentError, MemoryBudgetError
+from dhsic.results import IndependenceTestResult
+
+GIB = 2**30
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    with local_cluster(2, "1GiB") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("cluster") / "data.zarr"
+    x = np.random.default_rng(1).standard_normal((10_000, 2))
+    group = zarr.create_group(path)
+    group.create_array("x", data=x, chunks=(1000, 2))
+    group.create_array("y", data=x[:, :1] ** 2, chunks=(1000, 1))
+    return str(path)
+
+
+def blas_threads() -> list[int]:
+    import threadpoolctl
+
+    return [library["num_threads"] for library in threadpoolctl.threadpool_info()]
+
+
+def blocked_signals() -> set[int]:
+    return {int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, [])}
+
+
+def memory_settings() -> tuple[Any, ...]:
+    return tuple(dask.config.get(f"distributed.worker.memory.{k}") for k in ("spill", "pause"))
+
+
+def test_workers_are_processes_of_one_thread(client: Any) -> None:
+    assert list(client.nthreads().values()) == [1, 1]
+    pids = set(client.run(os.getpid).values())
+    assert len(pids) == 2
+    assert os.getpid() not in pids
+    assert all(set(threads) == {1} for threads in client.run(blas_threads).values())
+
+
+def test_workers_do_not_get_the_interrupts_of_a_terminal(client: Any) -> None:
+    assert set(map(frozenset, client.run(blocked_signals).values())) == {frozenset({signal.SIGINT})}
+    assert signal.SIGINT not in blocked_signals()
+
+
+def test_workers_neither_spill_nor_pause_and_die_above_the_memory_that_is_promised(
+    client: Any,
+) -> None:
+    assert set(client.run(memory_settings).values()) == {(False, False)}
+    limits = {worker["memory_limit"] for worker in client.scheduler_info()["workers"].values()}
+    (limit,) = limits
+    assert GIB * 1.2 < 0.95 * limit < GIB * 1.3
+    assert dask.config.get("distributed.worker.memory.pause") is not False
+
+
+@pytest.mark.parametrize("null", ["multiplier", "permutation"])
+def test_the_command_runs_on_a_scheduler(client: Any, data: str, tmp_path: Path, null: str) -> None:
+    results = []
+    for where in ("--scheduler", client.scheduler.address), ("--threads", "1"):
+        path = tmp_path / f"{where[0]}.json"
+        options = ["--landmarks", "40", "--null", null, "--resamples", "20", "--json", str(path)]
+        arguments = ["test", data, "--variable", "x", "--variable", "y", *options, *where]
+        done = CliRunner().invoke(main, arguments)
+        assert (done.exit_code, done.stderr) == (0, "")
+        results.append(IndependenceTestResult.from_json(path.read_text()))
+    assert results[0].statistic == pytest.approx(results[1].statistic, rel=1e-12)
+    assert len(client.nthreads()) == 2, "the cluster must outlive the command"
+
+
+def test_the_plan_of_a_scheduler_knows_its_workers(client: Any, data: str) -> None:
+    arguments = ["plan", data, "--variable", "x", "--variable", "y"]
+    done = CliRunner().invoke(main, [*arguments, "--scheduler", client.scheduler.address])
+    assert "2 workers with 2 threads in all" in done.stdout
+
+
+def test_clusters_side_by_side_need_no_fixed_port(client: Any) -> None:
+    services = client.scheduler_info()["services"]
+    assert services["dashboard"] != 8787
+
+
+def test_planned_workers_plan_as_real_ones(client: Any) -> None:
+    x = np.zeros((9000, 2))
+    planned, real = (dhsic.plan(x, x, client=c) for c in (PlannedWorkers(2), client))
+    assert planned.steps == real.steps
+    assert (planned.runtime.workers, planned.runtime.threads) == (2, 2)
+
+
+@pytest.mark.parametrize("address", ["nowhere", "http://127.0.0.1:1", "tcp://127.0.0.1"])
+def test_what_is_no_address(address: str) -> None:
+    with (
+        pytest.raises(InvalidArgumentError, match="write protocol, host and port"),
+        connect(address),
+    ):
+        pass
+
+
+def test_nobody_answers() -> None:
+    with (
+        pytest.raises(InvalidArgumentError, match=r"nobody answered at .* within 0\.2 s"),
+        connect("tcp://127.0.0.1:9", timeout=0.2),
+    ):
+        pass
+
+
+def test_a_scheduler_without_workers() -> None:
+    with (
+        LocalCluster(
+            n_workers=0,
+            threads_per_worker=1,
+            dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+        ) as empty,
+        pytest.raises(InvalidArgumentError, match="got none within"),
+        connect(empty.scheduler_address, timeout=0.5),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("failure", "error", "words"),
+    [
+        (KilledWorker("task", None, 3), MemoryBudgetError, "4 workers died"),
+        (FutureCancelledError("task", "scheduler-connection-lost"), DhsicError, "was lost"),
+    ],
+)
+def test_failures_in_words(failure: Exception, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words), failures_in_words():
+        raise failure
+
+
+def test_other_failures_stay_as_they_are() -> None:
+    failure = FutureCancelledError("task", None)
+    with pytest.raises(FutureCancelledError), failures_in_words():
+        raise failure
+
+
+@pytest.mark.parametrize(("workers", "memory"), [(0, "1GiB"), (1, "none"), (1.5, "1GiB")])
+def test_numbers_are_checked_before_a_process_starts(workers: Any, memory: str) -> None:
+    with pytest.raises(InvalidArgumentError), local_cluster(workers, memory):
+        pass
+
+
+def test_processors() -> None:
+    assert 1 <= processors() <= (os.cpu_count() or 1)

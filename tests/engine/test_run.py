@@ -1,0 +1,264 @@
+"""Passes: any source, any chunks, any place give the same state."""
+
+import random
+import time
+from itertools import pairwise
+
+import cloudpickle
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dhsic.engine.events import BlockFinished, PassFinished, PassStarted
+from dhsic.io.open import open_variables
+from tests.engine.toys import Gather, Sums, bits, even_bounds, gathered, on, plan_of, run, threads
+
+N = 500
+X = np.random.default_rng(0).standard_normal((N, 3))
+Y = np.random.default_rng(1).standard_normal(N)
+UNEVEN = (0, 130, 131, 400, N)
+
+
+def made(kind, x, tmp_path):
+    dims = ("row", "column")[: x.ndim]
+    if kind == "memmap":
+        mapped = np.memmap(tmp_path / f"{x.ndim}.dat", x.dtype, "w+", shape=x.shape)
+        mapped[:] = x
+        return mapped
+    if kind == "zarr":
+        return zarr.create_array(tmp_path / f"{x.ndim}.zarr", data=x, chunks=(64, 2)[: x.ndim])
+    if kind == "dask":
+        return da.from_array(x, chunks=(71, 2)[: x.ndim])
+    if kind == "xarray":
+        return xr.DataArray(x, dims=dims)
+    if kind == "dask xarray":
+        return xr.DataArray(da.from_array(x, chunks=133), dims=dims)
+    frame = pd.Series(x) if x.ndim == 1 else pd.DataFrame(x, columns=list("abc"))
+    return {"numpy": x, "pandas": frame, "dask dataframe": dd.from_pandas(frame, npartitions=5)}[
+        kind
+    ]
+
+
+KINDS = ["numpy", "memmap", "zarr", "dask", "xarray", "dask xarray", "pandas", "dask dataframe"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), list(zip(KINDS, [*KINDS[3:], *KINDS[:3]], strict=True))
+)
+@pytest.mark.parametrize("bounds", [UNEVEN, (0, N)], ids=["blocks", "one block"])
+def test_run_pass__reads_any_mix_of_sources(first, second, bounds, tmp_path):
+    sources = open_variables([made(first, X, tmp_path), made(second, Y, tmp_path)])
+    state, _ = run(Gather(), sources, bounds)
+    starts, (x, y) = gathered(state)
+    assert starts == list(bounds[:-1])
+    np.testing.assert_array_equal(x, X)
+    np.testing.assert_array_equal(y, Y[:, None])
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("numpy", "zarr"), ("dask", "numpy"), ("zarr", "dask dataframe"), ("memmap", "dask xarray")],
+)
+@pytest.mark.parametrize("bounds", [UNEVEN, (0, N)], ids=["blocks", "one block"])
+def test_run_pass__on_a_client_reads_any_mix_of_sources(client, first, second, bounds, tmp_path):
+    sources = open_variables([made(first, X, tmp_path), made(second, Y, tmp_path)])
+    starts, (x, y) = gathered(run(Gather(), sources, bounds, on(client))[0])
+    assert starts == list(bounds[:-1])
+    np.testing.assert_array_equal(x, X)
+    np.testing.assert_array_equal(y, Y[:, None])
+
+
+CUTS = st.lists(st.integers(1, N - 1), unique=True, max_size=8).map(sorted)
+
+
+@settings(deadline=None, max_examples=40)
+@given(CUTS, CUTS, st.sampled_from([1, 2, 3]), CUTS)
+def test_run_pass__has_the_same_bits_for_any_chunks(bounds, rows, columns, other_rows):
+    bounds = (0, *bounds, N)
+    x = da.from_array(X, chunks=(tuple(np.diff([0, *rows, N])), columns))
+    y = da.from_array(Y, chunks=(tuple(np.diff([0, *other_rows, N])),))
+    lazy, _ = run(Sums(), open_variables([x, y]), bounds, threads(2))
+    plain, _ = run(Sums(), open_variables([X, Y]), bounds, threads(1))
+    assert bits(lazy) == bits(plain)
+    np.testing.assert_allclose(plain.first, [*X.sum(axis=0), Y.sum()], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 5, 37])
+def test_run_pass__has_the_same_bits_wherever_it_runs(client, blocks, tmp_path):
+    bounds = even_bounds(N, blocks)
+    data = [made("zarr", X, tmp_path), Y]
+    states = [
+        run(Sums(), open_variables(data), bounds, runtime)[0]
+        for runtime in (threads(1), threads(3), on(client))
+    ]
+    assert bits(states[0]) == bits(states[1]) == bits(states[2])
+
+
+def test_run_pass__sums_in_another_order_have_other_bits():
+    states = [run(Sums(), open_variables([X, Y]), even_bounds(N, b))[0] for b in (1, 2, 5, 37)]
+    assert len({tuple(bits(state)) for state in states}) > 1
+
+
+class Late(Gather):
+    def chunk(self, block):
+        time.sleep(random.Random(block.start).random() * 0.02)
+        return super().chunk(block)
+
+
+@pytest.mark.parametrize("blocks", [2, 3, 4, 5, 16, 17, 67])
+def test_run_pass__combines_in_the_order_of_the_blocks(blocks):
+    state, _ = run(Late(), open_variables([X, Y]), even_bounds(N, blocks), threads(4))
+    assert gathered(state)[0] == list(even_bounds(N, blocks)[:-1])
+
+
+@pytest.mark.parametrize("place", ["threads", "client"])
+def test_run_pass__tells_of_the_pass_and_every_block(place, request):
+    runtime = threads(2) if place == "threads" else on(request.getfixturevalue("client"))
+    events = []
+    reduction, bounds = Gather(seconds=0.01), UNEVEN
+    _, done = run(reduction, open_variables([X, Y]), bounds, runtime, events.append)
+    first, *blocks, last = events
+    assert first == PassStarted("toy", 4, N)
+    assert all(isinstance(event, BlockFinished) and event.name == "toy" for event in blocks)
+    assert sorted(event.rows for event in blocks) == sorted(b - a for a, b in pairwise(bounds))
+    assert last == done == PassFinished("toy", 4, N, 0, done.seconds, done.worker_seconds)
+    assert done.worker_seconds > 4 * 0.01
+    assert done.seconds > 0.01
+
+
+def test_run_pass__tells_of_the_only_block():
+    events = []
+    run(Gather(), open_variables([X, Y]), (0, N), threads(2), events.append)
+    assert [type(event) for event in events] == [PassStarted, BlockFinished, PassFinished]
+    assert events[1] == BlockFinished("toy", N)
+
+
+class Stop:
+    """A listener that raises at the second block."""
+
+    def __init__(self, error):
+        self.error, self.blocks = error, 0
+
+    def __call__(self, event):
+        self.blocks += isinstance(event, BlockFinished)
+        if self.blocks == 2:
+            raise self.error
+
+
+ERRORS = [KeyError("mine"), KeyboardInterrupt("mine")]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=["error", "interrupt"])
+def test_run_pass__lets_the_listener_stop_it(error):
+    listener = Stop(error)
+    with pytest.raises(type(error), match="mine"):
+        run(Gather(0.01), open_variables([X, Y]), even_bounds(N, 40), threads(2), listener)
+    assert listener.blocks == 2
+    assert run(Gather(), open_variables([X, Y]), (0, N))[1].rows == N
+
+
+def waiting(client):
+    """Tasks of blocks that the scheduler still has, once it has settled."""
+
+    def left(dask_scheduler):
+        return sum(str(key).startswith("toy-") for key in dask_scheduler.tasks)
+
+    for _ in range(200):
+        if not (count := client.run_on_scheduler(left)):
+            break
+        time.sleep(0.05)
+    return count
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=["error", "interrupt"])
+def test_run_pass__on_a_client_lets_the_listener_stop_it_and_cancels(client, error):
+    listener = Stop(error)
+    with pytest.raises(type(error), match="mine"):
+        run(Gather(0.05), open_variables([X, Y]), even_bounds(N, 50), on(client), listener)
+    assert waiting(client) == 0
+    assert listener.blocks == 2
+
+
+def test_run_pass__raises_the_error_of_a_block():
+    with pytest.raises(ZeroDivisionError, match="^no luck at 250$"):
+        run(Gather(fails_at=250), open_variables([X, Y]), even_bounds(N, 10))
+
+
+def test_run_pass__on_a_client_raises_the_error_of_a_block_and_cancels(client):
+    blocks = []
+    with pytest.raises(ZeroDivisionError, match="^no luck at 30$"):
+        run(
+            Gather(0.05, fails_at=30),
+            open_variables([X, Y]),
+            even_bounds(N, 50),
+            on(client),
+            blocks.append,
+        )
+    assert waiting(client) == 0
+    assert len(blocks) < 50
+
+
+def test_run_pass__on_a_client_leaves_nothing_behind(client):
+    run(Gather(), open_variables([X, da.from_array(Y, chunks=70)]), UNEVEN, on(client))
+    assert waiting(client) == 0
+    for _ in range(200):
+        if not (held := client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))):
+            break
+        time.sleep(0.05)
+    assert held == 0
+
+
+class Watch:
+    """A client that weighs what is sent to the scheduler."""
+
+    def __init__(self, client):
+        self.client, self.graphs, self.pieces = client, [], []
+
+    def __getattr__(self, name):
+        return getattr(self.client, name)
+
+    def compute(self, collections):
+        graph = {}
+        for collection in collections:
+            graph.update(collection.__dask_graph__())
+        self.graphs.append((len(graph), len(cloudpickle.dumps(graph))))
+        return self.client.compute(collections)
+
+    def submit(self, function, *arguments, **options):
+        self.pieces.append(len(cloudpickle.dumps(arguments)))
+        return self.client.submit(function, *arguments, **options)
+
+
+@pytest.mark.parametrize("megabytes", [5, 13])
+def test_run_pass__sends_large_landmarks_once_and_small_tasks(client, megabytes, tmp_path):
+    """Dask's warning of large graphs, an error here, comes at 10 MB."""
+    watched = Watch(client)
+    landmarks = np.random.default_rng(0).standard_normal(megabytes * 10**6 // 8)
+    sources = open_variables([made("zarr", X, tmp_path), made("zarr", Y, tmp_path)])
+    bounds = even_bounds(N, 30)
+    state, _ = run(Gather(ballast=landmarks), sources, bounds, on(watched))
+    assert len(gathered(state)[0]) == 30
+    ((tasks, size),) = watched.graphs
+    assert tasks == plan_of(bounds).tasks == 30 + 8 + 2 + 1
+    assert size / tasks < 4000
+    assert megabytes * 10**6 < sum(watched.pieces) < megabytes * 10**6 + 20_000
+    assert max(watched.pieces) < 5 * 10**6
+
+
+def test_run_pass__sends_arrays_in_memory_by_blocks(client):
+    watched = Watch(client)
+    x = np.zeros((3000, 700))
+    x[:] = np.arange(3000)[:, None]
+    state, _ = run(
+        Gather(), open_variables([x, np.zeros(3000)]), even_bounds(3000, 12), on(watched)
+    )
+    np.testing.assert_array_equal(gathered(state)[1][0], x)
+    ((tasks, size),) = watched.graphs
+    assert size / tasks < 4000
+    assert max(watched.pieces) < 5 * 10**6

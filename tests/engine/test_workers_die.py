@@ -1,0 +1,45 @@
+"""The loss of workers changes no bit."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+from distributed import Client
+
+from dhsic.engine.events import BlockFinished
+from dhsic.io.open import open_variables
+from tests.conftest import start_cluster
+from tests.engine.toys import Gather, even_bounds, gathered, on, run, threads
+
+N = 400
+DATA = np.random.default_rng(0).standard_normal((2, N, 2))
+
+
+@pytest.fixture(scope="module")
+def mortal():
+    with start_cluster() as cluster, Client(cluster, set_as_default=False) as own:
+        yield own
+
+
+@pytest.mark.parametrize("victims", [1, 2])
+def test_run_pass__survives_the_death_of_workers(mortal, victims):
+    mortal.wait_for_workers(2)
+    workers = list(mortal.run(os.getpid).values())
+    finished = []
+
+    def kill_at_the_tenth(event):
+        finished.append(event)
+        if sum(isinstance(event, BlockFinished) for event in finished) == 10:
+            while workers[2 - victims :]:
+                os.kill(workers.pop(), signal.SIGKILL)
+
+    reduction, sources, bounds = Gather(0.05), open_variables(list(DATA)), even_bounds(N, 40)
+    state, done = run(reduction, sources, bounds, on(mortal), kill_at_the_tenth)
+    assert len(workers) == 2 - victims
+    assert done.rows == N
+    assert sum(isinstance(event, BlockFinished) for event in finished) == 40
+    expected, _ = run(Gather(), sources, bounds, threads(1))
+    assert gathered(state)[0] == gathered(expected)[0]
+    for x, y in zip(gathered(state)[1], gathered(expected)[1], strict=True):
+        assert x.tobytes() == y.tobytes()

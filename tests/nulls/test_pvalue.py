@@ -1,0 +1,66 @@
+"""The one p-value function."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dhsic.errors import DataError
+from dhsic.nulls import monte_carlo_error, pvalue
+
+ROUNDING = {"float64": 2.0**-26, "float32": math.sqrt(2.0**-23)}
+
+
+def test_pvalue__counts_the_observed_value_in():
+    assert pvalue(5.0, np.arange(9.0)) == 5 / 10
+    assert pvalue(8.5, np.arange(9.0)) == 1 / 10
+
+
+@pytest.mark.parametrize("replicates", [1, 20, 999])
+def test_pvalue__is_never_zero(replicates):
+    assert pvalue(1e300, np.zeros(replicates)) == 1 / (replicates + 1)
+
+
+def test_pvalue__is_one_where_every_value_is_zero():
+    assert pvalue(0.0, np.zeros(9)) == 1.0
+
+
+def test_pvalue__of_equal_values_is_one():
+    assert pvalue(0.3, np.full(9, 0.3)) == 1.0
+
+
+def test_pvalue__counts_a_zero_statistic_below_positive_replicates():
+    assert pvalue(0.0, np.array([1.0, 2.0, 0.0, 1e-300])) == 1.0
+
+
+@pytest.mark.parametrize("statistic", [1e-12, 3.0, 1e12])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_pvalue__counts_ties_up_to_rounding_and_no_further(dtype, statistic):
+    inside = np.array([statistic * (1 - 0.99 * ROUNDING[dtype])])
+    outside = np.array([statistic * (1 - 1.01 * ROUNDING[dtype])])
+    assert pvalue(statistic, inside, dtype) == 1.0
+    assert pvalue(statistic, outside, dtype) == 0.5
+
+
+def test_pvalue__takes_rounding_on_the_same_side_for_negative_statistics():
+    eps = ROUNDING["float64"]
+    assert pvalue(-3.0, np.array([-3.0 * (1 + 0.99 * eps)])) == 1.0
+    assert pvalue(-3.0, np.array([-3.0 * (1 + 1.01 * eps)])) == 0.5
+
+
+def test_pvalue__is_a_float():
+    assert type(pvalue(np.float64(1.0), np.ones(3))) is float
+
+
+@pytest.mark.parametrize(
+    ("statistic", "replicate"), [(math.nan, 1.0), (1.0, math.nan), (math.inf, 1.0)]
+)
+def test_pvalue__refuses_values_that_are_no_numbers(statistic, replicate):
+    with pytest.raises(DataError, match="must be finite.*overflow.*precision='float64'"):
+        pvalue(statistic, np.array([0.5, replicate]))
+
+
+def test_monte_carlo_error__is_that_of_a_share():
+    assert monte_carlo_error(0.2, 100) == pytest.approx(0.04)
+    assert monte_carlo_error(1.0, 100) == 0.0
+    assert monte_carlo_error(0.2, 400) == pytest.approx(0.02)

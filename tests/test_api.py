@@ -1,0 +1,171 @@
+"""The public functions: options, errors, and answers that do not depend on where they are found."""
+
+import json
+
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dhsic
+from dhsic.kernels import Gaussian
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((9000, 3))
+Y = 0.1 * X[:, 0] ** 2 + RNG.standard_normal(9000)
+OPTIONS = {"estimator": dhsic.NystromMHSIC(n_landmarks=40), "null": dhsic.Multiplier(20), "rng": 1}
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return dhsic.independence_test(X, Y, **OPTIONS)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rows=st.integers(1, 9000).map(lambda n: max(n, 37)),
+    columns=st.integers(1, 3),
+    other=st.integers(500, 9000),
+    kind=st.sampled_from(["dask", "zarr", "memory"]),
+)
+def test_independence_test__any_chunks_give_the_same_answer(reference, rows, columns, other, kind):
+    x = da.from_array(X, chunks=(rows, columns))
+    if kind == "zarr":
+        y = zarr.create_array({}, data=Y, chunks=(other,))
+    elif kind == "dask":
+        y = da.from_array(Y, chunks=other)
+    else:
+        y = Y
+    result = dhsic.independence_test(x, y, **OPTIONS)
+    assert result.statistic == pytest.approx(reference.statistic, rel=1e-9)
+    assert result.estimate == pytest.approx(reference.estimate, rel=1e-9)
+    np.testing.assert_allclose(result.null_distribution, reference.null_distribution, rtol=1e-9)
+
+
+@pytest.mark.parametrize("within", ["all", "blocks"])
+def test_permutation__does_not_depend_on_chunks(within):
+    options = {**OPTIONS, "null": dhsic.Permutation(10, within=within, block_rows=1000)}
+    whole = dhsic.independence_test(X, Y, **options)
+    chunked = dhsic.independence_test(
+        da.from_array(X, chunks=(777, 3)), da.from_array(Y, chunks=2048), **options
+    )
+    np.testing.assert_allclose(chunked.null_distribution, whole.null_distribution, rtol=1e-9)
+
+
+def test_second_call__gives_the_same_answer(reference):
+    assert reference.null_distribution.tobytes() == (
+        dhsic.independence_test(X, Y, **OPTIONS).null_distribution.tobytes()
+    )
+
+
+def test_rng__changes_the_draws_and_is_recorded(reference):
+    other = dhsic.independence_test(X, Y, **{**OPTIONS, "rng": 2})
+    assert other.seed == 2
+    assert other.statistic != reference.statistic
+    drawn = dhsic.independence_test(X, Y, **{**OPTIONS, "rng": np.random.default_rng(3)})
+    again = dhsic.independence_test(X, Y, **{**OPTIONS, "rng": drawn.seed})
+    assert again.statistic == drawn.statistic
+
+
+def test_n_resamples__is_the_number_of_replicates():
+    for null in ("multiplier", "permutation"):
+        result = dhsic.independence_test(X[:300], Y[:300], null=null, n_resamples=17, rng=0)
+        assert len(result.null_distribution) == 17
+        assert result.pvalue >= 1 / 18
+    more = dhsic.independence_test(X, Y, **{**OPTIONS, "null": dhsic.Multiplier(30)})
+    first = dhsic.independence_test(X, Y, **OPTIONS)
+    np.testing.assert_allclose(more.null_distribution[:20], first.null_distribution, rtol=1e-10)
+
+
+def test_kernels__one_a_variable_and_each_is_used(reference):
+    gammas = [0.1, 0.9]
+    result = dhsic.independence_test(X, Y, kernels=[Gaussian(gamma=g) for g in gammas], **OPTIONS)
+    assert [v.kernel for v in result.variables] == ["gaussian:0.1", "gaussian:0.9"]
+    swapped = dhsic.independence_test(
+        X, Y, kernels=[Gaussian(gamma=g) for g in gammas[::-1]], **OPTIONS
+    )
+    assert len({reference.statistic, result.statistic, swapped.statistic}) == 3
+
+
+def test_default_bandwidth__follows_its_own_variable(reference):
+    widened = dhsic.independence_test(X, 1000.0 * Y, **OPTIONS)
+    first, second = (float(v.kernel.split(":")[1]) for v in reference.variables)
+    first_again, second_again = (float(v.kernel.split(":")[1]) for v in widened.variables)
+    assert first_again == first
+    assert second_again == pytest.approx(1e-6 * second, rel=1e-12)
+
+
+def test_precision__is_that_of_the_tiles(reference):
+    single = dhsic.independence_test(X, Y, precision="float32", **OPTIONS)
+    assert single.precision == "float32"
+    assert single.statistic != reference.statistic
+    assert single.statistic == pytest.approx(reference.statistic, rel=1e-4)
+
+
+def test_names__are_in_the_result():
+    result = dhsic.independence_test(X[:50], Y[:50], names=["x", "year"], rng=0)
+    assert [v.name for v in result.variables] == ["x", "year"]
+
+
+def test_memory__refuses_what_cannot_fit():
+    with pytest.raises(dhsic.errors.MemoryBudgetError, match=r"fewer landmarks.*allow more memory"):
+        dhsic.independence_test(X, Y, memory="1MiB")
+
+
+def test_progress__receives_events():
+    events = []
+    dhsic.independence_test(X, Y, progress=events.append, **OPTIONS)
+    names = [type(event).__name__ for event in events]
+    assert names.count("PassStarted") == names.count("PassFinished") == 2
+    assert sum(e.rows for e in events if type(e).__name__ == "BlockFinished") == 2 * 9000
+
+
+def test_plan__runs_nothing_and_says_what_would():
+    class Untouchable(np.ndarray):
+        def __getitem__(self, key):
+            pytest.fail("the plan must not read the data")
+
+    plan = dhsic.plan(X.view(Untouchable), Y, null="multiplier", threads=1)
+    assert [step.name for step in plan.passes] == ["kernel sums", "multiplier null"]
+    assert "9,000 rows of x1, x2" in str(plan)
+    assert plan.passes[1].bytes_to_driver == 8 * (759 + 1) * 251
+
+
+def test_hsic__is_the_estimate_of_the_test(reference):
+    estimate = dhsic.hsic(X, Y, estimator=OPTIONS["estimator"], rng=1)
+    assert estimate.estimate == pytest.approx(reference.estimate, rel=1e-9)
+    assert json.loads(estimate.to_json())["estimator"] == "nystrom-m"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "match"),
+    [
+        ((X,), {}, "at least two variables, got 1"),
+        ((X, Y[:-1]), {}, "same rows.*'x1' 9000, 'x2' 8999"),
+        ((X, Y), {"estimator": "nystrom"}, "estimator must be one of.*did you mean 'nystrom-m'"),
+        ((X, Y), {"estimator": 3}, "estimator must be a name or one of NystromMHSIC, VHSIC, got 3"),
+        ((X, Y), {"null": "permutations"}, "did you mean 'permutation'.*supported pairs are"),
+        ((X, Y), {"null": "multiplier", "estimator": "v-hsic"}, "got 'multiplier'.*v-hsic: perm"),
+        ((X, Y), {"kernels": ["gaussian"] * 3}, "one for each of 2 variables, got 3"),
+        ((X, Y), {"kernels": "gausian"}, "gausian.*gaussian"),
+        ((X, Y), {"kernels": [1, 2]}, "names or Kernel values, got 1"),
+        ((X, Y), {"precision": "float16"}, "precision must be one of.*got 'float16'"),
+        ((X, Y), {"n_resamples": 0}, "n_resamples must be an integer >= 1, got 0"),
+        ((X, Y), {"threads": 0}, "threads must be an integer >= 1, got 0"),
+        ((X, Y), {"memory": "lots"}, "memory must be a positive number of bytes"),
+        ((X, Y), {"rng": -1}, "rng must be an integer >= 0"),
+        ((X, Y), {"names": ["a", "a"]}, "2 different words"),
+        ((X[:3], Y[:3]), {}, "at least 4 rows, got 3"),
+        (
+            (X, Y),
+            {"estimator": dhsic.NystromMHSIC(n_landmarks=9001)},
+            "9001 landmarks for 9000 rows: take at most 9000",
+        ),
+        ((X, np.zeros(9000)), {}, "'x2' is constant: all 9000 rows are the same"),
+    ],
+)
+def test_bad_input__is_an_error_that_says_so(arguments, options, match):
+    with pytest.raises(dhsic.errors.DhsicError, match=match):
+        dhsic.independence_test(*arguments, **options)

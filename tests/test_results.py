@@ -1,0 +1,256 @@
+"""Results: frozen values that survive JSON."""
+
+import builtins
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from matplotlib import pyplot as plt
+
+from dhsic.errors import InvalidArgumentError, MissingDependencyError
+from dhsic.results import (
+    DependenceEstimate,
+    IndependenceTestResult,
+    LandmarkSummary,
+    PassSummary,
+    VariableSummary,
+)
+
+COMMON = {
+    "estimate": 0.1 + 0.2,
+    "estimator": "nystrom-m",
+    "n": 515_345,
+    "variables": (
+        VariableSummary("timbre", 90, "gaussian:0.01"),
+        VariableSummary("year", 1, "delta"),
+    ),
+    "landmarks": LandmarkSummary(5744, 1200, "independent", False, 1e-8),
+    "precision": "float64",
+    "seed": 2**63 + 1,
+    "passes": (
+        PassSummary("kernel sums", 32, 375_171_160, 4.9),
+        PassSummary("multiplier null", 32, 1, 13.4),
+    ),
+    "seconds": 20.25,
+    "version": "1.2.3",
+}
+TEST = {
+    "statistic": 12.345678901234567,
+    "pvalue": 1 / 3,
+    "pvalue_error": 0.0298,
+    "null_distribution": np.array([1.0, 0.1 + 0.2, 1e-300]),
+    "null": "multiplier",
+    "null_reason": "one matrix product",
+}
+CHANGED = {
+    "estimate": 0.3,
+    "estimator": "v-hsic",
+    "n": 1,
+    "variables": COMMON["variables"][::-1],
+    "landmarks": None,
+    "precision": "float32",
+    "seed": 2**63,
+    "passes": (),
+    "seconds": 20.5,
+    "version": "1.2.4",
+    "statistic": 12.345678901234569,
+    "pvalue": 0.25,
+    "pvalue_error": 0.03,
+    "null_distribution": np.array([1.0, 0.3, 1e-300]),
+    "null": "permutation",
+    "null_reason": "exact",
+}
+LANDMARKS = {
+    "drawn": 1,
+    "kept": 2,
+    "pairing": "joint",
+    "replace": True,
+    "tolerance": 0.5,
+    "jitter": 1.0,
+}
+
+
+def estimate(**changes):
+    return DependenceEstimate(**{**COMMON, **changes})
+
+
+def outcome(**changes):
+    return IndependenceTestResult(**{**COMMON, **TEST, **changes})
+
+
+@pytest.mark.parametrize(
+    "result", [estimate(), estimate(landmarks=None), outcome(), outcome(passes=())]
+)
+@pytest.mark.parametrize("indent", [None, 2])
+def test_json__gives_the_same_result_back(result, indent):
+    again = type(result).from_json(result.to_json(indent=indent))
+    assert again == result
+    for field in dataclasses.fields(result):
+        value, expected = getattr(again, field.name), getattr(result, field.name)
+        assert type(value) is type(expected)
+        np.testing.assert_array_equal(value, expected)
+
+
+def test_json__accepts_numpy_numbers_and_is_indented_where_asked():
+    text = outcome(n=np.int64(515_345), pvalue=np.float64(1 / 3)).to_json()
+    assert IndependenceTestResult.from_json(text) == outcome()
+    assert "\n" not in text
+    assert "\n  " in outcome().to_json(indent=2)
+
+
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(IndependenceTestResult)])
+def test_equality__covers_every_field(field):
+    assert outcome(**{field: CHANGED[field]}) != outcome()
+
+
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(DependenceEstimate)])
+def test_equality__covers_every_field_of_an_estimate(field):
+    assert estimate(**{field: CHANGED[field]}) != estimate()
+
+
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(LandmarkSummary)])
+def test_equality__covers_every_field_of_the_landmarks(field):
+    landmarks = dataclasses.replace(COMMON["landmarks"], **{field: LANDMARKS[field]})
+    assert outcome(landmarks=landmarks) != outcome()
+
+
+def test_equality__holds_between_equal_values_of_one_class_only():
+    assert outcome() == outcome()
+    assert outcome() != estimate()
+    assert outcome() != outcome().to_json()
+
+
+@pytest.mark.parametrize("result", [estimate(), outcome()])
+def test_result__is_not_hashable_nor_iterable(result):
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(result)
+    with pytest.raises(TypeError, match="not iterable"):
+        iter(result)
+    with pytest.raises(TypeError, match="positional argument"):
+        type(result)(1.0)
+
+
+@pytest.mark.parametrize("field", ["estimate", "pvalue", "new"])
+def test_result__is_frozen(field):
+    with pytest.raises(dataclasses.FrozenInstanceError, match=field):
+        setattr(outcome(), field, 0.0)
+
+
+def test_null_distribution__is_a_read_only_copy():
+    given = np.array([1, 2, 3], np.float32)
+    result = outcome(null_distribution=given)
+    given[0] = 9
+    assert result.null_distribution.dtype == np.float64
+    np.testing.assert_array_equal(result.null_distribution, [1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match="read-only"):
+        result.null_distribution[0] = 5.0
+
+
+def without(field):
+    data = outcome().to_dict()
+    del data[field]
+    return json.dumps(data, default=np.ndarray.tolist)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "not json",
+        "[]",
+        "3",
+        "null",
+        "{}",
+        None,
+        estimate().to_json(),
+        outcome().to_json()[:-1],
+        without("pvalue"),
+        without("result"),
+        outcome().to_json().replace('"seed"', '"sead"'),
+        outcome().to_json().replace('"drawn"', '"drown"'),
+    ],
+)
+def test_from_json__refuses_what_is_no_such_result(text):
+    with pytest.raises(
+        InvalidArgumentError, match="must be the JSON of a IndependenceTestResult, got"
+    ):
+        IndependenceTestResult.from_json(text)
+
+
+def test_to_json__refuses_nan():
+    with pytest.raises(ValueError, match="JSON compliant"):
+        outcome(estimate=float("nan")).to_json()
+    with pytest.raises(TypeError, match="complex cannot be written as JSON"):
+        outcome(estimate=1j).to_json()
+
+
+FACTS = [
+    "timbre (90, gaussian:0.01), year (1, delta)",
+    "515,345",
+    "1,200 of 5,744 kept, independent pairing",
+    "0.3 (nystrom-m)",
+    str(2**63 + 1),
+    "20.25 s, 2 passes, float64",
+]
+TEST_FACTS = [
+    "12.3457 (nystrom-m)",
+    "0.3333 ± 0.03",
+    "multiplier, 3 resamples: one matrix product",
+    "0.3",
+]
+
+
+@pytest.mark.parametrize("write", [str, lambda result: result._repr_html_()], ids=["text", "html"])
+def test_summary__has_the_facts(write):
+    assert [fact for fact in FACTS if fact not in write(estimate())] == []
+    assert [
+        fact for fact in [*TEST_FACTS, *FACTS[:3], *FACTS[4:]] if fact not in write(outcome())
+    ] == []
+
+
+def test_summary__leaves_out_what_there_is_not():
+    text = str(estimate(landmarks=None, passes=()))
+    assert "landmarks" not in text
+    assert "passes" not in text
+
+
+def test_html__escapes_names():
+    html = estimate(variables=(VariableSummary("<script>x & 'y'", 1, "delta"),))._repr_html_()
+    assert "<script>" not in html
+    assert "&lt;script&gt;x &amp; &#x27;y&#x27;" in html
+
+
+def test_plot__draws_the_null_and_the_statistic():
+    result = outcome(null_distribution=np.arange(100.0))
+    _, ax = plt.subplots()
+    assert result.plot(ax) is ax
+    assert sum(patch.get_height() for patch in ax.patches) == 100
+    np.testing.assert_array_equal(ax.lines[0].get_xdata(), [result.statistic] * 2)
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["multiplier null", "statistic, p = 0.333"]
+    assert ax.get_title() == "independence of timbre, year"
+    plt.close("all")
+
+
+def test_plot__makes_a_figure_where_none_is_given():
+    figures = len(plt.get_fignums())
+    ax = outcome().plot()
+    assert len(plt.get_fignums()) == figures + 1
+    assert ax.get_xlabel() == "nystrom-m statistic"
+    plt.close("all")
+
+
+def test_plot__names_the_missing_dependency(monkeypatch):
+    real = builtins.__import__
+
+    def blocked(name, *args, **options):
+        if name.startswith("matplotlib"):
+            raise ImportError(name)
+        return real(name, *args, **options)
+
+    monkeypatch.setattr(builtins, "__import__", blocked)
+    with pytest.raises(
+        MissingDependencyError, match=r"Plotting needs matplotlib.*pip install 'dhsic\[plot\]'"
+    ):
+        outcome().plot()

@@ -1,0 +1,83 @@
+"""Checks of options."""
+
+import numpy as np
+import pytest
+
+from dhsic._validation import check_choice, check_integer, nearest, parse_bytes
+from dhsic.errors import InvalidArgumentError, require
+
+
+@pytest.mark.parametrize("value", [2, 3, np.int32(2)])
+def test_check_integer__returns_integers_from_the_minimum_on(value):
+    clean = check_integer("n", value, minimum=2)
+    assert clean == value
+    assert type(clean) is int
+
+
+@pytest.mark.parametrize("value", [1, np.int32(1), -3, True, 2.0, "2", None])
+def test_check_integer__refuses_the_rest(value):
+    with pytest.raises(InvalidArgumentError, match="^n must be an integer >= 2, got") as caught:
+        check_integer("n", value, minimum=2)
+    assert str(caught.value).endswith(repr(value))
+
+
+def test_check_choice__returns_what_is_among_the_choices():
+    assert check_choice("mode", "joint", ("joint", "single")) == "joint"
+
+
+def test_check_choice__lists_the_choices_and_the_nearest():
+    match = "mode must be one of 'joint', 'single', got 'joined'; did you mean 'joint'?"
+    with pytest.raises(InvalidArgumentError) as caught:
+        check_choice("mode", "joined", ("joint", "single"))
+    assert str(caught.value) == match
+
+
+@pytest.mark.parametrize("value", [None, 3, "zzz"])
+def test_check_choice__suggests_nothing_for_what_is_far_off(value):
+    with pytest.raises(InvalidArgumentError, match=f"got {value!r}$"):
+        check_choice("mode", value, ("joint", "single"))
+
+
+def test_nearest__takes_any_iterable():
+    assert nearest("timbr", iter(["year", "timbre"])) == "; did you mean 'timbre'?"
+    assert nearest("q", iter(["year", "timbre"])) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        (1, 1),
+        (2_000_000_000, 2_000_000_000),
+        ("1000", 1000),
+        ("3 b", 3),
+        ("2k", 2000),
+        ("2kB", 2000),
+        ("2KiB", 2048),
+        ("1.5 MiB", 3 * 2**19),
+        ("2GB", 2 * 10**9),
+        (" 2gib ", 2**31),
+        ("1T", 10**12),
+        ("0.5TiB", 2**39),
+    ],
+)
+def test_parse_bytes__reads_decimal_and_binary_units(text, amount):
+    assert parse_bytes(text) == amount
+
+
+@pytest.mark.parametrize(
+    "value", [0, "0GiB", -1, "2 apples", "", "GiB", "1ib", "1.GiB", None, True, "1e9", "0.2"]
+)
+def test_parse_bytes__refuses_what_is_no_positive_amount(value):
+    with pytest.raises(
+        InvalidArgumentError, match="positive number of bytes such as '2GiB'"
+    ) as caught:
+        parse_bytes(value)
+    assert str(caught.value).endswith(f"got {value!r}")
+
+
+def test_require__names_the_purpose_the_module_and_the_extra():
+    error = require("matplotlib", "plot", "Plotting")
+    assert isinstance(error, ImportError)
+    assert str(error) == (
+        "Plotting needs matplotlib, which is not installed: pip install 'dhsic[plot]'"
+    )
