@@ -5,14 +5,13 @@ difference and one exponential for the year, and in the second pass the GEMM wit
 the tile size that is best for it, on the same number of threads, in the same process. Everything
 else that a test does in its passes counts as ours: reading blocks, checks, centring, products,
 sums, the signs, combining, scheduling. Threads work on arrays in memory, processes on compressed
-zarr arrays on disk.
+zarr arrays on disk. Writes benchmarks/results/roofline.csv.
 
     python benchmarks/roofline.py
 """
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -27,8 +26,9 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import dhsic
+from benchmarks.output import write_csv
 
-# from dhsic.cluster import local_cluster
+# from benchmarks.output import write_csv
 from dhsic.cluster import local_cluster
 from dhsic.kernels import Gaussian
 
@@ -163,9 +163,11 @@ def _row(dtype: str, runtime: str, tile: tuple[int, int], pairs: list[Any]) -> d
 @click.option("--threads", default=2)
 @click.option("--workers", default=2, help="Processes of the local cluster; 0 leaves it out.")
 @click.option("--repeats", default=5)
-def main(n: int, d: int, p: int, resamples: int, threads: int, workers: int, repeats: int) -> None:
-    for row in rows(n, d, p, resamples, threads, repeats, workers):
-        print(json.dumps(row), flush=True)
+@click.option("--out", default="benchmarks/results/roofline.csv")
+def main(
+    n: int, d: int, p: int, resamples: int, threads: int, workers: int, repeats: int, out: str
+) -> None:
+    write_csv(out, rows(n, d, p, resamples, threads, repeats, workers))
 
 
 if __name__ == "__main__":

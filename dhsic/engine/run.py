@@ -154,12 +154,14 @@ def _run_on_threads(
 def _run_on_client(
     payload: Payload,
     plan: PassPlan,
-    parts: Sequence[dict[int, Any]],
+    parts: list[dict[int, Any]],
     client: Any,
     listener: Listener,
 ) -> Partial[Any]:
     blocks, total = _graph(_ship(client, payload), plan, parts)
     *pending, last = futures = client.compute([*blocks, total])
+    del blocks, total  # the tasks hold what was sent; a traceback must not hold it any longer
+    parts.clear()
     rows = {
         future.key: stop - start
         for future, (start, stop) in zip(pending, itertools.pairwise(plan.bounds), strict=True)

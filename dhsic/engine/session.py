@@ -131,7 +131,9 @@ class Session:
 
     def _refuse_non_finite(self) -> NoReturn:
         self._check_finite(self._scan())
-        msg = "NaN or infinity were read once and not again: keep the data as they are during a test"
+        msg = (
+            "NaN or infinity were read once and not again: keep the data as they are during a test"
+        )
         raise DataError(msg)
 
     def _check_finite(self, extent: Extent) -> None:

@@ -68,8 +68,9 @@ class Tiling:
 
     @property
     def scratch_bytes(self) -> int:
-        """Bytes of the tile buffers and of a tile's prepared rows."""
-        tiles = self.row_tile * min(self.column_tile, self.n_landmarks) * self._tiles
+        """Bytes of the tile buffers, of what `centred_product` adds, and of prepared rows."""
+        tiles = self._tiles + (len(self.kernels) > 2)
+        tiles *= self.row_tile * min(self.column_tile, self.n_landmarks)
         rows = 3 * self.row_tile * sum(columns.shape[1] for columns in self.columns)
         return int(self.dtype.itemsize * tiles + 8 * rows)
 

@@ -79,7 +79,7 @@ def landmark_count(count: int | str, n: int, *, replace: bool) -> int:
     Examples
     --------
     >>> landmark_count("8sqrt", 515_345, replace=False)
-    5744
+    5743
     """
     check_count(count)
     if isinstance(count, str):

@@ -163,14 +163,10 @@ def test_run_pass__lets_the_listener_stop_it(error):
     assert run(Gather(), open_variables([X, Y]), (0, N))[1].rows == N
 
 
-def waiting(client):
-    """Tasks of blocks that the scheduler still has, once it has settled."""
-
-    def left(dask_scheduler):
-        return sum(str(key).startswith("toy-") for key in dask_scheduler.tasks)
-
-    for _ in range(200):
-        if not (count := client.run_on_scheduler(left)):
+def settled(client):
+    """Tasks that the scheduler still has, once it has settled."""
+    for _ in range(100):
+        if not (count := client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))):
             break
         time.sleep(0.05)
     return count
@@ -181,7 +177,7 @@ def test_run_pass__on_a_client_lets_the_listener_stop_it_and_cancels(client, err
     listener = Stop(error)
     with pytest.raises(type(error), match="mine"):
         run(Gather(0.05), open_variables([X, Y]), even_bounds(N, 50), on(client), listener)
-    assert waiting(client) == 0
+    assert settled(client) == 0
     assert listener.blocks == 2
 
 
@@ -200,18 +196,18 @@ def test_run_pass__on_a_client_raises_the_error_of_a_block_and_cancels(client):
             on(client),
             blocks.append,
         )
-    assert waiting(client) == 0
+    assert settled(client) == 0
     assert len(blocks) < 50
 
 
 def test_run_pass__on_a_client_leaves_nothing_behind(client):
-    run(Gather(), open_variables([X, da.from_array(Y, chunks=70)]), UNEVEN, on(client))
-    assert waiting(client) == 0
-    for _ in range(200):
-        if not (held := client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))):
-            break
-        time.sleep(0.05)
-    assert held == 0
+    sources = open_variables([X, da.from_array(Y, chunks=70)])
+    run(Gather(), sources, UNEVEN, on(client))
+    assert settled(client) == 0
+    with pytest.raises(ZeroDivisionError, match="no luck") as caught:
+        run(Gather(fails_at=130), sources, UNEVEN, on(client))
+    assert settled(client) == 0
+    assert caught.traceback
 
 
 class Watch:

@@ -1,0 +1,195 @@
+"""What a plan promises."""
+
+import tracemalloc
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import zarr
+
+import dhsic
+from dhsic.engine.blocks import block_bounds
+from dhsic.engine.plan import DriverStep, PassPlan, Plan, Runtime, format_bytes, plan_pass
+from dhsic.engine.reduction import Footprint
+from dhsic.engine.session import Session
+from dhsic.engine.tiles import Tiling
+from dhsic.errors import MemoryBudgetError
+from dhsic.estimators.landmark_sums import MultiplierPass, SumsPass
+from dhsic.io.open import open_variables
+from dhsic.kernels import Gaussian
+from tests.engine.toys import Gather, Sums, threads
+
+MIB = 2**20
+STEPS = (
+    DriverStep("fetch landmarks", 3 * MIB, 2 * MIB),
+    DriverStep("prune landmarks", 20 * MIB, 8 * MIB),
+    PassPlan("kernel sums", (0, 60, 120, 130), 1040, 64 * MIB, 4096),
+    DriverStep("solve", 30 * MIB),
+)
+
+
+def plan(memory=2**31, client=None, steps=STEPS, baseline=100 * MIB):
+    return Plan(130, ("timbre", "year"), 800, Runtime(4, memory, 2, client), steps, baseline)
+
+
+def test_plan__peak_of_this_process_counts_what_is_held():
+    assert plan().peak_driver_bytes == (100 + 2 + 8 + 64) * MIB
+    assert plan().peak_worker_bytes == plan().peak_driver_bytes
+
+
+def test_plan__peaks_on_a_client_are_apart():
+    remote = plan(client=object())
+    assert remote.peak_driver_bytes == (100 + 2 + 8 + 30) * MIB
+    assert remote.peak_worker_bytes == (100 + 64) * MIB
+    assert plan(client=object(), baseline=2**40).peak_worker_bytes == (250 + 64) * MIB
+
+
+def test_plan__without_a_pass_needs_nothing_of_the_workers():
+    assert plan(client=object(), steps=STEPS[:2]).peak_worker_bytes == 100 * MIB
+
+
+def test_check__returns_a_plan_that_fits_exactly_and_refuses_the_next_byte():
+    fits = plan(memory=174 * MIB)
+    assert fits.check() is fits
+    with pytest.raises(MemoryBudgetError) as caught:
+        plan(memory=174 * MIB - 1).check()
+    assert str(caught.value) == (
+        "the plan needs 174.0 MiB in one process and 174.0 MiB are allowed; the largest step is "
+        "'kernel sums' with 64.0 MiB: take fewer landmarks, fewer resamples or fewer threads, or "
+        "allow more memory"
+    )
+
+
+@pytest.mark.parametrize(
+    ("worker_bytes", "name"), [(64 * MIB, "kernel sums' with 64.0"), (10 * MIB, "solve' with 30.0")]
+)
+def test_check__on_a_client_looks_at_workers_and_at_this_process(worker_bytes, name):
+    steps = (*STEPS[:2], PassPlan("kernel sums", (0, 130), 0, worker_bytes, 4096), STEPS[3])
+    with pytest.raises(MemoryBudgetError, match=f"the largest step is '{name} MiB"):
+        plan(memory=120 * MIB, client=object(), steps=steps).check()
+
+
+@pytest.mark.parametrize("memory", ["100MB", 10**8])
+def test_independence_test__refuses_before_it_reads(memory):
+    class Unread:
+        shape, dtype, ndim, chunks = (10**6, 2), np.dtype(float), 2, (1000, 2)
+
+        def __getitem__(self, rows):
+            raise AssertionError
+
+    with pytest.raises(
+        MemoryBudgetError,
+        match=r"in one process and 95.4 MiB are allowed; .* 'prune landmarks' with 1.4 GiB",
+    ):
+        dhsic.independence_test(Unread(), Unread(), memory=memory, rng=0)
+
+
+def test_str__has_the_numbers():
+    text = str(plan())
+    facts = [
+        "130 rows of timbre, year",
+        "800 landmarks before pruning",
+        "4 threads of this process",
+        "driver  prune landmarks: 20.0 MiB",
+        "pass    kernel sums: 3 blocks of up to 60 rows, 4 tasks, reads 1.0 KiB, 64.0 MiB a worker, "
+        "4.0 KiB to the driver",
+        "peak memory of a worker 174.0 MiB, of the driver 174.0 MiB, allowed 2.0 GiB",
+    ]
+    assert [fact for fact in facts if fact not in text] == []
+    assert "2 workers with 4 threads in all" in str(plan(client=object()))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "tasks"),
+    [(1, 1), (2, 3), (4, 5), (5, 5 + 2 + 1), (16, 16 + 4 + 1), (17, 17 + 5 + 2 + 1)],
+)
+def test_pass_plan__counts_tasks(blocks, tasks):
+    assert PassPlan("p", tuple(range(blocks + 1)), 0, 0, 0).tasks == tasks
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1.5 * 2**20, "1.5 MiB"),
+        (2**30, "1.0 GiB"),
+        (2**50, "1024.0 TiB"),
+    ],
+)
+def test_format_bytes__is_for_people(amount, text):
+    assert format_bytes(amount) == text
+
+
+def test_plan_pass__takes_the_largest_chunk_and_all_bytes(tmp_path):
+    x = zarr.create_array(tmp_path / "x.zarr", data=np.zeros((30_000, 3)), chunks=(5000, 1))
+    y = zarr.create_array(tmp_path / "y.zarr", data=np.zeros(30_000, "f4"), chunks=(700,))
+    passed = plan_pass(Gather(), open_variables([x, y]), threads())
+    assert passed.bounds == tuple(block_bounds(30_000, 28, 5000, 1.0, 1))
+    assert passed.bytes_read == 28 * 30_000
+    assert passed.rows_per_block == 5000
+
+
+@dataclass(frozen=True)
+class Costly(Sums):
+    payload: int = 0
+    scratch: int = 0
+    state: int = 0
+    operations: float = 1.0
+
+    def footprint(self, rows):
+        return Footprint(self.payload, self.scratch, self.state, self.operations)
+
+
+@pytest.mark.parametrize("cost", ["payload", "scratch", "state"])
+def test_plan_pass__counts_every_cost(cost):
+    sources = open_variables([np.zeros(20_000), np.zeros(20_000)])
+    cheap, costly = (plan_pass(Costly(**{cost: c}), sources, threads(2)) for c in (0, MIB))
+    more = costly.worker_bytes - cheap.worker_bytes
+    assert more == {"payload": 1, "scratch": 2, "state": 2 * 2 + 3 * 2}[cost] * MIB
+    assert costly.bytes_to_driver == (MIB if cost == "state" else 0)
+
+
+def test_plan_pass__has_the_same_blocks_for_any_number_of_threads():
+    sources = open_variables([np.zeros(200_000), np.zeros(200_000)])
+    plans = [plan_pass(Costly(scratch=MIB), sources, threads(count)) for count in (1, 2, 16)]
+    assert len({passed.bounds for passed in plans}) == 1
+    assert [passed.worker_bytes for passed in plans] == [MIB, 2 * MIB, 16 * MIB]
+
+
+def test_plan_pass__makes_blocks_of_a_second_of_work():
+    sources = open_variables([np.zeros(10**6), np.zeros(10**6)])
+    assert plan_pass(Costly(operations=1e7), sources, threads()).rows_per_block == 5000
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize("kind", ["numpy", "zarr"])
+@pytest.mark.parametrize("name", ["sums", "multiplier"])
+@pytest.mark.parametrize(
+    ("m", "d", "p", "b"), [(2, 1, 300, 100), (3, 4, 100, 50), (2, 40, 500, 20)]
+)
+def test_plan_pass__bounds_the_memory_of_a_pass_and_not_by_far(
+    m, d, p, b, name, kind, precision, tmp_path
+):
+    rng = np.random.default_rng(0)
+    n = 9000
+    data = [rng.standard_normal((n, d)) for _ in range(m)]
+    kernels = [Gaussian(gamma=0.5 / d, origin=(0.0,) * d)] * m
+    tiling = Tiling.prepare(kernels, [x[:p] for x in data], precision)
+    reduction = SumsPass(tiling)
+    if name == "multiplier":
+        reduction = MultiplierPass(tiling, tuple(np.full((m, p), 0.5, precision)), b, 0)
+    if kind == "zarr":
+        data = [
+            zarr.create_array(tmp_path / f"{j}.zarr", data=x, chunks=(4500, d))
+            for j, x in enumerate(data)
+        ]
+    session = Session(open_variables(data), threads(1), 0, precision)
+    session.run(reduction)
+    predicted = session.plan(reduction).worker_bytes - reduction.footprint(n).payload
+    tracemalloc.start()
+    session.run(reduction)
+    measured = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert predicted / 4 < measured < predicted + 500_000

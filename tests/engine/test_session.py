@@ -1,0 +1,194 @@
+"""What a session says of bad data, and what it hands to estimators."""
+
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+
+import dhsic
+from dhsic.engine.events import PassFinished, PassStarted, StepStarted
+from dhsic.engine.session import Session
+from dhsic.errors import DataError
+from dhsic.io.open import open_variables
+from tests.engine.toys import Gather, SlowSource, Sums, gathered, on, threads
+
+N = 20_000  # five blocks
+
+
+def session(*data, runtime=None, listener=None, names=None):
+    return Session(open_variables(data, names), runtime or threads(3), 0, listener=listener)
+
+
+def normal(*shape):
+    return np.random.default_rng(0).standard_normal(shape)
+
+
+@pytest.fixture(params=["threads", "client"])
+def runtime(request):
+    return threads(2) if request.param == "threads" else on(request.getfixturevalue("client"))
+
+
+def wrapped(kind, x, tmp_path):
+    if kind == "zarr":
+        return zarr.create_array(tmp_path / "bad.zarr", data=x, chunks=(3000, 1)[: x.ndim])
+    return {"numpy": x, "dask": da.from_array(x, chunks=3000)}[kind]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("kind", ["numpy", "zarr", "dask"])
+def test_run__names_the_variable_and_the_first_row_that_is_not_finite(kind, bad, tmp_path):
+    x, y = normal(2, N)
+    y[[50, 51, 12_345]] = bad
+    with pytest.raises(
+        DataError,
+        match="^variable 'year' has NaN or infinity, first in row 50: drop or fill such rows$",
+    ):
+        session(x, wrapped(kind, y, tmp_path), names=["timbre", "year"]).run(Sums())
+
+
+def test_run__names_the_first_row_on_a_client(client):
+    x, y = normal(N, 2), normal(N)
+    x[777, 1] = np.nan
+    with pytest.raises(DataError, match="'x1' has NaN or infinity, first in row 777"):
+        session(x, y, runtime=on(client)).run(Sums())
+
+
+@pytest.mark.parametrize("rows", [(0, N - 1), (N - 1, 0)])
+def test_run__names_the_first_row_even_where_a_later_block_fails_first(rows):
+    x, y = normal(2, N)
+    x[rows[0]] = y[rows[1]] = np.nan
+    culprit = 1 + rows.index(0)
+    sources = [SlowSource("x1", x), SlowSource("x2", y)]
+    with pytest.raises(DataError, match=f"'x{culprit}' has NaN or infinity, first in row 0"):
+        Session(sources, threads(3), 0).run(Sums())
+
+
+def test_take__names_the_first_row_of_all_and_not_that_which_it_fetched():
+    x = normal(N)
+    x[[4, 9000]] = np.nan
+    with pytest.raises(DataError, match="'x1' has NaN or infinity, first in row 4:"):
+        session(x, normal(N)).take([np.array([9000]), np.array([0])])
+
+
+def test_run__says_so_where_bad_values_come_and_go():
+    class Flaky(SlowSource):
+        reads = 0
+
+        def read(self, start, stop):
+            Flaky.reads += 1
+            return super().read(start, stop) * (np.nan if Flaky.reads == 1 else 1.0)
+
+    sources = [Flaky("x", normal(10)), SlowSource("y", normal(10))]
+    with pytest.raises(DataError, match="read once and not again: keep the data as they are"):
+        Session(sources, threads(1), 0).run(Sums())
+
+
+def test_take__returns_rows_in_the_order_asked_and_as_often(runtime, tmp_path):
+    x, y = normal(N, 2), np.arange(N)
+    data = [wrapped("zarr", x, tmp_path), y, da.from_array(y, chunks=3000)]
+    rows = [np.array(r) for r in ([5, 3, 5, N - 1], [7, 7, 0], [9000, 1, 2, 3, 1])]
+    taken = session(*data, runtime=runtime).take(rows)
+    for values, expected, numbers in zip(taken, [x, y[:, None], y[:, None]], rows, strict=True):
+        assert values.dtype == np.float64
+        np.testing.assert_array_equal(values, expected[numbers])
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_refuse_constant__names_a_constant_variable(width):
+    with pytest.raises(
+        DataError, match=f"^variable 'x2' is constant: all {N} rows are the same, .*; leave it out$"
+    ):
+        session(normal(N), np.full((N, width), 7.0)).refuse_constant(1, 1000)
+
+
+def test_refuse_constant__says_of_rare_events_what_they_are():
+    x = np.zeros((N, 2))
+    x[N - 1, 1] = 1.0
+    with pytest.raises(
+        DataError,
+        match="'x1' is the same in all 1000 rows sampled for its bandwidth, though not in all rows: its events are too rare",
+    ):
+        session(x, normal(N)).refuse_constant(0, 1000)
+
+
+def test_refuse_constant__names_missing_values_first():
+    x = np.zeros(N)
+    x[11] = np.nan
+    with pytest.raises(DataError, match="'x1' has NaN or infinity, first in row 11"):
+        session(x, normal(N)).refuse_constant(0, 1000)
+
+
+@pytest.fixture
+def corrupted(tmp_path):
+    x = normal(N, 2)
+    array = zarr.create_array(tmp_path / "x.zarr", data=x, chunks=(1000, 2))
+    (tmp_path / "x.zarr" / "c" / "7" / "0").write_bytes(b"garbage")
+    return array
+
+
+MATCH = r"rows \d+ to \d+ of variable 'timbre' cannot be read .*: is the data complete and intact\?"
+
+
+def test_run__names_rows_and_variable_of_a_corrupted_chunk(corrupted, runtime):
+    with pytest.raises(DataError, match=MATCH) as caught:
+        session(normal(N), corrupted, runtime=runtime, names=["x", "timbre"]).run(Sums())
+    first, last = (int(word) for word in str(caught.value).split() if word.isdigit())
+    assert first <= 7000 < 8000 <= last + 1
+
+
+def test_take__names_rows_and_variable_of_a_corrupted_chunk(corrupted, runtime):
+    bad = session(normal(N), corrupted, runtime=runtime, names=["x", "timbre"])
+    assert bad.take([np.array([7500]), np.array([6999, 8000])])[1].shape == (2, 2)
+    with pytest.raises(DataError, match=MATCH.replace(r"\d+ to \d+", "7000 to 7999")):
+        bad.take([np.array([0]), np.array([3, 7500])])
+
+
+def test_independence_test__names_rows_and_variable_of_a_corrupted_chunk(corrupted, client):
+    for where in ({"threads": 2}, {"client": client}):
+        with pytest.raises(DataError, match=MATCH):
+            dhsic.independence_test(normal(N), corrupted, names=["x", "timbre"], rng=0, **where)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float16", "float32", "float64"])
+@pytest.mark.parametrize("kind", ["numpy", "zarr", "dask"])
+def test_session__takes_numbers_of_every_type(kind, dtype, tmp_path):
+    x = (np.arange(N) % 2).astype(dtype)
+    data = session(wrapped(kind, x, tmp_path), normal(N))
+    np.testing.assert_array_equal(gathered(data.run(Gather()))[1][0], x[:, None])
+    taken = data.take([np.array([3, 0]), np.array([0])])[0]
+    assert taken.dtype == np.float64
+    np.testing.assert_array_equal(taken, [[1.0], [0.0]])
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int32", "float32"])
+@pytest.mark.parametrize("kind", ["numpy", "zarr", "dask"])
+@pytest.mark.parametrize("kernel", ["gaussian", "delta"])
+def test_independence_test__is_the_same_for_the_same_numbers_of_every_type(
+    kind, dtype, kernel, tmp_path
+):
+    y = normal(300)
+    x = (y > 0.3).astype(dtype)
+    options = {"kernels": [kernel, "gaussian"], "rng": 0, "n_resamples": 20, "threads": 1}
+    plain = dhsic.independence_test(x.astype(float), y, **options)
+    other = dhsic.independence_test(wrapped(kind, x, tmp_path), y, **options)
+    assert other.statistic == plain.statistic
+    np.testing.assert_array_equal(other.null_distribution, plain.null_distribution)
+
+
+def test_session__tells_and_remembers_passes():
+    events = []
+    data = session(normal(N), normal(N, 3), listener=events.append)
+    data.step("prune")
+    data.run(Gather())
+    assert events[:2] == [
+        StepStarted("prune"),
+        PassStarted("gather", data.plan(Gather()).blocks, N),
+    ]
+    assert data.finished == [events[-1]]
+    assert events[-1].bytes_read == 8 * 4 * N
+    assert isinstance(events[-1], PassFinished)
+
+
+def test_session__describes_the_data():
+    data = session(normal(N), normal(N, 3), names=["a", "b"])
+    assert (data.n, data.dims, data.names, data.dtype) == (N, (1, 3), ("a", "b"), np.float64)

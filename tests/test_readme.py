@@ -1,0 +1,41 @@
+"""The README is true: its commands are those of the checks, its code runs."""
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dhsic.cli import main
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
+
+
+def test_readme__set_up_commands_are_two():
+    shell = [block.strip() for language, block in BLOCKS if language == "sh"]
+    run, check = shell[:2]
+    assert run.endswith("dhsic demo")
+    assert check in (ROOT / ".ci" / "run").read_text()
+
+
+def test_readme__code_runs(capsys):
+    (code,) = [block for language, block in BLOCKS if language == "python"]
+    exec(compile(code, "README.md", "exec"), {})
+    first, rest = capsys.readouterr().out.split("\n", 1)
+    assert float(first) > 0.05
+    assert "0.003984" in rest
+
+
+@pytest.mark.parametrize(
+    "command", sorted(set(re.findall(r"dhsic ([a-z]+)", README)) - {"answers"})
+)
+def test_readme__commands_exist(command):
+    assert CliRunner().invoke(main, [command, "--help"]).exit_code == 0
+
+
+def test_readme__tables_have_a_command_and_a_file():
+    for script, table in re.findall(r"`python (benchmarks/\w+\.py)` \| `(\w+\.csv)`", README):
+        assert (ROOT / script).exists()
+        assert (ROOT / "benchmarks" / "results" / table).exists()
