@@ -48,7 +48,8 @@ class PivotedCholesky:
         ndarray, shape () or (b,)
         """
         half = solve_triangular(self.factor, values, lower=True, check_finite=False)
-        return np.einsum("i...,i...->...", half, half)
+        norms: NDArray[np.float64] = np.einsum("i...,i...->...", half, half)
+        return norms
 
 
 def pivoted_cholesky(gram: NDArray[np.float64], tolerance: float) -> PivotedCholesky:

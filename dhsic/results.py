@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -19,6 +20,8 @@ __all__ = [
     "PassSummary",
     "VariableSummary",
 ]
+
+_NUMBER = re.compile(r"\d+\.\d+(?:e[+-]?\d+)?")
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ class _Result:
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [
-            ("variables", ", ".join(f"{v.name} ({v.columns}, {v.kernel})" for v in self.variables)),
+            ("variables", ", ".join(map(_described, self.variables))),
             ("n", f"{self.n:,}"),
         ]
         if self.landmarks is not None:
@@ -295,6 +298,11 @@ class IndependenceTestResult(_Result):
         axes.set_title("independence of " + ", ".join(v.name for v in self.variables))
         axes.legend()
         return axes
+
+
+def _described(variable: VariableSummary) -> str:
+    kernel = _NUMBER.sub(lambda number: f"{float(number[0]):.4g}", variable.kernel)
+    return f"{variable.name} ({variable.columns}, {kernel})"
 
 
 def _plain(value: Any) -> Any:

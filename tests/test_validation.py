@@ -16,7 +16,7 @@ def test_check_integer__returns_integers_from_the_minimum_on(value):
 
 @pytest.mark.parametrize("value", [1, np.int32(1), -3, True, 2.0, "2", None])
 def test_check_integer__refuses_the_rest(value):
-    with pytest.raises(InvalidArgumentError, match="^n must be an integer >= 2, got") as caught:
+    with pytest.raises(InvalidArgumentError, match=r"^n must be an integer >= 2, got") as caught:
         check_integer("n", value, minimum=2)
     assert str(caught.value).endswith(repr(value))
 

@@ -15,7 +15,7 @@ __all__ = ["interruptible"]
 
 _EXIT_CODE = 130
 _CLEANING_SECONDS = 3.0
-_LEAVING_SECONDS = 0.5
+_LEAVING_SECONDS = 2.0
 _BACK = b"\0"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

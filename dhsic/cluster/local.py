@@ -6,7 +6,8 @@ import asyncio
 import logging
 import signal
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
@@ -96,7 +97,7 @@ def local_cluster(workers: int | None = None, memory: int | str = "2GiB") -> Ite
     with ExitStack() as stack:
         scratch = tempfile.TemporaryDirectory(prefix="dhsic-", ignore_cleanup_errors=True)
         directory = stack.enter_context(scratch)
-        with _interrupts_blocked(), dask.config.set(_CONFIG):
+        with _interrupts_held(), _interrupts_blocked(), dask.config.set(_CONFIG):
             cluster = LocalCluster(
                 n_workers=count,
                 threads_per_worker=1,
@@ -117,6 +118,26 @@ def local_cluster(workers: int | None = None, memory: int | str = "2GiB") -> Ite
         except BaseException:
             _kill(cluster)
             raise
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Hold signals back: what is half started cannot be closed."""
+    held: list[int] = []
+    handlers: dict[int, Callable[..., Any]] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(number)
+            if callable(handler):
+                handlers[number] = handler
+                signal.signal(number, lambda received, _: held.append(received))
+    try:
+        yield
+    finally:
+        for restored, handler in handlers.items():
+            signal.signal(restored, handler)
+    if held:
+        handlers[held[0]](held[0], None)
 
 
 @contextmanager

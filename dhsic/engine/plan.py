@@ -234,12 +234,15 @@ def plan_pass(
     plan = PassPlan(reduction.name, tuple(bounds), n * row_bytes, 0, 0)
     cost = reduction.footprint(plan.rows_per_block)
     threads = min(-(-runtime.threads // runtime.workers), plan.blocks)
-    # A stored block is there twice while it is decoded; partial results wait along one path of
-    # the combine tree.
-    read = sum(s.row_bytes for s in sources if s.place != "memory") * plan.rows_per_block
+    # A stored block is there twice while it is decoded; arrays in memory are sent to the workers
+    # whole, and one of them may get it all; partial results wait along one path of the combine
+    # tree.
+    stored = sum(source.row_bytes for source in sources if source.place != "memory")
+    read = stored * plan.rows_per_block
+    sent = (row_bytes - stored) * n if runtime.client is not None else 0
     waiting = (FAN_IN - 1) * math.ceil(math.log(plan.blocks, FAN_IN)) if plan.blocks > 1 else 0
     states = 2 * threads + waiting
-    worker = cost.payload + threads * (2 * read + cost.scratch) + states * cost.state
+    worker = cost.payload + sent + threads * (2 * read + cost.scratch) + states * cost.state
     return PassPlan(reduction.name, tuple(bounds), n * row_bytes, worker, cost.state)
 
 

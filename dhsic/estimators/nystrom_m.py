@@ -61,7 +61,8 @@ class NystromMHSIC:
         Landmarks to draw, the n' of the paper: a number, or a multiple of sqrt(n) as "8sqrt".
     pairing : {"independent", "joint"}, optional
         Landmarks drawn independently for every variable, or rows of the data as in the paper.
-        With independent landmarks a permutation test that keeps them is exact.
+        With independent landmarks a permutation test that keeps them is exact; landmarks that
+        are rows of the data know of the pairing, and reject true nulls too often at small n.
     replace : bool, optional
         Draw landmarks with replacement, as the paper does.
     tolerance : float, optional
@@ -99,7 +100,7 @@ class NystromMHSIC:
         products = session.n * self._count(session) * n_resamples * (len(session.sources) - 1)
         if products <= _PERMUTATION_PRODUCTS:
             return Permutation(n_resamples, within="all"), "exact, and quick for so few rows"
-        return Multiplier(n_resamples), "one matrix product for so many rows"
+        return Multiplier(n_resamples), "too many rows to permute quickly; signs take one matrix product"
 
     def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
         """What would run, with the landmarks as drawn: pruning can only make it less."""

@@ -197,4 +197,5 @@ class GraphSource:
         """Delayed blocks between the bounds: neighbours are cut and joined, nothing else moves."""
         sizes = tuple(int(b - a) for a, b in pairwise(bounds))
         aligned = self.array.rechunk({0: sizes, 1: -1}, method="tasks")
-        return list(aligned.to_delayed(optimize_graph=True).ravel())
+        # Not optimized one by one, since variables may share chunks, computed once for all.
+        return list(aligned.to_delayed(optimize_graph=False).ravel())

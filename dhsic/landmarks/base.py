@@ -10,7 +10,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.errors import InvalidArgumentError
+from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels import Kernel
 from dhsic.linalg import PivotedCholesky, pivoted_cholesky
 
@@ -120,6 +120,9 @@ def prune(
     """
     grams = (kernel(z) for kernel, z in zip(kernels, landmarks.points, strict=True))
     factor = pivoted_cholesky(reduce(_times, grams), tolerance)
+    if factor.rank == 0:
+        msg = "the product of the kernels must not be 0 at every landmark: choose other kernels"
+        raise DataError(msg)
     return landmarks.keep(factor.kept), factor
 
 

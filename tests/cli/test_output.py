@@ -40,11 +40,11 @@ def test_a_terminal_gets_lines_that_fit(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("COLUMNS", "44")
     print_result(result, 0.05)
     lines = capsys.readouterr().out.replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines()
-    assert max(map(len, lines)) <= 60
-    assert lines[1].startswith(" " * 14)
+    assert max(map(len, lines)) <= 44
+    assert any(line.startswith(" " * 14) for line in lines)
 
 
 def test_columns_line_up(capsys: pytest.CaptureFixture[str]) -> None:

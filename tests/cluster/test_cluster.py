@@ -17,6 +17,7 @@ import dhsic
 from dhsic.cli import main
 from dhsic.cluster import PlannedWorkers, connect, local_cluster, processors
 from dhsic.cluster.failures import failures_in_words
+from dhsic.cluster.local import _interrupts_held
 from dhsic.errors import DhsicError, InvalidArgumentError, MemoryBudgetError
 from dhsic.results import IndependenceTestResult
 
@@ -161,6 +162,28 @@ def test_other_failures_stay_as_they_are() -> None:
 def test_numbers_are_checked_before_a_process_starts(workers: Any, memory: str) -> None:
     with pytest.raises(InvalidArgumentError), local_cluster(workers, memory):
         pass
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_waits_until_what_starts_can_be_closed(number: int) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    started = []
+
+    def start() -> None:
+        with _interrupts_held():
+            signal.raise_signal(number)
+            started.append(True)
+
+    before = signal.signal(number, interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            start()
+        assert started
+        assert signal.getsignal(number) is interrupt
+    finally:
+        signal.signal(number, before)
 
 
 def test_processors() -> None:

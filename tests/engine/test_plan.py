@@ -91,8 +91,8 @@ def test_str__has_the_numbers():
         "800 landmarks before pruning",
         "4 threads of this process",
         "driver  prune landmarks: 20.0 MiB",
-        "pass    kernel sums: 3 blocks of up to 60 rows, 4 tasks, reads 1.0 KiB, 64.0 MiB a worker, "
-        "4.0 KiB to the driver",
+        "pass    kernel sums: 3 blocks of up to 60 rows, 4 tasks, reads 1.0 KiB, "
+        "64.0 MiB a worker, 4.0 KiB to the driver",
         "peak memory of a worker 174.0 MiB, of the driver 174.0 MiB, allowed 2.0 GiB",
     ]
     assert [fact for fact in facts if fact not in text] == []
@@ -149,6 +149,14 @@ def test_plan_pass__counts_every_cost(cost):
     more = costly.worker_bytes - cheap.worker_bytes
     assert more == {"payload": 1, "scratch": 2, "state": 2 * 2 + 3 * 2}[cost] * MIB
     assert costly.bytes_to_driver == (MIB if cost == "state" else 0)
+
+
+def test_plan_pass__counts_arrays_that_a_client_must_send(tmp_path):
+    x = zarr.create_array(tmp_path / "x.zarr", data=np.zeros((30_000, 3)), chunks=(5000, 3))
+    sources = open_variables([x, np.zeros((30_000, 2))])
+    here = plan_pass(Gather(), sources, threads(2))
+    there = plan_pass(Gather(), sources, Runtime(2, 2**31, 1, client=object()))
+    assert there.worker_bytes - here.worker_bytes == 30_000 * 2 * 8
 
 
 def test_plan_pass__has_the_same_blocks_for_any_number_of_threads():

@@ -74,6 +74,20 @@ def test_run_pass__on_a_client_reads_any_mix_of_sources(client, first, second, b
     np.testing.assert_array_equal(y, Y[:, None])
 
 
+def test_run_pass__computes_a_dask_chunk_once_for_all_its_variables():
+    computed = []
+
+    def block(block_info=None):
+        start, stop = block_info[None]["array-location"][0]
+        computed.append(start)
+        return X[start:stop]
+
+    lazy = da.map_blocks(block, chunks=((100,) * 5, (3,)), dtype=float, meta=np.empty((0, 0)))
+    state, _ = run(Gather(), open_variables([lazy[:, :2], lazy[:, 2]]), even_bounds(N, 5))
+    np.testing.assert_array_equal(np.hstack(gathered(state)[1]), X)
+    assert sorted(computed) == [0, 100, 200, 300, 400]
+
+
 CUTS = st.lists(st.integers(1, N - 1), unique=True, max_size=8).map(sorted)
 
 
@@ -182,13 +196,13 @@ def test_run_pass__on_a_client_lets_the_listener_stop_it_and_cancels(client, err
 
 
 def test_run_pass__raises_the_error_of_a_block():
-    with pytest.raises(ZeroDivisionError, match="^no luck at 250$"):
+    with pytest.raises(ZeroDivisionError, match=r"^no luck at 250$"):
         run(Gather(fails_at=250), open_variables([X, Y]), even_bounds(N, 10))
 
 
 def test_run_pass__on_a_client_raises_the_error_of_a_block_and_cancels(client):
     blocks = []
-    with pytest.raises(ZeroDivisionError, match="^no luck at 30$"):
+    with pytest.raises(ZeroDivisionError, match=r"^no luck at 30$"):
         run(
             Gather(0.05, fails_at=30),
             open_variables([X, Y]),

@@ -41,7 +41,7 @@ def test_run__names_the_variable_and_the_first_row_that_is_not_finite(kind, bad,
     y[[50, 51, 12_345]] = bad
     with pytest.raises(
         DataError,
-        match="^variable 'year' has NaN or infinity, first in row 50: drop or fill such rows$",
+        match=r"^variable 'year' has NaN or infinity, first in row 50: drop or fill such rows$",
     ):
         session(x, wrapped(kind, y, tmp_path), names=["timbre", "year"]).run(Sums())
 
@@ -106,7 +106,7 @@ def test_refuse_constant__says_of_rare_events_what_they_are():
     x[N - 1, 1] = 1.0
     with pytest.raises(
         DataError,
-        match="'x1' is the same in all 1000 rows sampled for its bandwidth, though not in all rows: its events are too rare",
+        match=r"'x1' is the same in all 1000 rows sampled .* its events are too rare",
     ):
         session(x, normal(N)).refuse_constant(0, 1000)
 

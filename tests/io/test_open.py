@@ -196,7 +196,7 @@ def test_open_variables__refuses_what_is_no_rows_of_numbers(x, match):
 
 def test_open_variables__refuses_unknown_chunks():
     unknown = da.from_array(ONE, chunks=4)
-    with pytest.raises(DataError, match="unknown chunk sizes: call .compute_chunk_sizes"):
+    with pytest.raises(DataError, match=r"unknown chunk sizes: call \.compute_chunk_sizes"):
         open_variables([unknown[unknown > 3], ONE])
 
 
@@ -373,5 +373,5 @@ def test_open_group__checks_the_arrays(group, variables, match):
 @pytest.mark.parametrize("path", ["nowhere", "empty", "g.zarr/year"])
 def test_open_group__refuses_a_path_that_is_no_zarr_group(group, tmp_path, path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match="is not a readable zarr group .*: check the path"):
+    with pytest.raises(DataError, match=r"is not a readable zarr group .*: check the path"):
         open_group(str(tmp_path / path), ["timbre", "year"])

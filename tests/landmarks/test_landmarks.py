@@ -49,7 +49,7 @@ def test_landmark_count__exceeds_the_rows_with_replacement_only():
 )
 def test_check_count__refuses_the_rest(count):
     with pytest.raises(
-        InvalidArgumentError, match="integer >= 1 or a multiple of sqrt.*'8sqrt'"
+        InvalidArgumentError, match=r"integer >= 1 or a multiple of sqrt.*'8sqrt'"
     ) as caught:
         check_count(count)
     assert str(caught.value).endswith(f"got {count!r}")

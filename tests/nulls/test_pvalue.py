@@ -56,7 +56,7 @@ def test_pvalue__is_a_float():
     ("statistic", "replicate"), [(math.nan, 1.0), (1.0, math.nan), (math.inf, 1.0)]
 )
 def test_pvalue__refuses_values_that_are_no_numbers(statistic, replicate):
-    with pytest.raises(DataError, match="must be finite.*overflow.*precision='float64'"):
+    with pytest.raises(DataError, match=r"must be finite.*overflow.*precision='float64'"):
         pvalue(statistic, np.array([0.5, replicate]))
 
 
