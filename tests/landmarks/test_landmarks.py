@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.linalg import solve_triangular
 
-from dhsic.errors import InvalidArgumentError
-from dhsic.kernels import Delta, Gaussian
+from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.kernels import Delta, Gaussian, Linear
 from dhsic.landmarks import Landmarks, check_count, landmark_count, prune, uniform_rows
 
 
@@ -131,6 +131,13 @@ def test_prune__keeps_more_at_a_smaller_tolerance():
     landmarks = landmarks_of([rng.standard_normal((100, 1)), rng.standard_normal((100, 1))])
     ranks = [prune(landmarks, (Gaussian(gamma=0.5),) * 2, 10.0**-e)[1].rank for e in (2, 4, 8)]
     assert ranks == sorted(set(ranks))
+
+
+def test_prune__refuses_kernels_that_are_zero_at_every_landmark():
+    x, y = np.array([[0.0], [0.0], [1.0]]), np.array([[2.0], [3.0], [0.0]])
+    with pytest.raises(DataError, match=r"must not be 0 at every landmark: choose other kernels"):
+        prune(landmarks_of([x, y]), (Linear(), Linear()), 1e-8)
+    assert len(prune(landmarks_of([x + 1, y]), (Linear(), Linear()), 1e-8)[0]) == 1
 
 
 def test_prune__drops_tuples_that_repeat_but_not_points_that_do():
