@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -14,7 +13,8 @@ from dhsic._validation import check_choice, check_integer, parse_bytes
 from dhsic._version import __version__
 from dhsic.engine.blocks import Source
 from dhsic.engine.events import Listener
-from dhsic.engine.plan import Plan, Runtime
+from dhsic.engine.plan import Plan
+from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import Estimate, Estimator, Null, find_estimator, find_null
@@ -124,7 +124,7 @@ def independence_test(
         pvalue_error=monte_carlo_error(p, len(outcome.replicates)),
         null_distribution=outcome.replicates,
         null=distribution.name,
-        null_reason=reason,
+        null_reason=f"{reason}; {outcome.detail}" if outcome.detail else reason,
         **_common(session, chosen, outcome.estimate, began),
     )
 
@@ -242,17 +242,11 @@ def _session(
 
 def _runtime(client: Any, threads: int | None, memory: int) -> Runtime:
     if client is None:
-        if threads is not None:
-            check_integer("threads", threads, minimum=1)
-        return Runtime(threads or len(os.sched_getaffinity(0)), memory)
+        return Runtime.here(threads, memory)
     if threads is not None:
         msg = "threads must be left out where a client is given: its workers have their own"
         raise InvalidArgumentError(msg)
-    counts = client.nthreads()
-    if not counts:
-        client.wait_for_workers(1)
-        counts = client.nthreads()
-    return Runtime(sum(counts.values()), memory, len(counts), client)
+    return Runtime.on(client, memory)
 
 
 def _kernels(kernels: Kernels, sources: Sequence[Source]) -> tuple[Kernel, ...]:

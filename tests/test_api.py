@@ -146,7 +146,7 @@ def test_hsic__is_the_estimate_of_the_test(reference):
         ((X, Y[:-1]), {}, "same rows.*'x1' 9000, 'x2' 8999"),
         ((X, Y), {"estimator": "nystrom"}, "estimator must be one of.*did you mean 'nystrom-m'"),
         ((X, Y), {"estimator": 3}, "estimator must be a name or one of NystromMHSIC, VHSIC, got 3"),
-        ((X, Y), {"null": "permutations"}, "did you mean 'permutation'.*supported pairs are"),
+        ((X, Y), {"null": "permutations"}, "supported pairs are.*did you mean 'permutation'"),
         ((X, Y), {"null": "multiplier", "estimator": "v-hsic"}, "got 'multiplier'.*v-hsic: perm"),
         ((X, Y), {"kernels": ["gaussian"] * 3}, "one for each of 2 variables, got 3"),
         ((X, Y), {"kernels": "gausian"}, "gausian.*gaussian"),
@@ -169,3 +169,34 @@ def test_hsic__is_the_estimate_of_the_test(reference):
 def test_bad_input__is_an_error_that_says_so(arguments, options, match):
     with pytest.raises(dhsic.errors.DhsicError, match=match):
         dhsic.independence_test(*arguments, **options)
+
+
+def test_rare_events__need_a_bandwidth_and_are_tested_with_one():
+    rare = np.zeros(9000)
+    rare[[0, 1]] = 1.0
+    with pytest.raises(dhsic.errors.DataError, match="'x2': a bandwidth needs at least"):
+        dhsic.independence_test(X, rare, rng=0)
+    for kernel in ("gaussian:1.0", "delta"):
+        result = dhsic.independence_test(X, rare, kernels=["gaussian", kernel], rng=0)
+        assert 0 < result.pvalue <= 1
+
+
+def test_within__is_said_in_the_result():
+    for within, words in (("all", "within all rows"), ("blocks", "within groups of 100 rows")):
+        null = dhsic.Permutation(5, within=within, block_rows=100)
+        result = dhsic.independence_test(X[:300], Y[:300], null=null, rng=0)
+        assert result.null_reason == f"as asked; permutes {words}"
+
+
+def test_client__without_workers_is_refused():
+    class Empty:
+        def nthreads(self):
+            return {}
+
+        def wait_for_workers(self, n, timeout):
+            raise TimeoutError
+
+    with pytest.raises(dhsic.errors.InvalidArgumentError, match="client must have workers"):
+        dhsic.independence_test(X, Y, client=Empty())
+    with pytest.raises(dhsic.errors.InvalidArgumentError, match="threads must be left out"):
+        dhsic.independence_test(X, Y, client=Empty(), threads=2)

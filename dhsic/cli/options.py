@@ -293,7 +293,7 @@ def _kernels(specs: Sequence[str], names: Sequence[str]) -> list[Kernel]:
         if name and name not in names:
             msg = (
                 f"--kernel NAME=SPEC needs the name of a variable; got {name!r}"
-                f"{nearest(name, names)}; there are: {', '.join(names)}"
+                f"; there are: {', '.join(names)}{nearest(name, names)}"
             )
             raise click.UsageError(msg)
         if name in chosen:

@@ -11,6 +11,7 @@ import psutil
 
 from dhsic.engine.blocks import Source, block_bounds
 from dhsic.engine.reduction import RowReduction
+from dhsic.engine.runtime import Runtime
 from dhsic.errors import MemoryBudgetError
 
 __all__ = [
@@ -18,35 +19,12 @@ __all__ = [
     "DriverStep",
     "PassPlan",
     "Plan",
-    "Runtime",
+    "baseline_bytes",
     "format_bytes",
     "plan_pass",
-    "resident_bytes",
 ]
 
 FAN_IN = 4
-
-
-@dataclass(frozen=True)
-class Runtime:
-    """Where tasks run.
-
-    Parameters
-    ----------
-    threads : int
-        Threads of one worker process.
-    memory : int
-        Bytes that one worker process may use.
-    workers : int
-        Worker processes.
-    client : distributed.Client, optional
-        Where not given, tasks run on threads of this process.
-    """
-
-    threads: int
-    memory: int
-    workers: int = 1
-    client: Any = None
 
 
 @dataclass(frozen=True)
@@ -129,7 +107,7 @@ class Plan:
     steps : tuple of DriverStep or PassPlan
         In order.
     baseline_bytes : int
-        What this process holds now.
+        Of a process that has loaded its libraries and no data.
     """
 
     n: int
@@ -146,7 +124,7 @@ class Plan:
 
     @property
     def peak_driver_bytes(self) -> int:
-        """Predicted peak bytes of this process."""
+        """Predicted peak bytes of this process, besides what its user holds in it."""
         peak = held = 0
         for step in self.steps:
             peak = max(peak, held + self._driver_bytes(step))
@@ -158,8 +136,7 @@ class Plan:
         """Predicted peak bytes of one worker process, this one where it runs on threads."""
         if self.runtime.client is None:
             return self.peak_driver_bytes
-        interpreter = min(self.baseline_bytes, _INTERPRETER)
-        return interpreter + max((step.worker_bytes for step in self.passes), default=0)
+        return self.baseline_bytes + max((step.worker_bytes for step in self.passes), default=0)
 
     def _driver_bytes(self, step: DriverStep | PassPlan) -> int:
         if isinstance(step, DriverStep):
@@ -191,9 +168,10 @@ class Plan:
 
     def __str__(self) -> str:
         where = (
-            f"{self.runtime.threads} threads of this process"
+            f"{_count(self.runtime.threads, 'thread')} of this process"
             if self.runtime.client is None
-            else f"{self.runtime.workers} workers with {self.runtime.threads} threads in all"
+            else f"{_count(self.runtime.workers, 'worker')} with "
+            f"{_count(self.runtime.threads, 'thread')} in all"
         )
         lines = [
             f"{self.n:,} rows of {', '.join(self.variables)}",
@@ -203,8 +181,8 @@ class Plan:
         for step in self.steps:
             if isinstance(step, PassPlan):
                 lines.append(
-                    f"pass    {step.name}: {step.blocks:,} blocks of up to "
-                    f"{step.rows_per_block:,} rows, {step.tasks:,} tasks, reads "
+                    f"pass    {step.name}: {_count(step.blocks, 'block')} of up to "
+                    f"{step.rows_per_block:,} rows, {_count(step.tasks, 'task')}, reads "
                     f"{format_bytes(step.bytes_read)}, {format_bytes(step.worker_bytes)} a worker, "
                     f"{format_bytes(step.bytes_to_driver)} to the driver"
                 )
@@ -218,7 +196,7 @@ class Plan:
         return "\n".join(lines)
 
 
-_INTERPRETER = 250 * 2**20
+_LIBRARIES = 250 * 2**20
 
 
 def plan_pass(
@@ -246,9 +224,13 @@ def plan_pass(
     return PassPlan(reduction.name, tuple(bounds), n * row_bytes, worker, cost.state)
 
 
-def resident_bytes() -> int:
-    """Bytes that this process holds in memory now."""
-    return int(psutil.Process().memory_info().rss)
+def baseline_bytes() -> int:
+    """Bytes of a process with its libraries, without what a user holds in it besides."""
+    return min(int(psutil.Process().memory_info().rss), _LIBRARIES)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def format_bytes(amount: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import pickle
 import time
@@ -15,12 +16,13 @@ from dask.callbacks import Callback
 from dask.delayed import Delayed, delayed
 from distributed import as_completed
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from dhsic.engine.blocks import Source, read_block
 from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStarted
-from dhsic.engine.plan import FAN_IN, PassPlan, Runtime
+from dhsic.engine.plan import FAN_IN, PassPlan
 from dhsic.engine.reduction import Partial, RowBlock, RowReduction
+from dhsic.engine.runtime import Runtime
 
 __all__ = ["Payload", "run_pass", "take_rows"]
 
@@ -79,7 +81,7 @@ def run_pass(
     if runtime.client is not None:
         total = _run_on_client(payload, plan, parts, runtime.client, listener)
     else:
-        with threadpool_limits(limits=1, user_api="blas"):
+        with _blas().limit(limits=1, user_api="blas"):
             total = _run_on_threads(payload, plan, parts, runtime.threads, listener)
     seconds = time.perf_counter() - began
     done = PassFinished(plan.name, plan.blocks, total.rows, plan.bytes_read, seconds, total.seconds)
@@ -102,6 +104,12 @@ def take_rows(
     for number, values in zip(lazy, computed, strict=True):
         taken[number] = values
     return taken
+
+
+@functools.cache
+def _blas() -> Any:
+    """Found once: looking through the loaded libraries takes longer than a small pass."""
+    return ThreadpoolController()
 
 
 def _readable(source: Source, runtime: Runtime) -> bool:

@@ -10,9 +10,10 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic.engine.blocks import NonFiniteError, Source
 from dhsic.engine.events import Event, Listener, PassFinished, StepStarted
-from dhsic.engine.plan import PassPlan, Runtime, plan_pass
+from dhsic.engine.plan import PassPlan, plan_pass
 from dhsic.engine.reduction import RowReduction
 from dhsic.engine.run import run_pass, take_rows
+from dhsic.engine.runtime import Runtime
 from dhsic.engine.scan import Extent, Scan
 from dhsic.errors import DataError
 
@@ -111,23 +112,16 @@ class Session:
             for values, (_, inverse) in zip(taken, unique, strict=True)
         ]
 
-    def refuse_constant(self, number: int, sampled: int) -> NoReturn:
-        """Say of a variable whose sampled rows are all the same what it is."""
-        name = self.names[number]
+    def refuse_constant(self, number: int) -> None:
+        """Raise where all rows of a variable are the same, after a pass that looks at them."""
         extent = self._scan()
         self._check_finite(extent)
         if np.array_equal(extent.low[number], extent.high[number]):
             msg = (
-                f"variable {name!r} is constant: all {self.n} rows are the same, so it is "
-                "independent of everything; leave it out"
+                f"variable {self.names[number]!r} is constant: all {self.n} rows are the same, so "
+                "it is independent of everything; leave it out"
             )
-        else:
-            msg = (
-                f"variable {name!r} is the same in all {sampled} rows sampled for its bandwidth, "
-                "though not in all rows: its events are too rare for a default bandwidth; give "
-                "its kernel one, or use the delta kernel"
-            )
-        raise DataError(msg)
+            raise DataError(msg)
 
     def _refuse_non_finite(self) -> NoReturn:
         self._check_finite(self._scan())

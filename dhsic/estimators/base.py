@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dhsic._random import generator
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
+from dhsic.errors import DataError
 from dhsic.kernels import Kernel
 from dhsic.nulls import Multiplier, Permutation
 from dhsic.results import LandmarkSummary
@@ -62,11 +63,14 @@ class Outcome:
         Values under the null hypothesis.
     estimate : Estimate
         The squared HSIC.
+    detail : str, optional
+        How the replicates were made, where the null leaves a choice.
     """
 
     statistic: float
     replicates: NDArray[np.float64]
     estimate: Estimate
+    detail: str = ""
 
 
 class Estimator(Protocol):
@@ -108,7 +112,13 @@ def fit_kernels(
     session: Session, kernels: Sequence[Kernel], samples: Sequence[NDArray[Any]]
 ) -> tuple[Kernel, ...]:
     """Fit every kernel to the sample of its variable; refuse constant variables."""
-    for number, sample in enumerate(samples):
+    fitted = []
+    for number, (kernel, sample) in enumerate(zip(kernels, samples, strict=True)):
         if (sample == sample[0]).all():
-            session.refuse_constant(number, len(sample))
-    return tuple(kernel.fit(x) for kernel, x in zip(kernels, samples, strict=True))
+            session.refuse_constant(number)
+        try:
+            fitted.append(kernel.fit(sample))
+        except DataError as error:
+            msg = f"variable {session.names[number]!r}: {error}"
+            raise DataError(msg) from error
+    return tuple(fitted)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.plan import DriverStep, Plan, resident_bytes
+from dhsic.engine.plan import DriverStep, Plan, baseline_bytes
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Estimate, Null, Outcome, bandwidth_rows, fit_kernels
@@ -53,6 +53,12 @@ class VHSIC:
 
     def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
         """What would run."""
+        if isinstance(null, Permutation) and null.within == "blocks":
+            msg = (
+                "v-hsic holds all rows in memory, so null must be Permutation(within='all'), "
+                f"got {null!r}"
+            )
+            raise InvalidArgumentError(msg)
         n, m = session.n, len(session.sources)
         grams = 8 * n * n * (m + 2 + max(kernel.work_tiles for kernel in kernels))
         orders = 16 * n * (m - 1) * (null.n_resamples if null else 0)
@@ -60,7 +66,7 @@ class VHSIC:
             DriverStep("read all rows", 24 * n * sum(session.dims), 8 * n * sum(session.dims)),
             DriverStep("Gram matrices", grams + orders),
         )
-        return Plan(n, session.names, None, session.runtime, steps, resident_bytes())
+        return Plan(n, session.names, None, session.runtime, steps, baseline_bytes())
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """[1] equation 5."""
@@ -69,19 +75,15 @@ class VHSIC:
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The estimate times n, and the same with all variables but one permuted."""
-        if not isinstance(null, Permutation) or null.within == "blocks":
-            msg = (
-                "v-hsic holds all rows in memory, so null must be Permutation(within='all'), "
-                f"got {null!r}"
-            )
-            raise InvalidArgumentError(msg)
         grams, fitted = _gram_matrices(session, kernels)
         hsic = _PermutedHSIC(grams)
         session.step("permutation null")
         orders = draw_permutations(session.seed, 0, session.n, null.n_resamples, len(grams))
         value = hsic()
         replicates = np.array([hsic(order) for order in orders])
-        return Outcome(session.n * value, session.n * replicates, Estimate(value, fitted))
+        estimate = Estimate(value, fitted)
+        detail = "permutes within all rows"
+        return Outcome(session.n * value, session.n * replicates, estimate, detail)
 
 
 class _PermutedHSIC:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_choice
-from dhsic.engine.plan import DriverStep, PassPlan, Plan, resident_bytes
+from dhsic.engine.plan import DriverStep, PassPlan, Plan, baseline_bytes
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tiling
 from dhsic.errors import InvalidArgumentError, PrecisionWarning
@@ -100,7 +100,9 @@ class NystromMHSIC:
         products = session.n * self._count(session) * n_resamples * (len(session.sources) - 1)
         if products <= _PERMUTATION_PRODUCTS:
             return Permutation(n_resamples, within="all"), "exact, and quick for so few rows"
-        return Multiplier(n_resamples), "too many rows to permute quickly; signs take one matrix product"
+        return Multiplier(
+            n_resamples
+        ), "too many rows to permute quickly; signs take one matrix product"
 
     def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
         """What would run, with the landmarks as drawn: pruning can only make it less."""
@@ -120,7 +122,7 @@ class NystromMHSIC:
             steps.append(session.plan(_null_pass(session, tiling, means, null)))
             steps.append(DriverStep("solve", 8 * p * 4 * null.n_resamples))
         steps.append(DriverStep("estimate", 3 * gram))
-        return Plan(session.n, session.names, p, session.runtime, tuple(steps), resident_bytes())
+        return Plan(session.n, session.names, p, session.runtime, tuple(steps), baseline_bytes())
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The estimate of [1] Lemma 4.2, in one pass."""
@@ -134,9 +136,11 @@ class NystromMHSIC:
         kappa, _ = _means(session, basis)
         means = tuple(kappa.astype(session.dtype))
         reduction = _null_pass(session, basis.tiling, means, null)
+        detail = ""
         if isinstance(reduction, MultiplierPass):
             u, replicates = _multiplier_functions(session.run(reduction), session.n)
         else:
+            detail = reduction.detail
             joint = session.run(reduction).joint / session.n
             u, replicates = joint[0] - kappa.prod(axis=0), (joint[1:] - kappa.prod(axis=0)).T
         session.step("solve")
@@ -145,6 +149,7 @@ class NystromMHSIC:
             statistic,
             session.n * basis.factor.squared_norm(replicates),
             self._estimate(session, basis, kappa, u),
+            detail,
         )
 
     def _count(self, session: Session) -> int:

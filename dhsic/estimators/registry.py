@@ -47,7 +47,7 @@ def find_null(
         )
         msg = (
             f"null must be 'auto' or one that stands with {estimator.name!r}, got {name!r}"
-            f"{nearest(str(name), supported)}; supported pairs are {pairs}"
+            f"; supported pairs are {pairs}{nearest(str(name), supported)}"
         )
         raise InvalidArgumentError(msg)
     return (NULLS[name](n_resamples) if isinstance(null, str) else null), "as asked"

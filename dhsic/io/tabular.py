@@ -256,7 +256,7 @@ def _check_column(table: TableSource, name: str, column: str) -> None:
         some = ", ".join(table.columns[:20]) + (", ..." if len(table.columns) > 20 else "")
         msg = (
             f"variable {name!r} needs column {column!r}, which is not in {table.path}"
-            f"{nearest(column, table.columns)}; there are: {some}"
+            f"; there are: {some}{nearest(column, table.columns)}"
         )
         raise InvalidArgumentError(msg)
     if table.columns.count(column) > 1:

@@ -21,7 +21,7 @@ def check_refusal(done: Result, *words: str) -> None:
 
 
 BAD_OPTIONS = {
-    "kernel of an unknown variable": (("--kernel", "yy=linear"), "'yy'; did you mean 'y'?"),
+    "kernel of an unknown variable": (("--kernel", "yy=linear"), "got 'yy'", "did you mean 'y'?"),
     "unknown kernel": (("--kernel", "gausian"), "got 'gausian': did you mean 'gaussian'?"),
     "bad bandwidth": (("--kernel", "x=gaussian:-1"), "-1"),
     "kernel twice": (("--kernel", "x=linear", "--kernel", "x=delta"), "twice for variable 'x'"),

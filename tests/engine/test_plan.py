@@ -9,8 +9,9 @@ import zarr
 
 import dhsic
 from dhsic.engine.blocks import block_bounds
-from dhsic.engine.plan import DriverStep, PassPlan, Plan, Runtime, format_bytes, plan_pass
+from dhsic.engine.plan import DriverStep, PassPlan, Plan, baseline_bytes, format_bytes, plan_pass
 from dhsic.engine.reduction import Footprint
+from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tiling
 from dhsic.errors import MemoryBudgetError
@@ -41,7 +42,6 @@ def test_plan__peaks_on_a_client_are_apart():
     remote = plan(client=object())
     assert remote.peak_driver_bytes == (100 + 2 + 8 + 30) * MIB
     assert remote.peak_worker_bytes == (100 + 64) * MIB
-    assert plan(client=object(), baseline=2**40).peak_worker_bytes == (250 + 64) * MIB
 
 
 def test_plan__without_a_pass_needs_nothing_of_the_workers():
@@ -201,3 +201,16 @@ def test_plan_pass__bounds_the_memory_of_a_pass_and_not_by_far(
     measured = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert predicted / 4 < measured < predicted + 500_000
+
+
+def test_baseline__leaves_out_what_the_user_holds(monkeypatch):
+    class Process:
+        rss = 10 * 2**30
+
+        def memory_info(self):
+            return self
+
+    monkeypatch.setattr("psutil.Process", Process)
+    assert baseline_bytes() == 250 * MIB
+    monkeypatch.setattr(Process, "rss", 7)
+    assert baseline_bytes() == 7

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from zarr.storage import WrapperStore
 
-from dhsic.engine.plan import PassPlan, Runtime
+from dhsic.engine.plan import PassPlan
 from dhsic.engine.reduction import Footprint, add
 from dhsic.engine.run import run_pass
+from dhsic.engine.runtime import Runtime
 from dhsic.io.sources import ArraySource
 
 FOOTPRINT = Footprint(payload=0, scratch=0, state=0, operations=1.0)

@@ -48,5 +48,5 @@ def test_v_hsic__refuses_permutations_within_blocks():
 
 def test_v_hsic__refuses_what_memory_cannot_hold():
     x = np.arange(4000.0)
-    with pytest.raises(dhsic.errors.MemoryBudgetError, match="Gram matrices.*fewer landmarks"):
+    with pytest.raises(dhsic.errors.MemoryBudgetError, match=r"Gram matrices.*fewer landmarks"):
         run([x, x], memory="400MB")

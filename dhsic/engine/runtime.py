@@ -1,0 +1,57 @@
+"""Where tasks run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dask.system import CPU_COUNT
+
+from dhsic._validation import check_integer
+from dhsic.errors import InvalidArgumentError
+
+__all__ = ["Runtime"]
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Threads of this process, or the workers of a client.
+
+    Parameters
+    ----------
+    threads : int
+        Threads in all.
+    memory : int
+        Bytes that one process may use.
+    workers : int
+        Worker processes.
+    client : distributed.Client, optional
+        Where not given, tasks run on threads of this process.
+    """
+
+    threads: int
+    memory: int
+    workers: int = 1
+    client: Any = None
+
+    @classmethod
+    def here(cls, threads: int | None, memory: int) -> Runtime:
+        """Threads of this process; one a processor where not given."""
+        if threads is None:
+            threads = CPU_COUNT
+        return cls(check_integer("threads", threads, minimum=1), memory)
+
+    @classmethod
+    def on(cls, client: Any, memory: int, timeout: float = 60.0) -> Runtime:
+        """The workers of a client, of which the first may still be on its way."""
+        if not client.nthreads():
+            try:
+                client.wait_for_workers(1, timeout=timeout)
+            except TimeoutError:
+                msg = (
+                    f"client must have workers, and its scheduler got none within {timeout:g} s: "
+                    "start some, or leave the client out to run on threads"
+                )
+                raise InvalidArgumentError(msg) from None
+        counts = client.nthreads()
+        return cls(sum(counts.values()), memory, len(counts), client)
