@@ -113,6 +113,7 @@ Example
     default="error",
     help="What to do with rows in which a value is missing.",
 )
+@click.option("--delimiter", metavar="CHAR", default=",", help="Between the fields of a CSV file.")
 @_shuffle
 @overwrite_option
 def table(source: str, out: str, variables: Sequence[str], **options: Any) -> None:

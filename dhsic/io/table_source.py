@@ -37,6 +37,8 @@ class TableSource:
         The type of each column, for messages.
     rows : int or None
         Rows of the table, where the file says so.
+    delimiter : str, optional
+        Between the fields of a CSV file.
     """
 
     path: Path
@@ -44,6 +46,7 @@ class TableSource:
     kinds: Mapping[str, Kind]
     types: Mapping[str, str]
     rows: int | None
+    delimiter: str = ","
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
         """Read some columns in order, a batch of rows at a time.
@@ -81,7 +84,7 @@ class TableSource:
             "column_types": types,
             "strings_can_be_null": True,
         }
-        with _csv_reader(self.path, options) as reader:
+        with _csv_reader(self.path, self.delimiter, options) as reader:
             yield from reader
 
     def _parquet_batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
@@ -92,13 +95,15 @@ class TableSource:
             yield from file.iter_batches(rows, columns=list(columns))
 
 
-def open_table(path: Path) -> TableSource:
+def open_table(path: Path, delimiter: str = ",") -> TableSource:
     """Read the header of a table.
 
     Parameters
     ----------
     path : pathlib.Path
         A file whose name ends in ``.csv``, ``.csv.gz``, ``.parquet`` or ``.pq``.
+    delimiter : str, optional
+        Between the fields of a CSV file.
 
     Returns
     -------
@@ -120,8 +125,8 @@ def open_table(path: Path) -> TableSource:
         msg = f"{path} is not a file: give the path of a CSV or Parquet file"
         raise DataError(msg)
     if _is_csv(path):
-        with _readable(path), _csv_reader(path) as reader:
-            return _described(path, reader.schema, None)
+        with _readable(path), _csv_reader(path, delimiter) as reader:
+            return _described(path, reader.schema, None, delimiter)
     if not path.name.lower().endswith(_PARQUET_NAMES):
         known = ", ".join(_CSV_NAMES + _PARQUET_NAMES)
         msg = f"{path} is no known kind of table: its name must end in one of {known}"
@@ -130,11 +135,11 @@ def open_table(path: Path) -> TableSource:
         return _described(path, file.schema_arrow, file.metadata.num_rows)
 
 
-def _described(path: Path, schema: Any, rows: int | None) -> TableSource:
+def _described(path: Path, schema: Any, rows: int | None, delimiter: str = ",") -> TableSource:
     types = dict(zip(schema.names, schema.types, strict=True))
     kinds = {name: kind for name, type_ in types.items() if (kind := _kind(type_)) is not None}
     names = {name: str(type_) for name, type_ in types.items()}
-    return TableSource(path, tuple(schema.names), kinds, names, rows)
+    return TableSource(path, tuple(schema.names), kinds, names, rows, delimiter)
 
 
 def _kind(type_: Any) -> Kind | None:
@@ -149,13 +154,14 @@ def _kind(type_: Any) -> Kind | None:
     return "categorical" if any(is_type(type_) for is_type in label) else None
 
 
-def _csv_reader(path: Path, convert: Mapping[str, Any] | None = None) -> Any:
+def _csv_reader(path: Path, delimiter: str, convert: Mapping[str, Any] | None = None) -> Any:
     from pyarrow import csv
 
     return csv.open_csv(
         path,
         # Without threads, an error has the number of the row.
         read_options=csv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK_BYTES),
+        parse_options=csv.ParseOptions(delimiter=delimiter),
         convert_options=csv.ConvertOptions(**(convert or {})),
     )
 

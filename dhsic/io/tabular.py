@@ -30,6 +30,7 @@ def convert_table(
     *,
     variables: Variables,
     missing: Missing = "error",
+    delimiter: str = ",",
     shuffle: int | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -54,6 +55,8 @@ def convert_table(
         The columns of each variable, all numeric or all categorical.
     missing : {"error", "drop"}
         What to do where a value of a chosen column is missing: refuse, or leave the row out.
+    delimiter : str
+        The one character between the fields of a CSV file.
     shuffle : int, optional
         A seed, to write the rows in a random order, the same one for all variables; needs free
         disk space for the data twice.
@@ -94,8 +97,8 @@ def convert_table(
     (2, 1)
     >>> folder.cleanup()
     """
-    _check_options(variables, missing)
-    table = open_table(Path(source))
+    _check_options(variables, missing, delimiter)
+    table = open_table(Path(source), delimiter)
     kinds = {name: _variable_kind(table, name, names) for name, names in variables.items()}
     widths = {name: len(names) for name, names in variables.items()}
     encoder = _Encoder(table, variables, kinds, missing)
@@ -223,8 +226,11 @@ def _gaps(array: Any) -> NDArray[np.bool_]:
     return np.asarray(array.is_null(nan_is_null=True).to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _check_options(variables: Variables, missing: str) -> None:
+def _check_options(variables: Variables, missing: str, delimiter: str) -> None:
     check_choice("missing", missing, ("error", "drop"))
+    if not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii():
+        msg = f"delimiter must be one character such as ';' or a tab, got {delimiter!r}"
+        raise InvalidArgumentError(msg)
     for name, columns in variables.items():
         if isinstance(columns, str) or not columns:
             msg = f"variable {name!r} needs a list of one or more columns, got {columns!r}"

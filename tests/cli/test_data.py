@@ -98,3 +98,11 @@ def test_a_variable_twice(invoke: Invoke, tmp_path: Path) -> None:
     done = invoke("convert", "table", "in.csv", tmp_path / "o.zarr", *("--variable", "x=a") * 2)
     assert done.exit_code == 2
     assert "'x' is given twice" in done.stderr
+
+
+def test_convert_table_splits_at_the_delimiter(invoke: Invoke, tmp_path: Path) -> None:
+    source, path = tmp_path / "table.csv", tmp_path / "out.zarr"
+    source.write_text(TABLE.replace(",", ";"))
+    done = invoke("convert", "table", source, path, "--variable", "x=a,b", "--delimiter", ";")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert read(path, "x").shape == (50, 2)

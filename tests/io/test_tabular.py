@@ -417,3 +417,14 @@ def test_convert_table__reads_air_quality(tmp_path):
     assert written.rows == len(kept)
     for j, column in enumerate(gas):
         np.testing.assert_array_equal(np.sort(group["gas"][:, j]), np.sort(kept[column]))
+
+
+def test_convert_table__splits_fields_at_the_delimiter(tmp_path):
+    table = tmp_path / "weather.csv"
+    table.write_text('Altitude "Sunshine hours"\n205 1552\n46 1541\n')
+    options = {"delimiter": " ", "variables": {"sun": ["Sunshine hours"]}}
+    convert_table(table, tmp_path / "out.zarr", **options)
+    assert zarr.open_array(tmp_path / "out.zarr" / "sun")[:].tolist() == [[1552.0], [1541.0]]
+    for delimiter in ("", "ab", None, "é"):
+        with pytest.raises(InvalidArgumentError, match="delimiter must be one character"):
+            convert_table(table, tmp_path / "no.zarr", **{**options, "delimiter": delimiter})
