@@ -200,3 +200,20 @@ def test_client__without_workers_is_refused():
         dhsic.independence_test(X, Y, client=Empty())
     with pytest.raises(dhsic.errors.InvalidArgumentError, match="threads must be left out"):
         dhsic.independence_test(X, Y, client=Empty(), threads=2)
+
+
+@pytest.mark.parametrize("null", [dhsic.Multiplier(20), dhsic.Permutation(5, within="blocks")])
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_same_blocks__give_the_same_bits_on_threads_and_processes(
+    client, tmp_path, null, precision
+):
+    paths = tmp_path / "x.zarr", tmp_path / "y.zarr"
+    for path, array in zip(paths, (X, Y[:, None]), strict=True):
+        zarr.create_array(path, data=array, chunks=(1000, array.shape[1]))
+    options = {**OPTIONS, "null": null, "precision": precision}
+    runs = [
+        dhsic.independence_test(*map(str, paths), **where, **options)
+        for where in ({"threads": 1}, {"threads": 3}, {"client": client})
+    ]
+    assert len({result.statistic for result in runs}) == 1
+    assert len({result.null_distribution.tobytes() for result in runs}) == 1

@@ -1,12 +1,15 @@
 """The loss of workers changes no bit."""
 
+import itertools
 import os
 import signal
 
 import numpy as np
 import pytest
+import zarr
 from distributed import Client
 
+import dhsic
 from dhsic.engine.events import BlockFinished
 from dhsic.io.open import open_variables
 from tests.conftest import start_cluster
@@ -43,3 +46,31 @@ def test_run_pass__survives_the_death_of_workers(mortal, victims):
     assert gathered(state)[0] == gathered(expected)[0]
     for x, y in zip(gathered(state)[1], gathered(expected)[1], strict=True):
         assert x.tobytes() == y.tobytes()
+
+
+def test_independence_test__survives_the_death_of_a_worker(mortal, tmp_path):
+    rng = np.random.default_rng(0)
+    paths = tmp_path / "x.zarr", tmp_path / "y.zarr"
+    for path, d in zip(paths, (5, 1), strict=True):
+        zarr.create_array(path, data=rng.standard_normal((60_000, d)), chunks=(4096, d))
+    options = {
+        "estimator": dhsic.NystromMHSIC(n_landmarks=100),
+        "null": dhsic.Multiplier(100),
+        "rng": 0,
+    }
+    quiet = dhsic.independence_test(*map(str, paths), threads=1, **options)
+    mortal.wait_for_workers(2)
+    victim = next(iter(mortal.run(os.getpid).values()))
+    blocks = itertools.count(1)
+
+    def kill_in_the_second_pass(event):
+        second = isinstance(event, BlockFinished) and event.name == "multiplier null"
+        if second and next(blocks) == 3:
+            os.kill(victim, signal.SIGKILL)
+
+    shaken = dhsic.independence_test(
+        *map(str, paths), client=mortal, progress=kill_in_the_second_pass, **options
+    )
+    assert next(blocks) > 3
+    assert shaken.statistic == quiet.statistic
+    assert shaken.null_distribution.tobytes() == quiet.null_distribution.tobytes()

@@ -1,0 +1,50 @@
+"""Rejection rates: no more than the level on independent data, more on dependent data."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import dhsic
+from benchmarks.cases import ALTERNATIVES, NULL_CASES
+
+RUNS = 250
+NULLS = {
+    "multiplier": {"null": "multiplier"},
+    "permutation": {"null": dhsic.Permutation(99, within="all")},
+    "permutation in blocks": {"null": dhsic.Permutation(99, within="blocks", block_rows=40)},
+    "float32": {"null": "multiplier", "precision": "float32"},
+    "v-hsic": {"null": "permutation", "estimator": "v-hsic"},
+}
+
+
+def rejections(draw, options, alpha, runs=RUNS):
+    pvalues = [
+        dhsic.independence_test(
+            *draw(np.random.default_rng([7, seed])),
+            rng=seed,
+            n_resamples=99,
+            threads=1,
+            **options,
+        ).pvalue
+        for seed in range(runs)
+    ]
+    return int(np.sum(np.array(pvalues) <= alpha + 1e-9))
+
+
+@pytest.mark.parametrize("m", [2, 4])
+@pytest.mark.parametrize("case", NULL_CASES)
+@pytest.mark.parametrize("null", NULLS)
+def test_level__is_kept(null, case, m):
+    count = rejections(lambda rng: NULL_CASES[case](100, m, rng), NULLS[null], 0.1)
+    assert binom.ppf(0.0005, RUNS, 0.05) <= count <= binom.ppf(0.9995, RUNS, 0.1)
+
+
+def test_level_check__sees_a_test_that_rejects_twice_as_often():
+    assert binom.cdf(binom.ppf(0.9995, RUNS, 0.1), RUNS, 0.2) < 0.2
+
+
+@pytest.mark.parametrize("case", ALTERNATIVES)
+@pytest.mark.parametrize("null", NULLS)
+def test_power__is_far_above_the_level(null, case):
+    count = rejections(lambda rng: ALTERNATIVES[case](300, rng), NULLS[null], 0.05, runs=30)
+    assert count > binom.ppf(0.9999, 30, 0.05)
