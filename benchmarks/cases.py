@@ -45,10 +45,10 @@ def linear(n: int, rng: Rng, strength: float = 0.2) -> Data:
     return [x, strength * x + noise]
 
 
-def sine(n: int, rng: Rng, frequency: float = 1.0) -> Data:
-    """Joint density proportional to 1 + sin(f x) sin(f y) on a square, by rejection."""
+def sine(n: int, rng: Rng, strength: float = 0.5) -> Data:
+    """Joint density proportional to 1 + s sin(x) sin(y) on a square, by rejection."""
     xy = rng.uniform(-np.pi, np.pi, (8 * n, 2))
-    density = 1.0 + np.sin(frequency * xy).prod(axis=1)
+    density = 1.0 + strength * np.sin(xy).prod(axis=1)
     x, y = xy[rng.uniform(0.0, 2.0, 8 * n) < density][:n].T
     return [x, y]
 
