@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 
 from dhsic._random import resolve_seed
-from dhsic._validation import check_choice, check_integer, parse_bytes
+from dhsic._validation import check_choice, parse_bytes
 from dhsic._version import __version__
 from dhsic.engine.blocks import Source
 from dhsic.engine.events import Listener
 from dhsic.engine.plan import Plan
-from dhsic.engine.runtime import Runtime
+from dhsic.engine.runtime import Runtime, current_client
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import Estimate, Estimator, Null, find_estimator, find_null
@@ -39,7 +39,7 @@ def independence_test(
     kernels: Kernels = "gaussian",
     estimator: str | Estimator = "nystrom-m",
     null: str | Null = "auto",
-    n_resamples: int = 250,
+    n_resamples: int | None = None,
     rng: int | np.random.Generator | None = None,
     names: Sequence[str] | None = None,
     precision: Precision = "float64",
@@ -64,7 +64,8 @@ def independence_test(
     null : str, Multiplier or Permutation, optional
         "auto" chooses, and says which and why in the result.
     n_resamples : int, optional
-        Replicates, where `null` is a name.
+        Replicates, 250 where not given; to be left out where `null` is a value, which has its
+        own.
     rng : int, Generator or None, optional
         Seed. The same seed gives the same draws whatever the chunks, workers or retries.
     names : sequence of str, optional
@@ -72,7 +73,8 @@ def independence_test(
     precision : {"float64", "float32"}, optional
         Of the tiles; sums are float64 always.
     client : distributed.Client, optional
-        Where to run; threads of this process where not given.
+        Where to run. Where not given, threads of this process, or for Dask arrays the current
+        client, if there is one.
     threads : int, optional
         Threads of this process; as many as it has processors where not given.
     memory : int or str, optional
@@ -113,11 +115,10 @@ def independence_test(
     session = _session(variables, names, rng, precision, client, threads, memory, progress)
     fitting = _kernels(kernels, session.sources)
     chosen = find_estimator(estimator)
-    check_integer("n_resamples", n_resamples, minimum=1)
     distribution, reason = find_null(null, chosen, session, n_resamples)
     chosen.plan(session, fitting, distribution).check()
     outcome = chosen.test(session, fitting, distribution)
-    p = pvalue(outcome.statistic, outcome.replicates, session.dtype)
+    p = pvalue(outcome.statistic, outcome.replicates, session.dtype, outcome.rounding)
     return IndependenceTestResult(
         statistic=outcome.statistic,
         pvalue=p,
@@ -185,7 +186,7 @@ def plan(
     kernels: Kernels = "gaussian",
     estimator: str | Estimator = "nystrom-m",
     null: str | Null = "auto",
-    n_resamples: int = 250,
+    n_resamples: int | None = None,
     names: Sequence[str] | None = None,
     precision: Precision = "float64",
     client: Any = None,
@@ -216,7 +217,6 @@ def plan(
     session = _session(variables, names, 0, precision, client, threads, memory, None)
     fitting = _kernels(kernels, session.sources)
     chosen = find_estimator(estimator)
-    check_integer("n_resamples", n_resamples, minimum=1)
     distribution, _ = find_null(null, chosen, session, n_resamples)
     return chosen.plan(session, fitting, distribution)
 
@@ -229,14 +229,19 @@ def _session(
     client: Any,
     threads: int | None,
     memory: int | str,
-    progress: Listener | None,
+    progress: Any,
 ) -> Session:
     check_choice("precision", precision, ("float64", "float32"))
-    runtime = _runtime(client, threads, parse_bytes(memory))
     sources = open_variables(variables, names)
     if sources[0].shape[0] < 4:
         msg = f"a test of independence needs at least 4 rows, got {sources[0].shape[0]}"
         raise DataError(msg)
+    if client is None and threads is None and any(s.place == "graph" for s in sources):
+        client = current_client()
+    if not callable(progress) and progress is not None:
+        msg = f"progress must be callable with one event, got {progress!r}"
+        raise InvalidArgumentError(msg)
+    runtime = _runtime(client, threads, parse_bytes(memory))
     return Session(sources, runtime, resolve_seed(rng), precision, progress)
 
 
@@ -249,9 +254,12 @@ def _runtime(client: Any, threads: int | None, memory: int) -> Runtime:
     return Runtime.on(client, memory)
 
 
-def _kernels(kernels: Kernels, sources: Sequence[Source]) -> tuple[Kernel, ...]:
+def _kernels(kernels: Any, sources: Sequence[Source]) -> tuple[Kernel, ...]:
     if isinstance(kernels, (str, Kernel)):
         kernels = [kernels] * len(sources)
+    if not isinstance(kernels, Sequence):
+        msg = f"kernels must be a name, a Kernel, or a sequence of them, got {kernels!r}"
+        raise InvalidArgumentError(msg)
     listed = [_kernel(kernel) for kernel in kernels]
     if len(listed) != len(sources):
         msg = f"kernels must be one, or one for each of {len(sources)} variables, got {len(listed)}"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 
-__all__ = ["PivotedCholesky", "pivoted_cholesky"]
+Matrix = TypeVar("Matrix", bound=NDArray[np.floating[Any]])
+
+__all__ = ["PivotedCholesky", "hadamard", "pivoted_cholesky"]
 
 
 @dataclass(frozen=True)
@@ -82,3 +87,8 @@ def pivoted_cholesky(gram: NDArray[np.float64], tolerance: float) -> PivotedChol
     return PivotedCholesky(
         np.tril(factor[:rank, :rank]), pivots[:rank].astype(np.intp) - 1, tolerance
     )
+
+
+def hadamard(matrices: Iterable[Matrix]) -> Matrix:
+    """Entrywise product of matrices, in the memory of the first."""
+    return reduce(lambda left, right: np.multiply(left, right, out=left), matrices)

@@ -134,7 +134,8 @@ def test_plan__runs_nothing_and_says_what_would():
 
 
 def test_hsic__is_the_estimate_of_the_test(reference):
-    estimate = dhsic.hsic(X, Y, estimator=OPTIONS["estimator"], rng=1)
+    estimator = dhsic.NystromMHSIC(n_landmarks=40, pairing="independent")
+    estimate = dhsic.hsic(X, Y, estimator=estimator, rng=1)
     assert estimate.estimate == pytest.approx(reference.estimate, rel=1e-9)
     assert json.loads(estimate.to_json())["estimator"] == "nystrom-m"
 
@@ -151,6 +152,17 @@ def test_hsic__is_the_estimate_of_the_test(reference):
         ((X, Y), {"kernels": ["gaussian"] * 3}, "one for each of 2 variables, got 3"),
         ((X, Y), {"kernels": "gausian"}, "gausian.*gaussian"),
         ((X, Y), {"kernels": [1, 2]}, "names or Kernel values, got 1"),
+        ((X, Y), {"kernels": 3}, "kernels must be a name, a Kernel, or a sequence of them, got 3"),
+        ((X, Y), {"null": dhsic.Multiplier}, "null must be 'auto' or one that stands with"),
+        ((X, Y), {"null": np.zeros(3)}, "null must be 'auto' or one that stands with"),
+        (
+            (X, Y),
+            {"null": dhsic.Multiplier(), "n_resamples": 9},
+            "n_resamples must be left out where null is a value",
+        ),
+        ((X, Y), {"progress": 3}, "progress must be callable"),
+        ((X, Y), {"client": "tcp://127.0.0.1:1"}, "running, synchronous distributed.Client"),
+        ((X, np.full(9000, 2**60)), {}, "'x2' has integers beyond 2\\*\\*53"),
         ((X, Y), {"precision": "float16"}, "precision must be one of.*got 'float16'"),
         ((X, Y), {"n_resamples": 0}, "n_resamples must be an integer >= 1, got 0"),
         ((X, Y), {"threads": 0}, "threads must be an integer >= 1, got 0"),
@@ -190,6 +202,8 @@ def test_within__is_said_in_the_result():
 
 def test_client__without_workers_is_refused():
     class Empty:
+        status = "running"
+
         def nthreads(self):
             return {}
 
@@ -217,3 +231,19 @@ def test_same_blocks__give_the_same_bits_on_threads_and_processes(
     ]
     assert len({result.statistic for result in runs}) == 1
     assert len({result.null_distribution.tobytes() for result in runs}) == 1
+
+
+def test_dask_arrays__are_computed_on_the_current_client(client):
+    x, y = da.from_array(X, chunks=(1000, 3)), da.from_array(Y, chunks=3000)
+    here = dhsic.independence_test(x, y, **OPTIONS)
+    with client.as_current():
+        held = client.persist(x)
+        there = dhsic.independence_test(held, y, **OPTIONS)
+    np.testing.assert_allclose(there.null_distribution, here.null_distribution, rtol=1e-9)
+
+
+def test_auto_null__never_refuses_itself_for_memory():
+    tiny = dhsic.NystromMHSIC(n_landmarks=4)
+    x = np.zeros(900_000)
+    assert "multiplier null" in str(dhsic.plan(x, x, estimator=tiny, threads=1))
+    assert "permutation null" in str(dhsic.plan(x, x, estimator=tiny, threads=1, memory="64GiB"))

@@ -27,7 +27,7 @@ _CASES = {"dependent": 0.3, "independent": 0.0}
 
 
 @click.command(short_help="Generate data with and without dependence, and test both.")
-@click.option("--rows", type=click.IntRange(min=2), metavar="N", default=100_000)
+@click.option("--rows", type=click.IntRange(min=4), metavar="N", default=100_000)
 @click.option("--features", type=click.IntRange(min=1), metavar="D", default=90)
 @click.option(
     "--seed", type=click.IntRange(min=0), metavar="K", default=0, help="Of the data and the tests."

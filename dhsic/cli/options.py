@@ -245,7 +245,7 @@ def read_request(options: dict[str, Any]) -> Request:
         "kernels": _kernels(options["kernels"], names),
         "estimator": estimator,
         "null": null,
-        "n_resamples": options["resamples"],
+        "n_resamples": options["resamples"] if isinstance(null, str) else None,
         "names": names,
         "precision": options["precision"],
         "threads": options["threads"],

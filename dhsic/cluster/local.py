@@ -19,7 +19,7 @@ from distributed import Client, LocalCluster
 from distributed.system import MEMORY_LIMIT
 
 from dhsic._validation import check_integer, parse_bytes
-from dhsic.cluster.failures import failures_in_words
+from dhsic.engine.failures import failures_in_words
 
 __all__ = ["PlannedWorkers", "local_cluster", "processors"]
 

@@ -12,7 +12,7 @@ from distributed.comm.addressing import parse_address, parse_host_port
 from distributed.comm.registry import get_backend
 from distributed.utils import silence_logging_cmgr
 
-from dhsic.cluster.failures import failures_in_words
+from dhsic.engine.failures import failures_in_words
 from dhsic.errors import InvalidArgumentError
 
 __all__ = ["connect"]

@@ -10,9 +10,18 @@ from numpy.typing import NDArray
 
 from dhsic.errors import DataError
 
-__all__ = ["BLOCK_BYTES", "NonFiniteError", "Source", "block_bounds", "read_block"]
+__all__ = [
+    "BLOCK_BYTES",
+    "INEXACT",
+    "NonFiniteError",
+    "Source",
+    "block_bounds",
+    "is_exact",
+    "read_block",
+]
 
 BLOCK_BYTES = 8 * 2**20
+INEXACT = "integers beyond 2**53, which lose digits in float64: subtract an offset first"
 _FEWEST_BLOCKS = 32
 _FEWEST_ROWS = 4096
 _OPERATIONS = 5e10
@@ -44,6 +53,11 @@ class Source(Protocol):
     @property
     def place(self) -> Literal["memory", "storage", "graph"]:
         """Held in this process, readable by any task, or computed by a Dask graph."""
+        ...
+
+    @property
+    def take_bytes(self) -> int:
+        """Bytes that `take` holds besides its result."""
         ...
 
     @property
@@ -143,4 +157,14 @@ def read_block(
     if finite and not all(np.isfinite(block).all() for block in values):
         msg = f"NaN or infinity in rows {start} to {stop - 1}: drop or fill such rows"
         raise NonFiniteError(msg)
+    if not all(map(is_exact, values)):
+        msg = f"rows {start} to {stop - 1} hold {INEXACT}"
+        raise DataError(msg)
     return values
+
+
+def is_exact(block: NDArray[Any]) -> bool:
+    """Whether all numbers are kept by float64."""
+    if block.dtype.kind not in "iu" or block.dtype.itemsize < 8 or not block.size:
+        return True
+    return bool(block.max() <= 2**53 and block.min() >= -(2**53))

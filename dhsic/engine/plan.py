@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import psutil
+from numpy.typing import NDArray
 
 from dhsic.engine.blocks import Source, block_bounds
 from dhsic.engine.reduction import RowReduction
@@ -57,11 +59,13 @@ class PassPlan:
     bounds : tuple of int
         Bounds of the row blocks.
     bytes_read : int
-        Bytes read from the data, uncompressed.
+        Bytes read from the data, uncompressed; whole chunks where they are stored.
     worker_bytes : int
         Predicted peak bytes of one worker, besides the interpreter and what it already holds.
     bytes_to_driver : int
         Bytes of the result.
+    sent_bytes : int
+        Bytes of arrays in this process that are sent to workers.
     """
 
     name: str
@@ -69,6 +73,7 @@ class PassPlan:
     bytes_read: int
     worker_bytes: int
     bytes_to_driver: int
+    sent_bytes: int = 0
 
     @property
     def blocks(self) -> int:
@@ -108,6 +113,8 @@ class Plan:
         In order.
     baseline_bytes : int
         Of a process that has loaded its libraries and no data.
+    remedy : str
+        What to do where it needs too much memory.
     """
 
     n: int
@@ -116,6 +123,7 @@ class Plan:
     runtime: Runtime
     steps: tuple[DriverStep | PassPlan, ...]
     baseline_bytes: int
+    remedy: str
 
     @property
     def passes(self) -> tuple[PassPlan, ...]:
@@ -141,7 +149,9 @@ class Plan:
     def _driver_bytes(self, step: DriverStep | PassPlan) -> int:
         if isinstance(step, DriverStep):
             return step.working_bytes
-        return step.worker_bytes if self.runtime.client is None else step.bytes_to_driver
+        if self.runtime.client is None:
+            return step.worker_bytes
+        return step.bytes_to_driver + _COPIES_SENT * step.sent_bytes
 
     def check(self) -> Plan:
         """Return the plan, or refuse it where it needs more than the allowed memory.
@@ -161,8 +171,9 @@ class Plan:
             amount, name = max((self._driver_bytes(step), step.name) for step in self.steps)
         msg = (
             f"the plan needs {format_bytes(needed)} in one process and {format_bytes(allowed)} "
-            f"are allowed; the largest step is {name!r} with {format_bytes(amount)}: "
-            "take fewer landmarks, fewer resamples or fewer threads, or allow more memory"
+            f"are allowed; {format_bytes(self.baseline_bytes)} of it are the libraries, and the "
+            f"largest step is {name!r} with {format_bytes(amount)}: {self.remedy}, or allow more "
+            "memory"
         )
         raise MemoryBudgetError(msg)
 
@@ -197,6 +208,7 @@ class Plan:
 
 
 _LIBRARIES = 250 * 2**20
+_COPIES_SENT = 4  # pickled, cut into pieces, in the messages, and at the scheduler
 
 
 def plan_pass(
@@ -209,19 +221,36 @@ def plan_pass(
     bounds = block_bounds(
         n, row_bytes, chunk_rows, reduction.footprint(n).operations, reduction.row_multiple
     )
-    plan = PassPlan(reduction.name, tuple(bounds), n * row_bytes, 0, 0)
-    cost = reduction.footprint(plan.rows_per_block)
-    threads = min(-(-runtime.threads // runtime.workers), plan.blocks)
-    # A stored block is there twice while it is decoded; arrays in memory are sent to the workers
-    # whole, and one of them may get it all; partial results wait along one path of the combine
-    # tree.
-    stored = sum(source.row_bytes for source in sources if source.place != "memory")
-    read = stored * plan.rows_per_block
-    sent = (row_bytes - stored) * n if runtime.client is not None else 0
-    waiting = (FAN_IN - 1) * math.ceil(math.log(plan.blocks, FAN_IN)) if plan.blocks > 1 else 0
+    blocks, rows = len(bounds) - 1, int(np.diff(bounds).max())
+    cost = reduction.footprint(rows)
+    threads = min(-(-runtime.threads // runtime.workers), blocks)
+    # The chunks that a block touches are decoded whole beside it; arrays in memory are sent to the
+    # workers whole, and one of them may get it all; partial results wait along one path of the
+    # combine tree.
+    held = [source.row_bytes for source in sources if source.place == "memory"]
+    stored = [source for source in sources if source.place != "memory"]
+    decoded = [source.row_bytes * _decoded_rows(source, bounds) for source in stored]
+    block = sum(
+        source.row_bytes * rows + int(d.max()) for source, d in zip(stored, decoded, strict=True)
+    )
+    sent = sum(held) * n if runtime.client is not None else 0
+    waiting = (FAN_IN - 1) * math.ceil(math.log(blocks, FAN_IN)) if blocks > 1 else 0
     states = 2 * threads + waiting
-    worker = cost.payload + sent + threads * (2 * read + cost.scratch) + states * cost.state
-    return PassPlan(reduction.name, tuple(bounds), n * row_bytes, worker, cost.state)
+    return PassPlan(
+        reduction.name,
+        tuple(bounds),
+        bytes_read=sum(held) * n + sum(int(d.sum()) for d in decoded),
+        worker_bytes=cost.payload + sent + threads * (block + cost.scratch) + states * cost.state,
+        bytes_to_driver=cost.state,
+        sent_bytes=sent,
+    )
+
+
+def _decoded_rows(source: Source, bounds: Sequence[int]) -> NDArray[np.int64]:
+    """Rows of the stored chunks that every block touches."""
+    n, step = source.shape[0], source.chunk_rows or 1
+    edges = np.asarray(bounds, np.int64)
+    return np.minimum(-(-edges[1:] // step) * step, n) - edges[:-1] // step * step
 
 
 def baseline_bytes() -> int:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import pickle
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import dask
@@ -16,19 +15,24 @@ from dask.callbacks import Callback
 from dask.delayed import Delayed, delayed
 from distributed import as_completed
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
+from dhsic.engine.blas import one_blas_thread
 from dhsic.engine.blocks import Source, read_block
 from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStarted
+from dhsic.engine.failures import failures_in_words
 from dhsic.engine.plan import FAN_IN, PassPlan
 from dhsic.engine.reduction import Partial, RowBlock, RowReduction
 from dhsic.engine.runtime import Runtime
+from dhsic.errors import DhsicError
 
 __all__ = ["Payload", "run_pass", "take_rows"]
 
 State = TypeVar("State")
 
 _PIECE = 4 * 2**20
+_POLL_SECONDS = 0.01
+_LOOK_SECONDS = 1.0
+_ALONE_SECONDS = 60.0
 
 
 class Payload(NamedTuple):
@@ -79,9 +83,10 @@ def run_pass(
     payload = Payload(reduction, shared, finite)
     parts = _parts(sources, plan, runtime)
     if runtime.client is not None:
-        total = _run_on_client(payload, plan, parts, runtime.client, listener)
+        with failures_in_words():
+            total = _run_on_client(payload, plan, parts, runtime.client, listener)
     else:
-        with _blas().limit(limits=1, user_api="blas"):
+        with one_blas_thread():
             total = _run_on_threads(payload, plan, parts, runtime.threads, listener)
     seconds = time.perf_counter() - began
     done = PassFinished(plan.name, plan.blocks, total.rows, plan.bytes_read, seconds, total.seconds)
@@ -104,12 +109,6 @@ def take_rows(
     for number, values in zip(lazy, computed, strict=True):
         taken[number] = values
     return taken
-
-
-@functools.cache
-def _blas() -> Any:
-    """Found once: looking through the loaded libraries takes longer than a small pass."""
-    return ThreadpoolController()
 
 
 def _readable(source: Source, runtime: Runtime) -> bool:
@@ -175,7 +174,7 @@ def _run_on_client(
         for future, (start, stop) in zip(pending, itertools.pairwise(plan.bounds), strict=True)
     }
     try:
-        for future in as_completed(pending, loop=client.loop):
+        for future in _as_they_finish(pending, client):
             if future.status != "finished":
                 future.result()
             listener(BlockFinished(plan.name, rows[future.key]))
@@ -186,6 +185,28 @@ def _run_on_client(
         for future in futures:  # not Client.cancel, which fails on what waits in the combine tree
             future.release()
     return result
+
+
+def _as_they_finish(pending: Sequence[Any], client: Any) -> Iterator[Any]:
+    """Futures as they finish; a cluster that stays without workers is an error, not a wait."""
+    completed = as_completed(pending, loop=client.loop)
+    left, looked, alone = len(pending), 0.0, None
+    while left:
+        batch = completed.next_batch(block=False)
+        yield from batch
+        left -= len(batch)
+        now = time.monotonic()
+        if batch or now - looked < _LOOK_SECONDS:
+            time.sleep(0.0 if batch else _POLL_SECONDS)
+            continue
+        looked = now
+        alone = None if client.nthreads() else alone or now
+        if alone is not None and now - alone > _ALONE_SECONDS:
+            msg = (
+                f"the cluster has had no workers for {_ALONE_SECONDS:.0f} s: start some, and run "
+                "again with the same seed"
+            )
+            raise DhsicError(msg)
 
 
 def _graph(

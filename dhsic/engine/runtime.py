@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from dask.system import CPU_COUNT
+from distributed import default_client
 
 from dhsic._validation import check_integer
 from dhsic.errors import InvalidArgumentError
 
-__all__ = ["Runtime"]
+__all__ = ["Runtime", "current_client"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,10 @@ class Runtime:
     @classmethod
     def on(cls, client: Any, memory: int, timeout: float = 60.0) -> Runtime:
         """The workers of a client, of which the first may still be on its way."""
+        running = getattr(client, "status", "running") == "running"
+        if not hasattr(client, "nthreads") or getattr(client, "asynchronous", False) or not running:
+            msg = f"client must be a running, synchronous distributed.Client, got {client!r}"
+            raise InvalidArgumentError(msg)
         if not client.nthreads():
             try:
                 client.wait_for_workers(1, timeout=timeout)
@@ -55,3 +60,11 @@ class Runtime:
                 raise InvalidArgumentError(msg) from None
         counts = client.nthreads()
         return cls(sum(counts.values()), memory, len(counts), client)
+
+
+def current_client() -> Any:
+    """The client that Dask computes on by default, or None."""
+    try:
+        return default_client()
+    except ValueError:
+        return None

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic.engine.blocks import NonFiniteError, Source
+from dhsic.engine.blocks import INEXACT, NonFiniteError, Source, is_exact
 from dhsic.engine.events import Event, Listener, PassFinished, StepStarted
 from dhsic.engine.plan import PassPlan, plan_pass
 from dhsic.engine.reduction import RowReduction
@@ -104,9 +104,12 @@ class Session:
         """
         unique = [np.unique(numbers, return_inverse=True) for numbers in rows]
         taken = take_rows(self.sources, [numbers for numbers, _ in unique], self.runtime)
-        for values in taken:
+        for name, values in zip(self.names, taken, strict=True):
             if not np.isfinite(values).all():
                 self._refuse_non_finite()
+            if not is_exact(values):
+                msg = f"variable {name!r} has {INEXACT}"
+                raise DataError(msg)
         return [
             np.asarray(values, np.float64)[inverse]
             for values, (_, inverse) in zip(taken, unique, strict=True)

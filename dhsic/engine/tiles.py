@@ -11,7 +11,15 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic.kernels import Kernel
 
-__all__ = ["COLUMN_TILE", "ROW_TILE", "Matrix", "Tiling", "centred_product", "column_sums"]
+__all__ = [
+    "COLUMN_TILE",
+    "ROW_TILE",
+    "Matrix",
+    "Tiling",
+    "centred_product",
+    "column_sums",
+    "product_of_centred",
+]
 
 Matrix = NDArray[np.floating[Any]]
 
@@ -155,8 +163,12 @@ def centred_product(tiles: Sequence[Matrix], means: Sequence[Matrix]) -> Matrix:
     """
     for tile, mean in zip(tiles, means, strict=True):
         tile -= mean
-    linear, *others = tiles
-    product, *rest = others
+    return product_of_centred(tiles, means)
+
+
+def product_of_centred(tiles: Sequence[Matrix], means: Sequence[Matrix]) -> Matrix:
+    """The centred product from the centred tiles d_m; all but the first of two are overwritten."""
+    linear, product, *rest = tiles
     below = means[0]
     if not rest:
         product *= linear

@@ -65,12 +65,15 @@ class Outcome:
         The squared HSIC.
     detail : str, optional
         How the replicates were made, where the null leaves a choice.
+    rounding : float, optional
+        Differences of the statistic up to it are rounding.
     """
 
     statistic: float
     replicates: NDArray[np.float64]
     estimate: Estimate
     detail: str = ""
+    rounding: float = 0.0
 
 
 class Estimator(Protocol):

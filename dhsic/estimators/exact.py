@@ -66,7 +66,8 @@ class VHSIC:
             DriverStep("read all rows", 24 * n * sum(session.dims), 8 * n * sum(session.dims)),
             DriverStep("Gram matrices", grams + orders),
         )
-        return Plan(n, session.names, None, session.runtime, steps, baseline_bytes())
+        remedy = "take estimator='nystrom-m', or fewer rows"
+        return Plan(n, session.names, None, session.runtime, steps, baseline_bytes(), remedy)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """[1] equation 5."""
@@ -83,7 +84,8 @@ class VHSIC:
         replicates = np.array([hsic(order) for order in orders])
         estimate = Estimate(value, fitted)
         detail = "permutes within all rows"
-        return Outcome(session.n * value, session.n * replicates, estimate, detail)
+        rounding = session.n * hsic.rounding
+        return Outcome(session.n * value, session.n * replicates, estimate, detail, rounding)
 
 
 class _PermutedHSIC:
@@ -110,6 +112,11 @@ class _PermutedHSIC:
         for values, order in zip(means, orders, strict=True):
             mixed *= values[order]
         return joint / n**2 + self._product_of_means - 2.0 * float(mixed.mean())
+
+    @property
+    def rounding(self) -> float:
+        """What the terms leave where they cancel."""
+        return float(8 * np.finfo(np.float64).eps * 4 * abs(self._product_of_means))
 
 
 def _gram_matrices(

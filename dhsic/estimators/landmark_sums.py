@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +10,8 @@ from numpy.typing import NDArray
 
 from dhsic._random import random_signs
 from dhsic.engine.reduction import Footprint, RowBlock, add
-from dhsic.engine.tiles import Tiling, centred_product, column_sums
+from dhsic.engine.tiles import Tiling, centred_product, column_sums, product_of_centred
+from dhsic.linalg import hadamard
 from dhsic.nulls import Permutation, draw_permutations
 
 __all__ = [
@@ -68,7 +68,7 @@ class SumsPass:
             for at, tiles in self.tiling.gram_tiles(rows, buffers):
                 for m, tile in enumerate(tiles):
                     marginal[m, at] += column_sums(tile)
-                joint[at] += column_sums(_product(tiles))
+                joint[at] += column_sums(hadamard(tiles))
         return KernelSums(marginal, joint)
 
     def combine(self, left: KernelSums, right: KernelSums) -> KernelSums:
@@ -146,20 +146,25 @@ class MultiplierPass:
 
 
 class PermutedSums(NamedTuple):
-    """Sums over rows of the product of the kernels at p landmarks, as paired and permuted."""
+    """Sums over rows of the centred products at p landmarks, as paired and permuted."""
 
-    joint: Vector
+    centred: Vector
     """Shape (b + 1, p); row 0 is the pairing of the data."""
 
 
 @dataclass(frozen=True)
 class PermutationPass:
-    """Sums of the product kernel under permutations within groups of rows.
+    """Sums of the centred products under permutations within groups of rows.
+
+    Permutations leave the means kappa_m as they are, so that the mean of the centred products is
+    u of the permuted data, and no digit cancels.
 
     Parameters
     ----------
     tiling : Tiling
         Kernels and landmarks.
+    means : tuple of ndarray, shapes (p,)
+        kappa_m, in the dtype of the tiles.
     null : Permutation
         Replicates and rows of a group.
     over_all : bool
@@ -169,6 +174,7 @@ class PermutationPass:
     """
 
     tiling: Tiling
+    means: tuple[NDArray[np.floating[Any]], ...]
     null: Permutation
     over_all: bool
     seed: int
@@ -191,9 +197,9 @@ class PermutationPass:
         group = self._group(rows)
         orders = 8 * group * b * (len(t.kernels) - 1)
         narrow = self._tiling(group)
-        products = 2 * group * narrow.column_tile * t.dtype.itemsize
+        products = len(t.kernels) * group * narrow.column_tile * t.dtype.itemsize
         return Footprint(
-            payload=t.nbytes,
+            payload=t.nbytes + sum(mean.nbytes for mean in self.means),
             scratch=2 * orders + narrow.scratch_bytes + products,
             state=8 * (b + 1) * t.n_landmarks,
             operations=t.operations + 4.0 * b * t.n_landmarks * len(t.kernels),
@@ -201,7 +207,7 @@ class PermutationPass:
 
     def chunk(self, block: RowBlock) -> PermutedSums:
         """Sums over one block."""
-        joint = np.zeros((self.null.n_resamples + 1, self.tiling.n_landmarks))
+        sums = np.zeros((self.null.n_resamples + 1, self.tiling.n_landmarks))
         group = self._group(block.rows)
         tiling = self._tiling(group)
         buffers = tiling.buffers()
@@ -214,8 +220,8 @@ class PermutationPass:
                 len(rows),
             )
             for at, tiles in tiling.gram_tiles(rows, buffers):
-                self._add_products(joint[:, at], tiles, orders)
-        return PermutedSums(joint)
+                _add_products(sums[:, at], tiles, [mean[at] for mean in self.means], orders)
+        return PermutedSums(sums)
 
     def combine(self, left: PermutedSums, right: PermutedSums) -> PermutedSums:
         """Add."""
@@ -229,20 +235,22 @@ class PermutationPass:
         width = _GROUP_TILE_BYTES // (group * self.tiling.dtype.itemsize)
         return replace(self.tiling, row_tile=group, column_tile=min(max(width, 16), 256))
 
-    @staticmethod
-    def _add_products(
-        joint: Vector, tiles: list[NDArray[np.floating[Any]]], orders: NDArray[np.intp]
-    ) -> None:
-        first, *others = tiles
-        product, moved = np.empty_like(first), np.empty_like(first)
-        identity = np.broadcast_to(np.arange(len(first)), orders.shape[1:])
-        for b, replicate in enumerate([identity, *orders]):
-            factor = first
-            for tile, order in zip(others, replicate, strict=True):
-                np.take(tile, order, axis=0, out=moved, mode="clip")
-                factor = np.multiply(factor, moved, out=product)
-            joint[b] += column_sums(factor)
 
-
-def _product(tiles: list[NDArray[np.floating[Any]]]) -> NDArray[np.floating[Any]]:
-    return reduce(lambda left, right: np.multiply(left, right, out=left), tiles)
+def _add_products(
+    sums: Vector,
+    tiles: list[NDArray[np.floating[Any]]],
+    means: list[NDArray[np.floating[Any]]],
+    orders: NDArray[np.intp],
+) -> None:
+    for tile, mean in zip(tiles, means, strict=True):
+        tile -= mean
+    first, *others = tiles
+    copy, *moved = (np.empty_like(tile) for tile in tiles)
+    identity = np.broadcast_to(np.arange(len(first)), orders.shape[1:])
+    for b, replicate in enumerate([identity, *orders]):
+        for tile, order, out in zip(others, replicate, moved, strict=True):
+            np.take(tile, order, axis=0, out=out, mode="clip")
+        if len(tiles) > 2:
+            np.copyto(copy, first)
+        linear = copy if len(tiles) > 2 else first
+        sums[b] += column_sums(product_of_centred([linear, *moved], means))

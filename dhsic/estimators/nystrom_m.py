@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -40,7 +41,8 @@ __all__ = ["NystromMHSIC"]
 
 Vector = NDArray[np.float64]
 
-_PERMUTATION_PRODUCTS = 1e9
+_QUICK_PRODUCTS = 1e9
+_PATIENT_OPERATIONS = 1e11
 _WORST_ROUNDING = 0.02
 _TOLERANCE = {"float32": 1e-4, "float64": 1e-8}
 
@@ -60,9 +62,12 @@ class NystromMHSIC:
     n_landmarks : int or str, optional
         Landmarks to draw, the n' of the paper: a number, or a multiple of sqrt(n) as "8sqrt".
     pairing : {"independent", "joint"}, optional
-        Landmarks drawn independently for every variable, or rows of the data as in the paper.
-        With independent landmarks a permutation test that keeps them is exact; landmarks that
-        are rows of the data know of the pairing, and reject true nulls too often at small n.
+        Landmarks drawn independently for every variable, the default for tests; or rows of the
+        data as in the paper, the default for estimates, which need landmarks where the data are.
+        With independent landmarks a permutation test that keeps them is exact, over the draw of
+        the seed too; landmarks that are rows of the data know of the pairing, and reject true
+        nulls too often at small n. The estimate in the result of a test is the one at its
+        landmarks.
     replace : bool, optional
         Draw landmarks with replacement, as the paper does.
     tolerance : float, optional
@@ -77,11 +82,11 @@ class NystromMHSIC:
     Examples
     --------
     >>> NystromMHSIC(n_landmarks=500)
-    NystromMHSIC(n_landmarks=500, pairing='independent', replace=False, tolerance=None)
+    NystromMHSIC(n_landmarks=500, pairing=None, replace=False, tolerance=None)
     """
 
     n_landmarks: int | str = "8sqrt"
-    pairing: Pairing = "independent"
+    pairing: Pairing | None = None
     replace: bool = False
     tolerance: float | None = None
 
@@ -90,15 +95,18 @@ class NystromMHSIC:
 
     def __post_init__(self) -> None:
         check_count(self.n_landmarks)
-        check_choice("pairing", self.pairing, ("independent", "joint"))
-        if self.tolerance is not None and not 0.0 <= self.tolerance < 1.0:
+        if self.pairing is not None:
+            check_choice("pairing", self.pairing, ("independent", "joint"))
+        number = isinstance(self.tolerance, Real)
+        if self.tolerance is not None and not (number and 0.0 <= self.tolerance < 1.0):
             msg = f"tolerance must be at least 0 and less than 1, got {self.tolerance!r}"
             raise InvalidArgumentError(msg)
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """Exact permutations where they cost about a second, random signs beyond."""
-        products = session.n * self._count(session) * n_resamples * (len(session.sources) - 1)
-        if products <= _PERMUTATION_PRODUCTS:
+        orders = session.n * n_resamples * (len(session.sources) - 1)
+        quick = orders * self._count(session) <= _QUICK_PRODUCTS
+        if quick and 16 * orders <= session.runtime.memory // 2:
             return Permutation(n_resamples, within="all"), "exact, and quick for so few rows"
         return Multiplier(
             n_resamples
@@ -112,9 +120,10 @@ class NystromMHSIC:
         tiling = Tiling(tuple(kernels), tuple(np.broadcast_to(zero, shape) for shape in shapes))
         means = tuple(np.broadcast_to(zero, p) for _ in kernels)
         rows = 8 * sum(session.dims) * (p + BANDWIDTH_ROWS)
+        fetch = 3 * rows + max(source.take_bytes for source in session.sources)
         gram = 8 * p * p
         steps: list[DriverStep | PassPlan] = [
-            DriverStep("fetch landmarks", 3 * rows, rows),
+            DriverStep("fetch landmarks", fetch, rows),
             DriverStep("prune landmarks", 3 * gram, gram),
             session.plan(SumsPass(tiling)),
         ]
@@ -122,17 +131,20 @@ class NystromMHSIC:
             steps.append(session.plan(_null_pass(session, tiling, means, null)))
             steps.append(DriverStep("solve", 8 * p * 4 * null.n_resamples))
         steps.append(DriverStep("estimate", 3 * gram))
-        return Plan(session.n, session.names, p, session.runtime, tuple(steps), baseline_bytes())
+        remedy = "take fewer landmarks, fewer resamples or fewer threads"
+        return Plan(
+            session.n, session.names, p, session.runtime, tuple(steps), baseline_bytes(), remedy
+        )
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The estimate of [1] Lemma 4.2, in one pass."""
-        basis = self._basis(session, kernels)
+        basis = self._basis(session, kernels, self.pairing or "joint")
         kappa, kappa_joint = _means(session, basis)
         return self._estimate(session, basis, kappa, kappa_joint - kappa.prod(axis=0))
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """T and its null distribution, in two passes."""
-        basis = self._basis(session, kernels)
+        basis = self._basis(session, kernels, self.pairing or "independent")
         kappa, _ = _means(session, basis)
         means = tuple(kappa.astype(session.dtype))
         reduction = _null_pass(session, basis.tiling, means, null)
@@ -141,8 +153,8 @@ class NystromMHSIC:
             u, replicates = _multiplier_functions(session.run(reduction), session.n)
         else:
             detail = reduction.detail
-            joint = session.run(reduction).joint / session.n
-            u, replicates = joint[0] - kappa.prod(axis=0), (joint[1:] - kappa.prod(axis=0)).T
+            functions = session.run(reduction).centred.T / session.n
+            u, replicates = functions[:, 0], functions[:, 1:]
         session.step("solve")
         statistic = session.n * float(basis.factor.squared_norm(u))
         return Outcome(
@@ -155,7 +167,7 @@ class NystromMHSIC:
     def _count(self, session: Session) -> int:
         return landmark_count(self.n_landmarks, session.n, replace=self.replace)
 
-    def _basis(self, session: Session, kernels: Sequence[Kernel]) -> _Basis:
+    def _basis(self, session: Session, kernels: Sequence[Kernel], pairing: Pairing) -> _Basis:
         """Draw, fetch and prune the landmarks; fit the kernels on rows fetched with them."""
         p = self._count(session)
         session.step("fetch landmarks")
@@ -164,7 +176,7 @@ class NystromMHSIC:
             session.n,
             p,
             len(session.sources),
-            pairing=self.pairing,
+            pairing=pairing,
             replace=self.replace,
         )
         sampled = bandwidth_rows(session)
@@ -178,7 +190,14 @@ class NystromMHSIC:
         kept, factor = prune(landmarks, fitted, tolerance)
         tiling = Tiling.prepare(fitted, kept.points, session.dtype)
         _warn_of_rounding(session, tiling)
-        return _Basis(fitted, kept, factor, tiling, p)
+        summary = LandmarkSummary(
+            drawn=p,
+            kept=factor.rank,
+            pairing=pairing,
+            replace=self.replace,
+            tolerance=factor.tolerance,
+        )
+        return _Basis(fitted, kept, factor, tiling, summary)
 
     def _estimate(self, session: Session, basis: _Basis, kappa: Vector, u: Vector) -> Estimate:
         """[1] Lemma 4.2 as u' K_J^-1 u + |(I - P_J) (x)_m P_m mu_m|^2, in which nothing cancels.
@@ -192,15 +211,8 @@ class NystromMHSIC:
             factor = pivoted_cholesky(kernel(z), basis.factor.tolerance)
             marginal *= float(factor.squared_norm(values[factor.kept]))
         outside = marginal - float(basis.factor.squared_norm(kappa.prod(axis=0)))
-        summary = LandmarkSummary(
-            drawn=basis.drawn,
-            kept=basis.factor.rank,
-            pairing=self.pairing,
-            replace=self.replace,
-            tolerance=basis.factor.tolerance,
-        )
         value = float(basis.factor.squared_norm(u)) + max(0.0, outside)
-        return Estimate(value, basis.kernels, summary)
+        return Estimate(value, basis.kernels, basis.summary)
 
 
 @dataclass(frozen=True)
@@ -209,7 +221,7 @@ class _Basis:
     landmarks: Landmarks
     factor: PivotedCholesky
     tiling: Tiling
-    drawn: int
+    summary: LandmarkSummary
 
 
 def _warn_of_rounding(session: Session, tiling: Tiling) -> None:
@@ -235,14 +247,17 @@ def _null_pass(
 ) -> MultiplierPass | PermutationPass:
     if isinstance(null, Multiplier):
         return MultiplierPass(tiling, means, null.n_resamples, session.seed)
-    whole = PermutationPass(tiling, null, True, session.seed)
-    if null.within == "all" or (null.within == "auto" and _fits(session, whole)):
+    whole = PermutationPass(tiling, means, null, True, session.seed)
+    if null.within == "all" or (null.within == "auto" and _suits_one_task(session, whole)):
         return whole
-    return PermutationPass(tiling, null, False, session.seed)
+    return replace(whole, over_all=False)
 
 
-def _fits(session: Session, reduction: PermutationPass) -> bool:
-    return session.plan(reduction).worker_bytes <= session.runtime.memory // 2
+def _suits_one_task(session: Session, reduction: PermutationPass) -> bool:
+    """Whether permutations of all rows fit in memory and take one thread less than a minute."""
+    fits = session.plan(reduction).worker_bytes <= session.runtime.memory // 2
+    work = session.n * reduction.footprint(session.n).operations
+    return session.n <= reduction.null.block_rows or (fits and work <= _PATIENT_OPERATIONS)
 
 
 def _multiplier_functions(sums: CentredSums, n: int) -> tuple[Vector, Vector]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dhsic._validation import check_choice, nearest
+from dhsic._validation import check_choice, check_integer, nearest
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Estimator, Null
@@ -28,7 +28,7 @@ def find_estimator(estimator: str | Estimator) -> Estimator:
 
 
 def find_null(
-    null: str | Null, estimator: Estimator, session: Session, n_resamples: int
+    null: str | Null, estimator: Estimator, session: Session, n_resamples: int | None
 ) -> tuple[Null, str]:
     """The null distribution for an estimator, and why this one.
 
@@ -37,17 +37,22 @@ def find_null(
     InvalidArgumentError
         Unknown, or not supported for the estimator; the message lists what is.
     """
-    if null == "auto":
-        return estimator.choose_null(session, n_resamples)
     supported = [cls.name for cls in estimator.nulls]
-    name = null if isinstance(null, str) else getattr(null, "name", repr(null))
-    if name not in supported:
+    if isinstance(null, estimator.nulls):
+        if n_resamples is not None:
+            msg = f"n_resamples must be left out where null is a value, got both {null!r} and it"
+            raise InvalidArgumentError(msg)
+        return null, "as asked"
+    count = 250 if n_resamples is None else check_integer("n_resamples", n_resamples, minimum=1)
+    if isinstance(null, str) and null == "auto":
+        return estimator.choose_null(session, count)
+    if not isinstance(null, str) or null not in supported:
         pairs = "; ".join(
             f"{cls.name}: {', '.join(n.name for n in cls.nulls)}" for cls in ESTIMATORS.values()
         )
         msg = (
-            f"null must be 'auto' or one that stands with {estimator.name!r}, got {name!r}"
-            f"; supported pairs are {pairs}{nearest(str(name), supported)}"
+            f"null must be 'auto' or one that stands with {estimator.name!r}, got {null!r}"
+            f"; supported pairs are {pairs}{nearest(str(null), supported)}"
         )
         raise InvalidArgumentError(msg)
-    return (NULLS[name](n_resamples) if isinstance(null, str) else null), "as asked"
+    return NULLS[null](count), "as asked"

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -56,11 +57,15 @@ def open_variables(data: Sequence[Any], names: Sequence[str] | None = None) -> l
     if len(data) < 2:
         msg = f"an independence test needs at least two variables, got {len(data)}"
         raise InvalidArgumentError(msg)
-    given = [f"x{m}" for m in range(1, len(data) + 1)] if names is None else list(names)
+    if names is not None and (isinstance(names, str) or not isinstance(names, Sequence)):
+        msg = f"names must be a sequence of words, one a variable, got {names!r}"
+        raise InvalidArgumentError(msg)
+    given = _names(data) if names is None else list(names)
     words = {name for name in given if isinstance(name, str)}
     if not len(words) == len(given) == len(data):
         msg = f"names must be {len(data)} different words, one a variable, got {given!r}"
         raise InvalidArgumentError(msg)
+    _check_indexes(data)
     return _aligned([_open(x, name) for x, name in zip(data, given, strict=True)])
 
 
@@ -130,6 +135,23 @@ def parse_variable(text: str) -> tuple[str, str, slice | list[int] | None]:
     return name, array, _parse_columns(match["columns"], text)
 
 
+def _names(data: Sequence[Any]) -> list[str]:
+    return [
+        x.name if isinstance(x, AnySource) else f"x{number}" for number, x in enumerate(data, 1)
+    ]
+
+
+def _check_indexes(data: Sequence[Any]) -> None:
+    """Refuse pandas objects whose rows are paired otherwise than by position."""
+    frames = [x for x in data if _is(x, "pandas", "DataFrame") or _is(x, "pandas", "Series")]
+    if any(not x.index.equals(frames[0].index) for x in frames[1:]):
+        msg = (
+            "pandas variables must have the same index, since rows are paired by position: align "
+            "them, or call .reset_index(drop=True) on each if positions are right"
+        )
+        raise DataError(msg)
+
+
 def _resolve(chosen: slice | list[int], array: Any, variable: str) -> Columns:
     """Column numbers of a choice, all within the array."""
     d = 1 if array.ndim < 2 else int(array.shape[1])
@@ -137,8 +159,12 @@ def _resolve(chosen: slice | list[int], array: Any, variable: str) -> Columns:
         columns = tuple(np.arange(d)[chosen].tolist())
     except (IndexError, ValueError):
         columns = ()
-    if not columns:
-        msg = f"variable {variable!r} chooses no columns, or some beyond the {d} of the array"
+    beyond = isinstance(chosen, slice) and max(chosen.start or 0, chosen.stop or 0) > d
+    if not columns or beyond or len(set(columns)) < len(columns):
+        msg = (
+            f"variable {variable!r} must choose columns of the {d} of the array, each once; "
+            f"got {chosen}"
+        )
         raise InvalidArgumentError(msg)
     return columns
 
@@ -159,7 +185,7 @@ def _parse_columns(text: str | None, variable: str) -> slice | list[int] | None:
 
 def _open(x: Any, name: str) -> AnySource:
     if isinstance(x, AnySource):
-        return x
+        return replace(x, name=name)
     if isinstance(x, (str, bytes)) or hasattr(x, "__fspath__"):
         return _stored(_open_array(os.fsdecode(x)), name)
     if isinstance(x, zarr.Array):
@@ -221,6 +247,7 @@ def _stored(array: Any, name: str, columns: Columns = None) -> StoredSource:
         int(stored[0]) if stored else None,
         columns,
         categorical=array.attrs.get("kind") == "categorical",
+        place="memory" if isinstance(array.store, zarr.storage.MemoryStore) else "storage",
     )
     return _checked(source, array)
 

@@ -19,6 +19,7 @@ __all__ = ["ArraySource", "Columns", "GraphSource", "StoredSource"]
 Columns = tuple[int, ...] | None
 
 _READERS = 4
+_TAKE_ROWS = 4096
 
 
 def _as_rows(block: Any, columns: Columns) -> NDArray[Any]:
@@ -67,6 +68,11 @@ class ArraySource:
         """Bytes of a row."""
         return self.shape[1] * self.array.dtype.itemsize
 
+    @property
+    def take_bytes(self) -> int:
+        """Nothing besides the rows."""
+        return 0
+
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1."""
         return _as_rows(self.array[start:stop], self.columns)
@@ -104,7 +110,7 @@ class StoredSource:
     columns: Columns = None
     categorical: bool = False
 
-    place: Literal["storage"] = "storage"
+    place: Literal["storage", "memory"] = "storage"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -122,6 +128,11 @@ class StoredSource:
         """Rows that are stored together."""
         return self.stored_rows
 
+    @property
+    def take_bytes(self) -> int:
+        """Chunks that are decoded at a time, and their rows."""
+        return 2 * _READERS * min(self.stored_rows or _TAKE_ROWS, self.shape[0]) * self.row_bytes
+
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1."""
         try:
@@ -135,7 +146,7 @@ class StoredSource:
 
     def take(self, rows: NDArray[np.intp]) -> NDArray[Any]:
         """Rows by increasing number; each stored chunk is read at most once."""
-        step = self.stored_rows or 4096
+        step = self.stored_rows or _TAKE_ROWS
         chunks, first = np.unique(rows // step, return_index=True)
         groups = zip(chunks.tolist(), np.split(rows, first[1:]), strict=True)
 
@@ -184,6 +195,11 @@ class GraphSource:
     def chunk_rows(self) -> int | None:
         """Rows of the largest chunk."""
         return int(max(self.array.chunks[0]))
+
+    @property
+    def take_bytes(self) -> int:
+        """Chunks that are computed at a time, and their rows."""
+        return 2 * _READERS * int(max(self.array.chunks[0])) * self.row_bytes
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Not for Dask arrays: their blocks are computed by the graph."""

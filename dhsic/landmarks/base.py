@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels import Kernel
-from dhsic.linalg import PivotedCholesky, pivoted_cholesky
+from dhsic.linalg import PivotedCholesky, hadamard, pivoted_cholesky
 
 __all__ = ["Landmarks", "check_count", "landmark_count", "prune"]
 
@@ -119,13 +118,8 @@ def prune(
         Factor of their Gram matrix K_J, the Hadamard product of the K_m.
     """
     grams = (kernel(z) for kernel, z in zip(kernels, landmarks.points, strict=True))
-    factor = pivoted_cholesky(reduce(_times, grams), tolerance)
+    factor = pivoted_cholesky(hadamard(grams), tolerance)
     if factor.rank == 0:
         msg = "the product of the kernels must not be 0 at every landmark: choose other kernels"
         raise DataError(msg)
     return landmarks.keep(factor.kept), factor
-
-
-def _times(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
-    left *= right
-    return left

@@ -13,7 +13,10 @@ __all__ = ["monte_carlo_error", "pvalue"]
 
 
 def pvalue(
-    statistic: float, replicates: NDArray[np.float64], dtype: DTypeLike = np.float64
+    statistic: float,
+    replicates: NDArray[np.float64],
+    dtype: DTypeLike = np.float64,
+    rounding: float = 0.0,
 ) -> float:
     """Upper-tail p-value of a statistic among its replicates, never 0.
 
@@ -29,6 +32,8 @@ def pvalue(
     dtype : dtype, optional
         The precision in which both were computed; values within the square root of its epsilon,
         relative to the statistic, are ties.
+    rounding : float, optional
+        An absolute difference up to which values are ties too.
 
     Returns
     -------
@@ -53,7 +58,7 @@ def pvalue(
             "bounded kernels such as 'gaussian'"
         )
         raise DataError(msg)
-    rounding = math.sqrt(np.finfo(dtype).eps) * abs(statistic)
+    rounding = max(rounding, math.sqrt(np.finfo(dtype).eps) * abs(statistic))
     return float((1 + np.count_nonzero(replicates >= statistic - rounding)) / (len(replicates) + 1))
 
 

@@ -15,7 +15,8 @@ class Multiplier:
     """Replicates by random signs on the centred terms of the statistic.
 
     Needs no shuffle: one matrix product in the second pass gives every replicate. It imitates
-    the null distribution as n grows; for small n prefer `Permutation`, which is exact.
+    the null distribution as n grows, and holds its level from about 50 rows; with fewer it rejects
+    up to twice too often. `Permutation` is exact.
 
     Parameters
     ----------

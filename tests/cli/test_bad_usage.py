@@ -104,7 +104,7 @@ def test_bad_variables(invoke: Invoke, data: str, case: str) -> None:
         (("convert", "table", "a.csv", "out.zarr", "--variable", "x"), ("NAME=COL", "got 'x'")),
         (("convert", "table", "a.csv", "out.zarr", "--variable", "x=a,,b"), ("got 'x=a,,b'",)),
         (("convert", "table", "a.csv", "out.zarr", "--variable", "x=a"), ("a.csv is not a file",)),
-        (("demo", "--rows", "1"), ("x>=2",)),
+        (("demo", "--rows", "3"), ("x>=4",)),
     ],
 )
 def test_bad_commands(

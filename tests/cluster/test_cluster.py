@@ -16,8 +16,8 @@ from distributed.scheduler import KilledWorker
 import dhsic
 from dhsic.cli import main
 from dhsic.cluster import PlannedWorkers, connect, local_cluster, processors
-from dhsic.cluster.failures import failures_in_words
 from dhsic.cluster.local import _interrupts_held
+from dhsic.engine.failures import failures_in_words
 from dhsic.errors import DhsicError, InvalidArgumentError, MemoryBudgetError
 from dhsic.results import IndependenceTestResult
 

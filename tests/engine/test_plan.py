@@ -30,7 +30,8 @@ STEPS = (
 
 
 def plan(memory=2**31, client=None, steps=STEPS, baseline=100 * MIB):
-    return Plan(130, ("timbre", "year"), 800, Runtime(4, memory, 2, client), steps, baseline)
+    runtime = Runtime(4, memory, 2, client)
+    return Plan(130, ("timbre", "year"), 800, runtime, steps, baseline, "take fewer threads")
 
 
 def test_plan__peak_of_this_process_counts_what_is_held():
@@ -54,9 +55,9 @@ def test_check__returns_a_plan_that_fits_exactly_and_refuses_the_next_byte():
     with pytest.raises(MemoryBudgetError) as caught:
         plan(memory=174 * MIB - 1).check()
     assert str(caught.value) == (
-        "the plan needs 174.0 MiB in one process and 174.0 MiB are allowed; the largest step is "
-        "'kernel sums' with 64.0 MiB: take fewer landmarks, fewer resamples or fewer threads, or "
-        "allow more memory"
+        "the plan needs 174.0 MiB in one process and 174.0 MiB are allowed; 100.0 MiB of it are "
+        "the libraries, and the largest step is 'kernel sums' with 64.0 MiB: take fewer threads, "
+        "or allow more memory"
     )
 
 
@@ -127,7 +128,9 @@ def test_plan_pass__takes_the_largest_chunk_and_all_bytes(tmp_path):
     y = zarr.create_array(tmp_path / "y.zarr", data=np.zeros(30_000, "f4"), chunks=(700,))
     passed = plan_pass(Gather(), open_variables([x, y]), threads())
     assert passed.bounds == tuple(block_bounds(30_000, 28, 5000, 1.0, 1))
-    assert passed.bytes_read == 28 * 30_000
+    edges = range(0, 30_000, 5000)
+    decoded = [min(-(-(a + 5000) // 700) * 700, 30_000) - a // 700 * 700 for a in edges]
+    assert passed.bytes_read == 24 * 30_000 + 4 * sum(decoded)
     assert passed.rows_per_block == 5000
 
 
@@ -214,3 +217,28 @@ def test_baseline__leaves_out_what_the_user_holds(monkeypatch):
     assert baseline_bytes() == 250 * MIB
     monkeypatch.setattr(Process, "rss", 7)
     assert baseline_bytes() == 7
+
+
+def test_plan_pass__counts_whole_chunks_that_are_larger_than_a_block(tmp_path):
+    x = zarr.create_array(
+        tmp_path / "x.zarr", shape=(2_000_000, 16), chunks=(2_000_000, 16), dtype="f8"
+    )
+    passed = plan_pass(Gather(), open_variables([x, np.zeros(2_000_000)]), threads(2))
+    chunk = 8 * 16 * 2_000_000
+    assert passed.blocks == 8
+    assert passed.bytes_read == 8 * chunk + 8 * 2_000_000
+    assert passed.worker_bytes > 2 * chunk
+
+
+def test_plan__counts_copies_of_arrays_that_are_sent():
+    sources = open_variables([np.zeros((20_000, 3)), np.zeros(20_000)])
+    here = plan_pass(Gather(), sources, threads(2))
+    there = plan_pass(Gather(), sources, Runtime(2, 2**31, 2, object()))
+    assert (here.sent_bytes, there.sent_bytes) == (0, 8 * 4 * 20_000)
+    sent = plan(client=object(), steps=(there,)).peak_driver_bytes - 100 * MIB
+    assert sent >= 4 * there.sent_bytes
+
+
+def test_independence_test__says_what_to_do_for_its_estimator():
+    with pytest.raises(MemoryBudgetError, match="take estimator='nystrom-m', or fewer rows"):
+        dhsic.independence_test(*np.zeros((2, 30_000)), estimator="v-hsic")

@@ -14,7 +14,9 @@ import xarray as xr
 import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info
 
+from dhsic.engine.blas import one_blas_thread
 from dhsic.engine.events import BlockFinished, PassFinished, PassStarted
 from dhsic.io.open import open_variables
 from tests.engine.toys import Gather, Sums, bits, even_bounds, gathered, on, plan_of, run, threads
@@ -272,3 +274,17 @@ def test_run_pass__sends_arrays_in_memory_by_blocks(client):
     ((tasks, size),) = watched.graphs
     assert size / tasks < 4000
     assert max(watched.pieces) < 5 * 10**6
+
+
+def test_run_pass__two_at_a_time_leave_the_blas_as_it_was():
+    def limits():
+        return [library["num_threads"] for library in threadpool_info()]
+
+    before = limits()
+    first, second = one_blas_thread(), one_blas_thread()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert set(limits()) == {1}
+    second.__exit__(None, None, None)
+    assert limits() == before

@@ -74,3 +74,16 @@ def test_independence_test__survives_the_death_of_a_worker(mortal, tmp_path):
     assert next(blocks) > 3
     assert shaken.statistic == quiet.statistic
     assert shaken.null_distribution.tobytes() == quiet.null_distribution.tobytes()
+
+
+def test_run_pass__does_not_wait_for_ever_without_workers(monkeypatch):
+    monkeypatch.setattr("dhsic.engine.run._ALONE_SECONDS", 0.5)
+    with start_cluster() as cluster, Client(cluster, set_as_default=False) as own:
+        sources, bounds = open_variables(list(DATA)), even_bounds(N, 40)
+
+        def retire(event):
+            if isinstance(event, BlockFinished) and own.nthreads():
+                cluster.scale(0)
+
+        with pytest.raises(dhsic.errors.DhsicError, match="has had no workers for"):
+            run(Gather(0.2), sources, bounds, on(own), retire)

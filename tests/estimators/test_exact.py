@@ -48,5 +48,12 @@ def test_v_hsic__refuses_permutations_within_blocks():
 
 def test_v_hsic__refuses_what_memory_cannot_hold():
     x = np.arange(4000.0)
-    with pytest.raises(dhsic.errors.MemoryBudgetError, match=r"Gram matrices.*fewer landmarks"):
+    with pytest.raises(dhsic.errors.MemoryBudgetError, match=r"Gram matrices.*nystrom-m"):
         run([x, x], memory="400MB")
+
+
+def test_v_hsic__counts_ties_where_all_is_rounding():
+    x = np.tile([1.0, -1.0], 50)
+    y = np.repeat([1.0, -1.0], 50)
+    options = {"kernels": "polynomial:2:0:1", "estimator": "v-hsic", "rng": 0}
+    assert dhsic.independence_test(x, y, **options).pvalue == 1.0

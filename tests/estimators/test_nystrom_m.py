@@ -206,3 +206,41 @@ def test_float32__warns_where_tails_cost_the_kernel_its_digits():
     with pytest.warns(dhsic.errors.PrecisionWarning, match="'x1' has landmarks so many bandwidths"):
         dhsic.independence_test(x, y, precision="float32", **options)
     dhsic.independence_test(x, y, **options)
+
+
+@pytest.mark.parametrize("gamma", [1e-2, 1e-4])
+@pytest.mark.parametrize("m", [2, 3])
+def test_permutation__keeps_its_digits_for_wide_kernels(gamma, m):
+    rng = np.random.default_rng(0)
+    data = list(rng.standard_normal((m, 500, 2)))
+    options = {"kernels": Gaussian(gamma=gamma), "rng": 0}
+    results = [
+        dhsic.independence_test(*data, null=null, precision=precision, **options)
+        for null in (dhsic.Permutation(50), dhsic.Multiplier(50))
+        for precision in ("float64", "float32")
+    ]
+    exact, single, by_signs, _ = results
+    assert exact.statistic == pytest.approx(by_signs.statistic, rel=1e-6)
+    if gamma == 1e-2:
+        assert single.statistic == pytest.approx(exact.statistic, rel=0.02)
+        assert single.pvalue == pytest.approx(exact.pvalue, abs=0.05)
+
+
+def test_permutation__finds_dependence_with_a_wide_kernel_in_float32():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2000, 1))
+    y = x + rng.standard_normal((2000, 1))
+    for null in (dhsic.Permutation(99), dhsic.Multiplier(99)):
+        options = {"kernels": Gaussian(gamma=1e-4), "precision": "float32", "null": null}
+        assert dhsic.independence_test(x, y, rng=0, **options).pvalue == 0.01
+
+
+def test_pairing__is_independent_for_tests_and_joint_for_estimates():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((1000, 20))
+    y = x + 0.5 * rng.standard_normal((1000, 20))
+    assert dhsic.independence_test(x, y, rng=0).landmarks.pairing == "independent"
+    estimate = dhsic.hsic(x, y, rng=0)
+    exact = dhsic.hsic(x, y, estimator="v-hsic", rng=0)
+    assert estimate.landmarks.pairing == "joint"
+    assert estimate.estimate == pytest.approx(exact.estimate, rel=0.15)

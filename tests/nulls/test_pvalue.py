@@ -64,3 +64,10 @@ def test_monte_carlo_error__is_that_of_a_share():
     assert monte_carlo_error(0.2, 100) == pytest.approx(0.04)
     assert monte_carlo_error(1.0, 100) == 0.0
     assert monte_carlo_error(0.2, 400) == pytest.approx(0.02)
+
+
+def test_pvalue__absolute_rounding_makes_ties():
+    replicates = np.array([0.5, 0.9, 2.0])
+    assert pvalue(1.0, replicates) == 0.5
+    assert pvalue(1.0, replicates, rounding=0.1000001) == 0.75
+    assert pvalue(0.0, np.array([-1e-17, -1e-17]), rounding=1e-16) == 1.0

@@ -1,0 +1,36 @@
+"""One BLAS thread while Dask's threads work: the parallelism is theirs."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["one_blas_thread"]
+
+_lock = threading.Lock()
+_running: list[Any] = []
+
+
+@functools.cache
+def _libraries() -> Any:
+    """Found once: looking through the loaded libraries takes longer than a small pass."""
+    return ThreadpoolController()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Limit the BLAS of this process; the last of several runs at a time lifts the limit."""
+    with _lock:
+        _running.append(_running[0] if _running else _libraries().limit(limits=1, user_api="blas"))
+    try:
+        yield
+    finally:
+        with _lock:
+            limit = _running.pop()
+            if not _running:
+                limit.restore_original_limits()
