@@ -16,23 +16,22 @@ Value = TypeVar("Value")
 
 
 def write_csv(path: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Print every row as it comes, and write all to a file."""
-    written = []
-    for row in rows:
-        print(json.dumps(row), flush=True)
-        written.append(row)
+    """Print and write every row as it comes, so that an interrupted study keeps what it has."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(written[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(
-            {
-                key: f"{value:.4g}" if isinstance(value, float) else value
-                for key, value in row.items()
-            }
-            for row in written
-        )
+        writer: csv.DictWriter[str] | None = None
+        for row in rows:
+            print(json.dumps(row), flush=True)
+            if writer is None:
+                writer = csv.DictWriter(file, list(row), lineterminator="\n")
+                writer.writeheader()
+            writer.writerow({key: _short(value) for key, value in row.items()})
+            file.flush()
+
+
+def _short(value: Any) -> Any:
+    return f"{value:.4g}" if isinstance(value, float) else value
 
 
 def parallel_map(

@@ -208,6 +208,7 @@ class Plan:
 
 
 _LIBRARIES = 250 * 2**20
+_AT_WORK = 48 * 2**20  # what Dask, zarr and the allocator were measured to take once they work
 _COPIES_SENT = 4  # pickled, cut into pieces, in the messages, and at the scheduler
 
 
@@ -255,7 +256,7 @@ def _decoded_rows(source: Source, bounds: Sequence[int]) -> NDArray[np.int64]:
 
 def baseline_bytes() -> int:
     """Bytes of a process with its libraries, without what a user holds in it besides."""
-    return min(int(psutil.Process().memory_info().rss), _LIBRARIES)
+    return min(int(psutil.Process().memory_info().rss), _LIBRARIES) + _AT_WORK
 
 
 def _count(number: int, noun: str) -> str:
