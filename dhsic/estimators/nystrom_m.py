@@ -107,10 +107,10 @@ class NystromMHSIC:
         orders = session.n * n_resamples * (len(session.sources) - 1)
         quick = orders * self._count(session) <= _QUICK_PRODUCTS
         if quick and 16 * orders <= session.runtime.memory // 2:
-            return Permutation(n_resamples, within="all"), "exact, and quick for so few rows"
-        return Multiplier(
-            n_resamples
-        ), "too many rows to permute quickly; signs take one matrix product"
+            exact = "not exact with joint landmarks" if self.pairing == "joint" else "exact"
+            return Permutation(n_resamples, within="all"), f"{exact}, and quick for so few rows"
+        reason = "too many rows to permute quickly; signs take one matrix product"
+        return Multiplier(n_resamples), reason
 
     def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
         """What would run, with the landmarks as drawn: pruning can only make it less."""

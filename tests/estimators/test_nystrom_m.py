@@ -134,8 +134,11 @@ def test_auto_null__permutes_few_rows_and_signs_many():
     rng = np.random.default_rng(0)
     few = dhsic.independence_test(*rng.standard_normal((2, 300)), rng=0)
     many = dhsic.independence_test(*rng.standard_normal((2, 30_000)), rng=0)
+    joint = dhsic.NystromMHSIC(pairing="joint")
+    known = dhsic.independence_test(*rng.standard_normal((2, 300)), estimator=joint, rng=0)
     assert (few.null, many.null) == ("permutation", "multiplier")
-    assert "exact" in few.null_reason
+    assert few.null_reason.startswith("exact, ")
+    assert known.null_reason.startswith("not exact with joint landmarks, ")
     assert "signs take one matrix product" in many.null_reason
 
 

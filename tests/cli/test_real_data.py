@@ -1,0 +1,47 @@
+"""Real tables, from file to decision."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dhsic import IndependenceTestResult
+from tests.cli.conftest import Invoke
+
+DATA = Path(os.environ.get("DHSIC_DATA", Path(__file__).parents[3] / "shared/data"))
+
+
+def file(name: str) -> Path:
+    path = DATA / name
+    if not path.exists():
+        pytest.skip(f"{path} is not there: set DHSIC_DATA to the folder of the real data")
+    return path
+
+
+def tested(invoke: Invoke, folder: Path, source: Path, variables: list[str], *more: Any) -> Any:
+    out, report = folder / "out.zarr", folder / "result.json"
+    columns = [part for variable in variables for part in ("--variable", variable)]
+    names = [part for v in variables for part in ("--variable", v.partition("=")[0])]
+    done = invoke("convert", "table", source, out, *columns, *more)
+    assert done.exit_code == 0, done.stderr
+    done = invoke("test", out, *names, "--landmarks", 200, "--json", report)
+    assert done.exit_code == 0, done.stderr
+    return IndependenceTestResult.from_json(report.read_text())
+
+
+def test_weather(invoke: Invoke, tmp_path: Path) -> None:
+    variables = ["altitude=Altitude", "temperature=Temperature", "sun=Sunshine hours"]
+    result = tested(invoke, tmp_path, file("weather/data.csv"), variables, "--delimiter", " ")
+    assert result.n == 349
+    assert result.pvalue == pytest.approx(1 / 251)
+
+
+def test_air_quality(invoke: Invoke, tmp_path: Path) -> None:
+    variables = ["pollution=PM2_5,PM10,SO2,NO2", "weather=TEMP,PRES,DEWP"]
+    path = file("beijing_air/beijing_air.parquet")
+    more = ("--missing", "drop", "--shuffle", "0")
+    result = tested(invoke, tmp_path, path, variables, *more)
+    assert result.n > 300_000
+    assert result.null == "multiplier"
+    assert result.pvalue == pytest.approx(1 / 251)
