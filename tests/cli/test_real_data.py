@@ -19,7 +19,7 @@ def file(name: str) -> Path:
     return path
 
 
-def tested(invoke: Invoke, folder: Path, source: Path, variables: list[str], *more: Any) -> Any:
+def run_on(invoke: Invoke, folder: Path, source: Path, variables: list[str], *more: Any) -> Any:
     out, report = folder / "out.zarr", folder / "result.json"
     columns = [part for variable in variables for part in ("--variable", variable)]
     names = [part for v in variables for part in ("--variable", v.partition("=")[0])]
@@ -32,7 +32,7 @@ def tested(invoke: Invoke, folder: Path, source: Path, variables: list[str], *mo
 
 def test_weather(invoke: Invoke, tmp_path: Path) -> None:
     variables = ["altitude=Altitude", "temperature=Temperature", "sun=Sunshine hours"]
-    result = tested(invoke, tmp_path, file("weather/data.csv"), variables, "--delimiter", " ")
+    result = run_on(invoke, tmp_path, file("weather/data.csv"), variables, "--delimiter", " ")
     assert result.n == 349
     assert result.pvalue == pytest.approx(1 / 251)
 
@@ -41,7 +41,7 @@ def test_air_quality(invoke: Invoke, tmp_path: Path) -> None:
     variables = ["pollution=PM2_5,PM10,SO2,NO2", "weather=TEMP,PRES,DEWP"]
     path = file("beijing_air/beijing_air.parquet")
     more = ("--missing", "drop", "--shuffle", "0")
-    result = tested(invoke, tmp_path, path, variables, *more)
+    result = run_on(invoke, tmp_path, path, variables, *more)
     assert result.n > 300_000
     assert result.null == "multiplier"
     assert result.pvalue == pytest.approx(1 / 251)
