@@ -188,3 +188,13 @@ def test_session__tells_and_remembers_passes():
 def test_session__describes_the_data():
     data = session(normal(N), normal(N, 3), names=["a", "b"])
     assert (data.n, data.dims, data.names, data.dtype) == (N, (1, 3), ("a", "b"), np.float64)
+
+
+def test_run__refuses_integers_that_float64_rounds():
+    x = np.zeros(N, np.int64)
+    x[17] = 2**53
+    session(normal(N), x).run(Sums())
+    for value in (2**53 + 1, -(2**53) - 1):
+        x[17] = value
+        with pytest.raises(DataError, match=r"hold integers beyond 2\*\*53.*subtract an offset"):
+            session(normal(N), x).run(Sums())
