@@ -16,6 +16,7 @@ __all__ = [
     "ROW_TILE",
     "Matrix",
     "Tiling",
+    "centre",
     "centred_product",
     "column_sums",
     "product_of_centred",
@@ -161,9 +162,14 @@ def centred_product(tiles: Sequence[Matrix], means: Sequence[Matrix]) -> Matrix:
     ndarray, shape (b, c)
         One of the tiles.
     """
+    centre(tiles, means)
+    return product_of_centred(tiles, means)
+
+
+def centre(tiles: Sequence[Matrix], means: Sequence[Matrix]) -> None:
+    """Subtract the means (c,) from the tiles (b, c), in place."""
     for tile, mean in zip(tiles, means, strict=True):
         tile -= mean
-    return product_of_centred(tiles, means)
 
 
 def product_of_centred(tiles: Sequence[Matrix], means: Sequence[Matrix]) -> Matrix:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dhsic._random import random_signs
 from dhsic.engine.reduction import Footprint, RowBlock, add
-from dhsic.engine.tiles import Tiling, centred_product, column_sums, product_of_centred
+from dhsic.engine.tiles import Tiling, centre, centred_product, column_sums, product_of_centred
 from dhsic.linalg import hadamard
 from dhsic.nulls import Permutation, draw_permutations
 
@@ -242,8 +242,7 @@ def _add_products(
     means: list[NDArray[np.floating[Any]]],
     orders: NDArray[np.intp],
 ) -> None:
-    for tile, mean in zip(tiles, means, strict=True):
-        tile -= mean
+    centre(tiles, means)
     first, *others = tiles
     copy, *moved = (np.empty_like(tile) for tile in tiles)
     identity = np.broadcast_to(np.arange(len(first)), orders.shape[1:])
