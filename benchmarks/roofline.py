@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -109,6 +110,19 @@ def seconds_of_passes(result: dhsic.IndependenceTestResult) -> float:
     return sum(done.seconds for done in result.passes)
 
 
+def measured(
+    floor: Callable[[], float], run: Callable[[], dhsic.IndependenceTestResult], repeats: int
+) -> list[tuple[float, float, dhsic.IndependenceTestResult]]:
+    """Floor and passes in turn, after a run that is not counted."""
+    run()
+    pairs = []
+    for _ in range(repeats):
+        seconds = floor()
+        result = run()
+        pairs.append((seconds, seconds_of_passes(result), result))
+    return pairs
+
+
 def rows(
     n: int, d: int, p: int, resamples: int, threads: int, repeats: int, workers: int
 ) -> Iterator[dict[str, Any]]:
@@ -117,13 +131,9 @@ def rows(
         tile = best_floor(n, d, p, resamples, dtype, threads)
         rng = np.random.default_rng(1)
         x, y = rng.standard_normal((n, d)).astype(dtype), rng.standard_normal(n).astype(dtype)
+        floor = partial(floor_seconds, n, d, p, resamples, dtype, tile=tile)
         run = our_test((x, y), d, p, resamples, dtype)
-        run(threads=threads)
-        pairs = []
-        for _ in range(repeats):
-            floor = floor_seconds(n, d, p, resamples, dtype, threads, tile)
-            result = run(threads=threads)
-            pairs.append((floor, seconds_of_passes(result), result))
+        pairs = measured(partial(floor, threads=threads), partial(run, threads=threads), repeats)
         yield _row(dtype, f"{threads} threads", tile, pairs)
         if not workers:
             continue
@@ -132,12 +142,7 @@ def rows(
             for path, array in zip(paths, (x, y), strict=True):
                 zarr.create_array(path, data=array, chunks=(8192, *array.shape[1:]))
             run = our_test(paths, d, p, resamples, dtype)
-            run(client=client)
-            pairs = []
-            for _ in range(repeats):
-                floor = floor_seconds(n, d, p, resamples, dtype, workers, tile)
-                result = run(client=client)
-                pairs.append((floor, seconds_of_passes(result), result))
+            pairs = measured(partial(floor, threads=workers), partial(run, client=client), repeats)
             yield _row(dtype, f"{workers} processes", tile, pairs)
 
 
