@@ -1,14 +1,16 @@
-"""Rejection rates on independent data, for every null, with binomial limits.
+"""Rejection rates on independent data, for every estimator and null that stand together.
 
 Writes benchmarks/results/level.csv. A rate is flagged where it lies above the upper limit that a
-test of exactly that level exceeds in 1 of 1,000 studies.
+test of exactly that level exceeds in 1 of 1,000 studies. Rows that the file holds already are
+kept, so that a study which was interrupted goes on where it stopped.
 
     python benchmarks/level.py
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from itertools import product
 from typing import Any
 
@@ -18,56 +20,109 @@ from scipy.stats import binom
 
 import dhsic
 from benchmarks.cases import NULL_CASES
-from benchmarks.output import parallel_map, write_csv
+from benchmarks.output import parallel_map, read_csv, write_csv
+from dhsic.estimators.registry import TABLE
 
 ALPHAS = (0.01, 0.05, 0.10)
-NULLS: dict[str, dict[str, Any]] = {
-    "multiplier": {"null": dhsic.Multiplier(199)},
-    "permutation": {"null": dhsic.Permutation(99, within="all")},
-    "permutation in blocks": {"null": dhsic.Permutation(99, within="blocks", block_rows=100)},
-    "v-hsic permutation": {"null": dhsic.Permutation(99), "estimator": "v-hsic"},
+OPTIONS: dict[str, list[Any]] = {
+    "gamma": [dhsic.Gamma()],
+    "spectral": [dhsic.Spectral()],
+    "normal": [dhsic.Normal(variance=v) for v in ("direct", "permutation", "empirical")],
+    "multiplier": [dhsic.Multiplier(99)],
+    "permutation": [dhsic.Permutation(99, within="all")],
 }
+PAIRS: list[tuple[Any, Any, int | None]] = [
+    (entry.estimator(), null, entry.most_variables)
+    for name, nulls in OPTIONS.items()
+    for null in nulls
+    for entry in TABLE
+    if name in {cls.name for cls in entry.nulls}
+]
+VARIANTS: list[tuple[Any, Any, int | None]] = [
+    (dhsic.NystromMHSIC(), dhsic.Permutation(99, within="blocks", block_rows=100), None),
+    (dhsic.VHSIC(), dhsic.Permutation(99, within="blocks", block_rows=100), None),
+    (dhsic.RFFHSIC(orthogonal=True), dhsic.Spectral(), None),
+    (dhsic.RFFHSIC(form="complex"), dhsic.Permutation(99, within="all"), 2),
+    (dhsic.DCov(unbiased=True), dhsic.Spectral(), 2),
+]
+LARGEST_VARIANT = 1000
+KEYS = ("estimator", "null", "n", "data", "variables", "runs")
 
 
-def one_pvalue(setting: tuple[str, str, int, int, int]) -> float:
+def label(value: Any) -> str:
+    """The name of an estimator or a null, with the options that are not at their defaults."""
+    options = [
+        f"{field.name}={getattr(value, field.name)}"
+        for field in fields(value)
+        if getattr(value, field.name) != field.default
+    ]
+    return " ".join([value.name, *options])
+
+
+def one_pvalue(setting: tuple[Any, Any, str, int, int, int]) -> float:
     """The p-value on one independent data set."""
-    null, case, n, m, seed = setting
+    estimator, null, case, n, m, seed = setting
     data = NULL_CASES[case](n, m, np.random.default_rng([seed, n, m]))
-    return dhsic.independence_test(*data, rng=seed, threads=1, **NULLS[null]).pvalue
+    return dhsic.independence_test(
+        *data, estimator=estimator, null=null, rng=seed, threads=1
+    ).pvalue
 
 
-def rows(runs: int, sizes: list[int], nulls: list[str], processes: int) -> Iterator[dict[str, Any]]:
-    for null, n, case, m in product(nulls, sizes, NULL_CASES, (2, 3, 4)):
-        if null.startswith("v-hsic") and n > 500:
+def rows(
+    runs: int,
+    settings: list[tuple[int, str]],
+    numbers: list[int],
+    estimators: list[str],
+    nulls: list[str],
+    processes: int,
+    done: list[Mapping[str, Any]],
+) -> Iterator[Mapping[str, Any]]:
+    yield from done
+    known = {tuple(str(row[key]) for key in KEYS) for row in done}
+    for (n, case), (estimator, null, most), m in product(settings, PAIRS + VARIANTS, numbers):
+        if estimator.name not in estimators or null.name not in nulls or m > (most or m):
             continue
-        settings = [(null, case, n, m, seed) for seed in range(runs)]
-        pvalues = np.array(parallel_map(one_pvalue, settings, processes))
+        if n > LARGEST_VARIANT and (estimator, null, most) in VARIANTS:
+            continue
+        keys = dict(zip(KEYS, (label(estimator), label(null), n, case, m, runs), strict=True))
+        if tuple(map(str, keys.values())) in known:
+            continue
+        work = [(estimator, null, case, n, m, seed) for seed in range(runs)]
+        pvalues = np.array(parallel_map(one_pvalue, work, processes))
         rates = {f"{a:.0%}": float(np.mean(pvalues <= a + 1e-9)) for a in ALPHAS}
         limits = {f"limit {a:.0%}": float(binom.ppf(0.999, runs, a) / runs) for a in ALPHAS}
         above = [f"{a:.0%}" for a in ALPHAS if rates[f"{a:.0%}"] > limits[f"limit {a:.0%}"]]
-        yield {
-            "null": null,
-            "resamples": NULLS[null]["null"].n_resamples,
-            "n": n,
-            "data": case,
-            "variables": m,
-            "runs": runs,
-            **rates,
-            **limits,
-            "above": " ".join(above),
-        }
+        yield {**keys, **rates, **limits, "above": " ".join(above)}
 
 
 @click.command(help=__doc__)
-@click.option("--runs", default=2000)
-@click.option("--size", "sizes", multiple=True, type=int, default=(200, 1000))
-@click.option("--null", "nulls", multiple=True, type=click.Choice(list(NULLS)), default=list(NULLS))
+@click.option("--runs", default=1000)
+@click.option(
+    "--setting",
+    "settings",
+    multiple=True,
+    type=(int, click.Choice(list(NULL_CASES))),
+    default=[*product((200,), NULL_CASES), (2000, "gaussian"), (2000, "heavy tails")],
+    help="Rows and data.",
+)
+@click.option("--variables", "numbers", multiple=True, type=int, default=(2, 3))
+@click.option("--estimator", "estimators", multiple=True, help="All where not given.")
+@click.option("--null", "nulls", multiple=True, help="All where not given.")
 @click.option("--processes", default=2)
 @click.option("--out", default="benchmarks/results/level.csv")
 def main(
-    runs: int, sizes: tuple[int, ...], nulls: tuple[str, ...], processes: int, out: str
+    runs: int,
+    settings: tuple[tuple[int, str], ...],
+    numbers: tuple[int, ...],
+    estimators: tuple[str, ...],
+    nulls: tuple[str, ...],
+    processes: int,
+    out: str,
 ) -> None:
-    write_csv(out, rows(runs, list(sizes), list(nulls), processes))
+    names = list(estimators) or [entry.estimator.name for entry in TABLE]
+    ways = list(nulls) or list(OPTIONS)
+    done = read_csv(out)
+    write_csv(out, rows(runs, list(settings), list(numbers), names, ways, processes, done))
 
 
 if __name__ == "__main__":

@@ -30,6 +30,14 @@ def write_csv(path: str, rows: Iterable[Mapping[str, Any]]) -> None:
             file.flush()
 
 
+def read_csv(path: str) -> list[Mapping[str, Any]]:
+    """Rows of a table, none where there is no file."""
+    if not Path(path).exists():
+        return []
+    with Path(path).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def _short(value: Any) -> Any:
     return f"{value:.4g}" if isinstance(value, float) else value
 

@@ -2,21 +2,47 @@
 
 from dhsic import errors
 from dhsic._version import __version__
-from dhsic.api import hsic, independence_test, plan
-from dhsic.estimators import VHSIC, NystromMHSIC
-from dhsic.nulls import Multiplier, Permutation
+from dhsic.api import WitnessFunctions, hsic, independence_test, plan, witness_functions
+from dhsic.estimators import (
+    COCO,
+    RFFHSIC,
+    UHSIC,
+    VHSIC,
+    BlockHSIC,
+    DCor,
+    DCov,
+    NystromHSIC,
+    NystromMHSIC,
+    SubCorr,
+    SubHSIC,
+)
+from dhsic.nulls import Gamma, Multiplier, Normal, Permutation, Spectral
 from dhsic.results import DependenceEstimate, IndependenceTestResult
 
 __all__ = [
+    "COCO",
+    "RFFHSIC",
+    "UHSIC",
     "VHSIC",
+    "BlockHSIC",
+    "DCor",
+    "DCov",
     "DependenceEstimate",
+    "Gamma",
     "IndependenceTestResult",
     "Multiplier",
+    "Normal",
+    "NystromHSIC",
     "NystromMHSIC",
     "Permutation",
+    "Spectral",
+    "SubCorr",
+    "SubHSIC",
+    "WitnessFunctions",
     "__version__",
     "errors",
     "hsic",
     "independence_test",
     "plan",
+    "witness_functions",
 ]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from dhsic._random import resolve_seed
+from dhsic._random import generator, resolve_seed
 from dhsic._validation import check_choice, parse_bytes
 from dhsic._version import __version__
 from dhsic.engine.blocks import Source
@@ -17,10 +18,18 @@ from dhsic.engine.plan import Plan
 from dhsic.engine.runtime import Runtime, current_client
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.estimators import Estimate, Estimator, Null, find_estimator, find_null
+from dhsic.estimators import (
+    COCO,
+    Estimate,
+    Estimator,
+    Null,
+    WitnessFunction,
+    find_estimator,
+    find_null,
+)
 from dhsic.io.open import open_variables
 from dhsic.kernels import Delta, Kernel, parse
-from dhsic.nulls import monte_carlo_error, pvalue
+from dhsic.nulls import Replicates, monte_carlo_error, pvalue
 from dhsic.results import (
     DependenceEstimate,
     IndependenceTestResult,
@@ -28,15 +37,17 @@ from dhsic.results import (
     VariableSummary,
 )
 
-__all__ = ["hsic", "independence_test", "plan"]
+__all__ = ["WitnessFunctions", "hsic", "independence_test", "plan", "witness_functions"]
 
 Precision = Literal["float64", "float32"]
-Kernels = str | Kernel | Sequence[str | Kernel]
+Kernels = str | Kernel | Sequence[str | Kernel | None]
+
+_SHOWN = 1000
 
 
 def independence_test(
     *variables: Any,
-    kernels: Kernels = "gaussian",
+    kernels: Kernels | None = None,
     estimator: str | Estimator = "nystrom-m",
     null: str | Null = "auto",
     n_resamples: int | None = None,
@@ -56,16 +67,20 @@ def independence_test(
         NumPy, Dask or zarr arrays, zarr paths or URLs, xarray, pandas or Dask dataframe columns.
         Row i of each belongs to observation i; rows are exchangeable draws.
     kernels : str, Kernel or a sequence of them, optional
-        One for all variables or one a variable. Bandwidths that are not given follow the median
+        One for all variables or one a variable; where not given, what the estimator takes, which
+        is "gaussian" unless it says otherwise. Bandwidths that are not given follow the median
         heuristic of that variable, for the Gaussian gamma = 1 / (median distance)^2, on up to
         1,000 rows drawn independently for every variable.
     estimator : str or Estimator, optional
-        "nystrom-m", linear in n; or "v-hsic", quadratic and in memory.
-    null : str, Multiplier or Permutation, optional
-        "auto" chooses, and says which and why in the result.
+        A name, or a value with options; "nystrom-m" is linear in n, "v-hsic" quadratic. "auto"
+        takes "v-hsic" where that is quick and fits the memory, "nystrom-m" beyond, and says why in
+        the result.
+    null : str, Permutation, Multiplier, Gamma, Spectral or Normal, optional
+        "auto" chooses, and says which and why in the result. An estimator that does not stand
+        with a null says which do.
     n_resamples : int, optional
         Replicates, 250 where not given; to be left out where `null` is a value, which has its
-        own.
+        own, or has no replicates: "gamma", "spectral", "normal".
     rng : int, Generator or None, optional
         Seed. The same seed gives the same draws whatever the chunks, workers or retries.
     names : sequence of str, optional
@@ -113,26 +128,32 @@ def independence_test(
     """
     began = time.perf_counter()
     session = _session(variables, names, rng, precision, client, threads, memory, progress)
-    fitting = _kernels(kernels, session.sources)
-    chosen = find_estimator(estimator)
-    distribution, reason = find_null(null, chosen, session, n_resamples)
-    chosen.plan(session, fitting, distribution).check()
-    outcome = chosen.test(session, fitting, distribution)
-    p = pvalue(outcome.statistic, outcome.replicates, session.dtype, outcome.rounding)
+    asked = _kernels(kernels, len(session.sources))
+    chosen, choice = find_estimator(estimator, session, asked, null, n_resamples)
+    fitting = _fitting(asked, chosen, session.sources)
+    way, reason = find_null(null, chosen, session, n_resamples)
+    chosen.plan(session, fitting, way).check()
+    outcome = chosen.test(session, fitting, way)
+    law = outcome.distribution
+    p = pvalue(outcome.statistic, law, session.dtype, outcome.rounding)
+    if isinstance(law, Replicates):
+        values, error = law.values, monte_carlo_error(p, len(law.values))
+    else:
+        values, error = law.draws(generator(session.seed, "simulation"), _SHOWN), None
     return IndependenceTestResult(
-        statistic=outcome.statistic,
+        statistic=float(outcome.statistic),
         pvalue=p,
-        pvalue_error=monte_carlo_error(p, len(outcome.replicates)),
-        null_distribution=outcome.replicates,
-        null=distribution.name,
+        pvalue_error=error,
+        null_distribution=values,
+        null=way.name,
         null_reason=f"{reason}; {outcome.detail}" if outcome.detail else reason,
-        **_common(session, chosen, outcome.estimate, began),
+        **_common(session, chosen, choice, outcome.estimate, began),
     )
 
 
 def hsic(
     *variables: Any,
-    kernels: Kernels = "gaussian",
+    kernels: Kernels | None = None,
     estimator: str | Estimator = "nystrom-m",
     rng: int | np.random.Generator | None = None,
     names: Sequence[str] | None = None,
@@ -175,15 +196,96 @@ def hsic(
     """
     began = time.perf_counter()
     session = _session(variables, names, rng, precision, client, threads, memory, progress)
-    fitting = _kernels(kernels, session.sources)
-    chosen = find_estimator(estimator)
+    asked = _kernels(kernels, len(session.sources))
+    chosen, choice = find_estimator(estimator, session, asked, None, None)
+    fitting = _fitting(asked, chosen, session.sources)
     chosen.plan(session, fitting, None).check()
-    return DependenceEstimate(**_common(session, chosen, chosen.estimate(session, fitting), began))
+    estimate = chosen.estimate(session, fitting)
+    return DependenceEstimate(**_common(session, chosen, choice, estimate, began))
+
+
+@dataclass(frozen=True)
+class WitnessFunctions:
+    """The functions of two variables whose covariance is largest.
+
+    Parameters
+    ----------
+    coco : float
+        Their covariance over the data.
+    first, second : WitnessFunction
+        Callables from rows (n, d) to values (n,), each of norm 1 in the RKHS of its kernel; their
+        signs are a pair.
+    """
+
+    coco: float
+    first: WitnessFunction
+    second: WitnessFunction
+
+
+def witness_functions(
+    x: Any,
+    y: Any,
+    *,
+    kernels: Kernels | None = None,
+    estimator: str | Estimator = "coco",
+    rng: int | np.random.Generator | None = None,
+    names: Sequence[str] | None = None,
+    precision: Precision = "float64",
+    client: Any = None,
+    threads: int | None = None,
+    memory: int | str = "2GiB",
+    progress: Listener | None = None,
+) -> WitnessFunctions:
+    """Find the smooth functions of two variables whose covariance is largest.
+
+    They show where the dependence lies that `COCO` measures.
+
+    Parameters
+    ----------
+    x, y : array-like, shapes (n,) or (n, d)
+        As for `independence_test`.
+    estimator : str or COCO, optional
+        "coco", or a value with its options.
+    kernels, rng, names, precision, client, threads, memory, progress
+        As for `independence_test`.
+
+    Returns
+    -------
+    WitnessFunctions
+
+    Raises
+    ------
+    InvalidArgumentError, DataError, MemoryBudgetError
+        As for `independence_test`.
+
+    References
+    ----------
+    .. [1] A. Gretton. Notes on mean embeddings and covariance operators. 2020, section 4.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 500))
+    >>> found = dhsic.witness_functions(x, x**2 + noise, rng=0)
+    >>> f = found.first(np.array([[-1.5], [0.0], [1.5]]))
+    >>> bool(abs(f[0] - f[1]) > 3 * abs(f[0] - f[2]))  # nearly even, as the square is
+    True
+    """
+    session = _session((x, y), names, rng, precision, client, threads, memory, progress)
+    asked = _kernels(kernels, 2)
+    chosen, _ = find_estimator(estimator, session, asked, None, None)
+    if not isinstance(chosen, COCO):
+        msg = f"witness functions need estimator 'coco' or a COCO value, got {estimator!r}"
+        raise InvalidArgumentError(msg)
+    fitting = _fitting(asked, chosen, session.sources)
+    chosen.plan(session, fitting, None).check()
+    return WitnessFunctions(*chosen.witness_functions(session, fitting))
 
 
 def plan(
     *variables: Any,
-    kernels: Kernels = "gaussian",
+    kernels: Kernels | None = None,
     estimator: str | Estimator = "nystrom-m",
     null: str | Null = "auto",
     n_resamples: int | None = None,
@@ -215,10 +317,10 @@ def plan(
     800
     """
     session = _session(variables, names, 0, precision, client, threads, memory, None)
-    fitting = _kernels(kernels, session.sources)
-    chosen = find_estimator(estimator)
-    distribution, _ = find_null(null, chosen, session, n_resamples)
-    return chosen.plan(session, fitting, distribution)
+    asked = _kernels(kernels, len(session.sources))
+    chosen, _ = find_estimator(estimator, session, asked, null, n_resamples)
+    way, _ = find_null(null, chosen, session, n_resamples)
+    return chosen.plan(session, _fitting(asked, chosen, session.sources), way)
 
 
 def _session(
@@ -254,46 +356,57 @@ def _runtime(client: Any, threads: int | None, memory: int) -> Runtime:
     return Runtime.on(client, memory)
 
 
-def _kernels(kernels: Any, sources: Sequence[Source]) -> tuple[Kernel, ...]:
-    if isinstance(kernels, (str, Kernel)):
-        kernels = [kernels] * len(sources)
+def _kernels(kernels: Any, m: int) -> tuple[Kernel | None, ...]:
+    """What was asked for each variable; None leaves it to the estimator."""
+    if kernels is None or isinstance(kernels, (str, Kernel)):
+        kernels = [kernels] * m
     if not isinstance(kernels, Sequence):
         msg = f"kernels must be a name, a Kernel, or a sequence of them, got {kernels!r}"
         raise InvalidArgumentError(msg)
-    listed = [_kernel(kernel) for kernel in kernels]
-    if len(listed) != len(sources):
-        msg = f"kernels must be one, or one for each of {len(sources)} variables, got {len(listed)}"
+    if len(kernels) != m:
+        msg = f"kernels must be one, or one for each of {m} variables, got {len(kernels)}"
         raise InvalidArgumentError(msg)
-    for kernel, source in zip(listed, sources, strict=True):
+    return tuple(_kernel(kernel) for kernel in kernels)
+
+
+def _fitting(
+    asked: Sequence[Kernel | None], estimator: Estimator, sources: Sequence[Source]
+) -> tuple[Kernel, ...]:
+    """The kernels that the estimator will fit."""
+    kernels = tuple(estimator.kernel(kernel) for kernel in asked)
+    for kernel, source in zip(kernels, sources, strict=True):
         if source.categorical and not isinstance(kernel, Delta):
             msg = (
                 f"variable {source.name!r} holds categories, so its kernel must be 'delta', "
                 f"got {kernel.spec()!r}"
             )
             raise InvalidArgumentError(msg)
-    return tuple(listed)
+    return kernels
 
 
-def _kernel(kernel: Any) -> Kernel:
+def _kernel(kernel: Any) -> Kernel | None:
     if isinstance(kernel, str):
         return parse(kernel)
-    if isinstance(kernel, Kernel):
+    if kernel is None or isinstance(kernel, Kernel):
         return kernel
     msg = f"kernels must be names or Kernel values, got {kernel!r}"
     raise InvalidArgumentError(msg)
 
 
 def _common(
-    session: Session, estimator: Estimator, estimate: Estimate, began: float
+    session: Session, estimator: Estimator, reason: str, estimate: Estimate, began: float
 ) -> dict[str, Any]:
     """The fields that every result has."""
     summaries = zip(session.names, session.dims, estimate.kernels, strict=True)
     return {
-        "estimate": estimate.value,
+        "estimate": float(estimate.value),
+        "quantity": estimate.quantity,
         "estimator": estimator.name,
+        "estimator_reason": reason,
         "n": session.n,
         "variables": tuple(VariableSummary(name, d, k.spec()) for name, d, k in summaries),
         "landmarks": estimate.landmarks,
+        "features": estimate.features,
         "precision": session.dtype.name,
         "seed": session.seed,
         "passes": tuple(

@@ -14,13 +14,18 @@ from numpy.typing import NDArray
 from dhsic.errors import InvalidArgumentError, require
 
 __all__ = [
+    "AS_ASKED",
     "DependenceEstimate",
+    "FeatureSummary",
     "IndependenceTestResult",
     "LandmarkSummary",
     "PassSummary",
     "VariableSummary",
 ]
 
+AS_ASKED = "as asked"
+
+_KERNEL_WIDTH = 60
 _NUMBER = re.compile(r"\d+\.\d+(?:e[+-]?\d+)?")
 
 
@@ -51,8 +56,9 @@ class LandmarkSummary:
     ----------
     drawn : int
         Landmark tuples before pruning.
-    kept : int
-        The rank kept: tuples that span the others.
+    kept : int or tuple of int
+        The rank kept: tuples that span the others; one a variable where each has landmarks of its
+        own.
     pairing : str
         "independent" or "joint".
     replace : bool
@@ -64,11 +70,30 @@ class LandmarkSummary:
     """
 
     drawn: int
-    kept: int
+    kept: int | tuple[int, ...]
     pairing: str
     replace: bool
     tolerance: float
     jitter: float = 0.0
+
+
+@dataclass(frozen=True)
+class FeatureSummary:
+    """The features of an estimate.
+
+    Parameters
+    ----------
+    kind : str
+        What they are, as "cos-sin".
+    counts : tuple of int
+        Features of each variable.
+    orthogonal : bool
+        Whether their frequencies are orthogonal.
+    """
+
+    kind: str
+    counts: tuple[int, ...]
+    orthogonal: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,10 +121,13 @@ class PassSummary:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Result:
     estimate: float
+    quantity: str
     estimator: str
+    estimator_reason: str
     n: int
     variables: tuple[VariableSummary, ...]
     landmarks: LandmarkSummary | None
+    features: FeatureSummary | None
     precision: str
     seed: int
     passes: tuple[PassSummary, ...]
@@ -130,7 +158,9 @@ class _Result:
             data["variables"] = tuple(VariableSummary(**x) for x in data["variables"])
             data["passes"] = tuple(PassSummary(**x) for x in data["passes"])
             if data["landmarks"] is not None:
-                data["landmarks"] = LandmarkSummary(**data["landmarks"])
+                data["landmarks"] = LandmarkSummary(**_with_tuples(data["landmarks"]))
+            if data["features"] is not None:
+                data["features"] = FeatureSummary(**_with_tuples(data["features"]))
             return cls(**data)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             msg = f"text must be the JSON of a {cls.__name__}, got {str(text)[:40]!r}..."
@@ -150,11 +180,18 @@ class _Result:
         ]
         if self.landmarks is not None:
             z = self.landmarks
-            rows.append(("landmarks", f"{z.kept:,} of {z.drawn:,} kept, {z.pairing} pairing"))
+            rows.append(
+                ("landmarks", f"{_counts(z.kept)} of {z.drawn:,} kept, {z.pairing} pairing")
+            )
+        if self.features is not None:
+            f = self.features
+            orthogonal = ", orthogonal" if f.orthogonal else ""
+            rows.append(("features", f"{_counts(f.counts)} {f.kind}{orthogonal}"))
         return rows
 
     def _tail(self) -> list[tuple[str, str]]:
-        passes = f"{len(self.passes)} passes, " if self.passes else ""
+        count = len(self.passes)
+        passes = f"{count} pass{'' if count == 1 else 'es'}, " if count else ""
         return [
             ("seed", str(self.seed)),
             ("time", f"{self.seconds:.2f} s, {passes}{self.precision}"),
@@ -162,8 +199,12 @@ class _Result:
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
-        estimate = ("squared HSIC", f"{self.estimate:.6g} ({self.estimator})")
+        estimate = (self.quantity, f"{self.estimate:.6g} ({self._chosen()})")
         return [*self._rows(), estimate, *self._tail()]
+
+    def _chosen(self) -> str:
+        reason = self.estimator_reason
+        return self.estimator if reason == AS_ASKED else f"{self.estimator}: {reason}"
 
     def __str__(self) -> str:
         return "\n".join(f"{label:<13} {text}" for label, text in self.summary())
@@ -179,19 +220,25 @@ class _Result:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DependenceEstimate(_Result):
-    """An estimate of the squared HSIC.
+    """An estimate of dependence.
 
     Parameters
     ----------
     estimate : float
-        The squared HSIC.
+        The measure of dependence.
+    quantity : str
+        What it measures, as "squared HSIC".
     estimator : str
         Its name.
+    estimator_reason : str
+        Why this one.
     n : int
         Rows.
     variables : tuple of VariableSummary
         The variables with their kernels.
     landmarks : LandmarkSummary or None
+        Where the estimator has any.
+    features : FeatureSummary or None
         Where the estimator has any.
     precision : str
         Of the tiles; sums are float64 always.
@@ -213,14 +260,20 @@ class IndependenceTestResult(_Result):
     Parameters
     ----------
     estimate : float
-        The squared HSIC.
+        The measure of dependence.
+    quantity : str
+        What it measures, as "squared HSIC".
     estimator : str
         Its name.
+    estimator_reason : str
+        Why this one.
     n : int
         Rows.
     variables : tuple of VariableSummary
         The variables with their kernels.
     landmarks : LandmarkSummary or None
+        Where the estimator has any.
+    features : FeatureSummary or None
         Where the estimator has any.
     precision : str
         Of the tiles; sums are float64 always.
@@ -235,11 +288,12 @@ class IndependenceTestResult(_Result):
     statistic : float
         The test statistic.
     pvalue : float
-        Share of values under the null hypothesis that are at least as large, never 0.
-    pvalue_error : float
-        Monte Carlo standard error of the p-value.
+        Probability under the null hypothesis of values that are at least as large, never 0.
+    pvalue_error : float or None
+        Monte Carlo standard error of the p-value; None where nothing is simulated.
     null_distribution : ndarray, shape (b,)
-        Replicates of the statistic under the null hypothesis.
+        Replicates of the statistic under the null hypothesis; where its law is known in closed
+        form, 1,000 draws from it to look at, of which the p-value takes no notice.
     null : str
         How the null distribution was made.
     null_reason : str
@@ -248,7 +302,7 @@ class IndependenceTestResult(_Result):
 
     statistic: float
     pvalue: float
-    pvalue_error: float
+    pvalue_error: float | None
     null_distribution: NDArray[np.float64]
     null: str
     null_reason: str
@@ -260,12 +314,16 @@ class IndependenceTestResult(_Result):
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
+        error = resamples = ""
+        if self.pvalue_error is not None:
+            error = f" ± {self.pvalue_error:.2g}"
+            resamples = f", {len(self.null_distribution):,} resamples"
         return [
             *self._rows(),
-            ("statistic", f"{self.statistic:.6g} ({self.estimator})"),
-            ("p-value", f"{self.pvalue:.4g} ± {self.pvalue_error:.2g}"),
-            ("null", f"{self.null}, {len(self.null_distribution)} resamples: {self.null_reason}"),
-            ("squared HSIC", f"{self.estimate:.6g}"),
+            ("statistic", f"{self.statistic:.6g} ({self._chosen()})"),
+            ("p-value", f"{self.pvalue:.4g}{error}"),
+            ("null", f"{self.null}{resamples}: {self.null_reason}"),
+            (self.quantity, f"{self.estimate:.6g}"),
             *self._tail(),
         ]
 
@@ -294,14 +352,27 @@ class IndependenceTestResult(_Result):
         axes = plt.subplots(layout="constrained")[1] if ax is None else ax
         axes.hist(self.null_distribution, bins="auto", color="0.75", label=f"{self.null} null")
         axes.axvline(self.statistic, color="tab:orange", label=f"statistic, p = {self.pvalue:.3g}")
-        axes.set(xlabel=f"{self.estimator} statistic", ylabel="resamples")
+        values = "draws" if self.pvalue_error is None else "resamples"
+        axes.set(xlabel=f"{self.estimator} statistic", ylabel=values)
         axes.set_title("independence of " + ", ".join(v.name for v in self.variables))
         axes.legend()
         return axes
 
 
+def _with_tuples(data: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(x) if isinstance(x, list) else x for key, x in data.items()}
+
+
+def _counts(numbers: int | tuple[int, ...]) -> str:
+    """One number, or one a variable."""
+    listed = (numbers,) if isinstance(numbers, int) else numbers
+    return " and ".join(f"{number:,}" for number in listed)
+
+
 def _described(variable: VariableSummary) -> str:
     kernel = _NUMBER.sub(lambda number: f"{float(number[0]):.4g}", variable.kernel)
+    if len(kernel) > _KERNEL_WIDTH:
+        kernel = f"{kernel[:_KERNEL_WIDTH]}..."
     return f"{variable.name} ({variable.columns}, {kernel})"
 
 

@@ -1,6 +1,8 @@
 """Naive definitions: loops and dense matrices, written from the equations and nothing else."""
 
+import itertools
 import math
+from functools import reduce
 
 import numpy as np
 
@@ -77,3 +79,79 @@ def permutation_replicates(gram_joint, crosses, orders):
             for order in orders
         ]
     )
+
+
+def u_hsic(first, second):
+    """Gretton (2020), section 4.2.3: means over pairs, triples and quadruples of distinct rows."""
+    n = len(first)
+    pairs = [first[i, j] * second[i, j] for i, j in itertools.permutations(range(n), 2)]
+    triples = [first[i, j] * second[i, q] for i, j, q in itertools.permutations(range(n), 3)]
+    quadruples = [first[i, j] * second[q, r] for i, j, q, r in itertools.permutations(range(n), 4)]
+    return float(np.mean(pairs) + np.mean(quadruples) - 2.0 * np.mean(triples))
+
+
+def centred_product_gram(grams):
+    """<xi_i, xi_j> with xi = (x)_m phi_m - sum_m phi_m (x)_{l != m} mu_l + (M - 1) (x)_m mu_m.
+
+    Every feature phi_m(x_i) is expanded in the rows of a factor of its Gram matrix.
+    """
+    n, m = len(grams[0]), len(grams)
+    factors = []
+    for gram in grams:
+        values, vectors = np.linalg.eigh(gram)
+        factors.append(vectors * np.sqrt(np.clip(values, 0.0, None)))
+    means = [f.mean(axis=0) for f in factors]
+
+    def tensor(vectors):
+        return reduce(np.multiply.outer, vectors).ravel()
+
+    xi = []
+    for i in range(n):
+        row = [f[i] for f in factors]
+        value = tensor(row) + (m - 1) * tensor(means)
+        for k in range(m):
+            value = value - tensor([row[k] if j == k else means[j] for j in range(m)])
+        xi.append(value)
+    return np.array(xi) @ np.array(xi).T
+
+
+def distance_matrix(x, exponent):
+    return np.array([[float(np.sqrt(np.sum((a - b) ** 2))) ** exponent for b in x] for a in x])
+
+
+def distance_covariance(x, y, exponent):
+    """Szekely, Rizzo and Bakirov (2007): mean product of doubly centred distances."""
+    n = len(x)
+    h = np.eye(n) - 1.0 / n
+    a, b = (h @ distance_matrix(z, exponent) @ h for z in (x, y))
+    return float(np.mean(a * b))
+
+
+def u_distance_covariance(x, y, exponent):
+    """Szekely and Rizzo (2014): inner product of U-centred distances over n (n - 3)."""
+    n = len(x)
+    a, b = (u_centred(distance_matrix(z, exponent)) for z in (x, y))
+    return float((a * b).sum() / (n * (n - 3)))
+
+
+def u_centred(matrix):
+    """Szekely and Rizzo (2014), definition 2."""
+    n = len(matrix)
+    d = matrix - np.diag(np.diag(matrix))
+    rows = d.sum(axis=1) / (n - 2)
+    centred = d - rows[:, None] - rows[None, :] + d.sum() / ((n - 1) * (n - 2))
+    return centred - np.diag(np.diag(centred))
+
+
+def nystrom_spectrum(gram_joint, crosses):
+    """Eigenvalues of K_J^- Cov(xi), with the covariance over rows divided by n - 2."""
+    n, m = crosses[0].shape[1], len(crosses)
+    means = [c.mean(axis=1) for c in crosses]
+    rows = []
+    for i in range(n):
+        xi = np.prod([c[:, i] for c in crosses], axis=0)
+        for k in range(m):
+            xi = xi - crosses[k][:, i] * np.prod([means[j] for j in range(m) if j != k], axis=0)
+        rows.append(xi)
+    covariance = np.cov(np.array(rows).T) * (n - 1) / (n - 2)
+    return np.sort(np.linalg.eigvals(np.linalg.pinv(gram_joint) @ covariance).real)

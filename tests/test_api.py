@@ -10,11 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dhsic
+from dhsic.engine.runtime import Runtime
+from dhsic.engine.session import Session
+from dhsic.estimators import Estimate, find_estimator, registry
+from dhsic.estimators.registry import Entry
+from dhsic.io.open import open_variables
 from dhsic.kernels import Gaussian
+from dhsic.results import FeatureSummary
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((9000, 3))
 Y = 0.1 * X[:, 0] ** 2 + RNG.standard_normal(9000)
+FEATURES = FeatureSummary("columns", (1, 2))
 OPTIONS = {"estimator": dhsic.NystromMHSIC(n_landmarks=40), "null": dhsic.Multiplier(20), "rng": 1}
 
 
@@ -119,7 +126,7 @@ def test_progress__receives_events():
     dhsic.independence_test(X, Y, progress=events.append, **OPTIONS)
     names = [type(event).__name__ for event in events]
     assert names.count("PassStarted") == names.count("PassFinished") == 2
-    assert sum(e.rows for e in events if type(e).__name__ == "BlockFinished") == 2 * 9000
+    assert sum(e.amount for e in events if type(e).__name__ == "BlockFinished") == 2 * 9000
 
 
 def test_plan__runs_nothing_and_says_what_would():
@@ -146,12 +153,28 @@ def test_hsic__is_the_estimate_of_the_test(reference):
         ((X,), {}, "at least two variables, got 1"),
         ((X, Y[:-1]), {}, "same rows.*'x1' 9000, 'x2' 8999"),
         ((X, Y), {"estimator": "nystrom"}, "estimator must be one of.*did you mean 'nystrom-m'"),
-        ((X, Y), {"estimator": 3}, "estimator must be a name or one of NystromMHSIC, VHSIC, got 3"),
+        (
+            (X, Y),
+            {"estimator": 3},
+            "estimator must be a name or one of NystromMHSIC, .*, got 3",
+        ),
+        ((X, Y), {"estimator": "autos"}, "one of 'auto', 'nystrom-m'.*did you mean 'auto'"),
         ((X, Y), {"null": "permutations"}, "supported pairs are.*did you mean 'permutation'"),
-        ((X, Y), {"null": "multiplier", "estimator": "v-hsic"}, "got 'multiplier'.*v-hsic: perm"),
+        ((X, Y), {"null": "normal", "estimator": "v-hsic"}, "got 'normal'.*v-hsic: permutation,"),
+        ((X, Y), {"null": dhsic.Normal()}, "stands with 'nystrom-m', got Normal.*; v-hsic: perm"),
+        *(
+            ((X, Y), {"null": null, "n_resamples": 9}, f"left out with null '{null}', which draws")
+            for null in ("gamma", "spectral")
+        ),
+        (
+            (X, Y),
+            {"null": dhsic.Spectral("simulation"), "n_resamples": 9},
+            "n_resamples must be left out where null is a value",
+        ),
         ((X, Y), {"kernels": ["gaussian"] * 3}, "one for each of 2 variables, got 3"),
         ((X, Y), {"kernels": "gausian"}, "gausian.*gaussian"),
         ((X, Y), {"kernels": [1, 2]}, "names or Kernel values, got 1"),
+        ((X, Y), {"kernels": [None, "gausian"]}, "gausian.*gaussian"),
         ((X, Y), {"kernels": 3}, "kernels must be a name, a Kernel, or a sequence of them, got 3"),
         ((X, Y), {"null": dhsic.Multiplier}, "null must be 'auto' or one that stands with"),
         ((X, Y), {"null": np.zeros(3)}, "null must be 'auto' or one that stands with"),
@@ -216,7 +239,16 @@ def test_client__without_workers_is_refused():
         dhsic.independence_test(X, Y, client=Empty(), threads=2)
 
 
-@pytest.mark.parametrize("null", [dhsic.Multiplier(20), dhsic.Permutation(5, within="blocks")])
+@pytest.mark.parametrize(
+    "null",
+    [
+        dhsic.Multiplier(20),
+        dhsic.Permutation(5, within="blocks"),
+        dhsic.Spectral(),
+        dhsic.Spectral("simulation", n_resamples=50),
+        dhsic.Gamma(),
+    ],
+)
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_same_blocks__give_the_same_bits_on_threads_and_processes(
     client, tmp_path, null, precision
@@ -230,6 +262,7 @@ def test_same_blocks__give_the_same_bits_on_threads_and_processes(
         for where in ({"threads": 1}, {"threads": 3}, {"client": client})
     ]
     assert len({result.statistic for result in runs}) == 1
+    assert len({result.pvalue for result in runs}) == 1
     assert len({result.null_distribution.tobytes() for result in runs}) == 1
 
 
@@ -247,3 +280,125 @@ def test_auto_null__never_refuses_itself_for_memory():
     x = np.zeros(900_000)
     assert "multiplier null" in str(dhsic.plan(x, x, estimator=tiny, threads=1))
     assert "permutation null" in str(dhsic.plan(x, x, estimator=tiny, threads=1, memory="64GiB"))
+
+
+@pytest.mark.parametrize("null", ["gamma", "spectral"])
+def test_fitted_null__has_no_monte_carlo_error_and_draws_to_look_at(null):
+    result = dhsic.independence_test(X, Y, **{**OPTIONS, "null": null})
+    assert result.pvalue_error is None
+    assert result.null == null
+    assert len(result.null_distribution) == 1000
+    assert (result.null_distribution >= result.statistic).mean() == pytest.approx(
+        result.pvalue, abs=0.05
+    )
+    again = dhsic.IndependenceTestResult.from_json(result.to_json())
+    assert again == result
+
+
+def test_simulated_spectrum__has_a_monte_carlo_error():
+    null = dhsic.Spectral("simulation", n_resamples=400)
+    result = dhsic.independence_test(X, Y, **{**OPTIONS, "null": null})
+    assert len(result.null_distribution) == 400
+    assert result.pvalue_error == pytest.approx(np.sqrt(result.pvalue * (1 - result.pvalue) / 400))
+
+
+def test_kernels__are_the_gaussian_where_not_given(reference):
+    given = dhsic.independence_test(X, Y, kernels=["gaussian", None], **OPTIONS)
+    assert given.statistic == reference.statistic
+
+
+def test_auto_estimator__takes_all_pairs_of_few_rows_and_says_why():
+    few = {"estimator": "auto", "rng": 0, "threads": 1}
+    result = dhsic.independence_test(X[:300], Y[:300], **few)
+    assert (result.estimator, result.estimator_reason) == (
+        "v-hsic",
+        "all pairs of rows, quick for so few",
+    )
+    assert dhsic.hsic(X[:300], Y[:300], **few).estimator == "v-hsic"
+
+
+@pytest.mark.parametrize(
+    ("n", "options", "reason"),
+    [
+        (9000, {}, "too many rows for all pairs of them"),
+        (1500, {"n_resamples": 500}, "too many rows for all pairs of them"),
+        (1500, {"null": dhsic.Permutation(500)}, "too many rows for all pairs of them"),
+        (300, {"null": "normal"}, "normal does not stand with v-hsic"),
+    ],
+)
+def test_auto_estimator__takes_landmarks_otherwise(n, options, reason):
+    session = Session(open_variables((X[:n], Y[:n]), None), Runtime.here(1, 2**31), 0)
+    asked = {"null": "auto", "n_resamples": None, **options}
+    found = find_estimator("auto", session, (None, None), **asked)
+    assert found == (dhsic.NystromMHSIC(), reason)
+
+
+@pytest.mark.parametrize(
+    ("n", "options"),
+    [(1900, {}), (1500, {"n_resamples": 400}), (9000, {"null": "gamma"}), (9000, {"null": None})],
+)
+def test_auto_estimator__counts_the_replicates(n, options):
+    session = Session(open_variables((X[:n], Y[:n]), None), Runtime.here(1, 2**31), 0)
+    asked = {"null": "auto", "n_resamples": None, **options}
+    found, _ = find_estimator("auto", session, (None, None), **asked)
+    assert found == dhsic.VHSIC()
+
+
+def test_auto_estimator__takes_landmarks_where_memory_is_short():
+    session = Session(open_variables((X[:1900], Y[:1900]), None), Runtime.here(1, 2**20), 0)
+    found, reason = find_estimator("auto", session, (None, None), "permutation", None)
+    assert found == dhsic.NystromMHSIC()
+    assert reason == "all pairs of rows do not fit the memory"
+
+
+def test_too_many_variables__names_the_estimators_that_take_more():
+    class Pair(dhsic.VHSIC):
+        name = "pair"
+
+    entry = Entry(Pair, (dhsic.Permutation,), 2, "n^2")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "TABLE", (*registry.TABLE, entry))
+        patch.setitem(registry.ESTIMATORS, "pair", Pair)
+        with pytest.raises(
+            dhsic.errors.InvalidArgumentError,
+            match=r"'pair' takes at most 2 variables, got 3: take nystrom-m or v-hsic",
+        ):
+            dhsic.independence_test(X[:50], Y[:50], Y[:50] ** 2, estimator="pair")
+
+
+def test_kernel__is_the_estimator_s_to_choose(monkeypatch):
+    monkeypatch.setattr(
+        dhsic.NystromMHSIC, "kernel", lambda self, given: given or Gaussian(gamma=3)
+    )
+    result = dhsic.independence_test(X[:50], Y[:50], kernels=[None, "laplacian"], rng=0)
+    first, second = (v.kernel for v in result.variables)
+    assert first == "gaussian:3.0"
+    assert second.startswith("laplacian")
+
+
+def test_quantity__is_the_estimate_s(monkeypatch):
+    measured = Estimate(0.5, (Gaussian(gamma=1.0),) * 2, quantity="COCO", features=FEATURES)
+    monkeypatch.setattr(dhsic.NystromMHSIC, "estimate", lambda *_: measured)
+    result = dhsic.hsic(X, Y)
+    assert (result.quantity, result.features) == ("COCO", FEATURES)
+
+
+def test_n_resamples__is_refused_where_auto_finds_a_null_without(monkeypatch):
+    monkeypatch.setattr(dhsic.NystromMHSIC, "choose_null", lambda *_: (dhsic.Gamma(), "why"))
+    assert dhsic.independence_test(X[:50], Y[:50], rng=0).null_reason == "why"
+    with pytest.raises(dhsic.errors.InvalidArgumentError, match="left out with null 'gamma'"):
+        dhsic.independence_test(X[:50], Y[:50], rng=0, n_resamples=9)
+
+
+def test_witness_functions__have_the_covariance_that_they_say():
+    rng = np.random.default_rng(0)
+    x, noise = rng.standard_normal((2, 400))
+    y = np.column_stack([x**2 + 0.5 * noise, rng.standard_normal(400)])
+    options = {"estimator": dhsic.COCO(n_landmarks=300), "rng": 1, "kernels": "laplacian"}
+    found = dhsic.witness_functions(x, y, **options)
+    f, g = found.first(x[:, None]), found.second(y)
+    assert np.cov(f, g, bias=True)[0, 1] == pytest.approx(found.coco, rel=1e-6)
+    assert found.coco == pytest.approx(dhsic.hsic(x, y, **options).estimate, rel=1e-12)
+    assert found.first.kernel.spec().startswith("laplacian")
+    with pytest.raises(InvalidArgumentError, match="need estimator 'coco'"):
+        dhsic.witness_functions(x, y, estimator="v-hsic")

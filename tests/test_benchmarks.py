@@ -5,7 +5,8 @@ import csv
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import level, peers, power, pruning, roofline, scaling
+from benchmarks import convergence, family, level, peers, power, pruning, roofline, scaling
+from dhsic.estimators import TABLE
 
 
 def run(module, out, *options):
@@ -21,11 +22,33 @@ def out(tmp_path):
     return tmp_path / "results" / "table.csv"
 
 
-def test_level__has_a_row_a_case(out):
-    options = ["--runs", 3, "--size", 60, "--processes", 1, "--null", "multiplier"]
-    table = run(level, out, *options)
-    assert len(table) == 12
-    assert {row["variables"] for row in table} == {"2", "3", "4"}
+QUICK_LEVEL = ["--runs", 2, "--setting", 40, "gaussian", "--processes", 1]
+
+
+def test_level__has_every_pair(out):
+    table = run(level, out, *QUICK_LEVEL, "--variables", 2)
+    pairs = {(row["estimator"], row["null"].split()[0]) for row in table}
+    supported = {(e.estimator.name, null.name) for e in TABLE for null in e.nulls}
+    assert supported <= pairs
+    assert all(0 <= float(row["5%"]) <= float(row["10%"]) <= 1 for row in table)
+
+
+def test_level__has_three_variables_where_they_are_supported(out):
+    table = run(level, out, *QUICK_LEVEL, "--null", "gamma")
+    three = {row["estimator"] for row in table if row["variables"] == "3"}
+    assert three == {"nystrom-m", "rff-hsic", "v-hsic"}
+
+
+def test_level__goes_on_where_it_stopped(out, monkeypatch):
+    first = run(level, out, *QUICK_LEVEL, "--estimator", "dcov", "--null", "gamma")
+    monkeypatch.setattr(level, "one_pvalue", lambda setting: 0.005)
+    both = run(
+        level, out, *QUICK_LEVEL, "--estimator", "dcov", "--null", "gamma", "--null", "normal"
+    )
+    assert both == first
+    more = run(level, out, *QUICK_LEVEL, "--estimator", "dcor", "--null", "gamma")
+    assert more[: len(first)] == first
+    assert [row["above"] for row in more[len(first) :]] == ["1%"]
 
 
 def test_power__has_a_row_a_test(out):
@@ -60,3 +83,20 @@ def test_peers__run_on_the_same_data(out):
     pytest.importorskip("dcor", reason="the extra `peers` is not installed")
     table = run(peers, out, "--size", 120, "--features", 3, "--resamples", 10)
     assert len(table) == len(peers.METHODS)
+
+
+def test_family__times_every_kind(out):
+    options = ["--linear", 2000, "--own", 2000, "--quadratic", 300, "--features", 2]
+    table = run(family, out, *options, "--resamples", 3, "--repeats", 1)
+    units = [row["unit"] for row in table]
+    assert units.count("us a row") == len(family.LINEAR)
+    assert units.count("times") == len(family.OWN_PERMUTATIONS)
+    assert units.count("ns a pair") == len(family.QUADRATIC)
+
+
+def test_convergence__finds_errors_that_fall(out):
+    table = run(convergence, out, "--rows", 200, "--number", 10, "--number", 80, "--draws", 5)
+    errors = [float(row["relative error"]) for row in table]
+    assert len(errors) == 2 * 7
+    assert all(many < few for few, many in zip(errors[::2], errors[1::2], strict=True))
+    assert all(float(row["slope so far"]) < 0 for row in table[1::2])

@@ -10,7 +10,7 @@ UNITS = [
     *("errors", "_version", "_validation", "_random", "results"),
     *("kernels", "linalg", "nulls"),
     *("engine", "io"),
-    *("landmarks", "estimators"),
+    *("landmarks", "features", "estimators"),
     "api",
     *("cluster", "cli"),
 ]

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 
+from dhsic.cli.output import decision
 from dhsic.errors import InvalidArgumentError, MissingDependencyError
 from dhsic.results import (
     DependenceEstimate,
+    FeatureSummary,
     IndependenceTestResult,
     LandmarkSummary,
     PassSummary,
@@ -19,13 +21,16 @@ from dhsic.results import (
 
 COMMON = {
     "estimate": 0.1 + 0.2,
+    "quantity": "squared HSIC",
     "estimator": "nystrom-m",
+    "estimator_reason": "as asked",
     "n": 515_345,
     "variables": (
         VariableSummary("timbre", 90, "gaussian:0.01"),
         VariableSummary("year", 1, "delta"),
     ),
     "landmarks": LandmarkSummary(5744, 1200, "independent", False, 1e-8),
+    "features": FeatureSummary("cos-sin", (1000, 200), orthogonal=True),
     "precision": "float64",
     "seed": 2**63 + 1,
     "passes": (
@@ -45,10 +50,13 @@ TEST = {
 }
 CHANGED = {
     "estimate": 0.3,
+    "quantity": "COCO",
     "estimator": "v-hsic",
+    "estimator_reason": "quick for so few rows",
     "n": 1,
     "variables": COMMON["variables"][::-1],
     "landmarks": None,
+    "features": None,
     "precision": "float32",
     "seed": 2**63,
     "passes": (),
@@ -61,9 +69,10 @@ CHANGED = {
     "null": "permutation",
     "null_reason": "exact",
 }
+FEATURES = {"kind": "complex", "counts": (1000, 201), "orthogonal": False}
 LANDMARKS = {
     "drawn": 1,
-    "kept": 2,
+    "kept": (1200, 3),
     "pairing": "joint",
     "replace": True,
     "tolerance": 0.5,
@@ -80,7 +89,15 @@ def outcome(**changes):
 
 
 @pytest.mark.parametrize(
-    "result", [estimate(), estimate(landmarks=None), outcome(), outcome(passes=())]
+    "result",
+    [
+        estimate(),
+        estimate(landmarks=None, features=None),
+        estimate(landmarks=LandmarkSummary(9, (3, 4), "joint", True, 0.0)),
+        outcome(),
+        outcome(passes=()),
+        outcome(pvalue_error=None, pvalue=1e-300),
+    ],
 )
 @pytest.mark.parametrize("indent", [None, 2])
 def test_json__gives_the_same_result_back(result, indent):
@@ -88,6 +105,9 @@ def test_json__gives_the_same_result_back(result, indent):
     assert again == result
     for field in dataclasses.fields(result):
         value, expected = getattr(again, field.name), getattr(result, field.name)
+        if field.name in ("landmarks", "features"):
+            assert value == expected
+            continue
         assert type(value) is type(expected)
         np.testing.assert_array_equal(value, expected)
 
@@ -113,6 +133,12 @@ def test_equality__covers_every_field_of_an_estimate(field):
 def test_equality__covers_every_field_of_the_landmarks(field):
     landmarks = dataclasses.replace(COMMON["landmarks"], **{field: LANDMARKS[field]})
     assert outcome(landmarks=landmarks) != outcome()
+
+
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(FeatureSummary)])
+def test_equality__covers_every_field_of_the_features(field):
+    features = dataclasses.replace(COMMON["features"], **{field: FEATURES[field]})
+    assert outcome(features=features) != outcome()
 
 
 def test_equality__holds_between_equal_values_of_one_class_only():
@@ -169,6 +195,7 @@ def without(field):
         without("result"),
         outcome().to_json().replace('"seed"', '"sead"'),
         outcome().to_json().replace('"drawn"', '"drown"'),
+        outcome().to_json().replace('"counts"', '"count"'),
     ],
 )
 def test_from_json__refuses_what_is_no_such_result(text):
@@ -189,6 +216,8 @@ FACTS = [
     "timbre (90, gaussian:0.01), year (1, delta)",
     "515,345",
     "1,200 of 5,744 kept, independent pairing",
+    "1,000 and 200 cos-sin, orthogonal",
+    "squared HSIC",
     "0.3 (nystrom-m)",
     str(2**63 + 1),
     "20.25 s, 2 passes, float64",
@@ -205,14 +234,40 @@ TEST_FACTS = [
 def test_summary__has_the_facts(write):
     assert [fact for fact in FACTS if fact not in write(estimate())] == []
     assert [
-        fact for fact in [*TEST_FACTS, *FACTS[:3], *FACTS[4:]] if fact not in write(outcome())
+        fact for fact in [*TEST_FACTS, *FACTS[:5], *FACTS[6:]] if fact not in write(outcome())
     ] == []
 
 
 def test_summary__leaves_out_what_there_is_not():
-    text = str(estimate(landmarks=None, passes=()))
-    assert "landmarks" not in text
-    assert "passes" not in text
+    text = str(estimate(landmarks=None, features=None, passes=()))
+    assert [word for word in ("landmarks", "features", "passes") if word in text] == []
+
+
+def test_summary__of_a_fitted_law_speaks_of_no_resamples():
+    text = str(outcome(null="gamma", pvalue=1.5e-20, pvalue_error=None))
+    assert "1.5e-20\n" in text
+    assert "gamma: one matrix product" in text
+    assert "resamples" not in text
+    assert "±" not in text
+
+
+@pytest.mark.parametrize("result", [estimate, outcome])
+def test_summary__says_why_the_estimator_was_chosen_and_what_it_measures(result):
+    text = str(result(estimator_reason="quick", quantity="COCO"))
+    assert "(nystrom-m: quick)" in text
+    assert f"{'COCO':<13} 0.3" in text
+    assert "HSIC" not in text
+
+
+def test_summary__has_the_landmarks_kept_of_each_variable():
+    landmarks = LandmarkSummary(2000, (1200, 80), "independent", False, 1e-8)
+    assert "1,200 and 80 of 2,000 kept" in str(outcome(landmarks=landmarks))
+
+
+def test_decision__of_a_fitted_law_asks_for_no_resamples():
+    result = outcome(pvalue=0.0501, pvalue_error=None)
+    assert decision(result, 0.05) == "not rejected at level 0.05"
+    assert decision(result, 0.0502) == "rejected at level 0.0502"
 
 
 def test_html__escapes_names():
@@ -238,6 +293,8 @@ def test_plot__makes_a_figure_where_none_is_given():
     ax = outcome().plot()
     assert len(plt.get_fignums()) == figures + 1
     assert ax.get_xlabel() == "nystrom-m statistic"
+    assert ax.get_ylabel() == "resamples"
+    assert outcome(pvalue_error=None).plot().get_ylabel() == "draws"
     plt.close("all")
 
 

@@ -7,27 +7,36 @@ from typing import Any
 import click
 
 import dhsic
+from dhsic.cli.methods import pairs_table
 from dhsic.cli.options import read_request, test_options
 from dhsic.cli.output import print_lines, print_result, write_whole
 from dhsic.cli.progress import progress_bar
 
 __all__ = ["plan", "test"]
 
-_EXAMPLES = """\b
+_EPILOG = """\b
+Estimators: how their time grows with the rows n, b of them a block; how many
+variables they take; which nulls stand with them
+{table}
+
+\b
 Examples
-  dhsic {0} songs.zarr --variable features --variable year
-  dhsic {0} songs.zarr --variable 'timbre=features[:, 0:12]' \\
+  dhsic {name} songs.zarr --variable features --variable year
+  dhsic {name} songs.zarr --variable 'timbre=features[:, 0:12]' \\
       --variable year --kernel year=laplacian --workers 4 --json songs.json
 """
 
 
-@click.command(epilog=_EXAMPLES.format("test"), short_help="Test variables of DATA.zarr.")
+@click.command(
+    epilog=_EPILOG.format(name="test", table=pairs_table()),
+    short_help="Test variables of DATA.zarr.",
+)
 @test_options
 def test(**options: Any) -> None:
     """Test whether variables of DATA.zarr are jointly independent.
 
-    Prints the statistic, its p-value with the Monte Carlo error of it, and the decision at the
-    level alpha.
+    Prints the statistic, its p-value, with the Monte Carlo error of it where the null is simulated,
+    and the decision at the level alpha.
     """
     request = read_request(options)
     with progress_bar() as bar:
@@ -47,7 +56,9 @@ def test(**options: Any) -> None:
         print_result(result, options["alpha"])
 
 
-@click.command(epilog=_EXAMPLES.format("plan"), short_help="Say what a test would run.")
+@click.command(
+    epilog=_EPILOG.format(name="plan", table=pairs_table()), short_help="Say what a test would run."
+)
 @test_options
 def plan(**options: Any) -> None:
     """Say what 'dhsic test' with the same options would run, in how much memory.

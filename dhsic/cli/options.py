@@ -13,15 +13,11 @@ import click
 
 import dhsic
 from dhsic._validation import nearest, parse_bytes
+from dhsic.cli.methods import ESTIMATOR_OPTIONS, NULL_OPTIONS, read_estimator, read_null
 from dhsic.cluster import PlannedWorkers, connect, local_cluster
 from dhsic.engine.plan import Plan
-from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import Estimator, Null, NystromMHSIC
-from dhsic.estimators.registry import ESTIMATORS, NULLS
 from dhsic.io.open import AnySource, open_group
 from dhsic.kernels import Kernel, parse
-from dhsic.landmarks import check_count
-from dhsic.nulls import Permutation
 
 __all__ = ["Request", "read_request", "test_options"]
 
@@ -73,19 +69,6 @@ class Request:
         return dhsic.plan(*self.sources, client=client, **self.arguments)
 
 
-def _count(context: click.Context, option: click.Parameter, value: str | None) -> int | str | None:
-    del context, option
-    if value is None:
-        return None
-    count = int(value) if value.lstrip("+-").isdecimal() else value
-    try:
-        check_count(count)
-    except InvalidArgumentError as error:
-        msg = f"write a number >= 1, or a multiple of sqrt(n) as '8sqrt'; got {value!r}"
-        raise click.BadParameter(msg) from error
-    return count
-
-
 def _bytes(context: click.Context, option: click.Parameter, value: str) -> int:
     del context, option
     return parse_bytes(value)
@@ -134,43 +117,17 @@ _OPTIONS = (
         multiple=True,
         metavar="[NAME=]SPEC",
         help="Kernel of one variable or of all others, as 'year=gaussian:0.5', 'laplacian' or "
-        "'delta'; a bandwidth left out follows the median heuristic.  [default: gaussian]",
+        "'delta'; a bandwidth left out follows the median heuristic.  [default: what the estimator "
+        "takes, gaussian for most]",
     ),
-    click.option(
-        "--estimator",
-        type=click.Choice(list(ESTIMATORS)),
-        default="nystrom-m",
-        help="Linear in the rows; or quadratic, in memory.",
-    ),
-    click.option(
-        "--landmarks",
-        callback=_count,
-        metavar="COUNT",
-        help="A number, or a multiple of sqrt(n) as 8sqrt.  [default: 8sqrt]",
-    ),
-    click.option(
-        "--pairing",
-        type=click.Choice(["independent", "joint"]),
-        help="Landmarks drawn for every variable by itself, or rows of the data.  "
-        "[default: independent]",
-    ),
-    click.option(
-        "--null",
-        type=click.Choice(["auto", *NULLS]),
-        default="auto",
-        help="How the null distribution is made.",
-    ),
-    click.option(
-        "--within",
-        type=click.Choice(["auto", "all", "blocks"]),
-        help="Rows that --null permutation permutes among.  [default: auto]",
-    ),
+    *ESTIMATOR_OPTIONS,
+    *NULL_OPTIONS,
     click.option(
         "--resamples",
         type=click.IntRange(min=1),
         metavar="N",
-        default=250,
-        help="Values under the null hypothesis.",
+        help="Values under the null hypothesis, where they are drawn.  [default: 250, or 10000 "
+        "with --method simulation]",
     ),
     click.option(
         "--alpha",
@@ -238,14 +195,14 @@ def read_request(options: dict[str, Any]) -> Request:
     if sum(options[name] is not None for name in ("threads", "workers", "scheduler")) > 1:
         msg = "--threads, --workers and --scheduler say where to run: give one of them"
         raise click.UsageError(msg)
-    estimator, null = _estimator(options), _null(options)
+    estimator, null = read_estimator(options), read_null(options)
     sources = open_group(_location(options["data"]), options["variables"])
     names = [source.name for source in sources]
     arguments = {
         "kernels": _kernels(options["kernels"], names),
         "estimator": estimator,
         "null": null,
-        "n_resamples": options["resamples"] if isinstance(null, str) else None,
+        "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
         "names": names,
         "precision": options["precision"],
         "threads": options["threads"],
@@ -259,33 +216,8 @@ def _location(data: str) -> str:
     return data if "://" in data else os.path.abspath(data)
 
 
-def _estimator(options: dict[str, Any]) -> str | Estimator:
-    name: str = options["estimator"]
-    given = {
-        key: options[option]
-        for option, key in (("landmarks", "n_landmarks"), ("pairing", "pairing"))
-        if options[option] is not None
-    }
-    if name == NystromMHSIC.name:
-        return NystromMHSIC(**given)
-    if given:
-        msg = f"--landmarks and --pairing go with --estimator nystrom-m; got {name}: drop them"
-        raise click.UsageError(msg)
-    return name
-
-
-def _null(options: dict[str, Any]) -> str | Null:
-    name: str = options["null"]
-    if options["within"] is None:
-        return name
-    if name != Permutation.name:
-        msg = f"--within goes with --null permutation; got {name}: drop it or change the null"
-        raise click.UsageError(msg)
-    return Permutation(options["resamples"], within=options["within"])
-
-
-def _kernels(specs: Sequence[str], names: Sequence[str]) -> list[Kernel]:
-    """One kernel a variable, from ``SPEC`` for all and ``NAME=SPEC`` for one."""
+def _kernels(specs: Sequence[str], names: Sequence[str]) -> list[Kernel | None]:
+    """One kernel a variable, from ``SPEC`` for all and ``NAME=SPEC`` for one, or None."""
     chosen: dict[str, Kernel] = {}
     for text in specs:
         name, _, spec = text.rpartition("=")
@@ -301,4 +233,4 @@ def _kernels(specs: Sequence[str], names: Sequence[str]) -> list[Kernel]:
             msg = f"--kernel is given twice for {whose}: drop one"
             raise click.UsageError(msg)
         chosen[name] = parse(spec)
-    return [chosen.get(name) or chosen.get("") or parse("gaussian") for name in names]
+    return [chosen.get(name) or chosen.get("") for name in names]

@@ -17,17 +17,17 @@ import click
 from dhsic.errors import DataError
 from dhsic.results import IndependenceTestResult
 
-__all__ = ["decision", "print_columns", "print_lines", "print_result", "write_whole"]
+__all__ = ["aligned", "decision", "print_columns", "print_lines", "print_result", "write_whole"]
 
-_LABEL = 13
 _GAP = "  "
 
 
 def print_result(result: IndependenceTestResult, alpha: float) -> None:
     """Print a result and what it decides."""
-    for label, text in [*result.summary(), ("decision", f"independence {decision(result, alpha)}")]:
-        wrapped = _wrap(text, _LABEL + 1)
-        click.echo(f"{click.style(f'{label:<{_LABEL}}', bold=True)} {wrapped}")
+    rows = [*result.summary(), ("decision", f"independence {decision(result, alpha)}")]
+    width = max(len(label) for label, _ in rows) + len(_GAP)
+    for label, text in rows:
+        click.echo(click.style(f"{label:<{width}}", bold=True) + _wrap(text, width))
 
 
 def print_lines(lines: Iterable[str], indent: int) -> None:
@@ -38,18 +38,28 @@ def print_lines(lines: Iterable[str], indent: int) -> None:
 
 def print_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print rows of short texts under a header."""
-    cells = [list(header), *map(list, rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
-    for number, row in enumerate(cells):
-        padded = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
-        line = _GAP.join(padded).rstrip()
-        click.echo(click.style(line, bold=True) if number == 0 else line)
+    first, *others = aligned([header, *rows])
+    click.echo(click.style(first, bold=True))
+    for line in others:
+        click.echo(line)
+
+
+def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lines of short texts whose columns stand one under another."""
+    cells = list(rows)
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        _GAP.join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    ]
 
 
 def decision(result: IndependenceTestResult, alpha: float) -> str:
     """What becomes of independence at a level, and whether more resamples could say otherwise."""
     rejected = result.pvalue <= alpha
     verdict = f"{'rejected' if rejected else 'not rejected'} at level {alpha:g}"
+    if result.pvalue_error is None:
+        return verdict
     resamples = len(result.null_distribution)
     if 1 / (resamples + 1) > alpha:
         enough = math.ceil(1 / alpha - 1e-9) - 1

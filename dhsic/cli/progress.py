@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from dhsic.engine.events import BlockFinished, Event, PassStarted, StepStarted
+from dhsic.engine.events import BlockFinished, Event, PassStarted, StepStarted, Unit
 
 __all__ = ["Bar", "progress_bar"]
 
@@ -26,25 +26,26 @@ class Bar:
         self._progress = progress
         self._task: TaskID | None = None
 
-    def begin(self, what: str, rows: int | None = None) -> None:
-        """Start another piece of work, of so many rows where that is known."""
+    def begin(self, what: str, total: int | None = None, unit: Unit = "rows") -> None:
+        """Start another piece of work, of so many rows or other units where that is known."""
         if self._progress is None:
             return
         if self._task is not None:
             self._progress.remove_task(self._task)
-        self._task = self._progress.add_task(what, total=rows, rows="")
+        self._task = self._progress.add_task(what, total=total, unit=unit, done="")
 
-    def at(self, rows: int) -> None:
-        """Say how many rows are done."""
+    def at(self, amount: int) -> None:
+        """Say how much is done."""
         if self._progress is not None and self._task is not None:
-            total = self._progress.tasks[0].total
-            of = "" if total is None else f" of {total:,.0f}"
-            self._progress.update(self._task, completed=rows, rows=f"{rows:,}{of} rows")
+            task = self._progress.tasks[0]
+            of = "" if task.total is None else f" of {task.total:,.0f}"
+            done = f"{amount:,}{of} {task.fields['unit']}"
+            self._progress.update(self._task, completed=amount, done=done)
 
-    def advance(self, rows: int) -> None:
-        """Say that so many rows more are done."""
+    def advance(self, amount: int) -> None:
+        """Say that so much more is done."""
         if self._progress is not None and self._task is not None:
-            self.at(int(self._progress.tasks[0].completed) + rows)
+            self.at(int(self._progress.tasks[0].completed) + amount)
 
     def listen(self, what: str = "") -> Callable[[Event], None]:
         """A listener of the events of a run, with words to put before them."""
@@ -53,9 +54,9 @@ class Bar:
             if isinstance(event, StepStarted):
                 self.begin(what + event.name)
             elif isinstance(event, PassStarted):
-                self.begin(what + event.name, event.rows)
+                self.begin(what + event.name, event.amount, event.unit)
             elif isinstance(event, BlockFinished):
-                self.advance(event.rows)
+                self.advance(event.amount)
 
         return hear
 
@@ -71,7 +72,7 @@ def progress_bar() -> Iterator[Bar]:
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
-        TextColumn("{task.fields[rows]}"),
+        TextColumn("{task.fields[done]}"),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=console, transient=True, redirect_stdout=False) as progress:

@@ -19,7 +19,6 @@ from distributed import Client, LocalCluster
 from distributed.system import MEMORY_LIMIT
 
 from dhsic._validation import check_integer, parse_bytes
-from dhsic.engine.failures import failures_in_words
 
 __all__ = ["PlannedWorkers", "local_cluster", "processors"]
 
@@ -90,8 +89,6 @@ def local_cluster(workers: int | None = None, memory: int | str = "2GiB") -> Ite
     ------
     InvalidArgumentError
         A number that cannot be used.
-    MemoryBudgetError
-        Processes died of the same task, one after the other.
     """
     count = processors() if workers is None else check_integer("workers", workers, minimum=1)
     limit = min(int(parse_bytes(memory) * _HEADROOM / _TERMINATE), MEMORY_LIMIT)
@@ -114,8 +111,7 @@ def local_cluster(workers: int | None = None, memory: int | str = "2GiB") -> Ite
             stack.enter_context(cluster)
         client = stack.enter_context(Client(cluster))
         try:
-            with failures_in_words():
-                yield client
+            yield client
         except BaseException:
             _kill(cluster)
             raise

@@ -12,7 +12,6 @@ from distributed.comm.addressing import parse_address, parse_host_port
 from distributed.comm.registry import get_backend
 from distributed.utils import silence_logging_cmgr
 
-from dhsic.engine.failures import failures_in_words
 from dhsic.errors import InvalidArgumentError
 
 __all__ = ["connect"]
@@ -40,10 +39,6 @@ def connect(address: str, timeout: float = 5.0) -> Iterator[Any]:
     ------
     InvalidArgumentError
         Nobody answers at the address, or the scheduler has no workers.
-    MemoryBudgetError
-        Workers died of the same task, one after the other.
-    DhsicError
-        The scheduler is gone.
     """
     with _connected(address, timeout) as client:
         try:
@@ -54,8 +49,7 @@ def connect(address: str, timeout: float = 5.0) -> Iterator[Any]:
                 f"{timeout:g} s: start some, as with 'dask worker {address}'"
             )
             raise InvalidArgumentError(msg) from None
-        with failures_in_words():
-            yield client
+        yield client
 
 
 def _connected(address: str, timeout: float) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from dhsic.errors import DataError
 __all__ = [
     "BLOCK_BYTES",
     "INEXACT",
+    "PAIRS",
+    "ROWS",
+    "Grain",
     "NonFiniteError",
     "Source",
     "block_bounds",
@@ -22,9 +25,25 @@ __all__ = [
 
 BLOCK_BYTES = 8 * 2**20
 INEXACT = "integers beyond 2**53, which lose digits in float64: subtract an offset first"
-_FEWEST_BLOCKS = 32
-_FEWEST_ROWS = 4096
-_OPERATIONS = 5e10
+
+
+class Grain(NamedTuple):
+    """How large the tasks of a pass are."""
+
+    blocks: int
+    """Row blocks of a task: 1, or 2 where it takes a pair of them."""
+    operations: float
+    """Floating-point operations of a task."""
+    fewest_blocks: int
+    """Row blocks of the data, where their number of rows allows as many."""
+    fewest_rows: int
+    """Rows of a block, where it may hold as many bytes."""
+    most_parts: int
+    """Blocks that a stored chunk is cut into, each of which reads it whole."""
+
+
+ROWS = Grain(1, 5e10, 32, 4096, 8)
+PAIRS = Grain(2, 5e9, 8, 256, 64)
 
 
 class Source(Protocol):
@@ -83,9 +102,14 @@ class NonFiniteError(DataError):
 
 
 def block_bounds(
-    n: int, row_bytes: int, chunk_rows: int | None, operations: float, row_multiple: int
+    n: int,
+    row_bytes: int,
+    chunk_rows: int | None,
+    operations: float,
+    row_multiple: int,
+    grain: Grain = ROWS,
 ) -> list[int]:
-    """Bounds of the row blocks: about a second of work each, and at least 32 where n allows it.
+    """Bounds of the row blocks: about a second of work a task, and many tasks where n allows it.
 
     Parameters
     ----------
@@ -96,9 +120,11 @@ def block_bounds(
     chunk_rows : int or None
         Blocks are whole chunks, or equal parts of one, so that no chunk is read twice in vain.
     operations : float
-        Floating-point operations a row.
+        Floating-point operations a row, or a pair of rows.
     row_multiple : int
         Blocks start at multiples of it, whatever the chunks; 0 asks for one block.
+    grain : Grain, optional
+        `ROWS` for tasks of one block, `PAIRS` for tasks of two.
 
     Returns
     -------
@@ -107,20 +133,24 @@ def block_bounds(
     """
     if row_multiple == 0:
         return [0, n]
-    rows = max(min(_OPERATIONS / operations, n / _FEWEST_BLOCKS), _FEWEST_ROWS)
+    rows = (grain.operations / operations) ** (1 / grain.blocks)
+    rows = max(min(rows, n / grain.fewest_blocks), grain.fewest_rows)
     target = max(int(min(rows, BLOCK_BYTES / row_bytes)), 1)
-    step, parts = (target, 1) if chunk_rows is None else _whole_chunks(target, chunk_rows)
+    if chunk_rows is None:
+        step, parts = target, 1
+    else:
+        step, parts = _whole_chunks(target, chunk_rows, grain.most_parts)
     if row_multiple > 1:
         step, parts = max(row_multiple, step // parts // row_multiple * row_multiple), 1
     blocks = -(-n * parts // step)
     return [min(n, number * step // parts) for number in range(blocks + 1)]
 
 
-def _whole_chunks(target: int, chunk_rows: int) -> tuple[int, int]:
+def _whole_chunks(target: int, chunk_rows: int, most_parts: int) -> tuple[int, int]:
     """Rows of about so many whole chunks, and into how many blocks a large chunk is cut."""
     if chunk_rows <= 2 * target:
         return max(1, target // chunk_rows) * chunk_rows, 1
-    return chunk_rows, -(-chunk_rows // max(target, chunk_rows // 8))
+    return chunk_rows, -(-chunk_rows // max(target, chunk_rows // most_parts))
 
 
 def read_block(

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
-__all__ = ["BlockFinished", "Event", "Listener", "PassFinished", "PassStarted", "StepStarted"]
+__all__ = [
+    "BlockFinished",
+    "Event",
+    "Listener",
+    "PassFinished",
+    "PassStarted",
+    "StepStarted",
+    "Unit",
+]
+
+Unit: TypeAlias = Literal["rows", "pairs of rows", "resamples"]
 
 
 @dataclass(frozen=True)
@@ -18,31 +28,34 @@ class StepStarted:
 
 @dataclass(frozen=True)
 class PassStarted:
-    """A pass over the data starts."""
+    """A pass starts: over the data, or over resamples of what was made of them."""
 
     name: str
     blocks: int
-    rows: int
+    amount: int
+    unit: Unit = "rows"
 
 
 @dataclass(frozen=True)
 class BlockFinished:
-    """One row block of a pass is done."""
+    """So much of a pass more is done: one row block, pair of them or range of resamples."""
 
     name: str
-    rows: int
+    amount: int
+    unit: Unit = "rows"
 
 
 @dataclass(frozen=True)
 class PassFinished:
-    """A pass over the data is done."""
+    """A pass is done."""
 
     name: str
     blocks: int
-    rows: int
+    amount: int
     bytes_read: int
     seconds: float
     worker_seconds: float
+    unit: Unit = "rows"
 
 
 Event: TypeAlias = StepStarted | PassStarted | BlockFinished | PassFinished

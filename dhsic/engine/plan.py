@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Source, block_bounds
-from dhsic.engine.reduction import RowReduction
+from dhsic.engine.blocks import PAIRS, ROWS, Source, block_bounds
+from dhsic.engine.events import Unit
+from dhsic.engine.reduction import PairReduction, RowReduction
 from dhsic.engine.runtime import Runtime
 from dhsic.errors import MemoryBudgetError
 
@@ -23,6 +24,7 @@ __all__ = [
     "Plan",
     "baseline_bytes",
     "format_bytes",
+    "plan_pairs",
     "plan_pass",
 ]
 
@@ -66,6 +68,8 @@ class PassPlan:
         Bytes of the result.
     sent_bytes : int
         Bytes of arrays in this process that are sent to workers.
+    pairs : bool
+        Whether it runs over pairs of row blocks.
     """
 
     name: str
@@ -74,6 +78,7 @@ class PassPlan:
     worker_bytes: int
     bytes_to_driver: int
     sent_bytes: int = 0
+    pairs: bool = False
 
     @property
     def blocks(self) -> int:
@@ -86,9 +91,30 @@ class PassPlan:
         return max(b - a for a, b in zip(self.bounds, self.bounds[1:], strict=False))
 
     @property
+    def leaves(self) -> int:
+        """Number of tasks that see the data: one a row block, or one a pair of them."""
+        return math.comb(self.blocks + 1, 2) if self.pairs else self.blocks
+
+    @property
+    def blocks_per_task(self) -> int:
+        """Row blocks that a task holds at a time."""
+        return min(2, self.blocks) if self.pairs else 1
+
+    @property
+    def unit(self) -> Unit:
+        """What progress counts."""
+        return "pairs of rows" if self.pairs else "rows"
+
+    @property
+    def amount(self) -> int:
+        """How many of them there are."""
+        n = self.bounds[-1]
+        return math.comb(n + 1, 2) if self.pairs else n
+
+    @property
     def tasks(self) -> int:
-        """Tasks of the graph: one a block, and those that combine them."""
-        tasks = level = self.blocks
+        """Tasks of the graph: one a block or pair, and those that combine them."""
+        tasks = level = self.leaves
         while level > 1:
             level = -(-level // FAN_IN)
             tasks += level
@@ -191,8 +217,9 @@ class Plan:
         ]
         for step in self.steps:
             if isinstance(step, PassPlan):
+                pairs = f"{_count(step.leaves, 'pair')} of " if step.pairs else ""
                 lines.append(
-                    f"pass    {step.name}: {_count(step.blocks, 'block')} of up to "
+                    f"pass    {step.name}: {pairs}{_count(step.blocks, 'block')} of up to "
                     f"{step.rows_per_block:,} rows, {_count(step.tasks, 'task')}, reads "
                     f"{format_bytes(step.bytes_read)}, {format_bytes(step.worker_bytes)} a worker, "
                     f"{format_bytes(step.bytes_to_driver)} to the driver"
@@ -216,35 +243,66 @@ def plan_pass(
     reduction: RowReduction[Any], sources: Sequence[Source], runtime: Runtime
 ) -> PassPlan:
     """Choose the row blocks of a pass and predict its memory."""
+    return _plan(reduction, sources, runtime, pairs=False)
+
+
+def plan_pairs(
+    reduction: PairReduction[Any], sources: Sequence[Source], runtime: Runtime
+) -> PassPlan:
+    """Choose the row blocks of a pass over their pairs and predict its memory."""
+    return _plan(reduction, sources, runtime, pairs=True)
+
+
+def _plan(
+    reduction: RowReduction[Any] | PairReduction[Any],
+    sources: Sequence[Source],
+    runtime: Runtime,
+    *,
+    pairs: bool,
+) -> PassPlan:
     n = sources[0].shape[0]
     row_bytes = sum(source.row_bytes for source in sources)
     chunk_rows = max((source.chunk_rows or 0 for source in sources), default=0) or None
-    bounds = block_bounds(
-        n, row_bytes, chunk_rows, reduction.footprint(n).operations, reduction.row_multiple
-    )
-    blocks, rows = len(bounds) - 1, int(np.diff(bounds).max())
-    cost = reduction.footprint(rows)
-    threads = min(-(-runtime.threads // runtime.workers), blocks)
-    # The chunks that a block touches are decoded whole beside it; arrays in memory are sent to the
-    # workers whole, and one of them may get it all; partial results wait along one path of the
-    # combine tree.
-    held = [source.row_bytes for source in sources if source.place == "memory"]
-    stored = [source for source in sources if source.place != "memory"]
-    decoded = [source.row_bytes * _decoded_rows(source, bounds) for source in stored]
-    block = sum(
-        source.row_bytes * rows + int(d.max()) for source, d in zip(stored, decoded, strict=True)
-    )
-    sent = sum(held) * n if runtime.client is not None else 0
-    waiting = (FAN_IN - 1) * math.ceil(math.log(blocks, FAN_IN)) if blocks > 1 else 0
-    states = 2 * threads + waiting
-    return PassPlan(
-        reduction.name,
-        tuple(bounds),
-        bytes_read=sum(held) * n + sum(int(d.sum()) for d in decoded),
-        worker_bytes=cost.payload + sent + threads * (block + cost.scratch) + states * cost.state,
+    operations, grain = reduction.footprint(n).operations, PAIRS if pairs else ROWS
+    bounds = block_bounds(n, row_bytes, chunk_rows, operations, reduction.row_multiple, grain)
+    plan = PassPlan(reduction.name, tuple(bounds), 0, 0, 0, pairs=pairs)
+    cost = reduction.footprint(plan.rows_per_block)
+    # Arrays in memory are sent to the workers whole, and one of them may get it all, as it may of
+    # what a graph computes where all pairs share it.
+    remote = runtime.client is not None
+    sent = n * sum(s.row_bytes for s in sources if remote and s.place == "memory")
+    kept = sent + n * sum(s.row_bytes for s in sources if pairs and s.place == "graph")
+    # The chunks that a block touches are decoded whole beside it; partial results wait along one
+    # path of the combine tree.
+    threads = min(-(-runtime.threads // runtime.workers), plan.leaves)
+    waiting = (FAN_IN - 1) * math.ceil(math.log(plan.leaves, FAN_IN)) if plan.leaves > 1 else 0
+    task = cost.scratch + sum(_task_bytes(source, plan) for source in sources)
+    return replace(
+        plan,
+        bytes_read=sum(_bytes_read(source, plan) for source in sources),
+        worker_bytes=cost.payload + kept + threads * task + (2 * threads + waiting) * cost.state,
         bytes_to_driver=cost.state,
         sent_bytes=sent,
     )
+
+
+def _task_bytes(source: Source, plan: PassPlan) -> int:
+    """Bytes of a source that only one task holds."""
+    if source.place == "memory":
+        return 0
+    decoded = int(_decoded_rows(source, plan.bounds).max())
+    if plan.pairs and source.place == "graph":
+        return source.row_bytes * decoded
+    return source.row_bytes * plan.blocks_per_task * (plan.rows_per_block + decoded)
+
+
+def _bytes_read(source: Source, plan: PassPlan) -> int:
+    """Every block is in as many pairs as there are blocks; a graph computes it once for all."""
+    rows = plan.bounds[-1]
+    if source.place != "memory":
+        rows = int(_decoded_rows(source, plan.bounds).sum())
+    times = plan.blocks if plan.pairs and source.place != "graph" else 1
+    return times * rows * source.row_bytes
 
 
 def _decoded_rows(source: Source, bounds: Sequence[int]) -> NDArray[np.int64]:

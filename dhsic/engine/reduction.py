@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Footprint", "Partial", "RowBlock", "RowReduction", "add"]
+__all__ = ["Footprint", "PairReduction", "Partial", "RowBlock", "RowReduction", "add"]
 
 State = TypeVar("State")
 Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
@@ -41,7 +41,7 @@ class Footprint:
     state : int
         Bytes of one partial result.
     operations : float
-        Floating-point operations a row.
+        Floating-point operations a row; a pair of rows, where the reduction is over pairs.
     """
 
     payload: int
@@ -76,12 +76,37 @@ class RowReduction(Protocol[State]):
         ...
 
 
+class PairReduction(Protocol[State]):
+    """A pass over all pairs of rows, a pair of blocks at a time."""
+
+    @property
+    def name(self) -> str:
+        """What the pass computes, for progress and the plan."""
+        ...
+
+    @property
+    def row_multiple(self) -> int:
+        """Blocks start at multiples of this many rows; 0 asks for one block of all rows."""
+        ...
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a pair of blocks of so many rows each."""
+        ...
+
+    def chunk(self, left: RowBlock, right: RowBlock) -> State:
+        """Partial result of a pair of blocks: the same one twice, or `right` after `left`."""
+        ...
+
+    def combine(self, left: State, right: State) -> State:
+        """Merge partial results in the order of the pairs; must leave both as they are."""
+        ...
+
+
 @dataclass(frozen=True)
 class Partial(Generic[State]):
     """A partial result with the work behind it."""
 
     state: State
-    rows: int
     seconds: float
 
 

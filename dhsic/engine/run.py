@@ -1,50 +1,48 @@
-"""Run one pass on Dask: on threads of this process or on any cluster."""
+"""Run one pass: map blocks or pairs of them to partial results, and combine these in order."""
 
 from __future__ import annotations
 
 import itertools
-import pickle
+import math
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import dask
-import numpy as np
-from dask.callbacks import Callback
-from dask.delayed import Delayed, delayed
-from distributed import as_completed
+from dask.delayed import delayed
 from numpy.typing import NDArray
 
 from dhsic.engine.blas import one_blas_thread
 from dhsic.engine.blocks import Source, read_block
+from dhsic.engine.compute import Job, compute, held, ship
 from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStarted
 from dhsic.engine.failures import failures_in_words
 from dhsic.engine.plan import FAN_IN, PassPlan
-from dhsic.engine.reduction import Partial, RowBlock, RowReduction
+from dhsic.engine.reduction import PairReduction, Partial, RowBlock, RowReduction
 from dhsic.engine.runtime import Runtime
-from dhsic.errors import DhsicError
 
-__all__ = ["Payload", "run_pass", "take_rows"]
+__all__ = ["Payload", "run_map", "run_pass", "take_rows"]
 
 State = TypeVar("State")
+Value = TypeVar("Value")
+Span = tuple[int, int]
+Spans = tuple[Span, ...]
+Parts = dict[Span, list[Any]]
 
-_PIECE = 4 * 2**20
-_POLL_SECONDS = 0.01
-_LOOK_SECONDS = 1.0
-_ALONE_SECONDS = 60.0
+_RANGES = 32
 
 
 class Payload(NamedTuple):
     """What every task of a pass needs; travels once to every worker."""
 
-    reduction: RowReduction[Any]
+    reduction: RowReduction[Any] | PairReduction[Any]
     sources: tuple[Source | None, ...]
     finite: bool
 
 
 def run_pass(
-    reduction: RowReduction[State],
+    reduction: RowReduction[State] | PairReduction[State],
     sources: Sequence[Source],
     plan: PassPlan,
     runtime: Runtime,
@@ -52,12 +50,12 @@ def run_pass(
     *,
     finite: bool = True,
 ) -> tuple[State, PassFinished]:
-    """Map every row block to a partial result and combine them in the order of the blocks.
+    """Map every row block, or pair of them, to a partial result and combine these in order.
 
     Parameters
     ----------
-    reduction : RowReduction
-        What to compute.
+    reduction : RowReduction or PairReduction
+        What to compute, over pairs where the plan says so.
     sources : sequence of Source
         The variables.
     plan : PassPlan
@@ -65,7 +63,7 @@ def run_pass(
     runtime : Runtime
         Where tasks run.
     listener : callable
-        Is told when the pass starts, when a block is done and when the pass is done.
+        Is told when the pass starts, when a block or pair is done and when the pass is done.
     finite : bool, optional
         Refuse NaN and infinity.
 
@@ -77,35 +75,84 @@ def run_pass(
     PassFinished
         What it took.
     """
-    listener(PassStarted(plan.name, plan.blocks, plan.bounds[-1]))
+
+    def tell(amount: int) -> None:
+        listener(BlockFinished(plan.name, amount, plan.unit))
+
+    listener(PassStarted(plan.name, plan.blocks, plan.amount, plan.unit))
     began = time.perf_counter()
     shared = tuple(source if _readable(source, runtime) else None for source in sources)
     payload = Payload(reduction, shared, finite)
-    parts = _parts(sources, plan, runtime)
-    if runtime.client is not None:
-        with failures_in_words():
-            total = _run_on_client(payload, plan, parts, runtime.client, listener)
-    else:
+    spans = _spans(plan)
+    if len(spans) == 1 and runtime.client is None and None not in shared:
         with one_blas_thread():
-            total = _run_on_threads(payload, plan, parts, runtime.threads, listener)
+            total: Partial[State] = _chunk(payload, spans[0])
+        tell(plan.amount)
+    else:
+        (total,) = compute(_job(payload, sources, plan, runtime), runtime, tell)
     seconds = time.perf_counter() - began
-    done = PassFinished(plan.name, plan.blocks, total.rows, plan.bytes_read, seconds, total.seconds)
+    done = PassFinished(
+        plan.name, plan.blocks, plan.amount, plan.bytes_read, seconds, total.seconds, plan.unit
+    )
     listener(done)
     return total.state, done
 
 
+def run_map(
+    name: str,
+    function: Callable[[range], Value],
+    count: int,
+    runtime: Runtime,
+    listener: Listener,
+) -> list[Value]:
+    """Apply a function to ranges of replicates, which depend on their number alone.
+
+    Parameters
+    ----------
+    name : str
+        What it computes.
+    function : callable
+        Takes a range of replicates; travels once to every worker.
+    count : int
+        Number of replicates.
+    runtime : Runtime
+        Where tasks run.
+    listener : callable
+        Is told when it starts, when a range is done and when all are done.
+
+    Returns
+    -------
+    list
+        What the function returned, in the order of the ranges.
+    """
+
+    def tell(amount: int) -> None:
+        listener(BlockFinished(name, amount, "resamples"))
+
+    bounds = [count * i // _RANGES for i in range(_RANGES + 1)]
+    ranges = [range(a, b) for a, b in itertools.pairwise(bounds) if a < b]
+    listener(PassStarted(name, len(ranges), count, "resamples"))
+    began = time.perf_counter()
+    shared, apply = held(function, runtime), delayed(_apply, pure=False, traverse=False)
+    tasks = [apply(shared, numbers) for numbers in ranges]
+    del shared
+    partials = compute(Job(tasks, [len(numbers) for numbers in ranges], [*tasks]), runtime, tell)
+    seconds = time.perf_counter() - began
+    work = sum(partial.seconds for partial in partials)
+    listener(PassFinished(name, len(ranges), count, 0, seconds, work, "resamples"))
+    return [partial.state for partial in partials]
+
+
 def take_rows(
-    sources: Sequence[Source], rows: Sequence[NDArray[np.intp]], runtime: Runtime
+    sources: Sequence[Source], rows: Sequence[NDArray[Any]], runtime: Runtime
 ) -> list[NDArray[Any]]:
     """Rows by number, one increasing array of numbers a source."""
     taken = [source.take(numbers) for source, numbers in zip(sources, rows, strict=True)]
     lazy = [number for number, source in enumerate(sources) if source.place == "graph"]
+    computed = _start([taken[number] for number in lazy], runtime)
     if runtime.client is not None:
-        computed = runtime.client.gather(runtime.client.compute([taken[i] for i in lazy]))
-    else:
-        computed = dask.compute(
-            *(taken[i] for i in lazy), scheduler="threads", num_workers=runtime.threads
-        )
+        with failures_in_words():
+            computed = runtime.client.gather(computed)
     for number, values in zip(lazy, computed, strict=True):
         taken[number] = values
     return taken
@@ -116,155 +163,86 @@ def _readable(source: Source, runtime: Runtime) -> bool:
     return source.place == "storage" or (source.place == "memory" and runtime.client is None)
 
 
-def _parts(sources: Sequence[Source], plan: PassPlan, runtime: Runtime) -> list[dict[int, Any]]:
-    """Blocks that must travel to their task, by block and by number of the source."""
-    parts: list[dict[int, Any]] = [{} for _ in range(plan.blocks)]
-    for number, source in enumerate(sources):
-        if _readable(source, runtime):
-            continue
-        if source.place == "graph":
-            blocks = source.lazy(plan.bounds)
-        else:
-            pairs = itertools.pairwise(plan.bounds)
-            blocks = [_ship(runtime.client, source.read(*pair)) for pair in pairs]
-        for part, block in zip(parts, blocks, strict=True):
-            part[number] = block
-    return parts
+def _spans(plan: PassPlan) -> list[Spans]:
+    """Bounds of the blocks of every task: of one, or of two in the order of the rows."""
+    spans = itertools.pairwise(plan.bounds)
+    if plan.pairs:
+        return list(itertools.combinations_with_replacement(spans, 2))
+    return list(zip(spans))
 
 
-def _run_on_threads(
-    payload: Payload,
-    plan: PassPlan,
-    parts: Sequence[dict[int, Any]],
-    threads: int,
-    listener: Listener,
-) -> Partial[Any]:
-    if plan.blocks == 1 and not parts[0]:
-        partial = _chunk(payload, plan.bounds[0], plan.bounds[1], ())
-        listener(BlockFinished(plan.name, partial.rows))
-        return partial
-    held = delayed(payload, name=f"payload-{uuid.uuid4().hex}", pure=False, traverse=False)
-    blocks, total = _graph(held, plan, parts)
-    names = {block.key for block in blocks}
-
-    def finished(key: str, value: Any, *_: Any) -> None:
-        if key in names:
-            listener(BlockFinished(plan.name, value.rows))
-
-    with Callback(posttask=finished):
-        result: tuple[Partial[Any]] = dask.compute(
-            total, scheduler="threads", num_workers=threads, optimize_graph=False
-        )
-    return result[0]
+def _amount(spans: Spans) -> int:
+    """Rows of a block, or pairs of rows of two blocks, each pair once."""
+    sizes = [stop - start for start, stop in spans]
+    return math.comb(sizes[0] + 1, 2) if spans[1:] == spans[:1] else math.prod(sizes)
 
 
-def _run_on_client(
-    payload: Payload,
-    plan: PassPlan,
-    parts: list[dict[int, Any]],
-    client: Any,
-    listener: Listener,
-) -> Partial[Any]:
-    blocks, total = _graph(_ship(client, payload), plan, parts)
-    *pending, last = futures = client.compute([*blocks, total])
-    del blocks, total  # the tasks hold what was sent; a traceback must not hold it any longer
-    parts.clear()
-    rows = {
-        future.key: stop - start
-        for future, (start, stop) in zip(pending, itertools.pairwise(plan.bounds), strict=True)
-    }
-    try:
-        for future in _as_they_finish(pending, client):
-            if future.status != "finished":
-                future.result()
-            listener(BlockFinished(plan.name, rows[future.key]))
-            if future.key != last.key:  # what waits in the combine tree holds on to its blocks
-                future.release()
-        result: Partial[Any] = last.result()
-    finally:
-        for future in futures:  # not Client.cancel, which fails on what waits in the combine tree
-            future.release()
-    return result
-
-
-def _as_they_finish(pending: Sequence[Any], client: Any) -> Iterator[Any]:
-    """Futures as they finish; a cluster that stays without workers is an error, not a wait."""
-    completed = as_completed(pending, loop=client.loop)
-    left, looked, alone = len(pending), 0.0, None
-    while left:
-        batch = completed.next_batch(block=False)
-        yield from batch
-        left -= len(batch)
-        now = time.monotonic()
-        if batch or now - looked < _LOOK_SECONDS:
-            time.sleep(0.0 if batch else _POLL_SECONDS)
-            continue
-        looked = now
-        alone = None if client.nthreads() else alone or now
-        if alone is not None and now - alone > _ALONE_SECONDS:
-            msg = (
-                f"the cluster has had no workers for {_ALONE_SECONDS:.0f} s: start some, and run "
-                "again with the same seed"
-            )
-            raise DhsicError(msg)
-
-
-def _graph(
-    held: Any, plan: PassPlan, parts: Sequence[dict[int, Any]]
-) -> tuple[list[Delayed], Delayed]:
-    run = uuid.uuid4().hex
+def _job(payload: Payload, sources: Sequence[Source], plan: PassPlan, runtime: Runtime) -> Job:
+    """The tasks of the blocks or pairs, and the tree that combines them."""
+    run, spans, parts = uuid.uuid4().hex, _spans(plan), _parts(sources, plan, runtime)
     chunk = delayed(_chunk, pure=False, traverse=False)
     combine = delayed(_combine, pure=False, traverse=False)
-    blocks = [
+    shared = held(payload, runtime)
+    leaves = [
         chunk(
-            held,
-            start,
-            stop,
-            tuple(part),
-            *part.values(),
-            dask_key_name=f"{plan.name.replace(' ', '-')}-{run}-{start}",
+            shared,
+            group,
+            *(part for span in dict.fromkeys(group) for part in parts[span]),
+            dask_key_name="-".join([plan.name.replace(" ", "-"), run, *(str(a) for a, _ in group)]),
         )
-        for (start, stop), part in zip(itertools.pairwise(plan.bounds), parts, strict=True)
+        for group in spans
     ]
-    level = blocks
+    level = leaves
     while len(level) > 1:
-        level = [
-            combine(held, *batch)
-            for batch in [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
-        ]
-    return blocks, level[0]
+        level = [combine(shared, *level[i : i + FAN_IN]) for i in range(0, len(level), FAN_IN)]
+    return Job(leaves, [_amount(group) for group in spans], level[:1])
 
 
-def _chunk(
-    payload: Payload, start: int, stop: int, numbers: tuple[int, ...], *computed: Any
-) -> Partial[Any]:
+def _parts(sources: Sequence[Source], plan: PassPlan, runtime: Runtime) -> Parts:
+    """Blocks that must travel to their tasks, by bounds and in the order of their sources."""
+    spans = list(itertools.pairwise(plan.bounds))
+    graphs = [source for source in sources if source.place == "graph"]
+    lazy = [block for source in graphs for block in source.lazy(plan.bounds)]
+    if plan.pairs:  # in one graph with all pairs that share them, partial results would pile up
+        lazy = _start(lazy, runtime)
+    computed = iter(lazy)
+    columns = [
+        list(itertools.islice(computed, plan.blocks))
+        if source.place == "graph"
+        else [ship(runtime.client, source.read(*span)) for span in spans]
+        for source in sources
+        if not _readable(source, runtime)
+    ]
+    return {span: [column[i] for column in columns] for i, span in enumerate(spans)}
+
+
+def _start(lazy: Sequence[Any], runtime: Runtime) -> list[Any]:
+    """Values of what Dask can compute; futures of them where there is a client."""
+    if runtime.client is not None:
+        return list(runtime.client.compute(lazy))
+    return list(dask.compute(*lazy, scheduler="threads", num_workers=runtime.threads))
+
+
+def _chunk(payload: Payload, spans: Spans, *parts: NDArray[Any]) -> Partial[Any]:
     began = time.perf_counter()
-    parts = dict(zip(numbers, computed, strict=True))
-    values = read_block(payload.sources, start, stop, parts, payload.finite)
-    state = payload.reduction.chunk(RowBlock(start, values))
-    return Partial(state, stop - start, time.perf_counter() - began)
+    numbers = [number for number, source in enumerate(payload.sources) if source is None]
+    given = iter(parts)
+    blocks = {}
+    for start, stop in dict.fromkeys(spans):
+        computed = {number: next(given) for number in numbers}
+        values = read_block(payload.sources, start, stop, computed, payload.finite)
+        blocks[start, stop] = RowBlock(start, values)
+    state = payload.reduction.chunk(*(blocks[span] for span in spans))
+    return Partial(state, time.perf_counter() - began)
 
 
 def _combine(payload: Payload, first: Partial[Any], *others: Partial[Any]) -> Partial[Any]:
     for other in others:
         state = payload.reduction.combine(first.state, other.state)
-        first = Partial(state, first.rows + other.rows, first.seconds + other.seconds)
+        first = Partial(state, first.seconds + other.seconds)
     return first
 
 
-def _ship(client: Any, value: Any) -> Any:
-    """Send a value once, as tasks: unlike scattered data it survives the loss of every worker.
-
-    It goes in pieces, since Dask warns of tasks that carry more than 10 MB.
-    """
-    data = pickle.dumps(value, protocol=5)
-    name = f"dhsic-{uuid.uuid4().hex}"
-    pieces = [
-        client.submit(bytes, data[start : start + _PIECE], key=f"{name}-{start}", pure=False)
-        for start in range(0, len(data), _PIECE)
-    ]
-    return client.submit(_assemble, pieces, key=name, pure=False)
-
-
-def _assemble(pieces: Sequence[bytes]) -> Any:
-    return pickle.loads(b"".join(pieces))
+def _apply(function: Callable[[range], Any], numbers: range) -> Partial[Any]:
+    began = time.perf_counter()
+    return Partial(function(numbers), time.perf_counter() - began)

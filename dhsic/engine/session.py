@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -10,9 +10,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic.engine.blocks import INEXACT, NonFiniteError, Source, is_exact
 from dhsic.engine.events import Event, Listener, PassFinished, StepStarted
-from dhsic.engine.plan import PassPlan, plan_pass
-from dhsic.engine.reduction import RowReduction
-from dhsic.engine.run import run_pass, take_rows
+from dhsic.engine.plan import PassPlan, plan_pairs, plan_pass
+from dhsic.engine.reduction import PairReduction, RowReduction
+from dhsic.engine.run import run_map, run_pass, take_rows
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.scan import Extent, Scan
 from dhsic.errors import DataError
@@ -20,6 +20,7 @@ from dhsic.errors import DataError
 __all__ = ["Session"]
 
 State = TypeVar("State")
+Value = TypeVar("Value")
 
 
 class Session:
@@ -77,6 +78,10 @@ class Session:
         """Choose the blocks of a pass."""
         return plan_pass(reduction, self.sources, self.runtime)
 
+    def plan_pairs(self, reduction: PairReduction[Any]) -> PassPlan:
+        """Choose the blocks of a pass over pairs of them."""
+        return plan_pairs(reduction, self.sources, self.runtime)
+
     def run(self, reduction: RowReduction[State]) -> State:
         """Run a pass and return its combined state.
 
@@ -85,14 +90,36 @@ class Session:
         DataError
             A value is NaN or infinite, or a source cannot be read.
         """
-        try:
-            state, finished = run_pass(
-                reduction, self.sources, self.plan(reduction), self.runtime, self.listener
-            )
-        except NonFiniteError:
-            self._refuse_non_finite()
-        self.finished.append(finished)
-        return state
+        return self._run(reduction, self.plan(reduction))
+
+    def run_pairs(self, reduction: PairReduction[State]) -> State:
+        """Run a pass over all pairs of row blocks and return its combined state.
+
+        Raises
+        ------
+        DataError
+            A value is NaN or infinite, or a source cannot be read.
+        """
+        return self._run(reduction, self.plan_pairs(reduction))
+
+    def map(self, name: str, function: Callable[[range], Value], count: int) -> list[Value]:
+        """Apply a function to ranges of replicates where tasks run; not a pass over the data.
+
+        Parameters
+        ----------
+        name : str
+            What it computes.
+        function : callable
+            Takes a range of replicates.
+        count : int
+            Number of replicates.
+
+        Returns
+        -------
+        list
+            What the function returned, in order. The ranges depend on `count` alone.
+        """
+        return run_map(name, function, count, self.runtime, self.listener)
 
     def take(self, rows: Sequence[NDArray[np.intp]]) -> list[NDArray[np.float64]]:
         """Rows by number, for every variable an array of numbers in any order.
@@ -125,6 +152,14 @@ class Session:
                 "it is independent of everything; leave it out"
             )
             raise DataError(msg)
+
+    def _run(self, reduction: RowReduction[State] | PairReduction[State], plan: PassPlan) -> State:
+        try:
+            state, finished = run_pass(reduction, self.sources, plan, self.runtime, self.listener)
+        except NonFiniteError:
+            self._refuse_non_finite()
+        self.finished.append(finished)
+        return state
 
     def _refuse_non_finite(self) -> NoReturn:
         self._check_finite(self._scan())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -15,7 +15,10 @@ __all__ = [
     "COLUMN_TILE",
     "ROW_TILE",
     "Matrix",
+    "Tile",
+    "TileKernel",
     "Tiling",
+    "as_real",
     "centre",
     "centred_product",
     "column_sums",
@@ -23,9 +26,27 @@ __all__ = [
 ]
 
 Matrix = NDArray[np.floating[Any]]
+Tile = NDArray[Any]
 
 ROW_TILE = 2048
 COLUMN_TILE = 256
+
+
+class TileKernel(Protocol):
+    """What tiles are computed by: a `Kernel`, or any function of rows and landmarks like it."""
+
+    @property
+    def work_tiles(self) -> int:
+        """How many scratch tiles `tile` needs."""
+        ...
+
+    def rows(self, x: NDArray[Any], dtype: DTypeLike) -> Matrix:
+        """Prepare rows of data (b, d) for `tile`."""
+        ...
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Tile, work: Tile) -> None:
+        """Write the values (b, p) at prepared rows and landmarks into `out`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -34,18 +55,22 @@ class Tiling:
 
     Parameters
     ----------
-    kernels : tuple of Kernel
+    kernels : tuple of TileKernel
         One fitted kernel a variable.
     columns : tuple of ndarray, shapes (p, w_m)
         The prepared landmarks of each variable, in the precision of the tiles.
     row_tile, column_tile : int
         Rows and landmarks of a tile.
+    parts : int
+        Real numbers in an entry of a tile: 1, or 2 where entries are complex. Whatever is kept of
+        tiles is real, with `parts` columns for every landmark, as `as_real` sees them.
     """
 
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[TileKernel, ...]
     columns: tuple[Matrix, ...]
     row_tile: int = ROW_TILE
     column_tile: int = COLUMN_TILE
+    parts: int = 1
 
     @classmethod
     def prepare(
@@ -61,14 +86,26 @@ class Tiling:
         return cls(tuple(kernels), columns, row_tile, column_tile)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        """Precision of the tiles."""
+    def precision(self) -> np.dtype[Any]:
+        """Real numbers that the tiles are made of."""
         return self.columns[0].dtype
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Entries of the tiles."""
+        if self.parts == 1:
+            return self.precision
+        return np.result_type(self.precision, np.complex64)
 
     @property
     def n_landmarks(self) -> int:
         """Number of landmarks, p."""
         return len(self.columns[0])
+
+    @property
+    def n_values(self) -> int:
+        """Real numbers in a row of all tiles."""
+        return self.parts * self.n_landmarks
 
     @property
     def nbytes(self) -> int:
@@ -87,7 +124,7 @@ class Tiling:
     def operations(self) -> float:
         """Floating-point operations a row, an exponential counted as 20."""
         widths = sum(int(columns.shape[1]) for columns in self.columns)
-        return float(self.n_landmarks) * (2.0 * widths + 25.0 * len(self.kernels))
+        return float(self.n_landmarks) * (2.0 * widths + 25.0 * self.parts * len(self.kernels))
 
     def row_tiles(
         self, values: Sequence[NDArray[Any]], row_tile: int | None = None
@@ -96,12 +133,10 @@ class Tiling:
         step = row_tile or self.row_tile
         for start in range(0, len(values[0]), step):
             rows = slice(start, min(start + step, len(values[0])))
-            yield (
-                rows,
-                [k.rows(x[rows], self.dtype) for k, x in zip(self.kernels, values, strict=True)],
-            )
+            pairs = zip(self.kernels, values, strict=True)
+            yield rows, [kernel.rows(x[rows], self.precision) for kernel, x in pairs]
 
-    def buffers(self) -> Matrix:
+    def buffers(self) -> Tile:
         """Memory for `gram_tiles`, to be allocated once for many row tiles.
 
         Fresh pages for every tile would cost a tenth of the time where the allocator hands them
@@ -111,11 +146,12 @@ class Tiling:
         return np.empty((self._tiles, size), self.dtype)
 
     def gram_tiles(
-        self, rows: Sequence[Matrix], buffers: Matrix
-    ) -> Iterator[tuple[slice, list[Matrix]]]:
+        self, rows: Sequence[Matrix], buffers: Tile
+    ) -> Iterator[tuple[slice, list[Tile]]]:
         """Gram tiles (b, c) of every variable for prepared rows, landmark tile by landmark tile.
 
-        The tiles are the caller's to overwrite until the next step, which reuses them.
+        They come with the slice of the row's real numbers that is theirs, and are the caller's to
+        overwrite until the next step, which reuses them.
         """
         b, p = len(rows[0]), self.n_landmarks
         for start in range(0, p, self.column_tile):
@@ -126,11 +162,21 @@ class Tiling:
             work = views[len(self.kernels) :]
             for kernel, x, z, out in zip(self.kernels, rows, self.columns, tiles, strict=True):
                 kernel.tile(x, z[landmarks], out, work)
-            yield landmarks, tiles
+            yield slice(landmarks.start * self.parts, landmarks.stop * self.parts), tiles
+
+    def means(self, values: Sequence[Matrix], at: slice) -> list[Tile]:
+        """Means (n_values,) of the entries as these are, complex or not, for a tile."""
+        return [value[at].view(self.dtype) for value in values]
 
     @property
     def _tiles(self) -> int:
         return len(self.kernels) + max(kernel.work_tiles for kernel in self.kernels)
+
+
+def as_real(tile: Tile) -> Matrix:
+    """A tile (b, c); of complex entries, real and imaginary parts by turns (b, 2 c). A view."""
+    real: Matrix = tile.view(tile.real.dtype)
+    return real
 
 
 def column_sums(tile: Matrix) -> Matrix:
@@ -138,7 +184,7 @@ def column_sums(tile: Matrix) -> Matrix:
     return np.ones(len(tile), tile.dtype) @ tile
 
 
-def centred_product(tiles: Sequence[Matrix], means: Sequence[Matrix]) -> Matrix:
+def centred_product(tiles: Sequence[Tile], means: Sequence[Tile]) -> Tile:
     """Centred product of the Gram tiles, whose mean over all rows is u.
 
     With k_m the tiles and kappa_m their means over all rows, this is
@@ -166,13 +212,13 @@ def centred_product(tiles: Sequence[Matrix], means: Sequence[Matrix]) -> Matrix:
     return product_of_centred(tiles, means)
 
 
-def centre(tiles: Sequence[Matrix], means: Sequence[Matrix]) -> None:
+def centre(tiles: Sequence[Tile], means: Sequence[Tile]) -> None:
     """Subtract the means (c,) from the tiles (b, c), in place."""
     for tile, mean in zip(tiles, means, strict=True):
         tile -= mean
 
 
-def product_of_centred(tiles: Sequence[Matrix], means: Sequence[Matrix]) -> Matrix:
+def product_of_centred(tiles: Sequence[Tile], means: Sequence[Tile]) -> Tile:
     """The centred product from the centred tiles d_m; all but the first of two are overwritten."""
     linear, product, *rest = tiles
     below = means[0]

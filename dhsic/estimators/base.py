@@ -14,8 +14,8 @@ from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.kernels import Kernel
-from dhsic.nulls import Multiplier, Permutation
-from dhsic.results import LandmarkSummary
+from dhsic.nulls import Distribution, Gamma, Multiplier, Normal, Permutation, Spectral
+from dhsic.results import FeatureSummary, LandmarkSummary
 
 __all__ = [
     "BANDWIDTH_ROWS",
@@ -27,14 +27,14 @@ __all__ = [
     "fit_kernels",
 ]
 
-Null = Multiplier | Permutation
+Null = Permutation | Multiplier | Gamma | Spectral | Normal
 
 BANDWIDTH_ROWS = 1000
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The squared HSIC and what it was computed with.
+    """A measure of dependence and what it was computed with.
 
     Parameters
     ----------
@@ -44,33 +44,39 @@ class Estimate:
         As fitted.
     landmarks : LandmarkSummary or None
         Where the estimator has any.
+    features : FeatureSummary or None
+        Where the estimator has any.
+    quantity : str, optional
+        What the value measures.
     """
 
     value: float
     kernels: tuple[Kernel, ...]
     landmarks: LandmarkSummary | None = None
+    features: FeatureSummary | None = None
+    quantity: str = "squared HSIC"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A test statistic with its replicates under the null hypothesis.
+    """A test statistic with its distribution under the null hypothesis.
 
     Parameters
     ----------
     statistic : float
         The observed value.
-    replicates : ndarray, shape (b,)
-        Values under the null hypothesis.
+    distribution : Distribution
+        Its law under the null hypothesis.
     estimate : Estimate
-        The squared HSIC.
+        The measure of dependence.
     detail : str, optional
-        How the replicates were made, where the null leaves a choice.
+        How the distribution was made, where the null leaves a choice.
     rounding : float, optional
         Differences of the statistic up to it are rounding.
     """
 
     statistic: float
-    replicates: NDArray[np.float64]
+    distribution: Distribution
     estimate: Estimate
     detail: str = ""
     rounding: float = 0.0
@@ -80,7 +86,10 @@ class Estimator(Protocol):
     """A statistic of dependence with its options, as a frozen value."""
 
     name: ClassVar[str]
-    nulls: ClassVar[tuple[type[Null], ...]]
+
+    def kernel(self, given: Kernel | None) -> Kernel:
+        """The kernel of a variable: what was given, or the default; refused where it is fixed."""
+        ...
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """The null distribution for `null="auto"`, and why."""
@@ -91,7 +100,7 @@ class Estimator(Protocol):
         ...
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
-        """The squared HSIC."""
+        """The measure of dependence."""
         ...
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:

@@ -1,34 +1,25 @@
-"""V-HSIC with every pair of rows: the small-n choice, and what the others approximate."""
+"""HSIC from every pair of rows: what the linear-time estimators approximate."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, final
 
-import numpy as np
-from numpy.typing import NDArray
+from dhsic.estimators.quadratic import Quadratic
+from dhsic.kernels import Gaussian, Kernel
+from dhsic.kernels.columns import Columns
 
-from dhsic.engine.plan import DriverStep, Plan, baseline_bytes
-from dhsic.engine.session import Session
-from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.base import Estimate, Null, Outcome, bandwidth_rows, fit_kernels
-from dhsic.kernels import Kernel
-from dhsic.nulls import Permutation, draw_permutations
-
-__all__ = ["VHSIC"]
-
-Vector = NDArray[np.float64]
-
-_ROW_TILE = 32
+__all__ = ["UHSIC", "VHSIC", "SubHSIC"]
 
 
+@final
 @dataclass(frozen=True)
-class VHSIC:
-    """V-statistic HSIC for two or more variables, in memory.
+class VHSIC(Quadratic):
+    """V-statistic HSIC for two or more variables.
 
-    The cost is quadratic in the rows, in time and in memory. The test statistic is n times the
-    estimate.
+    The cost is quadratic in the rows: Gram tiles of pairs of row blocks are computed once, used
+    and forgotten, in memory that does not grow with their number. The test statistic is n times
+    the estimate. Permutations of all rows and the spectrum hold whole Gram matrices.
 
     References
     ----------
@@ -44,87 +35,58 @@ class VHSIC:
     """
 
     name: ClassVar[str] = "v-hsic"
-    nulls: ClassVar[tuple[type[Null], ...]] = (Permutation,)
-
-    def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Permutations of all rows."""
-        del session
-        return Permutation(n_resamples, within="all"), "exact"
-
-    def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
-        """What would run."""
-        if isinstance(null, Permutation) and null.within == "blocks":
-            msg = (
-                "v-hsic holds all rows in memory, so null must be Permutation(within='all'), "
-                f"got {null!r}"
-            )
-            raise InvalidArgumentError(msg)
-        n, m = session.n, len(session.sources)
-        grams = 8 * n * n * (m + 2 + max(kernel.work_tiles for kernel in kernels))
-        orders = 16 * n * (m - 1) * (null.n_resamples if null else 0)
-        steps = (
-            DriverStep("read all rows", 24 * n * sum(session.dims), 8 * n * sum(session.dims)),
-            DriverStep("Gram matrices", grams + orders),
-        )
-        remedy = "take estimator='nystrom-m', or fewer rows"
-        return Plan(n, session.names, None, session.runtime, steps, baseline_bytes(), remedy)
-
-    def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
-        """[1] equation 5."""
-        grams, fitted = _gram_matrices(session, kernels)
-        return Estimate(_PermutedHSIC(grams)(), fitted)
-
-    def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
-        """The estimate times n, and the same with all variables but one permuted."""
-        grams, fitted = _gram_matrices(session, kernels)
-        hsic = _PermutedHSIC(grams)
-        session.step("permutation null")
-        orders = draw_permutations(session.seed, 0, session.n, null.n_resamples, len(grams))
-        value = hsic()
-        replicates = np.array([hsic(order) for order in orders])
-        estimate = Estimate(value, fitted)
-        detail = "permutes within all rows"
-        rounding = session.n * hsic.rounding
-        return Outcome(session.n * value, session.n * replicates, estimate, detail, rounding)
 
 
-class _PermutedHSIC:
-    """[1] equation 5 with the rows of every variable but the first permuted."""
+@final
+@dataclass(frozen=True)
+class UHSIC(Quadratic):
+    """U-statistic HSIC for two variables, unbiased and therefore negative at times.
 
-    def __init__(self, grams: Sequence[Vector]) -> None:
-        self._grams = grams
-        self._means = [gram.mean(axis=1) for gram in grams]
-        self._product_of_means = float(np.prod([mean.mean() for mean in self._means]))
+    Computed as `VHSIC`, from Gram matrices whose diagonal is zero. The test statistic is n times
+    the estimate.
 
-    def __call__(self, orders: NDArray[np.intp] | None = None) -> float:
-        first, *others = self._grams
-        n = len(first)
-        if orders is None:
-            orders = np.broadcast_to(np.arange(n), (len(others), n))
-        joint = 0.0
-        for start in range(0, n, _ROW_TILE):
-            product = first[start : start + _ROW_TILE]
-            for gram, order in zip(others, orders, strict=True):
-                product = product * gram[order[start : start + _ROW_TILE]].take(order, axis=1)
-            joint += float(product.sum())
-        mean, *means = self._means
-        mixed = mean.copy()
-        for values, order in zip(means, orders, strict=True):
-            mixed *= values[order]
-        return joint / n**2 + self._product_of_means - 2.0 * float(mixed.mean())
+    References
+    ----------
+    .. [1] L. Song, A. Smola, A. Gretton, J. Bedo, K. Borgwardt. Feature selection via dependence
+       maximization. JMLR 13, 2012.
+    .. [2] Q. Zhang, S. Filippi, A. Gretton, D. Sejdinovic. Large-scale kernel methods for
+       independence testing. Statistics and Computing 28, 2018, equations 6 and 11.
+
+    Examples
+    --------
+    >>> UHSIC()
+    UHSIC()
+    """
+
+    name: ClassVar[str] = "u-hsic"
 
     @property
-    def rounding(self) -> float:
-        """What the terms leave where they cancel."""
-        return float(8 * np.finfo(np.float64).eps * 4 * abs(self._product_of_means))
+    def biased(self) -> bool:
+        """The U-statistic."""
+        return False
 
 
-def _gram_matrices(
-    session: Session, kernels: Sequence[Kernel]
-) -> tuple[list[Vector], tuple[Kernel, ...]]:
-    session.step("read all rows")
-    values = session.take([np.arange(session.n)] * len(session.sources))
-    samples = [x[rows] for x, rows in zip(values, bandwidth_rows(session), strict=True)]
-    fitted = fit_kernels(session, kernels, samples)
-    session.step("Gram matrices")
-    return [kernel(x) for kernel, x in zip(fitted, values, strict=True)], fitted
+@final
+@dataclass(frozen=True)
+class SubHSIC(Quadratic):
+    """Mean squared HSIC of all pairs of columns, one of either variable: a simple baseline.
+
+    It is V-HSIC with kernels that are means over columns, since HSIC is linear in either kernel.
+
+    References
+    ----------
+    .. [1] Q. Zhang, S. Filippi, A. Gretton, D. Sejdinovic. Large-scale kernel methods for
+       independence testing. Statistics and Computing 28, 2018, section 5.1.
+
+    Examples
+    --------
+    >>> SubHSIC()
+    SubHSIC()
+    """
+
+    name: ClassVar[str] = "sub-hsic"
+    quantity: ClassVar[str] = "mean squared HSIC of columns"
+
+    def kernel(self, given: Kernel | None) -> Kernel:
+        """The mean over columns of any kernel of one column, Gaussian where not given."""
+        return Columns(given or Gaussian())

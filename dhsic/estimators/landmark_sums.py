@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import random_signs
 from dhsic.engine.reduction import Footprint, RowBlock, add
-from dhsic.engine.tiles import Tiling, centre, centred_product, column_sums, product_of_centred
+from dhsic.engine.tiles import (
+    Matrix,
+    Tile,
+    Tiling,
+    as_real,
+    centre,
+    centred_product,
+    column_sums,
+    product_of_centred,
+)
 from dhsic.linalg import hadamard
 from dhsic.nulls import Permutation, draw_permutations
 
@@ -20,6 +29,8 @@ __all__ = [
     "MultiplierPass",
     "PermutationPass",
     "PermutedSums",
+    "ProductSums",
+    "SpectrumPass",
     "SumsPass",
 ]
 
@@ -30,7 +41,7 @@ _GROUP_TILE_BYTES = 2**20
 
 
 class KernelSums(NamedTuple):
-    """Sums over rows of the kernels at p landmarks."""
+    """Sums over rows of the kernels, p real numbers a row."""
 
     marginal: Vector
     """sum_i k_m(z_mj, x_mi), shape (M, p)."""
@@ -56,19 +67,19 @@ class SumsPass:
         """Cost of a block of so many rows."""
         del rows
         t = self.tiling
-        state = 8 * t.n_landmarks * (len(t.kernels) + 1)
+        state = 8 * t.n_values * (len(t.kernels) + 1)
         return Footprint(t.nbytes, t.scratch_bytes, state, t.operations)
 
     def chunk(self, block: RowBlock) -> KernelSums:
         """Sums over one block."""
-        p = self.tiling.n_landmarks
+        p = self.tiling.n_values
         marginal, joint = np.zeros((len(block.values), p)), np.zeros(p)
         buffers = self.tiling.buffers()
         for _, rows in self.tiling.row_tiles(block.values):
             for at, tiles in self.tiling.gram_tiles(rows, buffers):
                 for m, tile in enumerate(tiles):
-                    marginal[m, at] += column_sums(tile)
-                joint[at] += column_sums(hadamard(tiles))
+                    marginal[m, at] += column_sums(as_real(tile))
+                joint[at] += column_sums(as_real(hadamard(tiles)))
         return KernelSums(marginal, joint)
 
     def combine(self, left: KernelSums, right: KernelSums) -> KernelSums:
@@ -77,7 +88,7 @@ class SumsPass:
 
 
 class CentredSums(NamedTuple):
-    """Sums over rows of the centred products xi at p landmarks, plain and with signs."""
+    """Sums over rows of the centred products xi, p real numbers a row, plain and with signs."""
 
     plain: Vector
     """sum_i xi_ij, shape (p,)."""
@@ -96,7 +107,7 @@ class MultiplierPass:
     tiling : Tiling
         Kernels and landmarks.
     means : tuple of ndarray, shapes (p,)
-        kappa_m, the mean of every kernel at the landmarks, in the dtype of the tiles.
+        kappa_m, the mean of every kernel at the landmarks, in the precision of the tiles.
     n_resamples : int
         Replicates.
     seed : int
@@ -104,7 +115,7 @@ class MultiplierPass:
     """
 
     tiling: Tiling
-    means: tuple[NDArray[np.floating[Any]], ...]
+    means: tuple[Matrix, ...]
     n_resamples: int
     seed: int
     name: str = "multiplier null"
@@ -114,28 +125,28 @@ class MultiplierPass:
         """Cost of a block of so many rows."""
         del rows
         t, b = self.tiling, self.n_resamples
-        signs = t.row_tile * b * (t.dtype.itemsize + 2)
+        signs = t.row_tile * b * (t.precision.itemsize + 2)
         products = t.column_tile * b * t.dtype.itemsize
         return Footprint(
             payload=t.nbytes + sum(mean.nbytes for mean in self.means),
             scratch=t.scratch_bytes + signs + products,
-            state=8 * (t.n_landmarks + 1) * (b + 1),
-            operations=t.operations + 2.0 * b * t.n_landmarks,
+            state=8 * (t.n_values + 1) * (b + 1),
+            operations=t.operations + 2.0 * b * t.n_values,
         )
 
     def chunk(self, block: RowBlock) -> CentredSums:
         """Sums over one block."""
-        p, b = self.tiling.n_landmarks, self.n_resamples
+        p, b = self.tiling.n_values, self.n_resamples
         sums = CentredSums(np.zeros(p), np.zeros((p, b)), np.zeros(b))
         buffers = self.tiling.buffers()
-        all_signs = np.empty((self.tiling.row_tile, b), self.tiling.dtype)
+        all_signs = np.empty((self.tiling.row_tile, b), self.tiling.precision)
         for at_rows, rows in self.tiling.row_tiles(block.values):
             start, stop = block.start + at_rows.start, block.start + at_rows.stop
             signs = all_signs[: stop - start]
             signs[:] = random_signs(self.seed, start, stop, b)
             sums.signs[:] += column_sums(signs)
             for at, tiles in self.tiling.gram_tiles(rows, buffers):
-                xi = centred_product(tiles, [mean[at] for mean in self.means])
+                xi = as_real(centred_product(tiles, self.tiling.means(self.means, at)))
                 sums.plain[at] += column_sums(xi)
                 sums.signed[at] += xi.T @ signs
         return sums
@@ -145,8 +156,68 @@ class MultiplierPass:
         return add(left, right)
 
 
+class ProductSums(NamedTuple):
+    """Sums over rows of the centred products xi, p real numbers a row, and of xi xi'."""
+
+    plain: Vector
+    """sum_i xi_ij, shape (p,)."""
+    squares: Vector
+    """sum_i xi_ij xi_ik, shape (p, p)."""
+
+
+@dataclass(frozen=True)
+class SpectrumPass:
+    """The second moments of the centred products.
+
+    Parameters
+    ----------
+    tiling : Tiling
+        Kernels and landmarks.
+    means : tuple of ndarray, shapes (p,)
+        kappa_m, in the precision of the tiles.
+    name : str
+        The null that they are for.
+    """
+
+    tiling: Tiling
+    means: tuple[Matrix, ...]
+    name: str
+    row_multiple: int = 1
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a block of so many rows."""
+        del rows
+        t = self.tiling
+        p = t.n_values
+        return Footprint(
+            payload=t.nbytes + sum(mean.nbytes for mean in self.means),
+            scratch=t.scratch_bytes + 8 * p * (t.row_tile + p),
+            state=8 * p * (p + 1),
+            operations=t.operations + 1.0 * p * p,
+        )
+
+    def chunk(self, block: RowBlock) -> ProductSums:
+        """Sums over one block."""
+        p = self.tiling.n_values
+        sums = ProductSums(np.zeros(p), np.zeros((p, p)))
+        buffers = self.tiling.buffers()
+        # Products of float32 would leave the covariance indefinite once it is whitened.
+        all_products = np.empty((self.tiling.row_tile, p))
+        for at_rows, rows in self.tiling.row_tiles(block.values):
+            xi = all_products[: at_rows.stop - at_rows.start]
+            for at, tiles in self.tiling.gram_tiles(rows, buffers):
+                xi[:, at] = as_real(centred_product(tiles, self.tiling.means(self.means, at)))
+            sums.plain[:] += column_sums(xi)
+            sums.squares[:] += xi.T @ xi
+        return sums
+
+    def combine(self, left: ProductSums, right: ProductSums) -> ProductSums:
+        """Add."""
+        return add(left, right)
+
+
 class PermutedSums(NamedTuple):
-    """Sums over rows of the centred products at p landmarks, as paired and permuted."""
+    """Sums over rows of the centred products, p real numbers a row, as paired and permuted."""
 
     centred: Vector
     """Shape (b + 1, p); row 0 is the pairing of the data."""
@@ -164,7 +235,7 @@ class PermutationPass:
     tiling : Tiling
         Kernels and landmarks.
     means : tuple of ndarray, shapes (p,)
-        kappa_m, in the dtype of the tiles.
+        kappa_m, in the precision of the tiles.
     null : Permutation
         Replicates and rows of a group.
     over_all : bool
@@ -174,7 +245,7 @@ class PermutationPass:
     """
 
     tiling: Tiling
-    means: tuple[NDArray[np.floating[Any]], ...]
+    means: tuple[Matrix, ...]
     null: Permutation
     over_all: bool
     seed: int
@@ -201,13 +272,13 @@ class PermutationPass:
         return Footprint(
             payload=t.nbytes + sum(mean.nbytes for mean in self.means),
             scratch=2 * orders + narrow.scratch_bytes + products,
-            state=8 * (b + 1) * t.n_landmarks,
-            operations=t.operations + 4.0 * b * t.n_landmarks * len(t.kernels),
+            state=8 * (b + 1) * t.n_values,
+            operations=t.operations + 4.0 * b * t.n_values * len(t.kernels),
         )
 
     def chunk(self, block: RowBlock) -> PermutedSums:
         """Sums over one block."""
-        sums = np.zeros((self.null.n_resamples + 1, self.tiling.n_landmarks))
+        sums = np.zeros((self.null.n_resamples + 1, self.tiling.n_values))
         group = self._group(block.rows)
         tiling = self._tiling(group)
         buffers = tiling.buffers()
@@ -220,7 +291,7 @@ class PermutationPass:
                 len(rows),
             )
             for at, tiles in tiling.gram_tiles(rows, buffers):
-                _add_products(sums[:, at], tiles, [mean[at] for mean in self.means], orders)
+                _add_products(sums[:, at], tiles, tiling.means(self.means, at), orders)
         return PermutedSums(sums)
 
     def combine(self, left: PermutedSums, right: PermutedSums) -> PermutedSums:
@@ -238,8 +309,8 @@ class PermutationPass:
 
 def _add_products(
     sums: Vector,
-    tiles: list[NDArray[np.floating[Any]]],
-    means: list[NDArray[np.floating[Any]]],
+    tiles: list[Tile],
+    means: list[Tile],
     orders: NDArray[np.intp],
 ) -> None:
     centre(tiles, means)
@@ -252,4 +323,4 @@ def _add_products(
         if len(tiles) > 2:
             np.copyto(copy, first)
         linear = copy if len(tiles) > 2 else first
-        sums[b] += column_sums(product_of_centred([linear, *moved], means))
+        sums[b] += column_sums(as_real(product_of_centred([linear, *moved], means)))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from numbers import Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 
 from dhsic._validation import check_choice
 from dhsic.engine.plan import DriverStep, PassPlan, Plan, baseline_bytes
@@ -25,13 +26,9 @@ from dhsic.estimators.base import (
     bandwidth_rows,
     fit_kernels,
 )
-from dhsic.estimators.landmark_sums import (
-    CentredSums,
-    MultiplierPass,
-    PermutationPass,
-    SumsPass,
-)
-from dhsic.kernels import Kernel
+from dhsic.estimators.landmark_sums import SumsPass
+from dhsic.estimators.landmark_tests import kernel_means, permutes_quickly, plan_null, run_null
+from dhsic.kernels import Gaussian, Kernel
 from dhsic.landmarks import Landmarks, Pairing, check_count, landmark_count, prune, uniform_rows
 from dhsic.linalg import PivotedCholesky, pivoted_cholesky
 from dhsic.nulls import Multiplier, Permutation
@@ -41,8 +38,6 @@ __all__ = ["NystromMHSIC"]
 
 Vector = NDArray[np.float64]
 
-_QUICK_PRODUCTS = 1e9
-_PATIENT_OPERATIONS = 1e11
 _WORST_ROUNDING = 0.02
 _TOLERANCE = {"float32": 1e-4, "float64": 1e-8}
 
@@ -91,7 +86,6 @@ class NystromMHSIC:
     tolerance: float | None = None
 
     name: ClassVar[str] = "nystrom-m"
-    nulls: ClassVar[tuple[type[Null], ...]] = (Multiplier, Permutation)
 
     def __post_init__(self) -> None:
         check_count(self.n_landmarks)
@@ -102,11 +96,13 @@ class NystromMHSIC:
             msg = f"tolerance must be at least 0 and less than 1, got {self.tolerance!r}"
             raise InvalidArgumentError(msg)
 
+    def kernel(self, given: Kernel | None) -> Kernel:
+        """What was given, or the Gaussian."""
+        return given or Gaussian()
+
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """Exact permutations where they cost about a second, random signs beyond."""
-        orders = session.n * n_resamples * (len(session.sources) - 1)
-        quick = orders * self._count(session) <= _QUICK_PRODUCTS
-        if quick and 16 * orders <= session.runtime.memory // 2:
+        if permutes_quickly(session, self._count(session), n_resamples):
             exact = "not exact with joint landmarks" if self.pairing == "joint" else "exact"
             return Permutation(n_resamples, within="all"), f"{exact}, and quick for so few rows"
         reason = "too many rows to permute quickly; signs take one matrix product"
@@ -118,7 +114,6 @@ class NystromMHSIC:
         zero = session.dtype.type(0)
         shapes = [(p, k.width(d)) for k, d in zip(kernels, session.dims, strict=True)]
         tiling = Tiling(tuple(kernels), tuple(np.broadcast_to(zero, shape) for shape in shapes))
-        means = tuple(np.broadcast_to(zero, p) for _ in kernels)
         rows = 8 * sum(session.dims) * (p + BANDWIDTH_ROWS)
         fetch = 3 * rows + max(source.take_bytes for source in session.sources)
         gram = 8 * p * p
@@ -128,8 +123,7 @@ class NystromMHSIC:
             session.plan(SumsPass(tiling)),
         ]
         if null is not None:
-            steps.append(session.plan(_null_pass(session, tiling, means, null)))
-            steps.append(DriverStep("solve", 8 * p * 4 * null.n_resamples))
+            steps += plan_null(session, tiling, null)
         steps.append(DriverStep("estimate", 3 * gram))
         remedy = "take fewer landmarks, fewer resamples or fewer threads"
         return Plan(
@@ -139,30 +133,16 @@ class NystromMHSIC:
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The estimate of [1] Lemma 4.2, in one pass."""
         basis = self._basis(session, kernels, self.pairing or "joint")
-        kappa, kappa_joint = _means(session, basis)
+        kappa, kappa_joint = kernel_means(session, basis.tiling)
         return self._estimate(session, basis, kappa, kappa_joint - kappa.prod(axis=0))
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """T and its null distribution, in two passes."""
         basis = self._basis(session, kernels, self.pairing or "independent")
-        kappa, _ = _means(session, basis)
-        means = tuple(kappa.astype(session.dtype))
-        reduction = _null_pass(session, basis.tiling, means, null)
-        detail = ""
-        if isinstance(reduction, MultiplierPass):
-            u, replicates = _multiplier_functions(session.run(reduction), session.n)
-        else:
-            detail = reduction.detail
-            functions = session.run(reduction).centred.T / session.n
-            u, replicates = functions[:, 0], functions[:, 1:]
-        session.step("solve")
-        statistic = session.n * float(basis.factor.squared_norm(u))
-        return Outcome(
-            statistic,
-            session.n * basis.factor.squared_norm(replicates),
-            self._estimate(session, basis, kappa, u),
-            detail,
-        )
+        kappa, _ = kernel_means(session, basis.tiling)
+        whiten = partial(solve_triangular, basis.factor.factor, lower=True, check_finite=False)
+        u, statistic, law, detail = run_null(session, basis.tiling, kappa, whiten, null)
+        return Outcome(statistic, law, self._estimate(session, basis, kappa, u), detail)
 
     def _count(self, session: Session) -> int:
         return landmark_count(self.n_landmarks, session.n, replace=self.replace)
@@ -189,7 +169,7 @@ class NystromMHSIC:
         landmarks = Landmarks(tuple(x[:p] for x in rows), tuple(drawn))
         kept, factor = prune(landmarks, fitted, tolerance)
         tiling = Tiling.prepare(fitted, kept.points, session.dtype)
-        _warn_of_rounding(session, tiling)
+        _warn_of_rounding(session, fitted, tiling)
         summary = LandmarkSummary(
             drawn=p,
             kept=factor.rank,
@@ -224,8 +204,8 @@ class _Basis:
     summary: LandmarkSummary
 
 
-def _warn_of_rounding(session: Session, tiling: Tiling) -> None:
-    for name, kernel, columns in zip(session.names, tiling.kernels, tiling.columns, strict=True):
+def _warn_of_rounding(session: Session, kernels: Sequence[Kernel], tiling: Tiling) -> None:
+    for name, kernel, columns in zip(session.names, kernels, tiling.columns, strict=True):
         rounding = kernel.rounding(columns)
         if rounding > _WORST_ROUNDING:
             msg = (
@@ -234,38 +214,3 @@ def _warn_of_rounding(session: Session, tiling: Tiling) -> None:
                 "precision='float64', a wider bandwidth, or transform its tails"
             )
             warnings.warn(msg, PrecisionWarning, stacklevel=2)
-
-
-def _means(session: Session, basis: _Basis) -> tuple[Vector, Vector]:
-    """kappa_m, shape (M, r), and kappa_J, shape (r,)."""
-    sums = session.run(SumsPass(basis.tiling))
-    return sums.marginal / session.n, sums.joint / session.n
-
-
-def _null_pass(
-    session: Session, tiling: Tiling, means: tuple[NDArray[Any], ...], null: Null
-) -> MultiplierPass | PermutationPass:
-    if isinstance(null, Multiplier):
-        return MultiplierPass(tiling, means, null.n_resamples, session.seed)
-    whole = PermutationPass(tiling, means, null, True, session.seed)
-    if null.within == "all" or (null.within == "auto" and _suits_one_task(session, whole)):
-        return whole
-    return replace(whole, over_all=False)
-
-
-def _suits_one_task(session: Session, reduction: PermutationPass) -> bool:
-    """Whether permutations of all rows fit in memory and take one thread less than a minute."""
-    fits = session.plan(reduction).worker_bytes <= session.runtime.memory // 2
-    work = session.n * reduction.footprint(session.n).operations
-    return session.n <= reduction.null.block_rows or (fits and work <= _PATIENT_OPERATIONS)
-
-
-def _multiplier_functions(sums: CentredSums, n: int) -> tuple[Vector, Vector]:
-    """u, and U_b = (1/n) sum_i (w_ib - mean_i w_ib) xi_i for every replicate.
-
-    The mean of T_b over signs and permutations is (n - 2) / n times that of T over permutations:
-    exactly for M = 2, as follows from E T = tr(HK_1) tr(HK_2) / (n (n - 1)), and closely for
-    M > 2. The factor removes the excess of rejections that it causes at small n.
-    """
-    u = sums.plain / n
-    return u, (sums.signed - np.outer(u, sums.signs)) / n * math.sqrt(n / (n - 2))

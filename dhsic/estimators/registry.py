@@ -1,30 +1,102 @@
-"""Estimators by name, and which null distribution stands with which."""
+"""Estimators by name, what they cost, and which null distribution stands with which."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dhsic._validation import check_choice, check_integer, nearest
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Estimator, Null
-from dhsic.estimators.exact import VHSIC
+from dhsic.estimators.block import BlockHSIC
+from dhsic.estimators.coco import COCO
+from dhsic.estimators.distance import DCor, DCov
+from dhsic.estimators.exact import UHSIC, VHSIC, SubHSIC
+from dhsic.estimators.nystrom_hsic import NystromHSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
-from dhsic.nulls import Multiplier, Permutation
+from dhsic.estimators.rff import RFFHSIC
+from dhsic.estimators.sub_corr import SubCorr
+from dhsic.kernels import Kernel
+from dhsic.nulls import Gamma, Multiplier, Normal, Permutation, Spectral
+from dhsic.results import AS_ASKED
 
-__all__ = ["ESTIMATORS", "NULLS", "find_estimator", "find_null"]
+__all__ = ["ESTIMATORS", "NULLS", "TABLE", "Entry", "find_estimator", "find_null"]
 
-ESTIMATORS: dict[str, type[Estimator]] = {cls.name: cls for cls in (NystromMHSIC, VHSIC)}
-NULLS: dict[str, type[Null]] = {cls.name: cls for cls in (Multiplier, Permutation)}
+_RESAMPLES = 250
+_QUICK_OPERATIONS = 2e9
 
 
-def find_estimator(estimator: str | Estimator) -> Estimator:
-    """The estimator of a name, or the value itself."""
+@dataclass(frozen=True)
+class Entry:
+    """An estimator and what it can do.
+
+    Parameters
+    ----------
+    estimator : type of Estimator
+        Its class.
+    nulls : tuple of type
+        The null distributions that stand with it.
+    most_variables : int or None
+        The largest number of variables that it takes; None for any.
+    cost : str
+        How its time grows with the rows n.
+    """
+
+    estimator: type[Estimator]
+    nulls: tuple[type[Null], ...]
+    most_variables: int | None
+    cost: str
+
+
+TABLE = (
+    Entry(NystromMHSIC, (Permutation, Multiplier, Gamma, Spectral), None, "n"),
+    Entry(NystromHSIC, (Permutation, Multiplier, Gamma, Spectral), 2, "n"),
+    Entry(RFFHSIC, (Permutation, Multiplier, Gamma, Spectral), None, "n"),
+    Entry(BlockHSIC, (Normal,), 2, "n b"),
+    Entry(COCO, (Permutation,), 2, "n"),
+    Entry(SubCorr, (Permutation, Multiplier, Gamma, Spectral), 2, "n"),
+    Entry(VHSIC, (Permutation, Multiplier, Gamma, Spectral), None, "n^2"),
+    Entry(UHSIC, (Permutation, Multiplier, Spectral), 2, "n^2"),
+    Entry(DCov, (Permutation, Multiplier, Gamma, Spectral), 2, "n^2"),
+    Entry(DCor, (Permutation, Multiplier, Gamma, Spectral), 2, "n^2"),
+    Entry(SubHSIC, (Permutation, Multiplier, Gamma, Spectral), 2, "n^2"),
+)
+
+ESTIMATORS: dict[str, type[Estimator]] = {e.estimator.name: e.estimator for e in TABLE}
+NULLS: dict[str, type[Null]] = {
+    null.name: null for null in (Multiplier, Permutation, Gamma, Spectral, Normal)
+}
+
+
+def find_estimator(
+    estimator: str | Estimator,
+    session: Session,
+    kernels: Sequence[Kernel | None],
+    null: str | Null | None,
+    n_resamples: int | None,
+) -> tuple[Estimator, str]:
+    """The estimator of a name, or the value itself, and why this one.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Unknown, or for fewer variables; the message names those that take more.
+    """
+    if isinstance(estimator, str) and estimator == "auto":
+        return _choose_estimator(session, kernels, null, n_resamples)
     if isinstance(estimator, str):
-        return ESTIMATORS[check_choice("estimator", estimator, tuple(ESTIMATORS))]()
-    if isinstance(estimator, tuple(ESTIMATORS.values())):
-        return estimator
-    classes = ", ".join(cls.__name__ for cls in ESTIMATORS.values())
-    msg = f"estimator must be a name or one of {classes}, got {estimator!r}"
-    raise InvalidArgumentError(msg)
+        estimator = ESTIMATORS[check_choice("estimator", estimator, ("auto", *ESTIMATORS))]()
+    if not isinstance(estimator, tuple(ESTIMATORS.values())):
+        classes = ", ".join(cls.__name__ for cls in ESTIMATORS.values())
+        msg = f"estimator must be a name or one of {classes}, got {estimator!r}"
+        raise InvalidArgumentError(msg)
+    m, most = len(session.sources), _entry(estimator).most_variables
+    if most is not None and m > most:
+        more = " or ".join(e.estimator.name for e in TABLE if (e.most_variables or m) >= m)
+        msg = f"estimator {estimator.name!r} takes at most {most} variables, got {m}: take {more}"
+        raise InvalidArgumentError(msg)
+    return estimator, AS_ASKED
 
 
 def find_null(
@@ -35,24 +107,78 @@ def find_null(
     Raises
     ------
     InvalidArgumentError
-        Unknown, or not supported for the estimator; the message lists what is.
+        Unknown, or not supported for the estimator; the message lists what is. Or a number of
+        replicates for a null that has none, or its own.
     """
-    supported = [cls.name for cls in estimator.nulls]
-    if isinstance(null, estimator.nulls):
+    supported = _entry(estimator).nulls
+    if isinstance(null, supported):
         if n_resamples is not None:
             msg = f"n_resamples must be left out where null is a value, got both {null!r} and it"
             raise InvalidArgumentError(msg)
-        return null, "as asked"
-    count = 250 if n_resamples is None else check_integer("n_resamples", n_resamples, minimum=1)
+        return null, AS_ASKED
+    if n_resamples is not None:
+        check_integer("n_resamples", n_resamples, minimum=1)
     if isinstance(null, str) and null == "auto":
-        return estimator.choose_null(session, count)
-    if not isinstance(null, str) or null not in supported:
-        pairs = "; ".join(
-            f"{cls.name}: {', '.join(n.name for n in cls.nulls)}" for cls in ESTIMATORS.values()
-        )
+        found, reason = estimator.choose_null(session, n_resamples or _RESAMPLES)
+        _check_resampling(found, n_resamples)
+        return found, reason
+    names = [cls.name for cls in supported]
+    if not isinstance(null, str) or null not in names:
         msg = (
             f"null must be 'auto' or one that stands with {estimator.name!r}, got {null!r}"
-            f"; supported pairs are {pairs}{nearest(str(null), supported)}"
+            f"; supported pairs are {_pairs()}{nearest(str(null), names)}"
         )
         raise InvalidArgumentError(msg)
-    return NULLS[null](count), "as asked"
+    cls = NULLS[null]
+    if issubclass(cls, Multiplier | Permutation):
+        return cls(n_resamples or _RESAMPLES), AS_ASKED
+    _check_resampling(cls(), n_resamples)
+    return cls(), AS_ASKED
+
+
+def _check_resampling(null: Null, n_resamples: int | None) -> None:
+    if n_resamples is not None and not isinstance(null, Multiplier | Permutation):
+        msg = (
+            f"n_resamples must be left out with null {null.name!r}, which draws no replicates, got "
+            f"{n_resamples}: take null='permutation', or a value that has a number of its own"
+        )
+        raise InvalidArgumentError(msg)
+
+
+def _entry(estimator: Estimator) -> Entry:
+    return next(entry for entry in TABLE if entry.estimator is type(estimator))
+
+
+def _pairs() -> str:
+    return "; ".join(
+        f"{entry.estimator.name}: {', '.join(null.name for null in entry.nulls)}" for entry in TABLE
+    )
+
+
+def _choose_estimator(
+    session: Session,
+    kernels: Sequence[Kernel | None],
+    null: str | Null | None,
+    n_resamples: int | None,
+) -> tuple[Estimator, str]:
+    """All pairs of rows where they take about a second and fit the memory, landmarks beyond."""
+    exact, linear = VHSIC(), NystromMHSIC()
+    name = null if null is None or isinstance(null, str) else null.name
+    if name not in (None, "auto", *(cls.name for cls in _entry(exact).nulls)):
+        return linear, f"{name} does not stand with {exact.name}"
+    if session.n**2 * _resamples(null, n_resamples) * len(kernels) > _QUICK_OPERATIONS:
+        return linear, "too many rows for all pairs of them"
+    distribution = None if null is None else find_null(null, exact, session, n_resamples)[0]
+    plan = exact.plan(session, [exact.kernel(kernel) for kernel in kernels], distribution)
+    if max(plan.peak_worker_bytes, plan.peak_driver_bytes) > session.runtime.memory:
+        return linear, "all pairs of rows do not fit the memory"
+    return exact, "all pairs of rows, quick for so few"
+
+
+def _resamples(null: str | Null | None, n_resamples: int | None) -> int:
+    """Replicates that all pairs of rows are computed for."""
+    if isinstance(null, Multiplier | Permutation):
+        return null.n_resamples
+    if null in ("auto", Multiplier.name, Permutation.name):
+        return n_resamples or _RESAMPLES
+    return 1

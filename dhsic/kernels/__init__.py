@@ -2,6 +2,7 @@
 
 from dhsic.kernels.bandwidth import median_distance
 from dhsic.kernels.base import Kernel, Product, Sum
+from dhsic.kernels.columns import Columns
 from dhsic.kernels.discrete import Delta
 from dhsic.kernels.distance import Distance
 from dhsic.kernels.dot import Linear, Polynomial
@@ -9,6 +10,7 @@ from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian, Mater
 from dhsic.kernels.registry import parse
 
 __all__ = [
+    "Columns",
     "Delta",
     "Distance",
     "Gaussian",

@@ -115,6 +115,38 @@ class Kernel(ABC):
         """
         return 0.0
 
+    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
+        """Draw s so that k(x, y) = E cos(<s * g, x - y>) for normal g: frequencies are s * g.
+
+        Every translation-invariant kernel here but `Delta` is such a mixture of Gaussians, by the
+        theorem of Bochner.
+
+        Parameters
+        ----------
+        rng : Generator
+            Draws them.
+        count : int
+            Number of frequencies.
+        d : int
+            Columns of the variable.
+
+        Returns
+        -------
+        ndarray, shape (count, d)
+            In 1 / units of the variable.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The kernel has no spectral law.
+        """
+        msg = (
+            "random frequencies need a kernel with a spectral law: gaussian, laplacian, matern12, "
+            f"matern32, matern52, imq or a product of them; got {self.spec()!r}: take "
+            "estimator='nystrom-m' or 'nystrom-hsic' with this kernel"
+        )
+        raise InvalidArgumentError(msg)
+
     @abstractmethod
     def spec(self) -> str:
         """Write the kernel as text that `dhsic.kernels.parse` reads, without the origin."""
@@ -328,6 +360,12 @@ class Product(_Combination):
 
     def rounding(self, columns: Matrix) -> float:
         return sum(k.rounding(columns[:, at]) for k, at in self._split(columns.shape[1]))
+
+    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
+        # frequencies of a product add up, and so do the variances of normals
+        variances = [part.spectral_scales(rng, count, d) ** 2 for part in self.parts]
+        scales: NDArray[np.float64] = np.sqrt(np.sum(variances, axis=0))
+        return scales
 
     def spec(self) -> str:
         specs = [f"({k.spec()})" if isinstance(k, Sum) else k.spec() for k in self.parts]

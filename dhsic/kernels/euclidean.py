@@ -78,7 +78,17 @@ def distances(rows: Matrix, columns: Matrix, out: Matrix) -> None:
         np.abs(out, out=out)
     else:
         squared_distances(rows, columns, out)
+        _drop_rounding(rows, columns, out)
         np.sqrt(out, out=out)
+
+
+def _drop_rounding(rows: Matrix, columns: Matrix, out: Matrix, strip: int = 32) -> None:
+    """Write 0 for what may be rounding: equal rows must not lie the root of the epsilon apart."""
+    bound = relative_cancellation(rows)
+    left, right = -bound * rows[:, -2], -bound * columns[:, -1]  # from -|x|^2 and -|z|^2
+    for start in range(0, len(rows), strip):
+        at = slice(start, start + strip)
+        np.copyto(out[at], 0, where=out[at] <= np.add.outer(left[at], right))
 
 
 def _differences(rows: Matrix, columns: Matrix, out: Matrix) -> None:

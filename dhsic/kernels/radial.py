@@ -84,6 +84,9 @@ class Gaussian(_Euclidean):
         minus_squared_distances(rows, columns, out)
         np.exp(out, out=out)
 
+    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
+        return np.full((count, d), math.sqrt(2.0) * self._scale)
+
     def spec(self) -> str:
         return self._spec(self.name, self.gamma)
 
@@ -132,6 +135,11 @@ class InverseMultiquadric(_Euclidean):
         np.add(out, 1, out=out)
         np.sqrt(out, out=out)
         np.reciprocal(out, out=out)
+
+    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
+        # (1 + r)^(-1/2) = E exp(-r t), t gamma distributed with shape 1/2
+        scales: NDArray[np.float64] = self._scale * np.sqrt(2.0 * rng.gamma(0.5, size=(count, 1)))
+        return np.broadcast_to(scales, (count, d))
 
     def spec(self) -> str:
         return self._spec(self.name, self.gamma)
@@ -208,6 +216,13 @@ class Matern(_Euclidean):
         error = super().rounding(columns)
         return math.sqrt(error) if self.nu == 0.5 else error
 
+    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
+        # the multivariate t distribution with 2 nu degrees of freedom
+        scales: NDArray[np.float64] = self._scale / np.sqrt(
+            rng.chisquare(2.0 * self.nu, size=(count, 1))
+        )
+        return np.broadcast_to(scales, (count, d))
+
     def spec(self) -> str:
         return self._spec(f"{self.name}{2 * self.nu:.0f}2", self.length)
 
@@ -258,6 +273,10 @@ class Laplacian(Kernel):
             _cityblock(rows, columns, out)
         np.negative(out, out=out)
         np.exp(out, out=out)
+
+    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
+        # a ratio of normals is Cauchy, independently in every column
+        return self._scale / np.abs(rng.standard_normal((count, d)))
 
     def spec(self) -> str:
         return self._spec(self.name, self.gamma)

@@ -7,16 +7,19 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from functools import partial, reduce
 from operator import add, mul
-from typing import Any
+from typing import Any, TypeVar
 
 from dhsic.errors import InvalidArgumentError
 from dhsic.kernels.base import Kernel
+from dhsic.kernels.columns import Columns
 from dhsic.kernels.discrete import Delta
 from dhsic.kernels.distance import Distance
 from dhsic.kernels.dot import Linear, Polynomial
 from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian, Matern
 
 __all__ = ["parse"]
+
+Inside = TypeVar("Inside")
 
 _FORMS: dict[str, tuple[Callable[..., Kernel], tuple[str, ...]]] = {
     "gaussian": (Gaussian, ("gamma",)),
@@ -30,7 +33,7 @@ _FORMS: dict[str, tuple[Callable[..., Kernel], tuple[str, ...]]] = {
     "distance": (Distance, ("exponent",)),
     "delta": (Delta, ()),
 }
-_TOKEN = re.compile(r"[+*()]|(?:[^+*()]|(?<=[\d.]e)\+)+")  # the + of 1e+5 is not a sum
+_TOKEN = re.compile(r"[+*(),]|(?:[^+*(),]|(?<=[\d.]e)\+)+")  # the + of 1e+5 is not a sum
 
 
 def parse(text: str) -> Kernel:
@@ -53,6 +56,7 @@ def parse(text: str) -> Kernel:
         polynomial[:degree:coef0:gamma]   `Polynomial`
         distance[:exponent]               `Distance`
         delta                             `Delta`
+        columns(kernel, ...)              `Columns`
         ================================  =====================================
 
     Returns
@@ -104,12 +108,31 @@ def _chain(
 
 def _operand(tokens: list[str]) -> Kernel:
     token = tokens.pop(0) if tokens else ""
-    if token != "(":
-        return _simple(token)
-    kernel = _sum(tokens)
+    if token == Columns.name and tokens[:1] == ["("]:
+        return Columns(_inside(tokens.pop(0), tokens, _columns))
+    return _inside(token, tokens, _sum) if token == "(" else _simple(token)
+
+
+def _inside(opening: str, tokens: list[str], read: Callable[[list[str]], Inside]) -> Inside:
+    """Take what parentheses enclose off the tokens, and the one that closes them."""
+    found = read(tokens)
     if not tokens or tokens.pop(0) != ")":
-        raise _malformed(token)
-    return kernel
+        raise _malformed(opening)
+    return found
+
+
+def _columns(tokens: list[str]) -> tuple[Kernel | None, ...]:
+    """Take kernels of columns, or "none", and the commas between them off the tokens."""
+    parts: list[Kernel | None] = []
+    while not parts or tokens[:1] == [","]:
+        if parts:
+            tokens.pop(0)
+        if tokens[:1] == ["none"]:
+            tokens.pop(0)
+            parts.append(None)
+        else:
+            parts.append(_sum(tokens))
+    return tuple(parts)
 
 
 def _simple(token: str) -> Kernel:

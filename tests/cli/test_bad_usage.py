@@ -1,6 +1,7 @@
 """What cannot run is refused in a line or two on stderr, before anything runs."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
@@ -20,24 +21,70 @@ def check_refusal(done: Result, *words: str) -> None:
         assert word in done.stderr
 
 
-BAD_OPTIONS = {
+BAD_OPTIONS: dict[str, tuple[Any, ...]] = {
     "kernel of an unknown variable": (("--kernel", "yy=linear"), "got 'yy'", "did you mean 'y'?"),
     "unknown kernel": (("--kernel", "gausian"), "got 'gausian': did you mean 'gaussian'?"),
     "bad bandwidth": (("--kernel", "x=gaussian:-1"), "-1"),
     "kernel twice": (("--kernel", "x=linear", "--kernel", "x=delta"), "twice for variable 'x'"),
     "kernel for all twice": (("--kernel", "linear", "--kernel", "delta"), "twice for all"),
-    "estimator": (("--estimator", "nystrom"), "'nystrom-m', 'v-hsic'"),
-    "no landmarks": (("--landmarks", "0"), "a number >= 1", "got '0'"),
-    "landmarks in words": (("--landmarks", "many"), "as '8sqrt'; got 'many'"),
+    "estimator": (("--estimator", "nystrom"), "'auto', 'nystrom-m', "),
+    "no landmarks": (("--landmarks", "0"), "an integer >= 1", "got 0"),
+    "landmarks in words": (("--landmarks", "many"), "as '8sqrt', got 'many'"),
+    "landmarks with two signs": (("--landmarks=+-3",), "got '+-3'"),
     "too many landmarks": (("--landmarks", "99999"), "1225"),
     "pairing": (("--pairing", "both"), "'independent', 'joint'"),
-    "landmarks without use": (("--estimator", "v-hsic", "--landmarks", "9"), "drop them"),
-    "pairing without use": (("--estimator", "v-hsic", "--pairing", "joint"), "drop them"),
-    "null": (("--null", "gamma"), "'multiplier', 'permutation'"),
-    "null that does not go": (("--estimator", "v-hsic", "--null", "multiplier"), "v-hsic"),
+    "landmarks without use": (
+        ("--estimator", "v-hsic", "--landmarks", "9"),
+        "--landmarks goes with --estimator nystrom-m or ",
+        "; got v-hsic: drop it or change the estimator",
+    ),
+    "landmarks with auto": (("--estimator", "auto", "--landmarks", "9"), "got auto: drop it"),
+    "pairing without use": (("--estimator", "v-hsic", "--pairing", "joint"), "--pairing goes with"),
+    "features without use": (("--features", "9"), "--features goes with", "got nystrom-m"),
+    "features": (("--estimator", "rff-hsic", "--features", "many"), "n_features", "got 'many'"),
+    "form": (("--form", "sine"), "'cos-sin', 'complex'"),
+    "form without use": (("--form", "complex"), "--form goes with"),
+    "orthogonal without use": (("--orthogonal",), "--orthogonal goes with"),
+    "exponent": (("--estimator", "dcov", "--exponent", "2"), "less than 2", "got 2.0"),
+    "exponent in words": (("--exponent", "half"), "'half' is not a valid float"),
+    "exponent without use": (
+        ("--exponent", "0"),
+        "--exponent goes with --estimator ",
+        "dcov or dcor",
+    ),
+    "unbiased without use": (("--unbiased",), "--unbiased goes with --estimator ", "dcov or dcor"),
+    "block rows": (("--estimator", "block-hsic", "--block-rows", "1"), "block_rows", "got 1"),
+    "block rows without use": (("--block-rows", "9"), "--block-rows goes with"),
+    "kernel without use": (("--estimator", "dcor", "--kernel", "y=linear"), "got 'linear'"),
+    "null": (("--null", "chi"), "'auto', 'multiplier', 'permutation'"),
+    "null that does not go": (
+        ("--estimator", "u-hsic", "--null", "gamma"),
+        "u-hsic",
+        "got 'gamma'",
+    ),
+    "null value that does not go": (("--null", "normal", "--variance", "direct"), "got Normal("),
+    "group rows": (("--null", "permutation", "--group-rows", "1"), "block_rows must be", "got 1"),
+    "group rows without use": (("--group-rows", "9"), "--group-rows goes with --null permutation"),
+    "variance": (("--null", "normal", "--variance", "none"), "'permutation', 'direct'"),
+    "variance without use": (
+        ("--null", "gamma", "--variance", "direct"),
+        "--null normal; got gamma",
+    ),
+    "method": (("--null", "spectral", "--method", "exact"), "'inversion', 'simulation'"),
+    "method without use": (("--method", "simulation"), "--null spectral; got auto: drop it or"),
     "within": (("--within", "rows"), "'auto', 'all', 'blocks'"),
     "within without use": (("--within", "all"), "--null permutation; got auto"),
     "resamples": (("--resamples", "0"), "x>=1"),
+    "resamples of gamma": (("--null", "gamma", "--resamples", "9"), "null 'gamma'", "got 9"),
+    "resamples of normal": (
+        ("--estimator", "block-hsic", "--null", "normal", "--resamples", "9"),
+        "null 'normal'",
+        "got 9",
+    ),
+    "resamples of a formula": (
+        ("--null", "spectral", "--method", "inversion", "--resamples", "9"),
+        "--resamples goes with --method simulation",
+    ),
     "alpha": (("--alpha", "1"), "less than 1", "got 1"),
     "alpha nan": (("--alpha", "nan"), "got nan"),
     "alpha words": (("--alpha", "five"), "'five' is not a valid float"),

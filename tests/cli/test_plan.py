@@ -33,7 +33,11 @@ def test_says_what_would_run(invoke: Invoke, long_data: str) -> None:
         (("--null", "multiplier"), "multiplier null"),
         (("--null", "permutation", "--within", "blocks"), "permutation null: 5 blocks"),
         (("--null", "permutation", "--within", "all"), "permutation null: 1 block"),
-        (("--estimator", "v-hsic", "--memory", "64GiB"), "Gram matrices"),
+        (("--estimator", "v-hsic"), "Gram sums"),
+        (("--estimator", "v-hsic", "--null", "gamma", "--threads", 1), "1 thread of this process"),
+        (("--null", "gamma"), "gamma null"),
+        (("--null", "spectral"), "spectral null"),
+        (("--null", "permutation", "--within", "blocks", "--group-rows", 9000), "9,000 rows"),
     ],
 )
 def test_follows_the_options(

@@ -10,15 +10,12 @@ import pytest
 import zarr
 from click.testing import CliRunner
 from distributed import LocalCluster
-from distributed.client import FutureCancelledError
-from distributed.scheduler import KilledWorker
 
 import dhsic
 from dhsic.cli import main
 from dhsic.cluster import PlannedWorkers, connect, local_cluster, processors
 from dhsic.cluster.local import _interrupts_held
-from dhsic.engine.failures import failures_in_words
-from dhsic.errors import DhsicError, InvalidArgumentError, MemoryBudgetError
+from dhsic.errors import InvalidArgumentError
 from dhsic.results import IndependenceTestResult
 
 GIB = 2**30
@@ -138,24 +135,6 @@ def test_a_scheduler_without_workers() -> None:
         connect(empty.scheduler_address, timeout=0.5),
     ):
         pass
-
-
-@pytest.mark.parametrize(
-    ("failure", "error", "words"),
-    [
-        (KilledWorker("task", None, 3), MemoryBudgetError, "4 workers died"),
-        (FutureCancelledError("task", "scheduler-connection-lost"), DhsicError, "was lost"),
-    ],
-)
-def test_failures_in_words(failure: Exception, error: type[Exception], words: str) -> None:
-    with pytest.raises(error, match=words), failures_in_words():
-        raise failure
-
-
-def test_other_failures_stay_as_they_are() -> None:
-    failure = FutureCancelledError("task", None)
-    with pytest.raises(FutureCancelledError), failures_in_words():
-        raise failure
 
 
 @pytest.mark.parametrize(("workers", "memory"), [(0, "1GiB"), (1, "none"), (1.5, "1GiB")])

@@ -240,5 +240,7 @@ def test_plan__counts_copies_of_arrays_that_are_sent():
 
 
 def test_independence_test__says_what_to_do_for_its_estimator():
-    with pytest.raises(MemoryBudgetError, match="take estimator='nystrom-m', or fewer rows"):
-        dhsic.independence_test(*np.zeros((2, 30_000)), estimator="v-hsic")
+    with pytest.raises(MemoryBudgetError, match="take estimator='nystrom-m', fewer rows"):
+        dhsic.independence_test(
+            *np.zeros((2, 30_000)), estimator="v-hsic", null=dhsic.Permutation(within="all")
+        )

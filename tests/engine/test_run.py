@@ -4,14 +4,9 @@ import random
 import time
 from itertools import pairwise
 
-import cloudpickle
 import dask.array as da
-import dask.dataframe as dd
 import numpy as np
-import pandas as pd
 import pytest
-import xarray as xr
-import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info
@@ -19,35 +14,26 @@ from threadpoolctl import threadpool_info
 from dhsic.engine.blas import one_blas_thread
 from dhsic.engine.events import BlockFinished, PassFinished, PassStarted
 from dhsic.io.open import open_variables
-from tests.engine.toys import Gather, Sums, bits, even_bounds, gathered, on, plan_of, run, threads
+from tests.engine.toys import (
+    KINDS,
+    Gather,
+    Sums,
+    Watch,
+    bits,
+    even_bounds,
+    gathered,
+    made,
+    on,
+    plan_of,
+    run,
+    settled,
+    threads,
+)
 
 N = 500
 X = np.random.default_rng(0).standard_normal((N, 3))
 Y = np.random.default_rng(1).standard_normal(N)
 UNEVEN = (0, 130, 131, 400, N)
-
-
-def made(kind, x, tmp_path):
-    dims = ("row", "column")[: x.ndim]
-    if kind == "memmap":
-        mapped = np.memmap(tmp_path / f"{x.ndim}.dat", x.dtype, "w+", shape=x.shape)
-        mapped[:] = x
-        return mapped
-    if kind == "zarr":
-        return zarr.create_array(tmp_path / f"{x.ndim}.zarr", data=x, chunks=(64, 2)[: x.ndim])
-    if kind == "dask":
-        return da.from_array(x, chunks=(71, 2)[: x.ndim])
-    if kind == "xarray":
-        return xr.DataArray(x, dims=dims)
-    if kind == "dask xarray":
-        return xr.DataArray(da.from_array(x, chunks=133), dims=dims)
-    frame = pd.Series(x) if x.ndim == 1 else pd.DataFrame(x, columns=list("abc"))
-    return {"numpy": x, "pandas": frame, "dask dataframe": dd.from_pandas(frame, npartitions=5)}[
-        kind
-    ]
-
-
-KINDS = ["numpy", "memmap", "zarr", "dask", "xarray", "dask xarray", "pandas", "dask dataframe"]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +128,7 @@ def test_run_pass__tells_of_the_pass_and_every_block(place, request):
     first, *blocks, last = events
     assert first == PassStarted("toy", 4, N)
     assert all(isinstance(event, BlockFinished) and event.name == "toy" for event in blocks)
-    assert sorted(event.rows for event in blocks) == sorted(b - a for a, b in pairwise(bounds))
+    assert sorted(event.amount for event in blocks) == sorted(b - a for a, b in pairwise(bounds))
     assert last == done == PassFinished("toy", 4, N, 0, done.seconds, done.worker_seconds)
     assert done.worker_seconds > 4 * 0.01
     assert done.seconds > 0.01
@@ -176,16 +162,7 @@ def test_run_pass__lets_the_listener_stop_it(error):
     with pytest.raises(type(error), match="mine"):
         run(Gather(0.01), open_variables([X, Y]), even_bounds(N, 40), threads(2), listener)
     assert listener.blocks == 2
-    assert run(Gather(), open_variables([X, Y]), (0, N))[1].rows == N
-
-
-def settled(client):
-    """Tasks that the scheduler still has, once it has settled."""
-    for _ in range(100):
-        if not (count := client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))):
-            break
-        time.sleep(0.05)
-    return count
+    assert run(Gather(), open_variables([X, Y]), (0, N))[1].amount == N
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=["error", "interrupt"])
@@ -224,27 +201,6 @@ def test_run_pass__on_a_client_leaves_nothing_behind(client):
         run(Gather(fails_at=130), sources, UNEVEN, on(client))
     assert settled(client) == 0
     assert caught.traceback
-
-
-class Watch:
-    """A client that weighs what is sent to the scheduler."""
-
-    def __init__(self, client):
-        self.client, self.graphs, self.pieces = client, [], []
-
-    def __getattr__(self, name):
-        return getattr(self.client, name)
-
-    def compute(self, collections):
-        graph = {}
-        for collection in collections:
-            graph.update(collection.__dask_graph__())
-        self.graphs.append((len(graph), len(cloudpickle.dumps(graph))))
-        return self.client.compute(collections)
-
-    def submit(self, function, *arguments, **options):
-        self.pieces.append(len(cloudpickle.dumps(arguments)))
-        return self.client.submit(function, *arguments, **options)
 
 
 @pytest.mark.parametrize("megabytes", [5, 13])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dhsic.engine.tiles import Tiling, centred_product, column_sums
+from dhsic.engine.tiles import Tiling, as_real, centred_product, column_sums
 from dhsic.kernels import Delta, Gaussian, Laplacian, Matern, parse
 
 D = (2, 1, 3, 2, 1)
@@ -162,3 +162,84 @@ def test_delta__tiles_are_of_one_row_too():
     x = np.array([[1.0], [2.0], [1.0]])
     tiling = Tiling.prepare([Delta(), Delta()], [x[:1], x[1:2]], "float64")
     np.testing.assert_array_equal(assembled(tiling, [x, x])[:, :, 0], [[1, 0, 1], [0, 1, 0]])
+
+
+class Turned:
+    """The product of rows and landmarks times a complex number."""
+
+    work_tiles = 1
+
+    def rows(self, x, dtype):
+        return x.astype(dtype)
+
+    def tile(self, rows, columns, out, work):
+        np.matmul(rows, columns.T, out=work[0].real)
+        np.multiply(work[0].real, np.exp(2j), out=out)
+
+
+def complex_settings(dtype="float64", n=50, p=17, **tiles):
+    rng = np.random.default_rng(0)
+    data = [rng.standard_normal((n, d)) for d in D[:3]]
+    landmarks = [rng.standard_normal((p, d)) for d in D[:3]]
+    columns = tuple(z.astype(dtype) for z in landmarks)
+    return data, landmarks, Tiling((Turned(),) * 3, columns, parts=2, **tiles)
+
+
+@pytest.mark.parametrize(("row_tile", "column_tile"), [(1, 1), (7, 5), (50, 17), (2048, 128)])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_complex_tiles__are_kept_as_real_numbers_by_turns(row_tile, column_tile, dtype):
+    data, landmarks, tiling = complex_settings(dtype, row_tile=row_tile, column_tile=column_tile)
+    assert (tiling.precision, tiling.n_landmarks, tiling.n_values) == (dtype, 17, 34)
+    assert tiling.dtype == {"float64": "complex128", "float32": "complex64"}[dtype]
+    found = np.full((3, 50, 34), np.nan)
+    buffers = tiling.buffers()
+    for at_rows, rows in tiling.row_tiles(data):
+        assert all(x.dtype == dtype for x in rows)
+        for at, tiles in tiling.gram_tiles(rows, buffers):
+            for m, tile in enumerate(tiles):
+                assert tile.dtype == tiling.dtype
+                found[m, at_rows, at] = as_real(tile)
+    expected = [x @ z.T * np.exp(2j) for x, z in zip(data, landmarks, strict=True)]
+    rounding = 1e-13 if dtype == "float64" else 2e-6
+    np.testing.assert_allclose(found[:, :, ::2], np.real(expected), atol=rounding)
+    np.testing.assert_allclose(found[:, :, 1::2], np.imag(expected), atol=rounding)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_means__are_complex_where_tiles_are(dtype):
+    values = np.arange(34.0, dtype=dtype)
+    *_, tiling = complex_settings(dtype)
+    (mean,) = tiling.means([values], slice(4, 8))
+    assert mean.dtype == tiling.dtype
+    np.testing.assert_array_equal(mean, [4 + 5j, 6 + 7j])
+    *_, real = settings_of(2, dtype=dtype)
+    np.testing.assert_array_equal(real.means([values], slice(4, 8))[0], [4, 5, 6, 7])
+
+
+def test_complex_tiles__cost_twice_the_memory_and_the_functions():
+    *_, tiling = complex_settings(p=500)
+    real = Tiling(tiling.kernels, tiling.columns)
+    assert 1.9 * real.scratch_bytes < tiling.scratch_bytes <= 2 * real.scratch_bytes
+    assert tiling.operations == real.operations + 25 * 3 * 500
+    data = complex_settings(n=2500)[0]
+    tracemalloc.start()
+    buffers = tiling.buffers()
+    for _, rows in tiling.row_tiles(data):
+        for _, tiles in tiling.gram_tiles(rows, buffers):
+            tiles[0] *= tiles[1]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < tiling.scratch_bytes + 500_000
+    assert tiling.scratch_bytes < 3 * peak
+
+
+@pytest.mark.parametrize("m", [2, 3, 5])
+def test_centred_product__is_of_complex_tiles_too(m):
+    parts = np.random.default_rng(m).standard_normal((2, m, 6, 4))
+    tiles = parts[0] + 1j * parts[1]
+    means = tiles.mean(axis=1)
+    expected = np.prod(tiles, axis=0) + (m - 1) * np.prod(means, axis=0)
+    for k in range(m):
+        expected -= tiles[k] * np.prod(np.delete(means, k, axis=0), axis=0)
+    result = centred_product(list(tiles.copy()), list(means))
+    np.testing.assert_allclose(result, expected, atol=1e-12)

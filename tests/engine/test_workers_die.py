@@ -3,7 +3,9 @@
 import itertools
 import os
 import signal
+import time
 
+import dask.array as da
 import numpy as np
 import pytest
 import zarr
@@ -11,9 +13,10 @@ from distributed import Client
 
 import dhsic
 from dhsic.engine.events import BlockFinished
+from dhsic.engine.session import Session
 from dhsic.io.open import open_variables
 from tests.conftest import start_cluster
-from tests.engine.toys import Gather, even_bounds, gathered, on, run, threads
+from tests.engine.toys import Gather, PairSums, bits, even_bounds, gathered, on, run, threads
 
 N = 400
 DATA = np.random.default_rng(0).standard_normal((2, N, 2))
@@ -40,12 +43,61 @@ def test_run_pass__survives_the_death_of_workers(mortal, victims):
     reduction, sources, bounds = Gather(0.05), open_variables(list(DATA)), even_bounds(N, 40)
     state, done = run(reduction, sources, bounds, on(mortal), kill_at_the_tenth)
     assert len(workers) == 2 - victims
-    assert done.rows == N
+    assert done.amount == N
     assert sum(isinstance(event, BlockFinished) for event in finished) == 40
     expected, _ = run(Gather(), sources, bounds, threads(1))
     assert gathered(state)[0] == gathered(expected)[0]
     for x, y in zip(gathered(state)[1], gathered(expected)[1], strict=True):
         assert x.tobytes() == y.tobytes()
+
+
+class Killer:
+    """A listener that kills a worker at the tenth event."""
+
+    def __init__(self, victim):
+        self.victim, self.events = victim, []
+
+    def __call__(self, event):
+        self.events.append(event)
+        if len(self.events) == 10:
+            os.kill(self.victim, signal.SIGKILL)
+
+
+class SlowPairs(PairSums):
+    def chunk(self, left, right):
+        time.sleep(0.02)
+        return super().chunk(left, right)
+
+
+def a_worker(client):
+    client.wait_for_workers(2)
+    return next(iter(client.run(os.getpid).values()))
+
+
+def test_run_pass__of_pairs_survives_the_death_of_a_worker(mortal):
+    sources, bounds = (
+        open_variables([DATA[0], da.from_array(DATA[1], chunks=90)]),
+        even_bounds(N, 9),
+    )
+    kill = Killer(a_worker(mortal))
+    state, _ = run(SlowPairs(), sources, bounds, on(mortal), kill)
+    amounts = [event.amount for event in kill.events if isinstance(event, BlockFinished)]
+    assert (len(amounts), sum(amounts)) == (45, N * (N + 1) // 2)
+    assert bits(state) == bits(run(PairSums(), sources, bounds, threads(1))[0])
+
+
+def slow_squares(numbers):
+    time.sleep(0.05)
+    return [number**2 for number in numbers]
+
+
+def test_map__survives_the_death_of_a_worker(mortal):
+    kill = Killer(a_worker(mortal))
+    squares = Session(open_variables(list(DATA)), on(mortal), 0, listener=kill).map(
+        "squares", slow_squares, 64
+    )
+    assert [square for some in squares for square in some] == [b**2 for b in range(64)]
+    assert sum(isinstance(event, BlockFinished) for event in kill.events) == 32
 
 
 def test_independence_test__survives_the_death_of_a_worker(mortal, tmp_path):
@@ -77,7 +129,7 @@ def test_independence_test__survives_the_death_of_a_worker(mortal, tmp_path):
 
 
 def test_run_pass__does_not_wait_for_ever_without_workers(monkeypatch):
-    monkeypatch.setattr("dhsic.engine.run._ALONE_SECONDS", 0.5)
+    monkeypatch.setattr("dhsic.engine.compute._ALONE_SECONDS", 0.5)
     with start_cluster() as cluster, Client(cluster, set_as_default=False) as own:
         sources, bounds = open_variables(list(DATA)), even_bounds(N, 40)
 

@@ -2,10 +2,16 @@
 
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+import cloudpickle
+import dask.array as da
+import dask.dataframe as dd
 import numpy as np
+import pandas as pd
+import xarray as xr
+import zarr
 from zarr.storage import WrapperStore
 
 from dhsic.engine.plan import PassPlan
@@ -67,6 +73,31 @@ class Sums:
 
 
 @dataclass(frozen=True)
+class PairGather(Gather):
+    """All pairs of blocks in order."""
+
+    def chunk(self, left, right):
+        return super().chunk(left) + super().chunk(right)
+
+
+@dataclass(frozen=True)
+class PairSums(Sums):
+    """Sum of x_i x_j' over all pairs of rows i <= j, and the number of pairs."""
+
+    name: str = "pair sums"
+    operations: float = 1.0
+
+    def footprint(self, rows):
+        return replace(FOOTPRINT, operations=self.operations)
+
+    def chunk(self, left, right):
+        x, y = (np.hstack([np.asarray(v, float) for v in b.values]) for b in (left, right))
+        if left.start < right.start:
+            return Moments(len(x) * len(y), np.outer(x.sum(axis=0), y.sum(axis=0)))
+        return Moments(len(x) * (len(x) + 1) // 2, x.T @ x[::-1].cumsum(axis=0)[::-1])
+
+
+@dataclass(frozen=True)
 class SlowSource(ArraySource):
     """An array whose first rows come last."""
 
@@ -92,8 +123,8 @@ def even_bounds(n, blocks):
     return tuple(n * i // blocks for i in range(blocks + 1))
 
 
-def plan_of(bounds, name="toy"):
-    return PassPlan(name, tuple(bounds), 0, 0, 0)
+def plan_of(bounds, name="toy", pairs=False):
+    return PassPlan(name, tuple(bounds), 0, 0, 0, pairs=pairs)
 
 
 def threads(count=2):
@@ -105,7 +136,8 @@ def on(client):
 
 
 def run(reduction, sources, bounds, runtime=None, listener=lambda event: None):
-    return run_pass(reduction, sources, plan_of(bounds), runtime or threads(), listener)
+    plan = plan_of(bounds, pairs=isinstance(reduction, (PairGather, PairSums)))
+    return run_pass(reduction, sources, plan, runtime or threads(), listener)
 
 
 def gathered(state):
@@ -116,3 +148,56 @@ def gathered(state):
 
 def bits(state):
     return [np.asarray(x).tobytes() for x in state]
+
+
+def made(kind, x, tmp_path):
+    dims = ("row", "column")[: x.ndim]
+    if kind == "memmap":
+        mapped = np.memmap(tmp_path / f"{x.ndim}.dat", x.dtype, "w+", shape=x.shape)
+        mapped[:] = x
+        return mapped
+    if kind == "zarr":
+        return zarr.create_array(tmp_path / f"{x.ndim}.zarr", data=x, chunks=(64, 2)[: x.ndim])
+    if kind == "dask":
+        return da.from_array(x, chunks=(71, 2)[: x.ndim])
+    if kind == "xarray":
+        return xr.DataArray(x, dims=dims)
+    if kind == "dask xarray":
+        return xr.DataArray(da.from_array(x, chunks=133), dims=dims)
+    frame = pd.Series(x) if x.ndim == 1 else pd.DataFrame(x, columns=list("abc"))
+    return {"numpy": x, "pandas": frame, "dask dataframe": dd.from_pandas(frame, npartitions=5)}[
+        kind
+    ]
+
+
+KINDS = ["numpy", "memmap", "zarr", "dask", "xarray", "dask xarray", "pandas", "dask dataframe"]
+
+
+def settled(client):
+    """Tasks that the scheduler still has, once it has settled."""
+    for _ in range(100):
+        if not (count := client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))):
+            break
+        time.sleep(0.05)
+    return count
+
+
+class Watch:
+    """A client that weighs what is sent to the scheduler."""
+
+    def __init__(self, client):
+        self.client, self.graphs, self.pieces = client, [], []
+
+    def __getattr__(self, name):
+        return getattr(self.client, name)
+
+    def compute(self, collections):
+        graph = {}
+        for collection in collections:
+            graph.update(collection.__dask_graph__())
+        self.graphs.append((len(graph), len(cloudpickle.dumps(graph))))
+        return self.client.compute(collections)
+
+    def submit(self, function, *arguments, **options):
+        self.pieces.append(len(cloudpickle.dumps(arguments)))
+        return self.client.submit(function, *arguments, **options)

@@ -1,28 +1,90 @@
-"""V-HSIC against its definition."""
+"""V-HSIC, U-HSIC and SubHSIC against their definitions."""
 
+import dask.array as da
 import numpy as np
 import pytest
+import zarr
 
 import dhsic
-from dhsic.kernels import Gaussian
+from dhsic._random import random_signs
+from dhsic.estimators import gram_pairs
+from dhsic.kernels import Gaussian, Laplacian
 from dhsic.nulls import draw_permutations
 from tests import oracles
 
+GAMMA = 0.5
 
-def run(data, null="permutation", **options):
+
+def setting(n, m, seed=0):
+    rng = np.random.default_rng([n, m, seed])
+    data = [rng.standard_normal((n, d)) for d in (1, 3, 2, 1)[:m]]
+    data[1][:, 0] += 0.5 * data[0][:, 0]
+    return data
+
+
+def grams_of(data):
+    return [oracles.gaussian_gram(x, x, GAMMA) for x in data]
+
+
+def run(data, null="permutation", estimator="v-hsic", **options):
     return dhsic.independence_test(
-        *data, kernels=Gaussian(gamma=0.5), estimator="v-hsic", null=null, rng=3, **options
+        *data, kernels=Gaussian(gamma=GAMMA), estimator=estimator, null=null, rng=3, **options
     )
 
 
+def estimate(data, estimator="v-hsic", **options):
+    return dhsic.hsic(
+        *data, kernels=Gaussian(gamma=GAMMA), estimator=estimator, rng=3, **options
+    ).estimate
+
+
+@pytest.fixture
+def small_tiles(monkeypatch):
+    """Several tiles to a block, so that their borders are crossed."""
+    monkeypatch.setattr(gram_pairs, "_TILE", 16)
+
+
 @pytest.mark.parametrize("m", [2, 3, 4])
-def test_v_hsic__equals_equation_5_as_paired_and_permuted(m):
-    rng = np.random.default_rng(m)
-    data = [rng.standard_normal((70, d)) for d in (1, 3, 2, 1)[:m]]
-    result = run(data, dhsic.Permutation(4))
-    grams = [oracles.gaussian_gram(x, x, 0.5) for x in data]
-    assert result.estimate == pytest.approx(oracles.v_hsic(grams), rel=1e-10)
-    assert result.statistic == pytest.approx(70 * result.estimate, rel=1e-14)
+def test_v_hsic__equals_equation_5(m, small_tiles):
+    data = setting(70, m)
+    assert estimate(data) == pytest.approx(oracles.v_hsic(grams_of(data)), rel=1e-10)
+
+
+def test_u_hsic__equals_its_means_over_distinct_rows():
+    data = setting(14, 2)
+    assert estimate(data, "u-hsic") == pytest.approx(oracles.u_hsic(*grams_of(data)), rel=1e-10)
+
+
+def test_u_hsic__is_unbiased():
+    rng = np.random.default_rng(0)
+    values = [estimate(rng.standard_normal((2, 12)), "u-hsic") for _ in range(400)]
+    biased = [estimate(rng.standard_normal((2, 12)), "v-hsic") for _ in range(400)]
+    error = np.std(values) / 20
+    assert abs(np.mean(values)) < 4 * error
+    assert np.mean(biased) > 20 * error
+
+
+def test_v_hsic__is_the_mean_of_centred_products():
+    data = setting(50, 2)
+    first, second = grams_of(data)
+    h = np.eye(50) - 1 / 50
+    assert estimate(data) == pytest.approx(np.mean((h @ first @ h) * (h @ second @ h)), rel=1e-12)
+
+
+@pytest.mark.parametrize("null", [dhsic.Permutation(4), dhsic.Multiplier(4), "gamma", "spectral"])
+@pytest.mark.parametrize(("estimator", "m"), [("v-hsic", 2), ("v-hsic", 3), ("u-hsic", 2)])
+def test_statistic__is_n_times_the_estimate(estimator, m, null):
+    if (estimator, null) == ("u-hsic", "gamma"):
+        pytest.skip("a gamma distribution has no negative values")
+    result = run(setting(40, m), null, estimator)
+    assert result.statistic == pytest.approx(40 * result.estimate, rel=1e-10)
+
+
+@pytest.mark.parametrize("m", [2, 3, 4])
+def test_v_hsic__permutes_all_rows(m):
+    data = setting(70, m)
+    result = run(data, dhsic.Permutation(4, within="all"))
+    grams = grams_of(data)
     for order, value in zip(
         draw_permutations(3, 0, 70, 4, m), result.null_distribution, strict=True
     ):
@@ -30,26 +92,169 @@ def test_v_hsic__equals_equation_5_as_paired_and_permuted(m):
         assert value == pytest.approx(70 * oracles.v_hsic([grams[0], *moved]), rel=1e-9)
 
 
+@pytest.mark.parametrize("m", [2, 3])
+def test_v_hsic__permutes_within_blocks(m):
+    data = setting(50, m)
+    result = run(data, dhsic.Permutation(3, within="blocks", block_rows=20))
+    groups = [(0, 20), (20, 40), (40, 50)]
+    orders = np.concatenate([a + draw_permutations(3, a, b - a, 3, m) for a, b in groups], axis=-1)
+    grams = grams_of(data)
+    for order, value in zip(orders, result.null_distribution, strict=True):
+        moved = [k[np.ix_(o, o)] for k, o in zip(grams[1:], order, strict=True)]
+        assert value == pytest.approx(50 * oracles.v_hsic([grams[0], *moved]), rel=1e-9)
+    assert "groups of 20 rows" in result.null_reason
+
+
+@pytest.mark.parametrize("within", ["all", "blocks"])
+def test_u_hsic__permutes(within):
+    data = setting(12, 2)
+    result = run(data, dhsic.Permutation(3, within=within, block_rows=6), "u-hsic")
+    groups = [(0, 12)] if within == "all" else [(0, 6), (6, 12)]
+    orders = np.concatenate([a + draw_permutations(3, a, b - a, 3, 2) for a, b in groups], axis=-1)
+    first, second = grams_of(data)
+    for (order,), value in zip(orders, result.null_distribution, strict=True):
+        assert value == pytest.approx(
+            12 * oracles.u_hsic(first, second[np.ix_(order, order)]), rel=1e-9
+        )
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_v_hsic__multiplier_equals_its_definition(m, small_tiles):
+    data = setting(24, m)
+    result = run(data, dhsic.Multiplier(5))
+    h = oracles.centred_product_gram(grams_of(data))
+    signs = random_signs(3, 0, 24, 5).astype(float)
+    w = signs - signs.mean(axis=0)
+    expected = 24 / 22 * np.einsum("ib,ij,jb->b", w, h, w) / 24
+    np.testing.assert_allclose(result.null_distribution, expected, rtol=1e-9)
+
+
+def test_u_hsic__multiplier_equals_its_definition(small_tiles):
+    data = setting(24, 2)
+    result = run(data, dhsic.Multiplier(5), "u-hsic")
+    h = np.prod([oracles.u_centred(k) for k in grams_of(data)], axis=0)
+    signs = random_signs(3, 0, 24, 5).astype(float)
+    w = signs - signs.mean(axis=0)
+    expected = np.einsum("ib,ij,jb->b", w, h, w) / 21
+    np.testing.assert_allclose(result.null_distribution, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_v_hsic__gamma_has_the_moments_of_permutations(m):
+    data = setting(300, m)
+    permuted = run(data, dhsic.Permutation(2000)).null_distribution
+    drawn = run(data, "gamma").null_distribution
+    assert len(drawn) == 1000
+    assert drawn.mean() == pytest.approx(permuted.mean(), rel=0.03)
+    assert drawn.std() == pytest.approx(permuted.std(), rel=0.12)
+
+
+@pytest.mark.parametrize(("estimator", "m"), [("v-hsic", 2), ("v-hsic", 3), ("u-hsic", 2)])
+def test_spectral__has_the_tail_of_permutations(estimator, m):
+    rng = np.random.default_rng(1)
+    data = list(rng.standard_normal((m, 300, 1)))
+    permuted = run(data, dhsic.Permutation(2000), estimator)
+    spectral = run(data, "spectral", estimator)
+    threshold = np.quantile(permuted.null_distribution, 0.95)
+    drawn = run(data, dhsic.Spectral("simulation", 20_000), estimator).null_distribution
+    assert np.mean(drawn >= threshold) == pytest.approx(0.05, abs=0.02)
+    assert spectral.pvalue == pytest.approx(permuted.pvalue, abs=0.06)
+
+
+def test_spectral__weights_are_products_of_eigenvalues():
+    data = setting(30, 2)
+    h = np.eye(30) - 1 / 30
+    first, second = (np.linalg.eigvalsh(h @ k @ h / 30) for k in grams_of(data))
+    result = run(data, "spectral")
+    expected = dhsic.nulls.ChiSquareMixture.of_products(first, second).sf(result.statistic)
+    assert result.pvalue == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("null", ["gamma", "spectral"])
+def test_v_hsic__finds_p_values_far_below_those_of_resamples(null):
+    x = np.random.default_rng(0).standard_normal(300)
+    assert run([x, x], null).pvalue < 1e-20
+
+
+@pytest.mark.parametrize("null", [dhsic.Multiplier(9), dhsic.Permutation(9, within="blocks")])
+def test_v_hsic__is_the_same_anywhere(null, client, tmp_path):
+    rng = np.random.default_rng(0)
+    data = [rng.standard_normal((3000, 2)), rng.standard_normal(3000)]
+    stored = [
+        zarr.create_array(tmp_path / f"{i}", data=x, chunks=(700, *x.shape[1:]))
+        for i, x in enumerate(data)
+    ]
+    lazy = [da.from_array(x, chunks=600) for x in data]
+    one = run(data, null, threads=1)
+    for result in (run(data, null, threads=3), run(data, null, client=client)):
+        assert result.statistic == one.statistic
+        np.testing.assert_array_equal(result.null_distribution, one.null_distribution)
+    for variables in (stored, lazy):
+        result = run(variables, null, client=client)
+        assert result.statistic == pytest.approx(one.statistic, rel=1e-11)
+        np.testing.assert_allclose(result.null_distribution, one.null_distribution, rtol=1e-9)
+
+
+def test_v_hsic__permutes_all_rows_on_a_client(client):
+    data = setting(200, 3)
+    here, there = run(data, "permutation", threads=1), run(data, "permutation", client=client)
+    np.testing.assert_array_equal(here.null_distribution, there.null_distribution)
+
+
+@pytest.mark.parametrize("null", ["permutation", "multiplier", "gamma", "spectral"])
+def test_precision__changes_little(null):
+    data = setting(200, 3)
+    single, double = (run(data, null, precision=p) for p in ("float32", "float64"))
+    assert 0 < abs(single.statistic / double.statistic - 1) < 1e-3
+    assert single.pvalue == pytest.approx(double.pvalue, rel=0.05)
+
+
+def test_sub_hsic__is_the_mean_over_pairs_of_columns():
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((60, 3)) * [1.0, 10.0, 0.1], rng.standard_normal((60, 2))
+    y[:, 1] += x[:, 0] ** 2
+    parts = [
+        dhsic.hsic(x[:, i], y[:, j], estimator="v-hsic", rng=3).estimate
+        for i in range(3)
+        for j in range(2)
+    ]
+    whole = dhsic.independence_test(x, y, estimator="sub-hsic", null="permutation", rng=3)
+    assert whole.estimate == pytest.approx(np.mean(parts), rel=1e-9)
+    assert whole.quantity == "mean squared HSIC of columns"
+    other = dhsic.hsic(x, y, kernels=Laplacian(), estimator="sub-hsic", rng=3).estimate
+    assert abs(other / whole.estimate - 1) > 0.01
+
+
 def test_v_hsic__agrees_with_the_test_on_landmarks():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((800, 2))
     y = x[:, :1] ** 2 + rng.standard_normal((800, 1))
     exact = run([x, y])
-    landmarks = dhsic.independence_test(x, y, kernels=Gaussian(gamma=0.5), rng=3)
+    landmarks = dhsic.independence_test(x, y, kernels=Gaussian(gamma=GAMMA), rng=3)
     assert exact.pvalue < 0.01
     assert landmarks.pvalue < 0.01
     assert landmarks.statistic == pytest.approx(exact.statistic, rel=0.1)
 
 
-def test_v_hsic__refuses_permutations_within_blocks():
-    with pytest.raises(dhsic.errors.InvalidArgumentError, match="within='all'"):
-        run(np.zeros((2, 10)) + np.arange(10), dhsic.Permutation(5, within="blocks"))
-
-
-def test_v_hsic__refuses_what_memory_cannot_hold():
+@pytest.mark.parametrize("null", [dhsic.Permutation(99, within="all"), "spectral"])
+def test_v_hsic__refuses_what_memory_cannot_hold(null):
     x = np.arange(4000.0)
-    with pytest.raises(dhsic.errors.MemoryBudgetError, match=r"Gram matrices.*nystrom-m"):
-        run([x, x], memory="400MB")
+    with pytest.raises(dhsic.errors.MemoryBudgetError, match=r"nystrom-m"):
+        run([x, x], null, memory="400MB")
+
+
+def test_v_hsic__streams_what_memory_cannot_hold():
+    x = np.arange(4000.0)
+    x[::2] *= -1
+    result = run([x, x], "multiplier", memory="400MB", n_resamples=9)
+    assert result.statistic == pytest.approx(4000 * result.estimate, rel=1e-9)
+    assert [done.name for done in result.passes] == ["Gram sums", "multiplier null"]
+
+
+def test_v_hsic__chooses_by_cost():
+    small, large = np.zeros((2, 100)), np.zeros((2, 50_000))
+    assert [s.name for s in dhsic.plan(*small, estimator="v-hsic").steps][-1] == "permutation null"
+    assert [s.name for s in dhsic.plan(*large, estimator="v-hsic").steps][-1] == "multiplier null"
 
 
 def test_v_hsic__counts_ties_where_all_is_rounding():

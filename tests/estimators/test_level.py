@@ -5,9 +5,11 @@ import pytest
 from scipy.stats import binom
 
 import dhsic
-from benchmarks.cases import ALTERNATIVES, NULL_CASES
+from benchmarks.cases import ALTERNATIVES, NULL_CASES, linear
+from dhsic.estimators import TABLE
 
 RUNS = 250
+FEWER_RUNS = 100
 NULLS = {
     "multiplier": {"null": dhsic.Multiplier(99)},
     "permutation": {"null": dhsic.Permutation(99, within="all")},
@@ -47,3 +49,31 @@ def test_level_check__sees_a_test_that_rejects_twice_as_often():
 def test_power__is_far_above_the_level(null, case):
     count = rejections(lambda rng: ALTERNATIVES[case](300, rng), NULLS[null], 0.05, runs=30)
     assert count > binom.ppf(0.9999, 30, 0.05)
+
+
+PAIRS = [
+    pytest.param(entry.estimator(), null, id=f"{entry.estimator.name}-{null.name}")
+    for entry in TABLE
+    for null in (
+        dhsic.Permutation(39),
+        dhsic.Multiplier(39),
+        dhsic.Gamma(),
+        dhsic.Spectral(),
+        dhsic.Normal(),
+    )
+    if type(null) in entry.nulls
+]
+
+
+@pytest.mark.parametrize(("estimator", "null"), PAIRS)
+def test_level__is_kept_by_every_supported_pair(estimator, null):
+    options = {"estimator": estimator, "null": null}
+    count = rejections(lambda rng: NULL_CASES["ties"](60, 2, rng), options, 0.1, FEWER_RUNS)
+    assert count <= binom.ppf(0.9995, FEWER_RUNS, 0.1)
+
+
+@pytest.mark.parametrize(("estimator", "null"), PAIRS)
+def test_power__is_there_in_every_supported_pair(estimator, null):
+    options = {"estimator": estimator, "null": null}
+    count = rejections(lambda rng: linear(200, rng, 0.6), options, 0.05, runs=12)
+    assert count > binom.ppf(0.9999, 12, 0.05)

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import dhsic
 from benchmarks.cases import joint_triple
 from dhsic._random import random_signs
 from dhsic.kernels import Gaussian
 from dhsic.landmarks import uniform_rows
-from dhsic.nulls import draw_permutations
+from dhsic.nulls import ChiSquareMixture, draw_permutations
 from tests import oracles
 
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
@@ -92,6 +93,90 @@ def test_permutation__equals_its_definition(m, within):
     orders = np.concatenate([a + draw_permutations(5, a, b - a, 6, m) for a, b in groups], axis=-1)
     expected = oracles.permutation_replicates(np.prod(grams, axis=0), crosses, orders)
     np.testing.assert_allclose(result.null_distribution, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize("m", [2, 3, 4])
+def test_fitted_nulls__equal_their_definitions(m, precision):
+    data = setting(60, m)
+    grams, crosses = matrices(data, 5, 12)
+    weights = oracles.nystrom_spectrum(np.prod(grams, axis=0), crosses)
+    rel = 100 * TOLERANCE[precision]
+    spectral = run(data, dhsic.Spectral(), precision)
+    assert spectral.pvalue == pytest.approx(
+        ChiSquareMixture(weights).sf(spectral.statistic), rel=rel
+    )
+    gamma = run(data, dhsic.Gamma(), precision)
+    shape = weights.sum() ** 2 / (2 * (weights**2).sum())
+    expected = stats.gamma.sf(gamma.statistic, shape, scale=weights.sum() / shape)
+    assert gamma.pvalue == pytest.approx(expected, rel=rel)
+    assert gamma.statistic == spectral.statistic
+    by_signs = run(data, dhsic.Multiplier(5), precision).statistic
+    assert spectral.statistic == pytest.approx(by_signs, rel=TOLERANCE[precision])
+
+
+@pytest.mark.parametrize("m", [2, 3])
+@pytest.mark.parametrize(
+    "null", [dhsic.Spectral(), dhsic.Spectral("simulation"), dhsic.Gamma()], ids=repr
+)
+def test_fitted_nulls__agree_with_many_multipliers(null, m):
+    rng = np.random.default_rng(m)
+    data = list(rng.standard_normal((m, 800)))
+    data[-1] = data[-1] + 0.06 * data[0]
+    options = {"estimator": dhsic.NystromMHSIC(n_landmarks=60), "rng": 0}
+    by_signs = dhsic.independence_test(*data, null=dhsic.Multiplier(20_000), **options)
+    fitted = dhsic.independence_test(*data, null=null, **options)
+    assert 0.01 < by_signs.pvalue < 0.6
+    assert fitted.pvalue == pytest.approx(by_signs.pvalue, rel=0.15, abs=0.015)
+
+
+@pytest.mark.parametrize("null", ["spectral", "gamma"])
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_fitted_nulls__give_tiny_pvalues_for_strong_dependence(null, precision):
+    x = np.random.default_rng(0).standard_normal(1000)
+    options = {"null": null, "precision": precision, "rng": 0}
+    assert 0.0 < dhsic.independence_test(x, x**2, **options).pvalue < 1e-15
+
+
+@pytest.mark.parametrize("m", [2, 4])
+@pytest.mark.parametrize("null", [dhsic.Spectral(), dhsic.Gamma()], ids=repr)
+def test_fitted_nulls__keep_the_level(null, m):
+    pvalues = []
+    for seed in range(250):
+        data = np.random.default_rng([11, seed]).standard_normal((m, 100))
+        result = dhsic.independence_test(*data, null=null, rng=seed, threads=1)
+        pvalues.append(result.pvalue)
+    count = int((np.array(pvalues) <= 0.1).sum())
+    assert stats.binom.ppf(0.0005, 250, 0.05) <= count <= stats.binom.ppf(0.9995, 250, 0.1)
+
+
+def test_spectrum__survives_a_tolerance_at_rounding():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(1000)
+    y = x + rng.standard_normal(1000)
+    estimator = dhsic.NystromMHSIC(tolerance=0.0)
+    assert dhsic.independence_test(x, y, estimator=estimator, null="spectral", rng=0).pvalue < 1e-15
+
+
+def test_fitted_nulls__plan_their_passes_and_steps():
+    x = np.zeros((50_000, 2))
+    plans = {
+        null: dhsic.plan(x, x, null=null, threads=1, estimator=dhsic.NystromMHSIC(400))
+        for null in ("multiplier", "gamma", "spectral")
+    }
+    assert [step.name for step in plans["gamma"].steps[2:]] == [
+        "kernel sums",
+        "gamma null",
+        "whiten",
+        "estimate",
+    ]
+    assert [step.name for step in plans["spectral"].steps[3:]] == [
+        "spectral null",
+        "whiten",
+        "eigenvalues",
+        "estimate",
+    ]
+    assert plans["spectral"].passes[1].bytes_to_driver == 8 * 400 * 401
 
 
 @pytest.mark.parametrize("m", [2, 3])

@@ -39,6 +39,13 @@ CASES = [
     Case(k.Distance(exponent=2.0), o.distance(2.0)),
     Case(k.Delta(), o.delta(), invariant=True),
     Case(
+        k.Columns(k.Delta() + k.Gaussian(gamma=0.4)),
+        o.columns(o.gaussian(0.4), o.delta()),
+        invariant=True,
+    ),
+    Case(k.Columns(k.Laplacian(gamma=0.3)), o.columns(o.laplacian(0.3)), invariant=True),
+    Case(k.Columns(k.Distance()), o.columns(o.distance(1.0))),
+    Case(
         k.Gaussian(gamma=0.4) + k.Linear() + k.Delta(),
         lambda x, y: o.gaussian(0.4)(x, y) + o.linear()(x, y) + o.delta()(x, y),
     ),
@@ -72,4 +79,6 @@ DEFAULTS = [
     k.Delta(),
     k.Gaussian() + k.Matern(),
     k.Laplacian() * k.Delta(),
+    k.Columns(k.Laplacian()),
+    k.Columns(k.Matern() * k.Polynomial()),
 ]

@@ -1,0 +1,134 @@
+"""Compute tasks on Dask: on threads of this process or on any cluster."""
+
+from __future__ import annotations
+
+import pickle
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import dask
+from dask.callbacks import Callback
+from dask.delayed import Delayed, delayed
+from distributed import as_completed
+from distributed.protocol.pickle import dumps
+
+from dhsic.engine.blas import one_blas_thread
+from dhsic.engine.failures import failures_in_words
+from dhsic.engine.runtime import Runtime
+from dhsic.errors import DhsicError
+
+__all__ = ["Job", "compute", "held", "ship"]
+
+_PIECE = 4 * 2**20
+_POLL_SECONDS = 0.01
+_LOOK_SECONDS = 1.0
+_ALONE_SECONDS = 60.0
+
+
+class Job(NamedTuple):
+    """Tasks to compute."""
+
+    leaves: list[Delayed]
+    """Tasks that do the work."""
+    amounts: list[int]
+    """How much of it each does."""
+    wanted: list[Delayed]
+    """Tasks whose results are wanted: leaves, or what combines them."""
+
+
+def compute(job: Job, runtime: Runtime, tell: Callable[[int], None]) -> list[Any]:
+    """Compute what is wanted, in order, and tell how much every leaf did when it is done.
+
+    The job is empty afterwards: a traceback must not hold on to what was sent.
+    """
+    amounts = {leaf.key: amount for leaf, amount in zip(job.leaves, job.amounts, strict=True)}
+    if runtime.client is None:
+        return _on_threads(job, amounts, runtime.threads, tell)
+    with failures_in_words():
+        return _on_client(job, amounts, runtime.client, tell)
+
+
+def held(value: Any, runtime: Runtime) -> Any:
+    """An argument that many tasks share."""
+    if runtime.client is not None:
+        return ship(runtime.client, value)
+    return delayed(value, name=f"held-{uuid.uuid4().hex}", pure=False, traverse=False)
+
+
+def ship(client: Any, value: Any) -> Any:
+    """Send a value once, as tasks: unlike scattered data it survives the loss of every worker.
+
+    It goes in pieces, since Dask warns of tasks that carry more than 10 MB.
+    """
+    data = dumps(value)
+    name = f"dhsic-{uuid.uuid4().hex}"
+    pieces = [
+        client.submit(bytes, data[start : start + _PIECE], key=f"{name}-{start}", pure=False)
+        for start in range(0, len(data), _PIECE)
+    ]
+    return client.submit(_assemble, pieces, key=name, pure=False)
+
+
+def _assemble(pieces: Sequence[bytes]) -> Any:
+    return pickle.loads(b"".join(pieces))
+
+
+def _on_threads(
+    job: Job, amounts: dict[str, int], threads: int, tell: Callable[[int], None]
+) -> list[Any]:
+    def finished(key: str, *_: Any) -> None:
+        if key in amounts:
+            tell(amounts[key])
+
+    wanted = tuple(job.wanted)
+    job.leaves.clear()
+    job.wanted.clear()
+    with one_blas_thread(), Callback(posttask=finished):
+        return list(
+            dask.compute(*wanted, scheduler="threads", num_workers=threads, optimize_graph=False)
+        )
+
+
+def _on_client(
+    job: Job, amounts: dict[str, int], client: Any, tell: Callable[[int], None]
+) -> list[Any]:
+    tasks = {task.key: task for task in [*job.leaves, *job.wanted]}
+    wanted = [task.key for task in job.wanted]
+    futures = dict(zip(tasks, client.compute(list(tasks.values())), strict=True))
+    for emptied in (tasks, job.leaves, job.wanted):
+        emptied.clear()
+    try:
+        for future in _as_they_finish([futures[key] for key in amounts], client):
+            if future.status != "finished":
+                future.result()
+            tell(amounts[future.key])
+            if future.key not in wanted:  # what waits in the combine tree holds on to it
+                future.release()
+        return [futures[key].result() for key in wanted]
+    finally:
+        for future in futures.values():  # not Client.cancel, which fails on what waits in the tree
+            future.release()
+
+
+def _as_they_finish(pending: Sequence[Any], client: Any) -> Iterator[Any]:
+    """Futures as they finish; a cluster that stays without workers is an error, not a wait."""
+    completed = as_completed(pending, loop=client.loop)
+    left, looked, alone = len(pending), 0.0, None
+    while left:
+        batch = completed.next_batch(block=False)
+        yield from batch
+        left -= len(batch)
+        now = time.monotonic()
+        if batch or now - looked < _LOOK_SECONDS:
+            time.sleep(0.0 if batch else _POLL_SECONDS)
+            continue
+        looked = now
+        alone = None if client.nthreads() else alone or now
+        if alone is not None and now - alone > _ALONE_SECONDS:
+            msg = (
+                f"the cluster has had no workers for {_ALONE_SECONDS:.0f} s: start some, and run "
+                "again with the same seed"
+            )
+            raise DhsicError(msg)

@@ -1,0 +1,176 @@
+"""COCO: the largest covariance of smooth functions of two variables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from dhsic.engine.plan import Plan
+from dhsic.engine.session import Session
+from dhsic.estimators.base import Estimate, Null, Outcome
+from dhsic.estimators.feature_basis import Basis, Measure, whiten
+from dhsic.estimators.feature_sums import MomentsPass, covariances
+from dhsic.estimators.feature_tests import estimate_by_moments, feature_outcome
+from dhsic.estimators.landmark_features import (
+    check_landmark_options,
+    draw_landmark_features,
+    plan_landmark_features,
+)
+from dhsic.kernels import Gaussian, Kernel
+from dhsic.nulls import Permutation
+
+__all__ = ["COCO", "WitnessFunction", "squared_largest_singular_values"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class WitnessFunction:
+    """A function in the RKHS of a kernel, f(x) = sum_j weights_j k(x, z_j).
+
+    Parameters
+    ----------
+    kernel : Kernel
+        As fitted.
+    points : ndarray, shape (r, d)
+        z_j.
+    weights : ndarray, shape (r,)
+        Those of a function of norm 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import Linear
+    >>> f = WitnessFunction(Linear(), np.array([[2.0]]), np.array([0.5]))
+    >>> f(np.array([[3.0], [4.0]]))
+    array([3., 4.])
+    """
+
+    kernel: Kernel
+    points: Vector
+    weights: Vector
+
+    def __call__(self, x: NDArray[Any]) -> Vector:
+        """Values at rows: (n, d) to (n,)."""
+        values: Vector = self.kernel(x, self.points) @ self.weights
+        return values
+
+
+def squared_largest_singular_values(cross: NDArray[Any]) -> Vector:
+    """Of every cross-covariance: (b, D_1, D_2) to (b,)."""
+    values: Vector = np.linalg.svd(cross, compute_uv=False)[:, 0] ** 2
+    return values
+
+
+_MEASURE = Measure("COCO", squared_largest_singular_values, math.sqrt)
+
+
+@final
+@dataclass(frozen=True)
+class COCO:
+    """Constrained covariance of two variables: the largest of functions in the unit balls.
+
+    It is the largest singular value of the cross-covariance of the features of `NystromHSIC`, of
+    which HSIC is the sum of squares ([1] section 4.1). The test statistic is n COCO^2, whose
+    null distribution has a limit, as that of n HSIC.
+
+    Parameters
+    ----------
+    n_landmarks : int or str, optional
+        Landmarks to draw for either variable: a number, or a multiple of sqrt(n) as "2sqrt".
+        With all rows COCO is exact.
+    replace : bool, optional
+        Draw landmarks with replacement.
+    tolerance : float, optional
+        As in `NystromHSIC`.
+
+    References
+    ----------
+    .. [1] A. Gretton. Notes on mean embeddings and covariance operators. 2020, section 4.1.
+    .. [2] A. Gretton, R. Herbrich, A. Smola, O. Bousquet, B. Schoelkopf. Kernel methods for
+       measuring independence. JMLR 6, 2005.
+
+    Examples
+    --------
+    >>> COCO(n_landmarks=100)
+    COCO(n_landmarks=100, replace=False, tolerance=None)
+    """
+
+    n_landmarks: int | str = "2sqrt"
+    replace: bool = False
+    tolerance: float | None = None
+
+    name: ClassVar[str] = "coco"
+
+    def __post_init__(self) -> None:
+        check_landmark_options(self.n_landmarks, self.tolerance)
+
+    def kernel(self, given: Kernel | None) -> Kernel:
+        """Any, Gaussian where not given."""
+        return given or Gaussian()
+
+    def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
+        """Permutations, the only ones to stand with it."""
+        del session
+        return Permutation(n_resamples), "the only one for a largest singular value"
+
+    def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
+        """What would run, with the landmarks as drawn: pruning can only make it less."""
+        return plan_landmark_features(
+            session, kernels, null, self.n_landmarks, replace=self.replace
+        )
+
+    def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
+        """COCO, in one pass."""
+        basis, _ = self._features(session, kernels)
+        return estimate_by_moments(basis, _MEASURE, session.run(MomentsPass(basis.features)))
+
+    def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
+        """The statistic, n COCO^2 and its null distribution, in one pass."""
+        basis, _ = self._features(session, kernels)
+        return feature_outcome(session, basis, _MEASURE, null)
+
+    def witness_functions(
+        self, session: Session, kernels: Sequence[Kernel]
+    ) -> tuple[float, WitnessFunction, WitnessFunction]:
+        """The functions of unit norm whose covariance is COCO, in one pass.
+
+        Parameters
+        ----------
+        session : Session
+            Of two variables.
+        kernels : sequence of Kernel
+            One a variable.
+
+        Returns
+        -------
+        coco : float
+            COCO.
+        f, g : WitnessFunction
+            Of either variable; their signs are a pair.
+        """
+        basis, points = self._features(session, kernels)
+        assert basis.factors is not None
+        sums = session.run(MomentsPass(basis.features))
+        cross = whiten(covariances(sums.cross[None]), basis.factors)[0]
+        left, values, right = np.linalg.svd(cross, full_matrices=False)
+        f, g = (
+            WitnessFunction(kernel, z, solve_triangular(factor, u, lower=True, trans="T"))
+            for kernel, z, factor, u in zip(
+                basis.kernels, points, basis.factors, (left[:, 0], right[0]), strict=True
+            )
+        )
+        return float(values[0]), f, g
+
+    def _features(
+        self, session: Session, kernels: Sequence[Kernel]
+    ) -> tuple[Basis, tuple[Vector, Vector]]:
+        return draw_landmark_features(
+            session, kernels, self.n_landmarks, replace=self.replace, tolerance=self.tolerance
+        )

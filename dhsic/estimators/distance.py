@@ -1,0 +1,238 @@
+"""Distance covariance and correlation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic._random import generator
+from dhsic.engine.plan import DriverStep, Plan, baseline_bytes
+from dhsic.engine.session import Session
+from dhsic.errors import InvalidArgumentError
+from dhsic.estimators.base import Estimate, Null, Outcome
+from dhsic.estimators.fast_distance import SortedColumns, distance_sums
+from dhsic.estimators.gram_sums import GramSums, hsic, marginal_hsic, null_moments
+from dhsic.estimators.quadratic import Quadratic, fit
+from dhsic.kernels import Distance, Kernel
+from dhsic.nulls import Gamma, GammaDistribution, Permutation, Replicates
+
+__all__ = ["DCor", "DCov"]
+
+Vector = NDArray[np.float64]
+
+
+class _Distances(Quadratic):
+    """What covariance and correlation share: the kernel, and the fast way for single columns.
+
+    Two variables of one column each with exponent 1 take O(n log n) time and O(n) memory on the
+    driver for the estimate, the gamma null and every permutation of all rows.
+    """
+
+    name: ClassVar[str]
+    exponent: float
+    unbiased: bool
+
+    def __post_init__(self) -> None:
+        if isinstance(self.exponent, bool) or not 0.0 < self.exponent < 2.0:
+            msg = (
+                "exponent must be greater than 0 and less than 2, where distances see every kind "
+                f"of dependence, got {self.exponent!r}"
+            )
+            raise InvalidArgumentError(msg)
+
+    @property
+    def biased(self) -> bool:
+        """As asked."""
+        return not self.unbiased
+
+    def scale(self, sums: GramSums) -> float:
+        """What the inner product of the centred distances is multiplied by."""
+        raise NotImplementedError
+
+    def kernel(self, given: Kernel | None) -> Kernel:
+        """The distance-induced one."""
+        if given is not None:
+            msg = (
+                f"{self.name} has the kernel of its distances, so kernels must be left out, got "
+                f"{given.spec()!r}: leave it out, or take estimator='v-hsic'"
+            )
+            raise InvalidArgumentError(msg)
+        return Distance(self.exponent)
+
+    def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
+        """Permutations of all rows for single columns, else as for V-HSIC."""
+        if self._fast(session, None):
+            return Permutation(n_resamples, within="all"), "exact, and n log n for single columns"
+        return super().choose_null(session, n_resamples)
+
+    def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
+        """What would run."""
+        if not self._fast(session, null):
+            return super().plan(session, kernels, null)
+        self.check(null)
+        n, tasks = session.n, session.runtime.threads
+        steps = [
+            DriverStep("read all rows", 3 * 16 * n, 16 * n),
+            DriverStep("sort", 32 * n, 32 * n),
+            DriverStep("sums of distances", 120 * n * (tasks if null else 1)),
+        ]
+        if isinstance(null, Permutation):
+            steps[-1] = DriverStep("permutation null", 120 * n * tasks)
+        remedy = "take fewer rows or fewer threads"
+        return Plan(n, session.names, None, session.runtime, tuple(steps), baseline_bytes(), remedy)
+
+    def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
+        """In O(n log n) for single columns, else in one pass over pairs."""
+        if not self._fast(session, None):
+            return super().estimate(session, kernels)
+        fitted = fit(session, kernels)
+        return self._estimated(distance_sums(*_columns(session)), fitted)
+
+    def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
+        """The estimate times n, and its null distribution."""
+        if not self._fast(session, null):
+            return super().test(session, kernels, null)
+        fitted = fit(session, kernels)
+        x, y = _columns(session)
+        sums = distance_sums(x, y)
+        estimate, scale = self._estimated(sums, fitted), self.scale(sums)
+        statistic = session.n * estimate.value
+        if isinstance(null, Gamma):
+            mean, variance = null_moments(sums)
+            law = GammaDistribution(scale * mean, scale**2 * variance)
+            return Outcome(statistic, law, estimate)
+        assert isinstance(null, Permutation)
+        permuted = _PermutedColumns(SortedColumns.of(x, y), sums, self.unbiased, session.seed)
+        values = np.concatenate(session.map("permutation null", permuted, null.n_resamples))
+        detail = "permutes within all rows"
+        return Outcome(statistic, Replicates(session.n * scale * values), estimate, detail)
+
+    def _fast(self, session: Session, null: Null | None) -> bool:
+        """Whether one column each, exponent 1 and the null allow the fast way."""
+        columns = session.dims == (1, 1) and self.exponent == 1.0
+        all_rows = isinstance(null, Permutation) and null.within != "blocks"
+        return columns and (null is None or isinstance(null, Gamma) or all_rows)
+
+    def _estimated(self, sums: GramSums, kernels: tuple[Kernel, ...]) -> Estimate:
+        value = self.scale(sums) * hsic(sums, unbiased=self.unbiased)
+        return Estimate(value, kernels, quantity=self.quantity)
+
+
+@dataclass(frozen=True)
+class _PermutedColumns:
+    columns: SortedColumns
+    sums: GramSums
+    unbiased: bool
+    seed: int
+
+    def __call__(self, replicates: range) -> Vector:
+        """Squared distance covariance of some permutations of the second column."""
+        return np.array([self._covariance(number) for number in replicates])
+
+    def _covariance(self, number: int) -> float:
+        order = generator(self.seed, "permutation", 0, number).permutation(self.sums.n)
+        rows = np.stack([self.sums.rows[0], self.sums.rows[1][order]])
+        joint = self.columns.joint(order)
+        return hsic(self.sums._replace(rows=rows, joint=joint), unbiased=self.unbiased)
+
+
+def _columns(session: Session) -> tuple[Vector, Vector]:
+    session.step("read all rows")
+    x, y = session.take([np.arange(session.n)] * 2)
+    session.step("sums of distances")
+    return x[:, 0], y[:, 0]
+
+
+@final
+@dataclass(frozen=True)
+class DCov(_Distances):
+    """Squared distance covariance of two variables.
+
+    Four times HSIC with the distance-induced kernel [2]_. The test statistic is n times the
+    estimate.
+
+    Parameters
+    ----------
+    exponent : float, optional
+        q of the distances |x - x'|^q, in (0, 2).
+    unbiased : bool, optional
+        The U-centred estimate of [3]_, which is negative at times.
+
+    References
+    ----------
+    .. [1] G. Szekely, M. Rizzo, N. Bakirov. Measuring and testing dependence by correlation of
+       distances. Annals of Statistics 35, 2007.
+    .. [2] D. Sejdinovic, B. Sriperumbudur, A. Gretton, K. Fukumizu. Equivalence of distance-based
+       and RKHS-based statistics in hypothesis testing. Annals of Statistics 41, 2013.
+    .. [3] G. Szekely, M. Rizzo. Partial distance correlation with methods for dissimilarities.
+       Annals of Statistics 42, 2014.
+
+    Examples
+    --------
+    >>> DCov(exponent=0.5)
+    DCov(exponent=0.5, unbiased=False)
+    """
+
+    exponent: float = 1.0
+    unbiased: bool = False
+
+    name: ClassVar[str] = "dcov"
+    quantity: ClassVar[str] = "squared distance covariance"
+
+    def factor(self, sums: GramSums) -> float:
+        """[2]: dCov^2 = 4 HSIC^2."""
+        return 4.0 * self.scale(sums)
+
+    def scale(self, sums: GramSums) -> float:
+        """The inner product itself."""
+        del sums
+        return 1.0
+
+
+@final
+@dataclass(frozen=True)
+class DCor(_Distances):
+    """Squared distance correlation of two variables.
+
+    HSIC with the distance-induced kernel over the square root of the product of either
+    variable's with itself. The test statistic is n times the estimate; permutations leave the
+    divisor as it is, so p-values by them are those of `DCov`.
+
+    Parameters
+    ----------
+    exponent : float, optional
+        q of the distances |x - x'|^q, in (0, 2).
+    unbiased : bool, optional
+        The bias-corrected estimate of [2]_, which is negative at times.
+
+    References
+    ----------
+    .. [1] G. Szekely, M. Rizzo, N. Bakirov. Measuring and testing dependence by correlation of
+       distances. Annals of Statistics 35, 2007.
+    .. [2] G. Szekely, M. Rizzo. Partial distance correlation with methods for dissimilarities.
+       Annals of Statistics 42, 2014.
+
+    Examples
+    --------
+    >>> DCor(unbiased=True)
+    DCor(exponent=1.0, unbiased=True)
+    """
+
+    exponent: float = 1.0
+    unbiased: bool = False
+
+    name: ClassVar[str] = "dcor"
+    quantity: ClassVar[str] = "squared distance correlation"
+
+    def factor(self, sums: GramSums) -> float:
+        """The multiple of the kernel, 4, is in divisor and dividend."""
+        return self.scale(sums)
+
+    def scale(self, sums: GramSums) -> float:
+        """1 / sqrt(dCov^2(x, x) dCov^2(y, y))."""
+        variances = marginal_hsic(sums, unbiased=self.unbiased)
+        return float(1.0 / np.sqrt(variances.prod()))

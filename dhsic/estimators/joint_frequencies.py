@@ -1,0 +1,204 @@
+"""HSIC of any number of variables by random frequencies that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dhsic._random import generator
+from dhsic.engine.plan import DriverStep, PassPlan, Plan, baseline_bytes
+from dhsic.engine.session import Session
+from dhsic.engine.tiles import Matrix, Tile, Tiling, as_real
+from dhsic.errors import DataError
+from dhsic.estimators.base import (
+    BANDWIDTH_ROWS,
+    Estimate,
+    Null,
+    Outcome,
+    bandwidth_rows,
+    fit_kernels,
+)
+from dhsic.estimators.landmark_sums import SumsPass
+from dhsic.estimators.landmark_tests import (
+    kernel_means,
+    permutes_quickly,
+    plan_null,
+    run_null,
+)
+from dhsic.features import FourierFeatures
+from dhsic.kernels import Kernel
+from dhsic.nulls import Multiplier, Permutation, Spectral
+from dhsic.results import FeatureSummary
+
+__all__ = ["JointFrequencies", "Waves"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Waves:
+    """exp(i w'(x - c)) at frequencies w, as tiles of complex numbers.
+
+    Parameters
+    ----------
+    centre : ndarray, shape (d,)
+        c, in units of the variable; it keeps the digits of the phases.
+    """
+
+    centre: Vector
+
+    @property
+    def work_tiles(self) -> int:
+        """One, for the phases."""
+        return 1
+
+    def rows(self, x: NDArray[Any], dtype: DTypeLike) -> Matrix:
+        """Centred rows (b, d)."""
+        centred = np.subtract(x, self.centre, dtype=np.float64)
+        with np.errstate(over="ignore"):
+            prepared: Matrix = centred.astype(dtype, copy=False)
+        return prepared
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Tile, work: Tile) -> None:
+        """Write cosines and sines of the phases.
+
+        Parameters
+        ----------
+        rows : ndarray, shape (b, d)
+            From `rows`.
+        columns : ndarray, shape (p, d)
+            Frequencies, in 1 / units of the variable.
+        out : ndarray of complex, shape (b, p)
+            Overwritten.
+        work : ndarray of complex, shape (1, b, p)
+            Scratch.
+
+        Raises
+        ------
+        DataError
+            Phases overflow.
+        """
+        phases = as_real(work[0]).reshape(2, *out.shape)[0]
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.matmul(rows, columns.T, out=phases)
+        if not np.isfinite(phases).all():
+            msg = (
+                f"phases of random features must be finite in {rows.dtype}; got rows as far as "
+                f"{np.abs(rows).max():.3g} from the median: use precision='float64', or "
+                "transform the variable (to ranks, say)"
+            )
+            raise DataError(msg)
+        np.cos(phases, out=out.real)
+        np.sin(phases, out=out.imag)
+
+
+@dataclass(frozen=True)
+class JointFrequencies:
+    """HSIC of any number of variables with translation-invariant kernels.
+
+    Let w_j = (w_1j, ..., w_Mj), j = 1..D, be tuples of independent frequencies from the spectral
+    laws of the kernels. The products prod_m exp(i w_mj' x_m) / sqrt(D) are features of the
+    product of the kernels. With kappa_m the means of exp(i w_mj' x_m) over all rows, kappa_J that
+    of their products and u = kappa_J - prod_m kappa_m, the estimate is |u|^2 / D: its mean over
+    the frequencies is V-HSIC ([1] equation 5). The test statistic is T = n |u|^2 / D. It is
+    Nystrom M-HSIC with complex features in place of kernels at landmarks, of which the Gram
+    matrix is D times the identity.
+
+    Parameters
+    ----------
+    n_features : int
+        Frequencies D.
+    orthogonal : bool
+        Whether those of a variable are orthogonal in groups of as many as it has columns.
+
+    References
+    ----------
+    .. [1] F. Kalinke, Z. Szabo. Nystrom M-Hilbert-Schmidt independence criterion. UAI 2023.
+
+    Examples
+    --------
+    >>> JointFrequencies(n_features=200, orthogonal=False)
+    JointFrequencies(n_features=200, orthogonal=False)
+    """
+
+    n_features: int
+    orthogonal: bool
+
+    def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
+        """Permutations of all rows where they are quick; beyond, the cheaper matrix product."""
+        p = 2 * self.n_features
+        if permutes_quickly(session, p, n_resamples):
+            return Permutation(n_resamples, within="all"), "exact, and quick for so few rows"
+        if p <= n_resamples:
+            return Spectral(), "too many rows to permute quickly; the spectrum needs no replicates"
+        reason = "too many rows to permute quickly; signs take one matrix product"
+        return Multiplier(n_resamples), reason
+
+    def plan(self, session: Session, null: Null | None) -> Plan:
+        """What would run."""
+        zero = session.dtype.type(0)
+        columns = tuple(np.broadcast_to(zero, (self.n_features, d)) for d in session.dims)
+        tiling = Tiling(tuple(Waves(np.zeros(d)) for d in session.dims), columns, parts=2)
+        rows = 8 * sum(session.dims) * BANDWIDTH_ROWS
+        draws = 3 * 8 * sum(session.dims) * (self.n_features + max(session.dims))
+        steps: list[DriverStep | PassPlan] = [
+            DriverStep("fit kernels", 3 * rows, rows),
+            DriverStep("frequencies", draws),
+            session.plan(SumsPass(tiling)),
+        ]
+        if null is not None:
+            steps += plan_null(session, tiling, null)
+        remedy = "take fewer features, fewer resamples or fewer threads"
+        return Plan(
+            session.n, session.names, None, session.runtime, tuple(steps), baseline_bytes(), remedy
+        )
+
+    def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
+        """|u|^2 / D, in one pass."""
+        fitted, tiling = self._basis(session, kernels)
+        kappa, kappa_joint = (means.view(np.complex128) for means in kernel_means(session, tiling))
+        u = kappa_joint - kappa.prod(axis=0)
+        return self._estimate(fitted, float(np.mean(np.abs(u) ** 2)))
+
+    def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
+        """T and its null distribution, in two passes."""
+        fitted, tiling = self._basis(session, kernels)
+        kappa, _ = kernel_means(session, tiling)
+        _, statistic, law, detail = run_null(session, tiling, kappa, self._whiten, null)
+        return Outcome(statistic, law, self._estimate(fitted, statistic / session.n), detail)
+
+    def _basis(
+        self, session: Session, kernels: Sequence[Kernel]
+    ) -> tuple[tuple[Kernel, ...], Tiling]:
+        """The fitted kernels, and tiles of waves at drawn frequencies."""
+        session.step("fit kernels")
+        samples = session.take(bandwidth_rows(session))
+        fitted = fit_kernels(session, kernels, samples)
+        session.step("frequencies")
+        drawn = [
+            FourierFeatures.draw(
+                kernel,
+                np.median(sample, axis=0),
+                self.n_features,
+                generator(session.seed, "features", m),
+                session.dtype,
+                orthogonal=self.orthogonal,
+            )
+            for m, (kernel, sample) in enumerate(zip(fitted, samples, strict=True))
+        ]
+        waves = tuple(Waves(features.centre) for features in drawn)
+        return fitted, Tiling(waves, tuple(features.frequencies for features in drawn), parts=2)
+
+    def _whiten(self, values: Vector) -> Vector:
+        """In units of the features: every wave is sqrt(D) times one."""
+        whitened: Vector = values / self.n_features**0.5
+        return whitened
+
+    def _estimate(self, kernels: tuple[Kernel, ...], value: float) -> Estimate:
+        counts = (self.n_features,) * len(kernels)
+        summary = FeatureSummary("complex", counts, self.orthogonal)
+        return Estimate(value, kernels, features=summary)

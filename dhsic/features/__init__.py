@@ -1,0 +1,14 @@
+"""Feature maps: vectors whose inner products approximate a kernel."""
+
+from dhsic.features.base import FeatureMap
+from dhsic.features.columns import ColumnFeatures
+from dhsic.features.fourier import FourierFeatures, orthogonal_normals
+from dhsic.features.landmarks import KernelFeatures
+
+__all__ = [
+    "ColumnFeatures",
+    "FeatureMap",
+    "FourierFeatures",
+    "KernelFeatures",
+    "orthogonal_normals",
+]

@@ -1,0 +1,44 @@
+"""What a feature map is."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["FeatureMap", "Matrix"]
+
+Matrix = NDArray[np.floating[Any]]
+
+
+class FeatureMap(Protocol):
+    """Rows of one variable become rows of D numbers, as a frozen value."""
+
+    @property
+    def n_features(self) -> int:
+        """Numbers a row, D."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Their precision."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the map itself."""
+        ...
+
+    @property
+    def operations(self) -> float:
+        """Floating-point operations a row."""
+        ...
+
+    def scratch(self, rows: int) -> int:
+        """Bytes needed for so many rows besides the result."""
+        ...
+
+    def __call__(self, x: NDArray[Any]) -> Matrix:
+        """Map rows (b, d) to features (b, D); a DataError where they leave its range."""
+        ...

@@ -1,0 +1,170 @@
+"""Random Fourier features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dhsic.errors import DataError
+from dhsic.features.base import Matrix
+from dhsic.kernels import Kernel
+
+__all__ = ["FourierFeatures", "orthogonal_normals"]
+
+
+@dataclass(frozen=True)
+class FourierFeatures:
+    """Cosines and sines of random frequencies, [cos(W (x - c)), sin(W (x - c))] / sqrt(D).
+
+    With frequencies from the spectral law of a kernel their inner products are unbiased estimates
+    of it.
+
+    Parameters
+    ----------
+    frequencies : ndarray, shape (D, d)
+        W, in 1 / units of the variable, in the precision of the features.
+    centre : ndarray, shape (d,)
+        c, in units of the variable; it turns the features without changing their inner products,
+        and keeps the digits of the phases.
+
+    References
+    ----------
+    .. [1] A. Rahimi, B. Recht. Random features for large-scale kernel machines. NIPS 2007.
+    .. [2] F. Yu, A. Suresh, K. Choromanski, D. Holtmann-Rice, S. Kumar. Orthogonal random
+       features. NIPS 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> FourierFeatures(np.array([[np.pi]]), np.array([1.0]))(np.array([[1.0], [1.5]])).round(4)
+    array([[1., 0.],
+           [0., 1.]])
+    """
+
+    frequencies: Matrix
+    centre: NDArray[np.float64]
+
+    @classmethod
+    def draw(
+        cls,
+        kernel: Kernel,
+        centre: NDArray[np.float64],
+        n_frequencies: int,
+        rng: np.random.Generator,
+        dtype: DTypeLike,
+        *,
+        orthogonal: bool,
+    ) -> Self:
+        """Draw frequencies from the spectral law of a fitted kernel.
+
+        Parameters
+        ----------
+        kernel : Kernel
+            Translation-invariant.
+        centre : ndarray, shape (d,)
+            Of the rows.
+        n_frequencies : int
+            D.
+        rng : Generator
+            Draws them.
+        dtype : dtype
+            Precision of the features.
+        orthogonal : bool
+            Make the normals behind the frequencies orthogonal in groups of d, as [2], which leaves
+            the law of each as it is and lowers the variance of the kernel's estimate.
+
+        Returns
+        -------
+        FourierFeatures
+
+        Raises
+        ------
+        InvalidArgumentError
+            The kernel has no spectral law.
+        """
+        d = len(centre)
+        scales = kernel.spectral_scales(rng, n_frequencies, d)
+        normals = (
+            orthogonal_normals(rng, n_frequencies, d)
+            if orthogonal
+            else rng.standard_normal((n_frequencies, d))
+        )
+        return cls((scales * normals).astype(dtype), centre)
+
+    @property
+    def n_features(self) -> int:
+        """Twice the number of frequencies."""
+        return 2 * len(self.frequencies)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Precision of the frequencies."""
+        return self.frequencies.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the frequencies."""
+        return self.frequencies.nbytes + self.centre.nbytes
+
+    @property
+    def operations(self) -> float:
+        """Floating-point operations a row, a cosine counted as 20."""
+        return float(len(self.frequencies) * (2 * self.frequencies.shape[1] + 42))
+
+    def scratch(self, rows: int) -> int:
+        """Bytes of the centred rows and of the phases."""
+        return rows * (16 * len(self.centre) + self.dtype.itemsize * len(self.frequencies))
+
+    def __call__(self, x: NDArray[Any]) -> Matrix:
+        """Map rows (b, d) to features (b, 2 D)."""
+        phases = self._phases(x)
+        out = np.empty((len(phases), self.n_features), self.dtype)
+        np.cos(phases, out=out[:, : len(self.frequencies)])
+        np.sin(phases, out=out[:, len(self.frequencies) :])
+        out *= self.dtype.type(len(self.frequencies) ** -0.5)
+        return out
+
+    def _phases(self, x: NDArray[Any]) -> Matrix:
+        centred = np.subtract(x, self.centre, dtype=np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            phases: Matrix = centred.astype(self.dtype, copy=False) @ self.frequencies.T
+        if not np.isfinite(phases).all():
+            msg = (
+                f"phases of random features must be finite in {self.dtype}; got rows as far as "
+                f"{np.abs(centred).max():.3g} from the median: use precision='float64', or "
+                "transform the variable (to ranks, say)"
+            )
+            raise DataError(msg)
+        return phases
+
+
+def orthogonal_normals(rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
+    """Rows that are standard normal each, and orthogonal within groups of d.
+
+    Parameters
+    ----------
+    rng : Generator
+        Draws them.
+    count : int
+        Rows.
+    d : int
+        Columns.
+
+    Returns
+    -------
+    ndarray, shape (count, d)
+
+    Notes
+    -----
+    Orthogonal matrices by the Haar measure, the factor Q of normals with the signs of R's
+    diagonal, times the norms of further normals.
+    """
+    groups = -(-count // d)
+    q, r = np.linalg.qr(rng.standard_normal((groups, d, d)))
+    q *= np.sign(np.einsum("gii->gi", r))[:, None, :]
+    norms = np.linalg.norm(rng.standard_normal((groups * d, d)), axis=1)
+    rows: NDArray[np.float64] = np.swapaxes(q, 1, 2).reshape(-1, d) * norms[:, None]
+    return rows[:count]

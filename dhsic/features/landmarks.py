@@ -1,0 +1,78 @@
+"""Features of a kernel at landmarks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dhsic.features.base import Matrix
+from dhsic.kernels import Kernel
+
+__all__ = ["KernelFeatures"]
+
+
+@dataclass(frozen=True)
+class KernelFeatures:
+    """The kernel at landmarks, k(x, z_j).
+
+    Times the inverse of a Cholesky factor of the landmarks' Gram matrix they are the Nystrom
+    features; that step is linear, so it is taken once, on sums over all rows.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Fitted to the variable.
+    columns : ndarray, shape (D, w)
+        The prepared landmarks, in the precision of the features.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import Linear
+    >>> KernelFeatures.at(np.array([[1.0], [2.0]]), Linear(), np.float64)(np.array([[3.0]]))
+    array([[3., 6.]])
+    """
+
+    kernel: Kernel
+    columns: Matrix
+
+    @classmethod
+    def at(cls, landmarks: NDArray[Any], kernel: Kernel, dtype: DTypeLike) -> Self:
+        """At landmarks (D, d)."""
+        return cls(kernel, kernel.columns(landmarks, dtype))
+
+    @property
+    def n_features(self) -> int:
+        """Number of landmarks."""
+        return len(self.columns)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Precision of the landmarks."""
+        return self.columns.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the prepared landmarks."""
+        return self.columns.nbytes
+
+    @property
+    def operations(self) -> float:
+        """Floating-point operations a row, an exponential counted as 20."""
+        return float(len(self.columns) * (2 * self.columns.shape[1] + 25))
+
+    def scratch(self, rows: int) -> int:
+        """Bytes of the kernel's work tiles and of prepared rows."""
+        tiles = self.kernel.work_tiles * rows * self.n_features * self.dtype.itemsize
+        return tiles + 3 * 8 * rows * int(self.columns.shape[1])
+
+    def __call__(self, x: NDArray[Any]) -> Matrix:
+        """Map rows (b, d) to features (b, D)."""
+        rows = self.kernel.rows(x, self.dtype)
+        out = np.empty((len(rows), self.n_features), self.dtype)
+        work = np.empty((self.kernel.work_tiles, *out.shape), self.dtype)
+        self.kernel.tile(rows, self.columns, out, work)
+        return out

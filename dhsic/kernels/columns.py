@@ -1,0 +1,137 @@
+"""The mean over columns of a kernel of one column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.kernels.bandwidth import as_sample
+from dhsic.kernels.base import Kernel, Matrix
+
+__all__ = ["Columns"]
+
+
+@dataclass(frozen=True)
+class Columns(Kernel):
+    """Mean over the columns of a kernel of one column, each fitted to its own column.
+
+    HSIC is linear in a kernel, so with it HSIC is the mean over columns of their HSIC (SubHSIC of
+    Zhang et al. 2018, section 5.1).
+
+    Parameters
+    ----------
+    parts : Kernel or tuple of Kernel
+        One for all columns, or one a column. `fit` gives every column its own; None stands for a
+        column whose scale cannot be fitted because it is constant in the sample, and counts as 0
+        in the mean.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import Columns, Delta
+    >>> Columns(Delta())(np.array([[1, 2], [1, 3], [0, 3]]))
+    array([[1. , 0.5, 0. ],
+           [0.5, 1. , 0.5],
+           [0. , 0.5, 1. ]])
+    """
+
+    parts: Kernel | tuple[Kernel | None, ...]
+    origin: tuple[float, ...] | None = field(default=None, init=False, repr=False)
+
+    name: ClassVar[str] = "columns"
+
+    def __post_init__(self) -> None:
+        parts = (self.parts,) if isinstance(self.parts, Kernel) else tuple(self.parts)
+        known = all(part is None or isinstance(part, Kernel) for part in parts)
+        if not known or not any(parts):
+            msg = (
+                "columns needs a kernel for all columns or one for each, not None for all; got "
+                f"{self.parts}: pass a kernel of one column"
+            )
+            raise InvalidArgumentError(msg)
+        object.__setattr__(self, "parts", parts)
+
+    def fit(self, sample: NDArray[np.float64]) -> Self:
+        sample = as_sample(sample)
+        self._check_shape(sample)
+        parts = self._parts(sample.shape[1])
+        fitted = tuple(_fit(part, x[:, None]) for part, x in zip(parts, sample.T, strict=True))
+        if not any(fitted):
+            msg = "columns: a sample must have a column that is not constant: drop the variable"
+            raise DataError(msg)
+        return replace(self, parts=fitted)
+
+    @property
+    def work_tiles(self) -> int:
+        return 1 + max(part.work_tiles for part in self._given if part is not None)
+
+    def width(self, d: int) -> int:
+        return sum(part.width(1) for part in self._parts(d) if part is not None)
+
+    def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        x = np.asarray(x)
+        self._check_shape(x)
+        return np.hstack([part.rows(x[:, at], dtype) for part, at in self._kept(x.shape[1])])
+
+    def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        z = np.asarray(z)
+        self._check_shape(z)
+        return np.hstack([part.columns(z[:, at], dtype) for part, at in self._kept(z.shape[1])])
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        d = self._dimension(rows.shape[1])
+        out.fill(0)
+        start = 0
+        for part, _ in self._kept(d):
+            at = slice(start, start := start + part.width(1))
+            part.tile(rows[:, at], columns[:, at], work[0], work[1:])
+            np.add(out, work[0], out=out)
+        np.multiply(out, 1.0 / d, out=out)
+
+    def spec(self) -> str:
+        specs = ["none" if part is None else part.spec() for part in self._given]
+        return f"{self.name}({','.join(specs[:1] if len(set(specs)) == 1 else specs)})"
+
+    @property
+    def _given(self) -> tuple[Kernel | None, ...]:
+        assert isinstance(self.parts, tuple)
+        return self.parts
+
+    def _parts(self, d: int) -> tuple[Kernel | None, ...]:
+        return self._given * d if len(self._given) == 1 else self._given
+
+    def _kept(self, d: int) -> Iterator[tuple[Kernel, slice]]:
+        """Kernels with the columns that are theirs."""
+        for j, part in enumerate(self._parts(d)):
+            if part is not None:
+                yield part, slice(j, j + 1)
+
+    def _dimension(self, width: int) -> int:
+        """Columns of the variable behind prepared arrays of so many columns."""
+        first = self._given[0]
+        if len(self._given) > 1 or first is None:
+            return len(self._given)
+        return width // first.width(1)
+
+    def _check_shape(self, x: NDArray[Any]) -> None:
+        expected = x.shape[1:] if len(self._given) == 1 else (len(self._given),)
+        if x.ndim != 2 or x.shape[1:] != expected:
+            msg = (
+                f"{self.name}: rows must have shape (n, {expected[0] if expected else 1}); got "
+                f"{x.shape}: pass x[:, None] for one column, and fit a kernel for each variable"
+            )
+            raise InvalidArgumentError(msg)
+
+
+def _fit(part: Kernel | None, column: NDArray[np.float64]) -> Kernel | None:
+    try:
+        return None if part is None else part.fit(column)
+    except DataError:
+        if (column == column[0]).all():
+            return None
+        raise

@@ -1,0 +1,143 @@
+"""COCO and its witness functions against their definitions."""
+
+import numpy as np
+import pytest
+
+from dhsic.errors import InvalidArgumentError
+from dhsic.estimators.coco import COCO
+from dhsic.estimators.nystrom_hsic import NystromHSIC
+from dhsic.kernels import Delta, Gaussian, Laplacian, Linear
+from dhsic.landmarks import uniform_rows
+from dhsic.nulls import Permutation, draw_permutations, pvalue
+from tests import oracles
+from tests.estimators.features import (
+    cross_covariance,
+    dependent,
+    permuted_statistics,
+    session_on,
+)
+
+GAMMA = 3.0
+KERNELS = (Gaussian(gamma=GAMMA), Gaussian(gamma=GAMMA))
+
+
+def largest(cross):
+    return np.linalg.norm(cross, ord=2) ** 2
+
+
+def features_of(data, seed=5, p=12):
+    rows = uniform_rows(seed, len(data[0]), p, 2, pairing="independent", replace=False)
+    features = []
+    for x, r in zip(data, rows, strict=True):
+        values, vectors = np.linalg.eigh(oracles.gaussian_gram(x[r], x[r], GAMMA))
+        features.append(oracles.gaussian_gram(x, x[r], GAMMA) @ (vectors / np.sqrt(values)))
+    return features
+
+
+def test_estimate__with_all_rows_is_that_of_the_gram_matrices():
+    data = dependent(60)
+    found = COCO(n_landmarks=60, tolerance=0.0).estimate(session_on(data), KERNELS)
+    h = np.eye(60) - 1 / 60
+    first, second = (h @ oracles.gaussian_gram(x, x, GAMMA) @ h for x in data)
+    expected = np.sqrt(np.max(np.linalg.eigvals(first @ second).real)) / 60
+    assert found.value == pytest.approx(expected, rel=1e-8)
+    assert found.quantity == "COCO"
+
+
+@pytest.mark.parametrize("within", ["all", "blocks"])
+def test_permutation__equals_its_definition(within):
+    data = dependent(60)
+    null = Permutation(6, within=within, block_rows=25)
+    found = COCO(n_landmarks=12, tolerance=0.0).test(session_on(data), KERNELS, null)
+    features = features_of(data)
+    groups = [(0, 60)] if within == "all" else [(0, 25), (25, 50), (50, 60)]
+    orders = np.concatenate(
+        [a + draw_permutations(5, a, b - a, 6, 2)[:, 0] for a, b in groups], axis=-1
+    )
+    expected = permuted_statistics(*features, orders, largest)
+    np.testing.assert_allclose(found.distribution.values, expected, rtol=1e-9)
+    size = largest(cross_covariance(*features))
+    assert found.statistic == pytest.approx(60 * size, rel=1e-10)
+    assert found.estimate.value == pytest.approx(np.sqrt(size), rel=1e-10)
+
+
+def test_coco__is_at_most_the_root_of_hsic():
+    session = session_on(dependent(200))
+    options = {"n_landmarks": 40}
+    hsic = NystromHSIC(**options).estimate(session, KERNELS).value
+    assert 0.0 < COCO(**options).estimate(session, KERNELS).value < np.sqrt(hsic)
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(), Laplacian(), Linear()], ids=lambda k: k.spec())
+def test_witness_functions__have_norm_one_and_coco_as_covariance(kernel):
+    data = dependent(300)
+    made = COCO(n_landmarks=40)
+    coco, f, g = made.witness_functions(session_on(data), (kernel, Gaussian()))
+    estimate = made.estimate(session_on(data), (kernel, Gaussian()))
+    values = f(data[0]), g(data[1])
+    assert values[0].shape == (300,)
+    assert np.cov(*values, bias=True)[0, 1] == pytest.approx(coco, rel=1e-8)
+    assert coco == pytest.approx(estimate.value, rel=1e-10)
+    for function, fitted in zip((f, g), estimate.kernels, strict=True):
+        assert function.kernel == fitted
+        norm = function.weights @ fitted(function.points) @ function.weights
+        assert norm == pytest.approx(1.0, rel=1e-6)
+
+
+def test_witness_functions__no_others_of_norm_one_covary_more():
+    x, y = dependent(100)
+    coco, f, g = COCO(n_landmarks=30).witness_functions(session_on((x, y)), KERNELS)
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        a, b = (rng.standard_normal(len(h.weights)) for h in (f, g))
+        others = [
+            h.kernel(values, h.points) @ w / np.sqrt(w @ h.kernel(h.points) @ w)
+            for h, values, w in ((f, x, a), (g, y, b))
+        ]
+        assert abs(np.cov(*others, bias=True)[0, 1]) < coco
+
+
+def test_options__change_the_landmarks():
+    data = dependent(100)
+    sizes = {
+        p: len(COCO(n_landmarks=p).witness_functions(session_on(data), KERNELS)[1].weights)
+        for p in (10, 20)
+    }
+    assert sizes == {10: 10, 20: 20}
+    replaced = COCO(n_landmarks=100, replace=True).estimate(session_on(data), KERNELS).landmarks
+    assert replaced.replace
+    assert max(replaced.kept) < 80
+    pruned = COCO(n_landmarks=100, tolerance=0.3).estimate(session_on(data), KERNELS).landmarks
+    assert min(pruned.kept) < 80
+    with pytest.raises(InvalidArgumentError, match="n_landmarks must be an integer >= 1"):
+        COCO(n_landmarks=0)
+
+
+def test_test__finds_dependence_and_nothing_in_noise():
+    rng = np.random.default_rng(1)
+    x, noise = rng.standard_normal((2, 300, 1))
+    for y, found in ((np.sin(3 * x) + 0.3 * noise, True), (noise, False)):
+        session = session_on((x, y))
+        null, reason = COCO().choose_null(session, 99)
+        assert null == Permutation(99)
+        assert reason.startswith("the only one")
+        result = COCO().test(session, (Gaussian(), Gaussian()), null)
+        p = pvalue(result.statistic, result.distribution)
+        assert (p == 0.01) if found else (p > 0.05)
+
+
+def test_kernel__is_gaussian_where_not_given():
+    assert COCO().kernel(None) == Gaussian()
+    assert COCO().kernel(Delta()) == Delta()
+
+
+@pytest.mark.parametrize("null", [None, Permutation(9, within="blocks"), Permutation(9)])
+def test_plan__names_the_passes_that_run(null):
+    session = session_on(dependent(300))
+    plan = COCO().plan(session, KERNELS, null)
+    if null is None:
+        COCO().estimate(session, KERNELS)
+    else:
+        COCO().test(session, KERNELS, null)
+    assert [step.name for step in plan.passes] == [done.name for done in session.finished]
+    assert plan.n_landmarks == 35

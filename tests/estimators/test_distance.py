@@ -1,0 +1,161 @@
+"""Distance covariance and correlation against their definitions and dcor."""
+
+import numpy as np
+import pytest
+
+import dhsic
+from dhsic import DCor, DCov
+from dhsic._random import generator
+from dhsic.nulls import draw_permutations
+from tests import oracles
+
+
+def setting(n, seed=0, dims=(3, 2)):
+    rng = np.random.default_rng([n, seed])
+    x, y = (rng.standard_normal((n, d)) for d in dims)
+    y[:, 0] += 0.3 * x[:, 0] ** 2
+    return x, y
+
+
+def estimate(x, y, estimator):
+    return dhsic.hsic(x, y, estimator=estimator, rng=0).estimate
+
+
+@pytest.mark.parametrize("dims", [(3, 2), (1, 1), (1, 4)])
+@pytest.mark.parametrize("exponent", [0.5, 1.0, 1.7])
+def test_dcov__equals_its_definition(exponent, dims):
+    x, y = setting(40, dims=dims)
+    assert estimate(x, y, DCov(exponent)) == pytest.approx(
+        oracles.distance_covariance(x, y, exponent), rel=1e-10
+    )
+    assert estimate(x, y, DCov(exponent, unbiased=True)) == pytest.approx(
+        oracles.u_distance_covariance(x, y, exponent), rel=1e-10, abs=1e-14
+    )
+
+
+@pytest.mark.parametrize("dims", [(3, 2), (1, 1)])
+@pytest.mark.parametrize("exponent", [0.5, 1.0, 1.7])
+@pytest.mark.parametrize("unbiased", [False, True])
+def test_dcor__is_covariance_over_the_root_of_variances(exponent, unbiased, dims):
+    x, y = setting(40, dims=dims)
+    covariance = oracles.u_distance_covariance if unbiased else oracles.distance_covariance
+    expected = covariance(x, y, exponent) / np.sqrt(
+        covariance(x, x, exponent) * covariance(y, y, exponent)
+    )
+    assert estimate(x, y, DCor(exponent, unbiased)) == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("dims", [(3, 2), (1, 1)])
+@pytest.mark.parametrize("exponent", [0.5, 1.0, 1.7])
+def test_dcov_and_dcor__agree_with_dcor(exponent, dims):
+    dcor = pytest.importorskip("dcor", reason="dcor is in the extra 'peers'")
+    x, y = setting(300, dims=dims)
+    for estimator, theirs in (
+        (DCov(exponent), dcor.distance_covariance_sqr),
+        (DCov(exponent, unbiased=True), dcor.u_distance_covariance_sqr),
+        (DCor(exponent), dcor.distance_correlation_sqr),
+        (DCor(exponent, unbiased=True), dcor.u_distance_correlation_sqr),
+    ):
+        expected = float(theirs(x, y, exponent=exponent))
+        assert estimate(x, y, estimator) == pytest.approx(expected, rel=1e-10, abs=1e-13)
+
+
+def test_dcov__is_four_times_hsic_with_the_distance_kernel():
+    x, y = setting(80)
+    hsic = dhsic.hsic(x, y, kernels="distance", estimator="v-hsic", rng=0).estimate
+    assert estimate(x, y, "dcov") == pytest.approx(4 * hsic, rel=1e-12)
+
+
+def test_dcor__of_a_variable_with_itself_is_one():
+    x, _ = setting(60)
+    assert estimate(x, x, "dcor") == pytest.approx(1.0, rel=1e-12)
+    assert estimate(x, 3.0 - 2.0 * x, DCor(unbiased=True)) == pytest.approx(1.0, rel=1e-12)
+
+
+@pytest.mark.parametrize("dims", [(3, 2), (1, 1)])
+@pytest.mark.parametrize("unbiased", [False, True])
+def test_dcor__has_the_permutation_p_value_of_dcov(unbiased, dims):
+    x, y = setting(60, dims=dims)
+    tests = [
+        dhsic.independence_test(x, y, estimator=e, null=dhsic.Permutation(99), rng=1)
+        for e in (DCov(unbiased=unbiased), DCor(unbiased=unbiased))
+    ]
+    assert tests[0].pvalue == tests[1].pvalue
+    ratio = tests[0].null_distribution / tests[1].null_distribution
+    np.testing.assert_allclose(ratio, tests[0].statistic / tests[1].statistic, rtol=1e-8)
+    assert tests[0].statistic == pytest.approx(60 * tests[0].estimate, rel=1e-9)
+
+
+@pytest.mark.parametrize("estimator", ["dcov", "dcor"])
+@pytest.mark.parametrize("dims", [(3, 2), (1, 1)])
+def test_permutation__equals_its_definition(estimator, dims):
+    x, y = setting(40, dims=dims)
+    result = dhsic.independence_test(x, y, estimator=estimator, null=dhsic.Permutation(3), rng=1)
+    scale = 1.0
+    if estimator == "dcor":
+        variances = [oracles.distance_covariance(z, z, 1.0) for z in (x, y)]
+        scale = 1.0 / np.sqrt(np.prod(variances))
+    orders = draw_permutations(1, 0, 40, 3, 2)[:, 0]
+    if dims == (1, 1):
+        orders = [generator(1, "permutation", 0, b).permutation(40) for b in range(3)]
+    for order, value in zip(orders, result.null_distribution, strict=True):
+        expected = 40 * scale * oracles.distance_covariance(x, y[order], 1.0)
+        assert value == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "null"),
+    [
+        (DCov(), "gamma"),
+        (DCor(), "gamma"),
+        (DCov(), dhsic.Permutation(400)),
+        (DCor(unbiased=True), dhsic.Permutation(400)),
+    ],
+)
+def test_one_column__does_not_depend_on_the_path(estimator, null):
+    x, y = setting(300, dims=(1, 1))
+    padded = [np.column_stack([z, np.zeros(300)]) for z in (x, y)]
+    fast, slow = (
+        dhsic.independence_test(*z, estimator=estimator, null=null, rng=1) for z in ((x, y), padded)
+    )
+    assert fast.statistic == pytest.approx(slow.statistic, rel=1e-9)
+    if null == "gamma":
+        assert fast.pvalue == pytest.approx(slow.pvalue, rel=1e-8)
+    else:
+        means = [r.null_distribution.mean() for r in (fast, slow)]
+        assert abs(means[0] - means[1]) < 0.25 * slow.null_distribution.std()
+
+
+@pytest.mark.parametrize("dims", [(3, 2), (1, 1)])
+def test_gamma__needs_the_biased_statistic(dims):
+    x, y = setting(40, dims=dims)
+    with pytest.raises(dhsic.errors.InvalidArgumentError, match="take unbiased=False"):
+        dhsic.independence_test(x, y, estimator=DCov(unbiased=True), null="gamma")
+
+
+def test_one_column__takes_memory_linear_in_the_rows():
+    data = np.zeros((2, 1_000_000))
+    assert dhsic.plan(*data, estimator="dcov").peak_driver_bytes < 2**30
+    with pytest.raises(dhsic.errors.MemoryBudgetError):
+        dhsic.plan(*data, estimator=DCov(0.5), null=dhsic.Permutation(9, within="all")).check()
+
+
+def test_results__say_what_the_estimate_is():
+    x, y = setting(40)
+    assert dhsic.hsic(x, y, estimator="dcov", rng=0).quantity == "squared distance covariance"
+    assert "squared distance correlation" in str(dhsic.hsic(x, y, estimator="dcor", rng=0))
+
+
+@pytest.mark.parametrize("exponent", [0.0, 2.0, -1.0, float("nan"), True])
+@pytest.mark.parametrize("estimator", [DCov, DCor])
+def test_exponent__is_between_0_and_2(estimator, exponent):
+    with pytest.raises(dhsic.errors.InvalidArgumentError, match="exponent must be greater than 0"):
+        estimator(exponent)
+
+
+def test_kernels__are_left_out():
+    x, y = setting(40)
+    with pytest.raises(
+        dhsic.errors.InvalidArgumentError, match="dcov has the kernel of its distances"
+    ):
+        dhsic.hsic(x, y, kernels="gaussian", estimator="dcov")

@@ -1,0 +1,132 @@
+"""Passes over features: blocks, sources and centring change nothing."""
+
+import tracemalloc
+from itertools import pairwise
+
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+
+from dhsic.engine.reduction import RowBlock
+from dhsic.estimators.feature_basis import fourth_moment
+from dhsic.estimators.feature_sums import (
+    FeaturePair,
+    MomentsPass,
+    NormMomentsPass,
+    PermutedFeaturePass,
+    SignedFeaturePass,
+    covariances,
+)
+from dhsic.estimators.rff import RFFHSIC
+from dhsic.features import ColumnFeatures
+from dhsic.kernels import Gaussian
+from dhsic.nulls import Multiplier, Permutation
+from tests.estimators.features import centred, cross_covariance, dependent, session_on
+
+DATA = dependent(120)
+
+
+def pair(shift=0.0, dtype=np.float64):
+    maps = tuple(ColumnFeatures(np.zeros(d), np.ones(d), np.dtype(dtype)) for d in (2, 3))
+    centres = tuple((x.mean(axis=0) + shift).astype(dtype) for x in DATA)
+    return FeaturePair(maps, centres)
+
+
+def blocks(bounds):
+    return [RowBlock(a, tuple(x[a:b] for x in DATA)) for a, b in pairwise(bounds)]
+
+
+PASSES = {
+    "moments": lambda features: MomentsPass(features),
+    "norms": lambda features: NormMomentsPass(features, None),
+    "whitened norms": lambda features: NormMomentsPass(features, (2 * np.eye(2), np.eye(3))),
+    "signs": lambda features: SignedFeaturePass(features, 5, 3),
+    "permutations": lambda features: PermutedFeaturePass(
+        features, Permutation(5, block_rows=30), 3
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PASSES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_pass__of_blocks_combines_to_that_of_all_rows(name, dtype):
+    reduction = PASSES[name](pair(dtype=dtype))
+    (whole,) = (reduction.chunk(block) for block in blocks([0, 120]))
+    first, second, third = (reduction.chunk(block) for block in blocks([0, 30, 90, 120]))
+    before = [np.copy(x) for x in first]
+    combined = reduction.combine(reduction.combine(first, second), third)
+    rtol = 1e-12 if dtype is np.float64 else 1e-4
+    for a, b in zip(whole, combined, strict=True):
+        assert a.dtype == np.float64
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * 120)
+    for a, b in zip(first, before, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_pass__has_the_state_that_it_states(name):
+    reduction = PASSES[name](pair())
+    state = reduction.chunk(blocks([0, 120])[0])
+    assert reduction.footprint(120).state == sum(x.nbytes for x in state)
+
+
+@pytest.mark.parametrize("name", PASSES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_pass__needs_no_more_memory_than_it_states(name, dtype):
+    reduction = PASSES[name](pair(dtype=dtype))
+    rng = np.random.default_rng(0)
+    block = RowBlock(0, (rng.standard_normal((3000, 2)), rng.standard_normal((3000, 3))))
+    cost = reduction.footprint(3000)
+    peak = min(traced_peak(reduction, block) for _ in range(3))
+    assert peak < 1.1 * (cost.scratch + cost.state) + 20_000
+
+
+def traced_peak(reduction, block):
+    tracemalloc.start()
+    try:
+        reduction.chunk(block)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_covariances__do_not_depend_on_the_provisional_means(name):
+    found = []
+    for shift in (0.0, 3.0):
+        cross = PASSES[name](pair(shift)).chunk(blocks([0, 120])[0]).cross
+        found.append(covariances(cross if cross.ndim == 2 else cross[0]))
+    np.testing.assert_allclose(found[0], cross_covariance(*DATA), rtol=1e-12)
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-10)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.5])
+def test_fourth_moments__are_about_the_mean_and_whitened(shift):
+    factor = np.array([[2.0, 0.0], [1.0, 0.5]])
+    reduction = NormMomentsPass(pair(shift), (factor, np.eye(3)))
+    sums = reduction.chunk(blocks([0, 120])[0])
+    whitened = np.linalg.solve(factor, centred(DATA[0]).T).T
+    assert fourth_moment(sums.first) == pytest.approx(
+        np.mean(np.sum(whitened**2, axis=1) ** 2), rel=1e-12
+    )
+    np.testing.assert_allclose(
+        covariances(sums.first)[:-1, :-1], whitened.T @ whitened / 120, rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("null", [Multiplier(5), Permutation(5, within="blocks", block_rows=500)])
+@pytest.mark.parametrize("kind", ["dask", "zarr"])
+def test_sources__give_the_same_bits_of_draws(kind, null, tmp_path):
+    data = dependent(10_000)
+    if kind == "dask":
+        other = [da.from_array(x, chunks=(3000, -1)) for x in data]
+    else:
+        other = [
+            zarr.create_array(tmp_path / f"{m}.zarr", data=x, chunks=(3000, x.shape[1]))
+            for m, x in enumerate(data)
+        ]
+    kernels = (Gaussian(gamma=0.3),) * 2
+    here, there = (RFFHSIC(n_features=8).test(session_on(x), kernels, null) for x in (data, other))
+    assert there.statistic == pytest.approx(here.statistic, rel=1e-12)
+    np.testing.assert_allclose(there.distribution.values, here.distribution.values, rtol=1e-9)

@@ -1,0 +1,111 @@
+"""The mean over columns of a kernel of one column."""
+
+import numpy as np
+import pytest
+
+from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.kernels import Columns, Delta, Distance, Gaussian, Laplacian, parse
+from tests import oracles
+
+
+def sample(n=40):
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(n, 3)) * [1.0, 10.0, 0.1] + [0.0, 5.0, -2.0]
+
+
+def test_columns__fits_every_column_by_itself():
+    x = sample()
+    fitted = Columns(Gaussian()).fit(x)
+    assert fitted.parts == tuple(Gaussian().fit(x[:, [j]]) for j in range(3))
+    expected = np.mean([k(x[:, [j]]) for j, k in enumerate(fitted.parts)], axis=0)
+    np.testing.assert_allclose(fitted(x), expected, rtol=1e-14)
+
+
+def test_columns__takes_a_kernel_for_each_column():
+    x = sample()
+    kernel = Columns((Gaussian(gamma=1.0), Distance(), Delta())).fit(x)
+    expected = np.mean([k(x[:, [j]]) for j, k in enumerate(kernel.parts)], axis=0)
+    np.testing.assert_allclose(kernel(x), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("part", [Delta(), Gaussian(), Laplacian(), Distance()], ids=str)
+def test_columns__make_hsic_the_mean_of_that_of_the_columns(part):
+    x = np.round(sample(), 1)
+    y = x[:, :1] + np.random.default_rng(1).normal(size=(40, 1))
+    kernel, other = Columns(part).fit(x), Gaussian().fit(y)
+    each = [oracles.v_hsic([k(x[:, [j]]), other(y)]) for j, k in enumerate(kernel.parts)]
+    assert oracles.v_hsic([kernel(x), other(y)]) == pytest.approx(np.mean(each), rel=1e-10)
+
+
+@pytest.mark.parametrize("constant", [0, 2])
+def test_columns__counts_a_constant_column_as_zero(constant):
+    x = sample()
+    x[:, constant] = 0.1
+    fitted = Columns(Laplacian()).fit(x)
+    kept = [j for j in range(3) if j != constant]
+    assert fitted.parts[constant] is None
+    assert fitted.width(3) == 2
+    expected = sum(fitted.parts[j](x[:, [j]]) for j in kept) / 3
+    np.testing.assert_allclose(fitted(x), expected, rtol=1e-14)
+    assert fitted.fit(x) == fitted
+
+
+def test_columns__keeps_a_constant_column_whose_kernel_has_no_scale():
+    x = np.column_stack([np.zeros(10), np.arange(10)])
+    assert None not in Columns(Delta()).fit(x).parts
+
+
+def test_columns__refuses_a_variable_without_scale():
+    with pytest.raises(DataError, match="must have a column that is not constant: drop"):
+        Columns(Gaussian()).fit(np.ones((10, 2)))
+
+
+def test_columns__passes_on_why_a_column_cannot_be_fitted():
+    with pytest.raises(DataError, match=r"differ by 1e-100 .* rescale the variable"):
+        Columns(Gaussian()).fit(np.array([[0.0, 1.0], [1e-200, 2.0]]))
+
+
+@pytest.mark.parametrize("parts", [(), (None, None), 3 * (2,)])
+def test_columns__refuses_what_are_no_kernels(parts):
+    with pytest.raises(InvalidArgumentError, match="columns needs a kernel for all columns"):
+        Columns(parts)
+
+
+def test_columns__refuses_other_columns_than_fitted():
+    kernel = Columns(Gaussian()).fit(sample())
+    with pytest.raises(InvalidArgumentError, match=r"must have shape \(n, 3\); got \(40, 2\)"):
+        kernel(sample()[:, :2])
+    with pytest.raises(InvalidArgumentError, match=r"must have shape \(n, 3\); got \(4, 2\)"):
+        kernel.fit(np.zeros((4, 2)))
+
+
+@pytest.mark.parametrize(
+    ("text", "kernel"),
+    [
+        ("columns(gaussian)", Columns(Gaussian())),
+        ("columns(gaussian:0.5+delta)", Columns(Gaussian(gamma=0.5) + Delta())),
+        (
+            "columns(gaussian:0.5,none,laplacian)",
+            Columns((Gaussian(gamma=0.5), None, Laplacian())),
+        ),
+        ("columns(distance:1.0)*delta", Columns(Distance()) * Delta()),
+        ("columns(columns(delta))", Columns(Columns(Delta()))),
+    ],
+)
+def test_columns__is_text_and_back(text, kernel):
+    assert kernel.spec() == text
+    assert parse(text) == kernel
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("columns", "got 'columns'"),
+        ("columns(gaussian", r"unexpected '\('"),
+        ("columns(gaussian,)", r"got '\)'"),
+        ("gaussian,delta", "unexpected ','"),
+    ],
+)
+def test_columns__refuses_malformed_text(text, match):
+    with pytest.raises(InvalidArgumentError, match=match):
+        parse(text)
