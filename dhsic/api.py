@@ -9,15 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dhsic._random import generator, resolve_seed
-from dhsic._validation import check_choice, parse_bytes
+from dhsic._arguments import kernels_to_fit, open_session, read_kernels
+from dhsic._random import generator
 from dhsic._version import __version__
-from dhsic.engine.blocks import Source
 from dhsic.engine.events import Listener
 from dhsic.engine.plan import Plan
-from dhsic.engine.runtime import Runtime, current_client
 from dhsic.engine.session import Session
-from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import (
     COCO,
     Estimate,
@@ -27,8 +25,7 @@ from dhsic.estimators import (
     find_estimator,
     find_null,
 )
-from dhsic.io.open import open_variables
-from dhsic.kernels import Delta, Kernel, parse
+from dhsic.kernels import Kernel
 from dhsic.nulls import Replicates, monte_carlo_error, pvalue
 from dhsic.results import (
     DependenceEstimate,
@@ -127,10 +124,10 @@ def independence_test(
     True
     """
     began = time.perf_counter()
-    session = _session(variables, names, rng, precision, client, threads, memory, progress)
-    asked = _kernels(kernels, len(session.sources))
+    session = open_session(variables, names, rng, precision, client, threads, memory, progress)
+    asked = read_kernels(kernels, len(session.sources))
     chosen, choice = find_estimator(estimator, session, asked, null, n_resamples)
-    fitting = _fitting(asked, chosen, session.sources)
+    fitting = kernels_to_fit(asked, chosen, session.sources)
     way, reason = find_null(null, chosen, session, n_resamples)
     chosen.plan(session, fitting, way).check()
     outcome = chosen.test(session, fitting, way)
@@ -195,10 +192,10 @@ def hsic(
     0.0447
     """
     began = time.perf_counter()
-    session = _session(variables, names, rng, precision, client, threads, memory, progress)
-    asked = _kernels(kernels, len(session.sources))
+    session = open_session(variables, names, rng, precision, client, threads, memory, progress)
+    asked = read_kernels(kernels, len(session.sources))
     chosen, choice = find_estimator(estimator, session, asked, None, None)
-    fitting = _fitting(asked, chosen, session.sources)
+    fitting = kernels_to_fit(asked, chosen, session.sources)
     chosen.plan(session, fitting, None).check()
     estimate = chosen.estimate(session, fitting)
     return DependenceEstimate(**_common(session, chosen, choice, estimate, began))
@@ -215,6 +212,15 @@ class WitnessFunctions:
     first, second : WitnessFunction
         Callables from rows (n, d) to values (n,), each of norm 1 in the RKHS of its kernel; their
         signs are a pair.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x = np.random.default_rng(0).standard_normal(200)
+    >>> found = dhsic.witness_functions(x, x, kernels="linear", rng=0)
+    >>> round(found.coco / x.var(), 6)
+    1.0
     """
 
     coco: float
@@ -244,9 +250,11 @@ def witness_functions(
     ----------
     x, y : array-like, shapes (n,) or (n, d)
         As for `independence_test`.
+    kernels : str, Kernel or a sequence of them, optional
+        As for `independence_test`.
     estimator : str or COCO, optional
         "coco", or a value with its options.
-    kernels, rng, names, precision, client, threads, memory, progress
+    rng, names, precision, client, threads, memory, progress
         As for `independence_test`.
 
     Returns
@@ -272,13 +280,13 @@ def witness_functions(
     >>> bool(abs(f[0] - f[1]) > 3 * abs(f[0] - f[2]))  # nearly even, as the square is
     True
     """
-    session = _session((x, y), names, rng, precision, client, threads, memory, progress)
-    asked = _kernels(kernels, 2)
+    session = open_session((x, y), names, rng, precision, client, threads, memory, progress)
+    asked = read_kernels(kernels, 2)
     chosen, _ = find_estimator(estimator, session, asked, None, None)
     if not isinstance(chosen, COCO):
         msg = f"witness functions need estimator 'coco' or a COCO value, got {estimator!r}"
         raise InvalidArgumentError(msg)
-    fitting = _fitting(asked, chosen, session.sources)
+    fitting = kernels_to_fit(asked, chosen, session.sources)
     chosen.plan(session, fitting, None).check()
     return WitnessFunctions(*chosen.witness_functions(session, fitting))
 
@@ -316,81 +324,11 @@ def plan(
     >>> dhsic.plan(np.zeros((10_000, 3)), np.zeros(10_000), threads=1).n_landmarks
     800
     """
-    session = _session(variables, names, 0, precision, client, threads, memory, None)
-    asked = _kernels(kernels, len(session.sources))
+    session = open_session(variables, names, 0, precision, client, threads, memory, None)
+    asked = read_kernels(kernels, len(session.sources))
     chosen, _ = find_estimator(estimator, session, asked, null, n_resamples)
     way, _ = find_null(null, chosen, session, n_resamples)
-    return chosen.plan(session, _fitting(asked, chosen, session.sources), way)
-
-
-def _session(
-    variables: Sequence[Any],
-    names: Sequence[str] | None,
-    rng: int | np.random.Generator | None,
-    precision: str,
-    client: Any,
-    threads: int | None,
-    memory: int | str,
-    progress: Any,
-) -> Session:
-    check_choice("precision", precision, ("float64", "float32"))
-    sources = open_variables(variables, names)
-    if sources[0].shape[0] < 4:
-        msg = f"a test of independence needs at least 4 rows, got {sources[0].shape[0]}"
-        raise DataError(msg)
-    if client is None and threads is None and any(s.place == "graph" for s in sources):
-        client = current_client()
-    if not callable(progress) and progress is not None:
-        msg = f"progress must be callable with one event, got {progress!r}"
-        raise InvalidArgumentError(msg)
-    runtime = _runtime(client, threads, parse_bytes(memory))
-    return Session(sources, runtime, resolve_seed(rng), precision, progress)
-
-
-def _runtime(client: Any, threads: int | None, memory: int) -> Runtime:
-    if client is None:
-        return Runtime.here(threads, memory)
-    if threads is not None:
-        msg = "threads must be left out where a client is given: its workers have their own"
-        raise InvalidArgumentError(msg)
-    return Runtime.on(client, memory)
-
-
-def _kernels(kernels: Any, m: int) -> tuple[Kernel | None, ...]:
-    """What was asked for each variable; None leaves it to the estimator."""
-    if kernels is None or isinstance(kernels, (str, Kernel)):
-        kernels = [kernels] * m
-    if not isinstance(kernels, Sequence):
-        msg = f"kernels must be a name, a Kernel, or a sequence of them, got {kernels!r}"
-        raise InvalidArgumentError(msg)
-    if len(kernels) != m:
-        msg = f"kernels must be one, or one for each of {m} variables, got {len(kernels)}"
-        raise InvalidArgumentError(msg)
-    return tuple(_kernel(kernel) for kernel in kernels)
-
-
-def _fitting(
-    asked: Sequence[Kernel | None], estimator: Estimator, sources: Sequence[Source]
-) -> tuple[Kernel, ...]:
-    """The kernels that the estimator will fit."""
-    kernels = tuple(estimator.kernel(kernel) for kernel in asked)
-    for kernel, source in zip(kernels, sources, strict=True):
-        if source.categorical and not isinstance(kernel, Delta):
-            msg = (
-                f"variable {source.name!r} holds categories, so its kernel must be 'delta', "
-                f"got {kernel.spec()!r}"
-            )
-            raise InvalidArgumentError(msg)
-    return kernels
-
-
-def _kernel(kernel: Any) -> Kernel | None:
-    if isinstance(kernel, str):
-        return parse(kernel)
-    if kernel is None or isinstance(kernel, Kernel):
-        return kernel
-    msg = f"kernels must be names or Kernel values, got {kernel!r}"
-    raise InvalidArgumentError(msg)
+    return chosen.plan(session, kernels_to_fit(asked, chosen, session.sources), way)
 
 
 def _common(

@@ -11,7 +11,7 @@ UNITS = [
     *("kernels", "linalg", "nulls"),
     *("engine", "io"),
     *("landmarks", "features", "estimators"),
-    "api",
+    *("_arguments", "api"),
     *("cluster", "cli"),
 ]
 DASK_UNITS = {"engine", "io", "cluster"}

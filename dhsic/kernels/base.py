@@ -70,6 +70,11 @@ class Kernel(ABC):
         return replace(self, origin=tuple(np.median(sample, axis=0).tolist()))
 
     @property
+    def nominal(self) -> bool:
+        """Whether it asks of values only if they are equal, as codes of categories need."""
+        return False
+
+    @property
     def work_tiles(self) -> int:
         """How many scratch tiles of the output's shape and dtype `tile` needs."""
         return 0

@@ -67,6 +67,10 @@ class Columns(Kernel):
         return replace(self, parts=fitted)
 
     @property
+    def nominal(self) -> bool:
+        return all(part is None or part.nominal for part in self._given)
+
+    @property
     def work_tiles(self) -> int:
         return 1 + max(part.work_tiles for part in self._given if part is not None)
 

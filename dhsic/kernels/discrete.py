@@ -36,6 +36,10 @@ class Delta(Kernel):
         return self
 
     @property
+    def nominal(self) -> bool:
+        return True
+
+    @property
     def work_tiles(self) -> int:
         return 1
 

@@ -262,3 +262,16 @@ def test_v_hsic__counts_ties_where_all_is_rounding():
     y = np.repeat([1.0, -1.0], 50)
     options = {"kernels": "polynomial:2:0:1", "estimator": "v-hsic", "rng": 0}
     assert dhsic.independence_test(x, y, **options).pvalue == 1.0
+
+
+def test_sub_hsic__takes_categories_with_the_delta_kernel(tmp_path):
+    codes = np.random.default_rng(0).integers(0, 3, (80, 2))
+    stored = zarr.create_array(tmp_path / "codes", data=codes)
+    stored.attrs["kind"] = "categorical"
+    y = codes[:, 0] + np.random.default_rng(1).standard_normal(80)
+    result = dhsic.independence_test(
+        stored, y, kernels=["delta", None], estimator="sub-hsic", null="permutation", rng=0
+    )
+    assert result.pvalue < 0.05
+    with pytest.raises(dhsic.errors.InvalidArgumentError, match="kernel must be 'delta'"):
+        dhsic.independence_test(stored, y, estimator="sub-hsic")

@@ -24,7 +24,7 @@ def test_null__is_a_frozen_value_with_a_name(null, name):
     [
         (Spectral, {"method": "davies"}, "method must be one of 'inversion', 'simulation'"),
         (Spectral, {"n_resamples": 0}, "n_resamples must be an integer >= 1, got 0"),
-        (Normal, {"variance": "bootstrap"}, "variance must be one of 'permutation', 'direct', 'em"),
+        (Normal, {"variance": "bootstrap"}, "variance must be one of 'direct', 'permutation', 'em"),
     ],
 )
 def test_null__checks_its_options(null, options, match):
