@@ -118,30 +118,31 @@ def _u_product(joint: float, left: Vector, right: Vector) -> float:
 def null_moments(sums: GramSums) -> tuple[float, float]:
     """Mean and variance of n times V-HSIC under joint independence.
 
-    Pfister et al. (2018), section 3.3; for M = 2 those of Gretton et al. (2008), section 3. Both
-    follow from the moments of the marginals, estimated without bias: e_0, e_1 and e_2, the means
-    of k(x, x')^2, k(x, x') and k(x, x') k(x, x'').
+    Those of Gretton et al. (2008), section 3, for M = 2, and of Pfister et al. (2018), section
+    3.3, for M >= 2, from the moments of the marginals, estimated without bias: e_0, e_1 and e_2,
+    the means of k(x, x')^2, k(x, x') and k(x, x') k(x, x''). The variance is that of the limit,
+    without their factor n^2 [(n - 2M)!]^2 / (n! (n - 4M + 2)!) < 1, which leaves out what terms of
+    lower order add: for M = 3 and n = 100 it is 0.85, where the variance without it is already 4 %
+    to 25 % less than measured.
 
     Parameters
     ----------
     sums : GramSums
-        Of M variables and n >= 4M rows.
+        Of M variables and n >= 4 rows.
 
     Returns
     -------
     mean, variance : float
     """
-    m, n = sums.rows.shape
+    n = sums.n
     off = sums.without_diagonal()
     totals, row_squares = off.rows.sum(axis=1), (off.rows**2).sum(axis=1)
     e0 = off.squares / math.perm(n, 2)
     e1 = totals / math.perm(n, 2)
     e2 = (row_squares - off.squares) / math.perm(n, 3)
     e1_squared = (totals**2 - 4 * row_squares + 2 * off.squares) / math.perm(n, 4)
-    # Pairs of 2M indices that share two: 2 [(n - 2M)!]^2 / (n! (n - 4M + 2)!).
-    factor = 2.0 * math.perm(n - 2 * m, 2 * m - 2) / math.perm(n, 2 * m)
     mean = _expected_norm(sums.diagonal.mean(axis=1), e1)
-    return mean, n**2 * factor * _expected_square(e0, e1_squared, e2)
+    return mean, 2.0 * _expected_square(e0, e1_squared, e2)
 
 
 def _expected_norm(diagonal: Vector, e1: Vector) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -196,9 +196,10 @@ class Quadratic:
         rounding = factor * _rounding(sums, session.dtype)
         if isinstance(null, Spectral):
             session.step("eigenvalues")
-            mixture = _mixture(grams, Centring.of(sums, unbiased=False), factor)
-            if not self.biased:
-                mixture = replace(mixture, shift=-float(mixture.weights.sum()))
+            mean, variance = null_moments(sums)
+            mixture = _mixture(grams, Centring.of(sums, unbiased=False), factor).with_moments(
+                factor * mean if self.biased else 0.0, factor**2 * variance
+            )
             law = null.distribution(mixture, session.seed)
             return Outcome(session.n * estimate.value, law, estimate, rounding=rounding)
         assert isinstance(null, Permutation)

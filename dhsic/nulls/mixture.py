@@ -121,6 +121,28 @@ class ChiSquareMixture:
         rest = float(left.sum() * right.sum() - kept.sum())
         return cls(kept, max(rest, 0.0))
 
+    def with_moments(self, mean: float, variance: float) -> Self:
+        """The mixture that has a given mean, and a given variance where that is smaller.
+
+        Eigenvalues of a sample spread more than those of the law that it comes from, by a bulk of
+        small ones. So the largest weights are kept as long as the variance allows, and what is
+        left of the mean is added as a constant.
+
+        Parameters
+        ----------
+        mean, variance : float
+            Of the statistic.
+
+        Returns
+        -------
+        ChiSquareMixture
+        """
+        descending = np.sort(self.weights)[::-1]
+        within = np.cumsum(2.0 * descending**2) <= max(variance, 0.0)
+        within[:1] = True
+        kept = descending[within]
+        return type(self)(kept, mean - float(kept.sum()))
+
     def sf(self, statistic: float) -> float:
         """Probability of a value at least as large, to 9 of its digits however small it is."""
         x = statistic - self.shift

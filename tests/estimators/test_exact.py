@@ -8,8 +8,9 @@ import zarr
 import dhsic
 from dhsic._random import random_signs
 from dhsic.estimators import gram_pairs
+from dhsic.estimators.gram_sums import GramSums, hsic, null_moments
 from dhsic.kernels import Gaussian, Laplacian
-from dhsic.nulls import draw_permutations
+from dhsic.nulls import ChiSquareMixture, draw_permutations
 from tests import oracles
 
 GAMMA = 0.5
@@ -161,13 +162,44 @@ def test_spectral__has_the_tail_of_permutations(estimator, m):
     assert spectral.pvalue == pytest.approx(permuted.pvalue, abs=0.06)
 
 
-def test_spectral__weights_are_products_of_eigenvalues():
+@pytest.mark.parametrize("estimator", ["v-hsic", "u-hsic"])
+def test_spectral__weights_are_products_of_eigenvalues(estimator):
     data = setting(30, 2)
     h = np.eye(30) - 1 / 30
-    first, second = (np.linalg.eigvalsh(h @ k @ h / 30) for k in grams_of(data))
-    result = run(data, "spectral")
-    expected = dhsic.nulls.ChiSquareMixture.of_products(first, second).sf(result.statistic)
+    grams = grams_of(data)
+    first, second = (np.linalg.eigvalsh(h @ k @ h / 30) for k in grams)
+    mean, variance = null_moments(GramSums.of(grams))
+    mixture = ChiSquareMixture.of_products(first, second)
+    result = run(data, "spectral", estimator)
+    expected = mixture.with_moments(0.0 if estimator == "u-hsic" else mean, variance)
+    assert result.pvalue == pytest.approx(expected.sf(result.statistic), rel=1e-6)
+
+
+def test_spectral__weights_of_three_are_eigenvalues_of_centred_products():
+    data = setting(30, 3)
+    grams = grams_of(data)
+    h = oracles.centred_product_gram([k[:20, :20] for k in grams])
+    small = [x[:20] for x in data]
+    sums = GramSums.of([k[:20, :20] for k in grams])
+    mixture = ChiSquareMixture.of(np.linalg.eigvalsh(h / 20).clip(min=0.0))
+    result = run(small, "spectral")
+    expected = mixture.with_moments(*null_moments(sums)).sf(result.statistic)
     assert result.pvalue == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_null_moments__are_those_of_independent_draws(m):
+    """The mean over data sets of n V-HSIC and of its square."""
+    rng = np.random.default_rng(0)
+    statistics, moments = [], []
+    for _ in range(1500):
+        grams = [np.exp(-((x - x.T) ** 2)) for x in rng.standard_normal((m, 40, 1))]
+        sums = GramSums.of(grams)
+        statistics.append(40 * hsic(sums, unbiased=False))
+        moments.append(null_moments(sums))
+    mean, variance = np.mean(moments, axis=0)
+    assert mean == pytest.approx(np.mean(statistics), rel=0.02)
+    assert variance == pytest.approx(np.var(statistics), rel=0.2)
 
 
 @pytest.mark.parametrize("null", ["gamma", "spectral"])

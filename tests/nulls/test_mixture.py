@@ -152,3 +152,14 @@ def test_of_products__keeps_more_where_the_spectra_are_flat():
     law = ChiSquareMixture.of_products(np.ones(100), np.ones(200))
     assert len(law.weights) == 20_000
     assert law.shift == 0.0
+
+
+def test_with_moments__keeps_the_largest_weights_that_the_variance_allows():
+    mixture = ChiSquareMixture(np.array([0.1, 2.0, 0.1, 1.0, 0.1]), shift=5.0)
+    found = mixture.with_moments(mean=4.0, variance=10.01)
+    np.testing.assert_array_equal(found.weights, [2.0, 1.0])
+    assert found.shift == 1.0
+    whole = mixture.with_moments(mean=4.0, variance=20.0)
+    assert len(whole.weights) == 5
+    assert whole.shift == pytest.approx(0.7)
+    np.testing.assert_array_equal(mixture.with_moments(4.0, 0.0).weights, [2.0])
