@@ -5,7 +5,7 @@ import csv
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import convergence, family, level, peers, power, pruning, roofline, scaling
+from benchmarks import convergence, family, level, peers, power, pruning, roofline, scaling, tails
 from dhsic.estimators import TABLE
 
 
@@ -100,3 +100,11 @@ def test_convergence__finds_errors_that_fall(out):
     assert len(errors) == 2 * 7
     assert all(many < few for few, many in zip(errors[::2], errors[1::2], strict=True))
     assert all(float(row["slope so far"]) < 0 for row in table[1::2])
+
+
+def test_tails__compare_with_permutations(out):
+    options = ["--rows", 60, "--permutations", 100, "--runs", 1, "--processes", 1]
+    table = run(tails, out, *options, "--data", "gaussian")
+    assert {row["null"] for row in table} == {"gamma", "spectral"}
+    assert len({row["estimator"] for row in table}) == 9
+    assert all(0.2 < float(row["at 0.05"]) < 5.0 for row in table)

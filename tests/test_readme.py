@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from dhsic.cli import main
+from dhsic.estimators import TABLE
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -39,3 +40,13 @@ def test_readme__tables_have_a_command_and_a_file():
     for script, table in re.findall(r"`python (benchmarks/\w+\.py)` \| `(\w+\.csv)`", README):
         assert (ROOT / script).exists()
         assert (ROOT / "benchmarks" / "results" / table).exists()
+
+
+def test_readme__table_of_the_family_is_the_registry():
+    rows = [
+        f"{entry.cost} | {'2' if entry.most_variables else '2 or more'} | "
+        + ", ".join(null.name for null in entry.nulls)
+        for entry in TABLE
+    ]
+    found = re.findall(r"^\| `([a-z-]+)` \| [^|]+ \| (.*) \|$", README, re.MULTILINE)
+    assert found == [(e.estimator.name, row) for e, row in zip(TABLE, rows, strict=True)]

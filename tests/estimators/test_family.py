@@ -1,0 +1,145 @@
+"""What must hold for every estimator with every null that stands with it."""
+
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+
+import dhsic
+from dhsic.errors import DhsicError
+from dhsic.estimators import TABLE
+
+NULLS = (
+    dhsic.Permutation(19, within="all"),
+    dhsic.Permutation(19, within="blocks", block_rows=64),
+    dhsic.Multiplier(19),
+    dhsic.Gamma(),
+    dhsic.Spectral(),
+    dhsic.Normal(),
+)
+PAIRS = [
+    pytest.param(entry.estimator(), null, id=f"{entry.estimator.name}-{null}".split("(")[0])
+    for entry in TABLE
+    for null in NULLS
+    if type(null) in entry.nulls
+]
+every_pair = pytest.mark.parametrize(("estimator", "null"), PAIRS)
+every_estimator = pytest.mark.parametrize(
+    "entry", [pytest.param(entry, id=entry.estimator.name) for entry in TABLE]
+)
+
+
+def independent(n, dims=(3, 1), seed=0):
+    rng = np.random.default_rng([n, seed])
+    return [rng.standard_normal((n, d)) for d in dims]
+
+
+def run(data, estimator, null, **options):
+    return dhsic.independence_test(*data, estimator=estimator, null=null, rng=4, **options)
+
+
+def check_same(left, right, rel):
+    assert left.statistic == pytest.approx(right.statistic, rel=rel, abs=rel)
+    assert left.pvalue == pytest.approx(right.pvalue, rel=100 * rel)
+    assert left.estimate == pytest.approx(right.estimate, rel=rel, abs=rel)
+    np.testing.assert_allclose(
+        left.null_distribution, right.null_distribution, rtol=100 * rel, atol=rel
+    )
+
+
+@every_pair
+def test_test__reads_dask_and_zarr_as_it_reads_numpy(estimator, null, tmp_path):
+    data = independent(300)
+    stored = [
+        zarr.create_array(tmp_path / str(i), data=x, chunks=(70, 1)) for i, x in enumerate(data)
+    ]
+    lazy = [da.from_array(x, chunks=(110, 1)) for x in data]
+    expected = run(data, estimator, null)
+    for variables in (stored, lazy):
+        check_same(run(variables, estimator, null), expected, 1e-9)
+
+
+@every_pair
+def test_test__is_the_same_on_a_client(estimator, null, client):
+    data = independent(400)
+    check_same(run(data, estimator, null, client=client), run(data, estimator, null), 1e-12)
+
+
+@every_pair
+def test_test__gives_the_same_answer_again(estimator, null):
+    data = independent(150)
+    first, second = (run(data, estimator, null, threads=t) for t in (1, 3))
+    assert (first.statistic, first.pvalue) == (second.statistic, second.pvalue)
+    np.testing.assert_array_equal(first.null_distribution, second.null_distribution)
+
+
+@every_pair
+def test_test__does_not_change_with_units(estimator, null):
+    x, y = independent(150)
+    y = y + x[:, :1]
+    expected = run([x, y], estimator, null)
+    changed = run([1e-3 * x + 7.0, 1e4 * y], estimator, null)
+    assert changed.pvalue == pytest.approx(expected.pvalue, rel=1e-4)
+
+
+NASTY = {
+    "ties": lambda rng: [np.round(rng.standard_normal((90, 2))), rng.integers(0, 2, (90, 1)) * 1.0],
+    "a single one": lambda rng: [np.eye(1, 90, 5).T, rng.standard_normal((90, 2))],
+    "a constant column": lambda rng: [
+        np.column_stack([np.ones(90), rng.standard_normal(90)]),
+        rng.standard_normal((90, 1)),
+    ],
+    "duplicated rows": lambda rng: [
+        np.repeat(rng.standard_normal((30, 3)), 3, axis=0),
+        rng.standard_normal((90, 1)),
+    ],
+    "heavy tails": lambda rng: [rng.standard_cauchy((90, 1)), rng.standard_cauchy((90, 2))],
+    "few rows": lambda rng: [rng.standard_normal((16, 1)), rng.standard_normal((16, 1))],
+}
+
+
+@pytest.mark.parametrize("case", NASTY)
+@every_pair
+def test_test__makes_no_evidence_of_nasty_data(estimator, null, case):
+    data = NASTY[case](np.random.default_rng(7))
+    result = run(data, estimator, null)
+    assert np.isfinite(result.statistic)
+    assert 0.01 < result.pvalue <= 1.0
+
+
+@every_pair
+def test_test__finds_that_a_variable_is_itself(estimator, null):
+    x = np.random.default_rng(0).standard_normal((400, 2))
+    assert run([x, x], estimator, null).pvalue <= 0.05
+
+
+@every_estimator
+def test_constant_variable__is_refused(entry):
+    data = [np.ones((50, 1)), np.arange(50.0)]
+    with pytest.raises(DhsicError, match="'x1' is constant"):
+        dhsic.hsic(*data, estimator=entry.estimator())
+
+
+@pytest.mark.parametrize(
+    ("estimator", "null"),
+    [
+        pytest.param(entry.estimator(), null, id=f"{entry.estimator.name}-{null.name}")
+        for entry in TABLE
+        for null in NULLS
+        if type(null) not in entry.nulls
+    ],
+)
+def test_unsupported_pair__shows_the_table(estimator, null):
+    with pytest.raises(DhsicError, match=r"supported pairs are nystrom-m: permutation, multi"):
+        run(independent(50), estimator, null)
+
+
+@every_estimator
+def test_plan__fits_what_runs(entry):
+    data = independent(200)
+    for null in NULLS:
+        if type(null) not in entry.nulls:
+            continue
+        planned = dhsic.plan(*data, estimator=entry.estimator(), null=null)
+        result = run(data, entry.estimator(), null)
+        assert [done.name for done in result.passes] == [done.name for done in planned.passes]
