@@ -49,7 +49,8 @@ def ours(**options: Any) -> Callable[[Array, Array, int], float]:
 METHODS: dict[str, Callable[[Array, Array, int], float]] = {
     "dhsic nystrom-m, multiplier": ours(null="multiplier"),
     "dhsic nystrom-m, permutation": ours(null="permutation"),
-    "dhsic v-hsic, permutation": ours(estimator="v-hsic", memory="8GiB"),
+    "dhsic v-hsic, permutation": ours(estimator="v-hsic", null="permutation", memory="8GiB"),
+    "dhsic dcov, permutation": ours(estimator="dcov", null="permutation", memory="8GiB"),
     "hyppo Hsic": hyppo_hsic,
     "dcor dcov": dcor_dcov,
 }

@@ -2,7 +2,7 @@
 
 from dhsic import errors
 from dhsic._version import __version__
-from dhsic.api import WitnessFunctions, hsic, independence_test, plan, witness_functions
+from dhsic.api import hsic, independence_test, plan, witness_functions
 from dhsic.estimators import (
     COCO,
     RFFHSIC,
@@ -15,6 +15,7 @@ from dhsic.estimators import (
     NystromMHSIC,
     SubCorr,
     SubHSIC,
+    WitnessFunctions,
 )
 from dhsic.nulls import Gamma, Multiplier, Normal, Permutation, Spectral
 from dhsic.results import DependenceEstimate, IndependenceTestResult

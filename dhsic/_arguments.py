@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -17,7 +17,9 @@ from dhsic.estimators import Estimator
 from dhsic.io.open import open_variables
 from dhsic.kernels import Kernel, parse
 
-__all__ = ["kernels_to_fit", "open_session", "read_kernels"]
+__all__ = ["Precision", "kernels_to_fit", "open_session", "read_kernels"]
+
+Precision = Literal["float64", "float32"]
 
 
 def open_session(
@@ -31,7 +33,7 @@ def open_session(
     progress: Any,
 ) -> Session:
     """Open the variables, check what does not depend on them, and say where it runs."""
-    check_choice("precision", precision, ("float64", "float32"))
+    check_choice("precision", precision, get_args(Precision))
     sources = open_variables(variables, names)
     if sources[0].shape[0] < 4:
         msg = f"a test of independence needs at least 4 rows, got {sources[0].shape[0]}"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from dhsic.errors import InvalidArgumentError
 
-__all__ = ["check_choice", "check_integer", "nearest", "parse_bytes"]
+__all__ = ["check_choice", "check_integer", "check_number", "nearest", "parse_bytes"]
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY_UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -22,6 +23,16 @@ def check_integer(name: str, value: Any, *, minimum: int) -> int:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= minimum:
         return int(value)
     msg = f"{name} must be an integer >= {minimum}, got {value!r}"
+    raise InvalidArgumentError(msg)
+
+
+def check_number(
+    name: str, value: Any, requirement: str, allowed: Callable[[float], bool], remedy: str
+) -> float:
+    """Return a number that is allowed, or raise."""
+    if not isinstance(value, bool) and isinstance(value, Real) and allowed(float(value)):
+        return float(value)
+    msg = f"{name} must be {requirement}, got {value!r}: {remedy}"
     raise InvalidArgumentError(msg)
 
 

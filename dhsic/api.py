@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from dhsic._arguments import kernels_to_fit, open_session, read_kernels
+from dhsic._arguments import Precision, kernels_to_fit, open_session, read_kernels
 from dhsic._random import generator
 from dhsic._version import __version__
 from dhsic.engine.events import Listener
@@ -21,7 +20,7 @@ from dhsic.estimators import (
     Estimate,
     Estimator,
     Null,
-    WitnessFunction,
+    WitnessFunctions,
     find_estimator,
     find_null,
 )
@@ -34,9 +33,8 @@ from dhsic.results import (
     VariableSummary,
 )
 
-__all__ = ["WitnessFunctions", "hsic", "independence_test", "plan", "witness_functions"]
+__all__ = ["hsic", "independence_test", "plan", "witness_functions"]
 
-Precision = Literal["float64", "float32"]
 Kernels = str | Kernel | Sequence[str | Kernel | None]
 
 _SHOWN = 1000
@@ -128,21 +126,21 @@ def independence_test(
     asked = read_kernels(kernels, len(session.sources))
     chosen, choice = find_estimator(estimator, session, asked, null, n_resamples)
     fitting = kernels_to_fit(asked, chosen, session.sources)
-    way, reason = find_null(null, chosen, session, n_resamples)
-    chosen.plan(session, fitting, way).check()
-    outcome = chosen.test(session, fitting, way)
-    law = outcome.distribution
-    p = pvalue(outcome.statistic, law, session.dtype, outcome.rounding)
-    if isinstance(law, Replicates):
-        values, error = law.values, monte_carlo_error(p, len(law.values))
+    chosen_null, reason = find_null(null, chosen, session, n_resamples)
+    chosen.plan(session, fitting, chosen_null).check()
+    outcome = chosen.test(session, fitting, chosen_null)
+    distribution = outcome.distribution
+    p = pvalue(outcome.statistic, distribution, session.dtype, outcome.rounding)
+    if isinstance(distribution, Replicates):
+        values, error = distribution.values, monte_carlo_error(p, len(distribution.values))
     else:
-        values, error = law.draws(generator(session.seed, "simulation"), _SHOWN), None
+        values, error = distribution.draws(generator(session.seed, "simulation"), _SHOWN), None
     return IndependenceTestResult(
         statistic=float(outcome.statistic),
         pvalue=p,
         pvalue_error=error,
         null_distribution=values,
-        null=way.name,
+        null=chosen_null.name,
         null_reason=f"{reason}; {outcome.detail}" if outcome.detail else reason,
         **_common(session, chosen, choice, outcome.estimate, began),
     )
@@ -199,33 +197,6 @@ def hsic(
     chosen.plan(session, fitting, None).check()
     estimate = chosen.estimate(session, fitting)
     return DependenceEstimate(**_common(session, chosen, choice, estimate, began))
-
-
-@dataclass(frozen=True)
-class WitnessFunctions:
-    """The functions of two variables whose covariance is largest.
-
-    Parameters
-    ----------
-    coco : float
-        Their covariance over the data.
-    first, second : WitnessFunction
-        Callables from rows (n, d) to values (n,), each of norm 1 in the RKHS of its kernel; their
-        signs are a pair.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import dhsic
-    >>> x = np.random.default_rng(0).standard_normal(200)
-    >>> found = dhsic.witness_functions(x, x, kernels="linear", rng=0)
-    >>> round(found.coco / x.var(), 6)
-    1.0
-    """
-
-    coco: float
-    first: WitnessFunction
-    second: WitnessFunction
 
 
 def witness_functions(
@@ -288,7 +259,7 @@ def witness_functions(
         raise InvalidArgumentError(msg)
     fitting = kernels_to_fit(asked, chosen, session.sources)
     chosen.plan(session, fitting, None).check()
-    return WitnessFunctions(*chosen.witness_functions(session, fitting))
+    return chosen.witness_functions(session, fitting)
 
 
 def plan(
@@ -327,8 +298,8 @@ def plan(
     session = open_session(variables, names, 0, precision, client, threads, memory, None)
     asked = read_kernels(kernels, len(session.sources))
     chosen, _ = find_estimator(estimator, session, asked, null, n_resamples)
-    way, _ = find_null(null, chosen, session, n_resamples)
-    return chosen.plan(session, kernels_to_fit(asked, chosen, session.sources), way)
+    chosen_null, _ = find_null(null, chosen, session, n_resamples)
+    return chosen.plan(session, kernels_to_fit(asked, chosen, session.sources), chosen_null)
 
 
 def _common(

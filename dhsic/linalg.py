@@ -13,8 +13,14 @@ from scipy.linalg import eigvalsh, lapack, solve_triangular
 
 Matrix = TypeVar("Matrix", bound=NDArray[np.floating[Any]])
 
-__all__ = ["PivotedCholesky", "hadamard", "pivoted_cholesky", "spectrum"]
-
+__all__ = [
+    "PivotedCholesky",
+    "hadamard",
+    "pivoted_cholesky",
+    "solve_lower",
+    "spectrum",
+    "squared_norms",
+]
 
 _EPSILON = float(np.finfo(np.float64).eps)
 
@@ -55,9 +61,21 @@ class PivotedCholesky:
         -------
         ndarray, shape () or (b,)
         """
-        half = solve_triangular(self.factor, values, lower=True, check_finite=False)
-        norms: NDArray[np.float64] = np.einsum("i...,i...->...", half, half)
-        return norms
+        return squared_norms(solve_lower(self.factor, values))
+
+
+def solve_lower(factor: NDArray[np.float64], values: Matrix, *, transposed: bool = False) -> Matrix:
+    """L^-1 V of a lower triangular L, or L^-T V."""
+    solved: Matrix = solve_triangular(
+        factor, values, lower=True, trans="T" if transposed else "N", check_finite=False
+    )
+    return solved
+
+
+def squared_norms(values: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """Sums of squares over the first axis."""
+    norms: NDArray[np.float64] = np.einsum("i...,i...->...", values, values)
+    return norms
 
 
 def pivoted_cholesky(gram: NDArray[np.float64], tolerance: float) -> PivotedCholesky:

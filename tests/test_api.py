@@ -180,7 +180,7 @@ def test_hsic__is_the_estimate_of_the_test(reference):
         (
             (X, Y),
             {"null": dhsic.Multiplier(), "n_resamples": 9},
-            "n_resamples must be left out where null is a value",
+            "where null is a value, got 9 beside Multiplier.*: set it in the value",
         ),
         ((X, Y), {"progress": 3}, "progress must be callable"),
         ((X, Y), {"client": "tcp://127.0.0.1:1"}, "running, synchronous distributed.Client"),

@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from dhsic._validation import check_choice, check_integer, nearest, parse_bytes
+from dhsic._validation import (
+    check_choice,
+    check_integer,
+    check_number,
+    nearest,
+    parse_bytes,
+)
 from dhsic.errors import InvalidArgumentError, require
 
 
@@ -19,6 +25,24 @@ def test_check_integer__refuses_the_rest(value):
     with pytest.raises(InvalidArgumentError, match=r"^n must be an integer >= 2, got") as caught:
         check_integer("n", value, minimum=2)
     assert str(caught.value).endswith(repr(value))
+
+
+def positive(value):
+    return check_number("q", value, "positive", lambda q: q > 0.0, "take 1")
+
+
+@pytest.mark.parametrize("value", [2, 0.5, np.float32(0.5), np.int64(3)])
+def test_check_number__returns_numbers_that_are_allowed(value):
+    clean = positive(value)
+    assert clean == value
+    assert type(clean) is float
+
+
+@pytest.mark.parametrize("value", [0, -1.0, float("nan"), True, "2", None, 1j, np.ones(2)])
+def test_check_number__refuses_the_rest(value):
+    with pytest.raises(InvalidArgumentError) as caught:
+        positive(value)
+    assert str(caught.value) == f"q must be positive, got {value!r}: take 1"
 
 
 def test_check_choice__returns_what_is_among_the_choices():

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from dhsic.cli.output import aligned
 from dhsic.estimators import Estimator, Null
 from dhsic.estimators.registry import ESTIMATORS, NULLS, TABLE
+from dhsic.estimators.rff import Form
+from dhsic.landmarks import Pairing
+from dhsic.nulls import Method, Variance, Within
 
 __all__ = ["ESTIMATOR_OPTIONS", "NULL_OPTIONS", "pairs_table", "read_estimator", "read_null"]
 
@@ -156,7 +159,7 @@ ESTIMATOR_OPTIONS = (
     ),
     click.option(
         "--pairing",
-        type=click.Choice(["independent", "joint"]),
+        type=click.Choice(get_args(Pairing)),
         help=_ESTIMATOR.help(
             "pairing",
             "Landmarks drawn for every variable by itself, unless joint is asked for: rows of the "
@@ -171,7 +174,7 @@ ESTIMATOR_OPTIONS = (
     ),
     click.option(
         "--form",
-        type=click.Choice(["cos-sin", "complex"]),
+        type=click.Choice(get_args(Form)),
         help=_ESTIMATOR.help("form", "Of the random features."),
     ),
     click.option(
@@ -212,7 +215,7 @@ NULL_OPTIONS = (
     ),
     click.option(
         "--within",
-        type=click.Choice(["auto", "all", "blocks"]),
+        type=click.Choice(get_args(Within)),
         help=_NULL.help("within", "Permute among all rows, or within groups of them."),
     ),
     click.option(
@@ -223,7 +226,7 @@ NULL_OPTIONS = (
     ),
     click.option(
         "--variance",
-        type=click.Choice(["permutation", "direct", "empirical"]),
+        type=click.Choice(get_args(Variance)),
         help=_NULL.help(
             "variance",
             "Take the variance from permuted rows, from moments of every block, or from the values "
@@ -232,7 +235,7 @@ NULL_OPTIONS = (
     ),
     click.option(
         "--method",
-        type=click.Choice(["inversion", "simulation"]),
+        type=click.Choice(get_args(Method)),
         help=_NULL.help("method", "Compute the tail of the mixture, or count draws from it."),
     ),
 )

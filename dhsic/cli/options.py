@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
 import dhsic
+from dhsic._arguments import Precision
 from dhsic._validation import nearest, parse_bytes
 from dhsic.cli.methods import ESTIMATOR_OPTIONS, NULL_OPTIONS, read_estimator, read_null
 from dhsic.cluster import PlannedWorkers, connect, local_cluster
@@ -142,7 +143,7 @@ _OPTIONS = (
     ),
     click.option(
         "--precision",
-        type=click.Choice(["float64", "float32"]),
+        type=click.Choice(get_args(Precision)),
         default="float64",
         help="Of the kernels; sums are float64 always.",
     ),

@@ -1,8 +1,15 @@
-"""Estimators of HSIC: one file a statistic, mathematics alone."""
+"""Estimators of dependence, with their tests: a file each, and what they share.
+
+`base` says what an estimator is, `registry` lists them. On all pairs of rows: `exact` and
+`distance` by way of `quadratic` and the files `gram_*`, and `block`. On the values of kernels or
+waves at landmark tuples: `nystrom_m` and `joint_frequencies`, by way of `landmark_sums` and
+`landmark_tests`. On features of either variable: `nystrom_hsic`, `coco`, `rff` and `sub_corr`, by
+way of the files `feature_*`.
+"""
 
 from dhsic.estimators.base import Estimate, Estimator, Null, Outcome
 from dhsic.estimators.block import BlockHSIC
-from dhsic.estimators.coco import COCO, WitnessFunction
+from dhsic.estimators.coco import COCO, WitnessFunction, WitnessFunctions
 from dhsic.estimators.distance import DCor, DCov
 from dhsic.estimators.exact import UHSIC, VHSIC, SubHSIC
 from dhsic.estimators.nystrom_hsic import NystromHSIC
@@ -39,6 +46,7 @@ __all__ = [
     "SubCorr",
     "SubHSIC",
     "WitnessFunction",
+    "WitnessFunctions",
     "find_estimator",
     "find_null",
 ]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from dhsic._random import generator
-from dhsic.engine.plan import Plan
+from dhsic.engine.plan import DriverStep, PassPlan, Plan, baseline_bytes
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.kernels import Kernel
@@ -25,11 +25,17 @@ __all__ = [
     "Outcome",
     "bandwidth_rows",
     "fit_kernels",
+    "fit_on_sample",
+    "fitting_step",
+    "plan_of",
+    "rounding_unit",
 ]
 
 Null = Permutation | Multiplier | Gamma | Spectral | Normal
 
 BANDWIDTH_ROWS = 1000
+
+_ROUNDING = 32.0
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ class Outcome:
     statistic : float
         The observed value.
     distribution : Distribution
-        Its law under the null hypothesis.
+        Of the statistic under the null hypothesis.
     estimate : Estimate
         The measure of dependence.
     detail : str, optional
@@ -134,3 +140,57 @@ def fit_kernels(
             msg = f"variable {session.names[number]!r}: {error}"
             raise DataError(msg) from error
     return tuple(fitted)
+
+
+def fit_on_sample(
+    session: Session, kernels: Sequence[Kernel]
+) -> tuple[tuple[Kernel, ...], list[NDArray[np.float64]]]:
+    """The kernels as fitted on rows drawn for each, and these rows."""
+    session.step("fit kernels")
+    samples = session.take(bandwidth_rows(session))
+    return fit_kernels(session, kernels, samples), samples
+
+
+def fitting_step(session: Session) -> DriverStep:
+    """What `fit_on_sample` takes."""
+    rows = 8 * BANDWIDTH_ROWS * sum(session.dims)
+    return DriverStep("fit kernels", 3 * rows, rows)
+
+
+def plan_of(
+    session: Session,
+    steps: Sequence[DriverStep | PassPlan],
+    remedy: str,
+    n_landmarks: int | None = None,
+) -> Plan:
+    """The plan of a session.
+
+    Parameters
+    ----------
+    session : Session
+        The run.
+    steps : sequence of DriverStep or PassPlan
+        In order.
+    remedy : str
+        What to do where it needs too much memory.
+    n_landmarks : int, optional
+        Landmarks before pruning.
+
+    Returns
+    -------
+    Plan
+    """
+    return Plan(
+        session.n,
+        session.names,
+        n_landmarks,
+        session.runtime,
+        tuple(steps),
+        baseline_bytes(),
+        remedy,
+    )
+
+
+def rounding_unit(dtype: DTypeLike) -> float:
+    """What sums of many values leave where they cancel, relative to the values."""
+    return _ROUNDING * float(np.finfo(dtype).eps)

@@ -10,21 +10,22 @@ from typing import Any, ClassVar, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._validation import check_integer
-from dhsic.engine.plan import DriverStep, Plan, baseline_bytes
+from dhsic._validation import check_integer, check_number
+from dhsic.engine.plan import Plan
 from dhsic.engine.reduction import Footprint, RowBlock
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, column_sums
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import (
-    BANDWIDTH_ROWS,
     Estimate,
     Null,
     Outcome,
-    bandwidth_rows,
-    fit_kernels,
+    fit_on_sample,
+    fitting_step,
+    plan_of,
+    rounding_unit,
 )
-from dhsic.estimators.gram_sums import permuted_sums
+from dhsic.estimators.gram_centring import Centring, permuted_sums
 from dhsic.kernels import Gaussian, Kernel
 from dhsic.nulls import GammaDistribution, Normal, StudentT, draw_permutations
 
@@ -80,9 +81,13 @@ class BlockHSIC:
     def __post_init__(self) -> None:
         if self.block_rows is not None:
             check_integer("block_rows", self.block_rows, minimum=_FEWEST_ROWS)
-        if isinstance(self.exponent, bool) or not 0.0 < self.exponent < 1.0:
-            msg = f"exponent must be greater than 0 and less than 1, got {self.exponent!r}"
-            raise InvalidArgumentError(msg)
+        check_number(
+            "exponent",
+            self.exponent,
+            "greater than 0 and less than 1",
+            lambda g: 0.0 < g < 1.0,
+            "take 0.5 for as many blocks as rows of a block",
+        )
 
     def kernel(self, given: Kernel | None) -> Kernel:
         """Any, Gaussian where not given."""
@@ -95,14 +100,9 @@ class BlockHSIC:
 
     def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
         """What would run."""
-        sample = sum(16 * BANDWIDTH_ROWS * d for d in session.dims)
-        steps = (
-            DriverStep("fit kernels", sample),
-            session.plan(self._pass(session, kernels, null)),
-        )
-        remedy = "take smaller block_rows or fewer threads"
-        return Plan(
-            session.n, session.names, None, session.runtime, steps, baseline_bytes(), remedy
+        planned = session.plan(self._pass(session, kernels, null))
+        return plan_of(
+            session, [fitting_step(session), planned], "take smaller block_rows or fewer threads"
         )
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
@@ -129,8 +129,8 @@ class BlockHSIC:
 
     def _fit(self, session: Session, kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
         self._blocks(session)
-        session.step("fit kernels")
-        return fit_kernels(session, kernels, session.take(bandwidth_rows(session)))
+        fitted, _ = fit_on_sample(session, kernels)
+        return fitted
 
     def _pass(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> BlockPass:
         _, b = self._blocks(session)
@@ -214,8 +214,8 @@ class BlockSums(NamedTuple):
 
     def rounding(self, block_rows: int, dtype: np.dtype[Any]) -> float:
         """What independent errors of every entry leave in the mean."""
-        eps = float(np.finfo(dtype).eps)
-        return 32.0 * eps * self.sizes / self.blocks / (block_rows * math.sqrt(self.blocks))
+        size = self.sizes / self.blocks
+        return rounding_unit(dtype) * size / (block_rows * math.sqrt(self.blocks))
 
 
 @dataclass(frozen=True)
@@ -296,12 +296,8 @@ def _u_centre(gram: Matrix) -> float:
     The mean product of two such matrices, over b (b - 3), is the unbiased HSIC of Song et al.
     (2012). Nothing large cancels in it, so that float32 keeps its digits.
     """
-    b = len(gram)
+    everywhere = slice(0, len(gram))
     np.fill_diagonal(gram, 0.0)
-    shift = column_sums(gram).astype(np.float64) / (b - 2)
-    size = float(np.abs(shift).mean())
-    shift -= shift.sum() / (2 * (b - 1))
-    gram -= shift.astype(gram.dtype)
-    gram -= shift.astype(gram.dtype)[:, None]
-    np.fill_diagonal(gram, 0.0)
-    return size
+    means = column_sums(gram).astype(np.float64) / (len(gram) - 2)
+    Centring(means[None], unbiased=True).centre(0, gram, everywhere, everywhere)
+    return float(np.abs(means).mean())

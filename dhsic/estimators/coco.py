@@ -9,7 +9,6 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
@@ -17,15 +16,13 @@ from dhsic.estimators.base import Estimate, Null, Outcome
 from dhsic.estimators.feature_basis import Basis, Measure, whiten
 from dhsic.estimators.feature_sums import MomentsPass, covariances
 from dhsic.estimators.feature_tests import estimate_by_moments, feature_outcome
-from dhsic.estimators.landmark_features import (
-    check_landmark_options,
-    draw_landmark_features,
-    plan_landmark_features,
-)
+from dhsic.estimators.landmark_features import draw_landmark_features, plan_landmark_features
 from dhsic.kernels import Gaussian, Kernel
+from dhsic.landmarks import check_landmark_options
+from dhsic.linalg import solve_lower
 from dhsic.nulls import Permutation
 
-__all__ = ["COCO", "WitnessFunction", "squared_largest_singular_values"]
+__all__ = ["COCO", "WitnessFunction", "WitnessFunctions", "squared_largest_singular_values"]
 
 Vector = NDArray[np.float64]
 
@@ -62,6 +59,33 @@ class WitnessFunction:
         return values
 
 
+@dataclass(frozen=True)
+class WitnessFunctions:
+    """The functions of two variables whose covariance is largest.
+
+    Parameters
+    ----------
+    coco : float
+        Their covariance over the data.
+    first, second : WitnessFunction
+        Callables from rows (n, d) to values (n,), each of norm 1 in the RKHS of its kernel; both
+        may change sign together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x = np.random.default_rng(0).standard_normal(200)
+    >>> found = dhsic.witness_functions(x, x, kernels="linear", rng=0)
+    >>> print(round(found.coco / x.var(), 6))
+    1.0
+    """
+
+    coco: float
+    first: WitnessFunction
+    second: WitnessFunction
+
+
 def squared_largest_singular_values(cross: NDArray[Any]) -> Vector:
     """Of every cross-covariance: (b, D_1, D_2) to (b,)."""
     values: Vector = np.linalg.svd(cross, compute_uv=False)[:, 0] ** 2
@@ -74,7 +98,7 @@ _MEASURE = Measure("COCO", squared_largest_singular_values, math.sqrt)
 @final
 @dataclass(frozen=True)
 class COCO:
-    """Constrained covariance of two variables: the largest of functions in the unit balls.
+    """The largest covariance of functions in the unit balls of their RKHS, for two variables.
 
     It is the largest singular value of the cross-covariance of the features of `NystromHSIC`, of
     which HSIC is the sum of squares ([1] section 4.1). The test statistic is n COCO^2, whose
@@ -132,13 +156,11 @@ class COCO:
         return estimate_by_moments(basis, _MEASURE, session.run(MomentsPass(basis.features)))
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
-        """The statistic, n COCO^2 and its null distribution, in one pass."""
+        """The statistic, n COCO^2, and its null distribution, in one pass."""
         basis, _ = self._features(session, kernels)
         return feature_outcome(session, basis, _MEASURE, null)
 
-    def witness_functions(
-        self, session: Session, kernels: Sequence[Kernel]
-    ) -> tuple[float, WitnessFunction, WitnessFunction]:
+    def witness_functions(self, session: Session, kernels: Sequence[Kernel]) -> WitnessFunctions:
         """The functions of unit norm whose covariance is COCO, in one pass.
 
         Parameters
@@ -150,23 +172,20 @@ class COCO:
 
         Returns
         -------
-        coco : float
-            COCO.
-        f, g : WitnessFunction
-            Of either variable; their signs are a pair.
+        WitnessFunctions
         """
         basis, points = self._features(session, kernels)
         assert basis.factors is not None
         sums = session.run(MomentsPass(basis.features))
         cross = whiten(covariances(sums.cross[None]), basis.factors)[0]
         left, values, right = np.linalg.svd(cross, full_matrices=False)
-        f, g = (
-            WitnessFunction(kernel, z, solve_triangular(factor, u, lower=True, trans="T"))
+        first, second = (
+            WitnessFunction(kernel, z, solve_lower(factor, u, transposed=True))
             for kernel, z, factor, u in zip(
                 basis.kernels, points, basis.factors, (left[:, 0], right[0]), strict=True
             )
         )
-        return float(values[0]), f, g
+        return WitnessFunctions(float(values[0]), first, second)
 
     def _features(
         self, session: Session, kernels: Sequence[Kernel]

@@ -10,13 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import generator
-from dhsic.engine.plan import DriverStep, Plan, baseline_bytes
+from dhsic._validation import check_number
+from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.base import Estimate, Null, Outcome
+from dhsic.estimators.base import (
+    Estimate,
+    Null,
+    Outcome,
+    fit_on_sample,
+    fitting_step,
+    plan_of,
+)
 from dhsic.estimators.fast_distance import SortedColumns, distance_sums
 from dhsic.estimators.gram_sums import GramSums, hsic, marginal_hsic, null_moments
-from dhsic.estimators.quadratic import Quadratic, fit
+from dhsic.estimators.quadratic import Quadratic
 from dhsic.kernels import Distance, Kernel
 from dhsic.nulls import Gamma, GammaDistribution, Permutation, Replicates
 
@@ -34,24 +42,15 @@ class _Distances(Quadratic):
 
     name: ClassVar[str]
     exponent: float
-    unbiased: bool
 
     def __post_init__(self) -> None:
-        if isinstance(self.exponent, bool) or not 0.0 < self.exponent < 2.0:
-            msg = (
-                "exponent must be greater than 0 and less than 2, where distances see every kind "
-                f"of dependence, got {self.exponent!r}"
-            )
-            raise InvalidArgumentError(msg)
-
-    @property
-    def biased(self) -> bool:
-        """As asked."""
-        return not self.unbiased
-
-    def scale(self, sums: GramSums) -> float:
-        """What the inner product of the centred distances is multiplied by."""
-        raise NotImplementedError
+        check_number(
+            "exponent",
+            self.exponent,
+            "greater than 0 and less than 2",
+            lambda q: 0.0 < q < 2.0,
+            "take 1 for the distances themselves; below 2 they see every kind of dependence",
+        )
 
     def kernel(self, given: Kernel | None) -> Kernel:
         """The distance-induced one."""
@@ -73,53 +72,49 @@ class _Distances(Quadratic):
         """What would run."""
         if not self._fast(session, null):
             return super().plan(session, kernels, null)
-        self.check(null)
-        n, tasks = session.n, session.runtime.threads
+        self._check_null(null)
+        n = session.n
         steps = [
+            fitting_step(session),
             DriverStep("read all rows", 3 * 16 * n, 16 * n),
-            DriverStep("sort", 32 * n, 32 * n),
-            DriverStep("sums of distances", 120 * n * (tasks if null else 1)),
+            DriverStep("sums of distances", 120 * n, 64 * n),
         ]
         if isinstance(null, Permutation):
-            steps[-1] = DriverStep("permutation null", 120 * n * tasks)
-        remedy = "take fewer rows or fewer threads"
-        return Plan(n, session.names, None, session.runtime, tuple(steps), baseline_bytes(), remedy)
+            steps.append(DriverStep("permutation null", 120 * n * session.runtime.threads))
+        return plan_of(session, steps, "take fewer rows or fewer threads")
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """In O(n log n) for single columns, else in one pass over pairs."""
         if not self._fast(session, None):
             return super().estimate(session, kernels)
-        fitted = fit(session, kernels)
-        return self._estimated(distance_sums(*_columns(session)), fitted)
+        fitted, _ = fit_on_sample(session, kernels)
+        return self._estimate(distance_sums(*_half_columns(session)), fitted)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The estimate times n, and its null distribution."""
         if not self._fast(session, null):
             return super().test(session, kernels, null)
-        fitted = fit(session, kernels)
-        x, y = _columns(session)
+        self._check_null(null)
+        fitted, _ = fit_on_sample(session, kernels)
+        x, y = _half_columns(session)
         sums = distance_sums(x, y)
-        estimate, scale = self._estimated(sums, fitted), self.scale(sums)
+        estimate, factor = self._estimate(sums, fitted), self.factor(sums)
         statistic = session.n * estimate.value
         if isinstance(null, Gamma):
             mean, variance = null_moments(sums)
-            law = GammaDistribution(scale * mean, scale**2 * variance)
-            return Outcome(statistic, law, estimate)
+            distribution = GammaDistribution(factor * mean, factor**2 * variance)
+            return Outcome(statistic, distribution, estimate)
         assert isinstance(null, Permutation)
         permuted = _PermutedColumns(SortedColumns.of(x, y), sums, self.unbiased, session.seed)
         values = np.concatenate(session.map("permutation null", permuted, null.n_resamples))
-        detail = "permutes within all rows"
-        return Outcome(statistic, Replicates(session.n * scale * values), estimate, detail)
+        replicates = Replicates(session.n * factor * values)
+        return Outcome(statistic, replicates, estimate, null.detail(over_all=True))
 
     def _fast(self, session: Session, null: Null | None) -> bool:
         """Whether one column each, exponent 1 and the null allow the fast way."""
         columns = session.dims == (1, 1) and self.exponent == 1.0
         all_rows = isinstance(null, Permutation) and null.within != "blocks"
         return columns and (null is None or isinstance(null, Gamma) or all_rows)
-
-    def _estimated(self, sums: GramSums, kernels: tuple[Kernel, ...]) -> Estimate:
-        value = self.scale(sums) * hsic(sums, unbiased=self.unbiased)
-        return Estimate(value, kernels, quantity=self.quantity)
 
 
 @dataclass(frozen=True)
@@ -130,21 +125,22 @@ class _PermutedColumns:
     seed: int
 
     def __call__(self, replicates: range) -> Vector:
-        """Squared distance covariance of some permutations of the second column."""
-        return np.array([self._covariance(number) for number in replicates])
+        """HSIC under some permutations of the second column."""
+        return np.array([self._hsic(number) for number in replicates])
 
-    def _covariance(self, number: int) -> float:
+    def _hsic(self, number: int) -> float:
         order = generator(self.seed, "permutation", 0, number).permutation(self.sums.n)
         rows = np.stack([self.sums.rows[0], self.sums.rows[1][order]])
         joint = self.columns.joint(order)
         return hsic(self.sums._replace(rows=rows, joint=joint), unbiased=self.unbiased)
 
 
-def _columns(session: Session) -> tuple[Vector, Vector]:
+def _half_columns(session: Session) -> tuple[Vector, Vector]:
+    """Half of either column: half the distances are the distance-induced kernel's, centred."""
     session.step("read all rows")
     x, y = session.take([np.arange(session.n)] * 2)
     session.step("sums of distances")
-    return x[:, 0], y[:, 0]
+    return 0.5 * x[:, 0], 0.5 * y[:, 0]
 
 
 @final
@@ -185,12 +181,8 @@ class DCov(_Distances):
 
     def factor(self, sums: GramSums) -> float:
         """[2]: dCov^2 = 4 HSIC^2."""
-        return 4.0 * self.scale(sums)
-
-    def scale(self, sums: GramSums) -> float:
-        """The inner product itself."""
         del sums
-        return 1.0
+        return 4.0
 
 
 @final
@@ -229,10 +221,6 @@ class DCor(_Distances):
     quantity: ClassVar[str] = "squared distance correlation"
 
     def factor(self, sums: GramSums) -> float:
-        """The multiple of the kernel, 4, is in divisor and dividend."""
-        return self.scale(sums)
-
-    def scale(self, sums: GramSums) -> float:
-        """1 / sqrt(dCov^2(x, x) dCov^2(y, y))."""
+        """1 / sqrt(HSIC(x, x) HSIC(y, y))."""
         variances = marginal_hsic(sums, unbiased=self.unbiased)
         return float(1.0 / np.sqrt(variances.prod()))

@@ -61,9 +61,9 @@ class UHSIC(Quadratic):
     name: ClassVar[str] = "u-hsic"
 
     @property
-    def biased(self) -> bool:
+    def unbiased(self) -> bool:
         """The U-statistic."""
-        return False
+        return True
 
 
 @final

@@ -9,15 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.estimators.feature_sums import (
-    Factors,
-    FeaturePair,
-    MomentSums,
-    covariances,
-    solve_lower,
-)
+from dhsic.estimators.feature_sums import Factors, FeaturePair, MomentSums, covariances
 from dhsic.features import FeatureMap
 from dhsic.kernels import Kernel
+from dhsic.linalg import solve_lower, squared_norms
 from dhsic.results import FeatureSummary, LandmarkSummary
 
 __all__ = [
@@ -25,7 +20,7 @@ __all__ = [
     "Measure",
     "fourth_moment",
     "permutation_moments",
-    "squared_norms",
+    "squared_frobenius_norms",
     "whiten",
 ]
 
@@ -92,7 +87,7 @@ class Basis:
         whitened = basis.whitened(
             [features.centred(m, x).astype(np.float64) for m, x in enumerate(samples)]
         )
-        spread = np.prod([np.einsum("ij,ij->i", x, x).mean() for x in whitened])
+        spread = np.prod([squared_norms(x.T).mean() for x in whitened])
         return replace(basis, spread=float(spread))
 
     def covariances(self, sums: MomentSums) -> tuple[Matrix, Matrix]:
@@ -110,7 +105,7 @@ class Basis:
         return [solve_lower(factor, x.T).T for factor, x in zip(self.factors, rows, strict=True)]
 
 
-def squared_norms(cross: Matrix) -> Vector:
+def squared_frobenius_norms(cross: Matrix) -> Vector:
     """|C|^2 of every cross-covariance: (b, D_1, D_2) to (b,)."""
     norms: Vector = np.einsum("bij,bij->b", cross, cross)
     return norms

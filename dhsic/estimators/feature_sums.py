@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 from dhsic._random import random_signs
 from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.features import FeatureMap
+from dhsic.linalg import solve_lower, squared_norms
 from dhsic.nulls import Permutation, draw_permutations
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "SignedFeaturePass",
     "covariances",
     "signed_covariances",
-    "solve_lower",
 ]
 
 Matrix = NDArray[np.floating[Any]]
@@ -211,7 +210,7 @@ def _with_norms(features: Vector, factor: Vector | None) -> Vector:
     out = np.ones((len(features), features.shape[1] + 1))
     own = features[:, :-1]
     out[:, :-2] = own if factor is None else solve_lower(factor, own.T).T
-    out[:, -2] = np.einsum("ij,ij->i", out[:, :-2], out[:, :-2])
+    out[:, -2] = squared_norms(out[:, :-2].T)
     return out
 
 
@@ -362,9 +361,3 @@ def signed_covariances(sums: Vector) -> Vector:
     signed: Vector = about[1:] - about[0] * (sums[1:, -1:, -1:] / n)
     signed /= np.sqrt(n * (n - 2))
     return signed
-
-
-def solve_lower(factor: Vector, values: Matrix) -> Matrix:
-    """L^-1 V of a lower triangular L."""
-    solved: Matrix = solve_triangular(factor, values, lower=True, check_finite=False)
-    return solved

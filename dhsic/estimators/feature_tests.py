@@ -9,9 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.plan import DriverStep, PassPlan, Plan, baseline_bytes
+from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
-from dhsic.estimators.base import BANDWIDTH_ROWS, Estimate, Null, Outcome
+from dhsic.estimators.base import (
+    BANDWIDTH_ROWS,
+    Estimate,
+    Null,
+    Outcome,
+    plan_of,
+    rounding_unit,
+)
 from dhsic.estimators.feature_basis import (
     Basis,
     Measure,
@@ -56,7 +63,6 @@ Matrix = NDArray[np.floating[Any]]
 
 _QUICK_PRODUCTS = 4e9
 _PATIENT_PRODUCTS = 5e10
-_ROUNDING = 32.0
 
 
 def choose_null(session: Session, counts: tuple[int, int], n_resamples: int) -> tuple[Null, str]:
@@ -74,10 +80,34 @@ def plan_features(
     maps: tuple[FeatureMap, FeatureMap],
     null: Null | None,
     preparation: Sequence[DriverStep | PassPlan],
-    n_landmarks: int | None,
     remedy: str,
+    *,
+    whitened: bool,
+    n_landmarks: int | None = None,
 ) -> Plan:
-    """What would run after the features are prepared."""
+    """What would run after the features are prepared.
+
+    Parameters
+    ----------
+    session : Session
+        Of two variables.
+    maps : tuple of FeatureMap
+        One a variable.
+    null : Null or None
+        The null distribution; None for an estimate.
+    preparation : sequence of DriverStep or PassPlan
+        What prepares the features.
+    remedy : str
+        What to do where it needs too much memory.
+    whitened : bool
+        Whether the basis has factors.
+    n_landmarks : int, optional
+        Landmarks before pruning.
+
+    Returns
+    -------
+    Plan
+    """
     zero = maps[0].dtype.type(0)
     c1, c2 = (np.broadcast_to(zero, one.n_features) for one in maps)
     features = FeaturePair(maps, (c1, c2))
@@ -86,16 +116,8 @@ def plan_features(
     if isinstance(null, Permutation) and _over_all_rows(session, features, null):
         steps += _steps_over_all_rows(session, features, null)
     else:
-        steps += _streamed_steps(session, features, null, whitened=n_landmarks is not None)
-    return Plan(
-        session.n,
-        session.names,
-        n_landmarks,
-        session.runtime,
-        tuple(steps),
-        baseline_bytes(),
-        remedy,
-    )
+        steps += _streamed_steps(session, features, null, whitened=whitened)
+    return plan_of(session, steps, remedy, n_landmarks)
 
 
 def _steps_over_all_rows(
@@ -130,22 +152,45 @@ def estimate_by_moments(basis: Basis, measure: Measure, sums: MomentSums) -> Est
     return _estimate(basis, measure, measure.size(_whitened(basis, sums)))
 
 
-def feature_outcome(session: Session, basis: Basis, measure: Measure, null: Null) -> Outcome:
-    """The statistic, n times the measure, with its null distribution, in one pass."""
+def feature_outcome(
+    session: Session, basis: Basis, measure: Measure, null: Null, sums: MomentSums | None = None
+) -> Outcome:
+    """The statistic, n times the measure, with its null distribution.
+
+    Parameters
+    ----------
+    session : Session
+        Of two variables.
+    basis : Basis
+        Their features.
+    measure : Measure
+        Of cross-covariances.
+    null : Null
+        The null distribution.
+    sums : MomentSums, optional
+        Of the features, where they are known: the spectral null needs no other pass.
+
+    Returns
+    -------
+    Outcome
+    """
     if isinstance(null, Spectral):
-        return _spectral_outcome(session, basis, measure, null)
+        if sums is None:
+            sums = session.run(MomentsPass(basis.features))
+        return _spectral_outcome(session, basis, measure, null, sums)
     if isinstance(null, Gamma):
         return _gamma_outcome(session, basis, measure)
     assert isinstance(null, Multiplier | Permutation)
     return _replicate_outcome(session, basis, measure, null)
 
 
-def _spectral_outcome(session: Session, basis: Basis, measure: Measure, null: Spectral) -> Outcome:
+def _spectral_outcome(
+    session: Session, basis: Basis, measure: Measure, null: Spectral, sums: MomentSums
+) -> Outcome:
     """The products of the eigenvalues of either covariance weigh the mixture.
 
     Zhang et al. (2018), sections 4.1.2 and 4.2.2.
     """
-    sums = session.run(MomentsPass(basis.features))
     session.step("solve")
     first, second = basis.covariances(sums)
     mixture = ChiSquareMixture.of_products(spectrum(first), spectrum(second))
@@ -172,7 +217,7 @@ def _replicate_outcome(
 ) -> Outcome:
     if isinstance(null, Permutation) and _over_all_rows(session, basis.features, null):
         sizes = _permuted_over_all_rows(session, basis, measure, null)
-        detail = "permutes within all rows"
+        detail = null.detail(over_all=True)
     else:
         sums = session.run(_replicate_pass(session, basis.features, null)).cross
         session.step("solve")
@@ -181,10 +226,10 @@ def _replicate_outcome(
             detail = ""
         else:
             found = covariances(sums)
-            detail = f"permutes within groups of {null.block_rows:,} rows"
+            detail = null.detail(over_all=False)
         sizes = measure.size(whiten(found, basis.factors))
-    law = Replicates(session.n * sizes[1:])
-    return _outcome(session, basis, measure, sizes, law, detail)
+    distribution = Replicates(session.n * sizes[1:])
+    return _outcome(session, basis, measure, sizes, distribution, detail)
 
 
 @dataclass(frozen=True)
@@ -230,13 +275,13 @@ def _outcome(
     basis: Basis,
     measure: Measure,
     sizes: Vector,
-    law: Distribution,
+    distribution: Distribution,
     detail: str = "",
 ) -> Outcome:
     """With what rounding leaves of the statistic where features have no covariance."""
-    rounding = session.n * (_ROUNDING * float(np.finfo(session.dtype).eps)) ** 2 * basis.spread
+    rounding = session.n * rounding_unit(session.dtype) ** 2 * basis.spread
     estimate = _estimate(basis, measure, sizes)
-    return Outcome(session.n * float(sizes[0]), law, estimate, detail, rounding)
+    return Outcome(session.n * float(sizes[0]), distribution, estimate, detail, rounding)
 
 
 def _permuted_over_all_rows(

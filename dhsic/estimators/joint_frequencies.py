@@ -9,27 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._random import generator
-from dhsic.engine.plan import DriverStep, PassPlan, Plan, baseline_bytes
+from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, Tile, Tiling, as_real
-from dhsic.errors import DataError
-from dhsic.estimators.base import (
-    BANDWIDTH_ROWS,
-    Estimate,
-    Null,
-    Outcome,
-    bandwidth_rows,
-    fit_kernels,
-)
+from dhsic.estimators.base import Estimate, Null, Outcome, plan_of
+from dhsic.estimators.frequencies import draw_frequencies, frequency_steps
 from dhsic.estimators.landmark_sums import SumsPass
-from dhsic.estimators.landmark_tests import (
-    kernel_means,
-    permutes_quickly,
-    plan_null,
-    run_null,
-)
-from dhsic.features import FourierFeatures
+from dhsic.estimators.landmark_tests import kernel_means, permutes_quickly, plan_null, run_null
+from dhsic.features import centred_rows, write_phases
 from dhsic.kernels import Kernel
 from dhsic.nulls import Multiplier, Permutation, Spectral
 from dhsic.results import FeatureSummary
@@ -58,10 +45,7 @@ class Waves:
 
     def rows(self, x: NDArray[Any], dtype: DTypeLike) -> Matrix:
         """Centred rows (b, d)."""
-        centred = np.subtract(x, self.centre, dtype=np.float64)
-        with np.errstate(over="ignore"):
-            prepared: Matrix = centred.astype(dtype, copy=False)
-        return prepared
+        return centred_rows(x, self.centre, dtype)
 
     def tile(self, rows: Matrix, columns: Matrix, out: Tile, work: Tile) -> None:
         """Write cosines and sines of the phases.
@@ -83,15 +67,7 @@ class Waves:
             Phases overflow.
         """
         phases = as_real(work[0]).reshape(2, *out.shape)[0]
-        with np.errstate(over="ignore", invalid="ignore"):
-            np.matmul(rows, columns.T, out=phases)
-        if not np.isfinite(phases).all():
-            msg = (
-                f"phases of random features must be finite in {rows.dtype}; got rows as far as "
-                f"{np.abs(rows).max():.3g} from the median: use precision='float64', or "
-                "transform the variable (to ranks, say)"
-            )
-            raise DataError(msg)
+        write_phases(rows, columns, phases)
         np.cos(phases, out=out.real)
         np.sin(phases, out=out.imag)
 
@@ -143,19 +119,13 @@ class JointFrequencies:
         zero = session.dtype.type(0)
         columns = tuple(np.broadcast_to(zero, (self.n_features, d)) for d in session.dims)
         tiling = Tiling(tuple(Waves(np.zeros(d)) for d in session.dims), columns, parts=2)
-        rows = 8 * sum(session.dims) * BANDWIDTH_ROWS
-        draws = 3 * 8 * sum(session.dims) * (self.n_features + max(session.dims))
         steps: list[DriverStep | PassPlan] = [
-            DriverStep("fit kernels", 3 * rows, rows),
-            DriverStep("frequencies", draws),
+            *frequency_steps(session, self.n_features),
             session.plan(SumsPass(tiling)),
         ]
         if null is not None:
             steps += plan_null(session, tiling, null)
-        remedy = "take fewer features, fewer resamples or fewer threads"
-        return Plan(
-            session.n, session.names, None, session.runtime, tuple(steps), baseline_bytes(), remedy
-        )
+        return plan_of(session, steps, "take fewer features, fewer resamples or fewer threads")
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """|u|^2 / D, in one pass."""
@@ -168,28 +138,17 @@ class JointFrequencies:
         """T and its null distribution, in two passes."""
         fitted, tiling = self._basis(session, kernels)
         kappa, _ = kernel_means(session, tiling)
-        _, statistic, law, detail = run_null(session, tiling, kappa, self._whiten, null)
-        return Outcome(statistic, law, self._estimate(fitted, statistic / session.n), detail)
+        tested = run_null(session, tiling, kappa, self._whiten, null)
+        estimate = self._estimate(fitted, tested.statistic / session.n)
+        return Outcome(tested.statistic, tested.distribution, estimate, tested.detail)
 
     def _basis(
         self, session: Session, kernels: Sequence[Kernel]
     ) -> tuple[tuple[Kernel, ...], Tiling]:
         """The fitted kernels, and tiles of waves at drawn frequencies."""
-        session.step("fit kernels")
-        samples = session.take(bandwidth_rows(session))
-        fitted = fit_kernels(session, kernels, samples)
-        session.step("frequencies")
-        drawn = [
-            FourierFeatures.draw(
-                kernel,
-                np.median(sample, axis=0),
-                self.n_features,
-                generator(session.seed, "features", m),
-                session.dtype,
-                orthogonal=self.orthogonal,
-            )
-            for m, (kernel, sample) in enumerate(zip(fitted, samples, strict=True))
-        ]
+        fitted, _, drawn = draw_frequencies(
+            session, kernels, self.n_features, orthogonal=self.orthogonal
+        )
         waves = tuple(Waves(features.centre) for features in drawn)
         return fitted, Tiling(waves, tuple(features.frequencies for features in drawn), parts=2)
 

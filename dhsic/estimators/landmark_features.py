@@ -2,44 +2,28 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.session import Session
-from dhsic.errors import DataError, InvalidArgumentError, PrecisionWarning
+from dhsic.errors import DataError
 from dhsic.estimators.base import BANDWIDTH_ROWS, Null, bandwidth_rows, fit_kernels
 from dhsic.estimators.feature_basis import Basis
 from dhsic.estimators.feature_tests import plan_features
 from dhsic.features import KernelFeatures
 from dhsic.kernels import Kernel
-from dhsic.landmarks import check_count, landmark_count, uniform_rows
+from dhsic.landmarks import landmark_count, tolerance_for, uniform_rows, warn_of_rounding
 from dhsic.linalg import PivotedCholesky, pivoted_cholesky
 from dhsic.results import LandmarkSummary
 
-__all__ = ["check_landmark_options", "draw_landmark_features", "plan_landmark_features"]
+__all__ = ["draw_landmark_features", "plan_landmark_features"]
 
 Vector = NDArray[np.float64]
 
 _REMEDY = "take fewer landmarks, fewer resamples or fewer threads"
-_WORST_ROUNDING = 0.02
-_TOLERANCE = {"float32": 1e-4, "float64": 1e-8}
-
-
-def check_landmark_options(n_landmarks: int | str, tolerance: float | None) -> None:
-    """Refuse what are no numbers of landmarks and no tolerances."""
-    check_count(n_landmarks)
-    number = isinstance(tolerance, Real)
-    if tolerance is not None and not (number and 0.0 <= tolerance < 1.0):
-        msg = (
-            f"tolerance must be at least 0 and less than 1, got {tolerance!r}: leave it out for "
-            "one that follows the precision"
-        )
-        raise InvalidArgumentError(msg)
 
 
 def plan_landmark_features(
@@ -64,7 +48,9 @@ def plan_landmark_features(
         DriverStep("fetch landmarks", fetch, rows),
         DriverStep("prune landmarks", 4 * gram, 2 * gram),
     ]
-    return plan_features(session, (first, second), null, preparation, p, _REMEDY)
+    return plan_features(
+        session, (first, second), null, preparation, _REMEDY, whitened=True, n_landmarks=p
+    )
 
 
 def draw_landmark_features(
@@ -105,8 +91,7 @@ def draw_landmark_features(
     samples = [x[p:] for x in rows]
     fitted = fit_kernels(session, kernels, samples)
     session.step("prune landmarks")
-    if tolerance is None:
-        tolerance = _TOLERANCE[session.dtype.name]
+    tolerance = tolerance_for(tolerance, session.dtype)
     factors = [
         _factor(name, kernel, x[:p], tolerance)
         for name, kernel, x in zip(session.names, fitted, rows, strict=True)
@@ -116,7 +101,7 @@ def draw_landmark_features(
         KernelFeatures.at(z, kernel, session.dtype)
         for z, kernel in zip(points, fitted, strict=True)
     )
-    _warn_of_rounding(session, maps)
+    warn_of_rounding(session.names, fitted, [one.columns for one in maps], session.dtype)
     summary = LandmarkSummary(
         drawn=p,
         kept=tuple(factor.rank for factor in factors),
@@ -140,15 +125,3 @@ def _factor(name: str, kernel: Kernel, landmarks: Vector, tolerance: float) -> P
         msg = f"the kernel of variable {name!r} must not be 0 at every landmark: choose another"
         raise DataError(msg)
     return factor
-
-
-def _warn_of_rounding(session: Session, maps: Sequence[KernelFeatures]) -> None:
-    for name, one in zip(session.names, maps, strict=True):
-        rounding = one.kernel.rounding(one.columns)
-        if rounding > _WORST_ROUNDING:
-            msg = (
-                f"variable {name!r} has landmarks so many bandwidths from its median that "
-                f"{one.dtype} tiles of its kernel may be off by {rounding:.1g}: use "
-                "precision='float64', a wider bandwidth, or transform its tails"
-            )
-            warnings.warn(msg, PrecisionWarning, stacklevel=2)

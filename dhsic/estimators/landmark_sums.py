@@ -252,12 +252,6 @@ class PermutationPass:
     name: str = "permutation null"
 
     @property
-    def detail(self) -> str:
-        """Which rows are permuted among each other."""
-        rows = "all rows" if self.over_all else f"groups of {self.null.block_rows:,} rows"
-        return f"permutes within {rows}"
-
-    @property
     def row_multiple(self) -> int:
         """Blocks hold whole groups."""
         return 0 if self.over_all else self.null.block_rows

@@ -22,7 +22,7 @@ from dhsic.estimators.landmark_sums import (
     SpectrumPass,
     SumsPass,
 )
-from dhsic.linalg import spectrum
+from dhsic.linalg import spectrum, squared_norms
 from dhsic.nulls import (
     ChiSquareMixture,
     Distribution,
@@ -50,16 +50,10 @@ class Tested(NamedTuple):
     """kappa_J - prod_m kappa_m, shape (p,)."""
     statistic: float
     """T = n |L^-1 u|^2."""
-    law: Distribution
+    distribution: Distribution
     """Of T under the null hypothesis."""
     detail: str
-    """How the law was made, where the null leaves a choice."""
-
-
-def _squared_norms(values: Vector) -> Vector:
-    """Sums of squares over the first axis."""
-    norms: Vector = np.einsum("i...,i...->...", values, values)
-    return norms
+    """How the distribution was made, where the null leaves a choice."""
 
 
 def kernel_means(session: Session, tiling: Tiling) -> tuple[Vector, Vector]:
@@ -110,20 +104,21 @@ def run_null(session: Session, tiling: Tiling, kappa: Vector, whiten: Whiten, nu
     Tested
     """
     reduction = _null_pass(session, tiling, tuple(kappa.astype(session.dtype)), null)
-    law: Distribution
+    distribution: Distribution
     detail = ""
     if isinstance(reduction, SpectrumPass):
-        u, law = _fitted_law(session, session.run(reduction), whiten, null)
+        u, distribution = _fitted_distribution(session, session.run(reduction), whiten, null)
     else:
         if isinstance(reduction, MultiplierPass):
             u, replicates = _multiplier_functions(session.run(reduction), session.n)
         else:
-            detail = reduction.detail
+            detail = reduction.null.detail(over_all=reduction.over_all)
             functions = session.run(reduction).centred.T / session.n
             u, replicates = functions[:, 0], functions[:, 1:]
         session.step("solve")
-        law = Replicates(session.n * _squared_norms(whiten(replicates)))
-    return Tested(u, session.n * float(_squared_norms(whiten(u))), law, detail)
+        distribution = Replicates(session.n * squared_norms(whiten(replicates)))
+    statistic = session.n * float(squared_norms(whiten(u)))
+    return Tested(u, statistic, distribution, detail)
 
 
 def _null_pass(
@@ -157,10 +152,10 @@ def _multiplier_functions(sums: CentredSums, n: int) -> tuple[Vector, Vector]:
     return u, (sums.signed - np.outer(u, sums.signs)) / n * math.sqrt(n / (n - 2))
 
 
-def _fitted_law(
+def _fitted_distribution(
     session: Session, sums: ProductSums, whiten: Whiten, null: Null
 ) -> tuple[Vector, Distribution]:
-    """u, and the law that the multipliers imitate: that of a normal U of the same covariance.
+    """u, and the distribution that the multipliers imitate: of a normal U of the same covariance.
 
     T = sum_k lambda_k z_k^2 with lambda_k the eigenvalues of L^-1 Cov(xi) L^-T, whose trace and
     squared Frobenius norm are the mean and half the variance of T. The factor n / (n - 2) is that

@@ -9,20 +9,16 @@ from typing import ClassVar, final
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import Estimate, Null, Outcome
-from dhsic.estimators.feature_basis import Basis, Measure, squared_norms
+from dhsic.estimators.feature_basis import Basis, Measure, squared_frobenius_norms
 from dhsic.estimators.feature_sums import MomentsPass
 from dhsic.estimators.feature_tests import choose_null, estimate_by_moments, feature_outcome
-from dhsic.estimators.landmark_features import (
-    check_landmark_options,
-    draw_landmark_features,
-    plan_landmark_features,
-)
+from dhsic.estimators.landmark_features import draw_landmark_features, plan_landmark_features
 from dhsic.kernels import Gaussian, Kernel
-from dhsic.landmarks import landmark_count
+from dhsic.landmarks import check_landmark_options, landmark_count
 
 __all__ = ["NystromHSIC"]
 
-_MEASURE = Measure("squared HSIC", squared_norms)
+_MEASURE = Measure("squared HSIC", squared_frobenius_norms)
 
 
 @final
@@ -91,7 +87,7 @@ class NystromHSIC:
         return estimate_by_moments(basis, _MEASURE, session.run(MomentsPass(basis.features)))
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
-        """The statistic, n |C|^2 and its null distribution, in one pass."""
+        """The statistic, n |C|^2, and its null distribution, in one pass."""
         return feature_outcome(session, self._basis(session, kernels), _MEASURE, null)
 
     def _basis(self, session: Session, kernels: Sequence[Kernel]) -> Basis:

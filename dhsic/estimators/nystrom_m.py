@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from numbers import Real
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 from dhsic._validation import check_choice
-from dhsic.engine.plan import DriverStep, PassPlan, Plan, baseline_bytes
+from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tiling
-from dhsic.errors import InvalidArgumentError, PrecisionWarning
 from dhsic.estimators.base import (
     BANDWIDTH_ROWS,
     Estimate,
@@ -25,12 +21,22 @@ from dhsic.estimators.base import (
     Outcome,
     bandwidth_rows,
     fit_kernels,
+    plan_of,
 )
 from dhsic.estimators.landmark_sums import SumsPass
 from dhsic.estimators.landmark_tests import kernel_means, permutes_quickly, plan_null, run_null
 from dhsic.kernels import Gaussian, Kernel
-from dhsic.landmarks import Landmarks, Pairing, check_count, landmark_count, prune, uniform_rows
-from dhsic.linalg import PivotedCholesky, pivoted_cholesky
+from dhsic.landmarks import (
+    Landmarks,
+    Pairing,
+    check_landmark_options,
+    landmark_count,
+    prune,
+    tolerance_for,
+    uniform_rows,
+    warn_of_rounding,
+)
+from dhsic.linalg import PivotedCholesky, pivoted_cholesky, solve_lower
 from dhsic.nulls import Multiplier, Permutation
 from dhsic.results import LandmarkSummary
 
@@ -38,8 +44,7 @@ __all__ = ["NystromMHSIC"]
 
 Vector = NDArray[np.float64]
 
-_WORST_ROUNDING = 0.02
-_TOLERANCE = {"float32": 1e-4, "float64": 1e-8}
+_REMEDY = "take fewer landmarks, fewer resamples or fewer threads"
 
 
 @dataclass(frozen=True)
@@ -88,13 +93,9 @@ class NystromMHSIC:
     name: ClassVar[str] = "nystrom-m"
 
     def __post_init__(self) -> None:
-        check_count(self.n_landmarks)
+        check_landmark_options(self.n_landmarks, self.tolerance)
         if self.pairing is not None:
-            check_choice("pairing", self.pairing, ("independent", "joint"))
-        number = isinstance(self.tolerance, Real)
-        if self.tolerance is not None and not (number and 0.0 <= self.tolerance < 1.0):
-            msg = f"tolerance must be at least 0 and less than 1, got {self.tolerance!r}"
-            raise InvalidArgumentError(msg)
+            check_choice("pairing", self.pairing, get_args(Pairing))
 
     def kernel(self, given: Kernel | None) -> Kernel:
         """What was given, or the Gaussian."""
@@ -125,10 +126,7 @@ class NystromMHSIC:
         if null is not None:
             steps += plan_null(session, tiling, null)
         steps.append(DriverStep("estimate", 3 * gram))
-        remedy = "take fewer landmarks, fewer resamples or fewer threads"
-        return Plan(
-            session.n, session.names, p, session.runtime, tuple(steps), baseline_bytes(), remedy
-        )
+        return plan_of(session, steps, _REMEDY, n_landmarks=p)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The estimate of [1] Lemma 4.2, in one pass."""
@@ -140,9 +138,10 @@ class NystromMHSIC:
         """T and its null distribution, in two passes."""
         basis = self._basis(session, kernels, self.pairing or "independent")
         kappa, _ = kernel_means(session, basis.tiling)
-        whiten = partial(solve_triangular, basis.factor.factor, lower=True, check_finite=False)
-        u, statistic, law, detail = run_null(session, basis.tiling, kappa, whiten, null)
-        return Outcome(statistic, law, self._estimate(session, basis, kappa, u), detail)
+        whiten = partial(solve_lower, basis.factor.factor)
+        tested = run_null(session, basis.tiling, kappa, whiten, null)
+        estimate = self._estimate(session, basis, kappa, tested.u)
+        return Outcome(tested.statistic, tested.distribution, estimate, tested.detail)
 
     def _count(self, session: Session) -> int:
         return landmark_count(self.n_landmarks, session.n, replace=self.replace)
@@ -163,13 +162,11 @@ class NystromMHSIC:
         rows = session.take([np.append(z, x) for z, x in zip(drawn, sampled, strict=True)])
         fitted = fit_kernels(session, kernels, [x[p:] for x in rows])
         session.step("prune landmarks")
-        tolerance = self.tolerance
-        if tolerance is None:
-            tolerance = _TOLERANCE[session.dtype.name]
+        tolerance = tolerance_for(self.tolerance, session.dtype)
         landmarks = Landmarks(tuple(x[:p] for x in rows), tuple(drawn))
         kept, factor = prune(landmarks, fitted, tolerance)
         tiling = Tiling.prepare(fitted, kept.points, session.dtype)
-        _warn_of_rounding(session, fitted, tiling)
+        warn_of_rounding(session.names, fitted, tiling.columns, session.dtype)
         summary = LandmarkSummary(
             drawn=p,
             kept=factor.rank,
@@ -202,15 +199,3 @@ class _Basis:
     factor: PivotedCholesky
     tiling: Tiling
     summary: LandmarkSummary
-
-
-def _warn_of_rounding(session: Session, kernels: Sequence[Kernel], tiling: Tiling) -> None:
-    for name, kernel, columns in zip(session.names, kernels, tiling.columns, strict=True):
-        rounding = kernel.rounding(columns)
-        if rounding > _WORST_ROUNDING:
-            msg = (
-                f"variable {name!r} has landmarks so many bandwidths from its median that "
-                f"{session.dtype.name} tiles of its kernel may be off by {rounding:.1g}: use "
-                "precision='float64', a wider bandwidth, or transform its tails"
-            )
-            warnings.warn(msg, PrecisionWarning, stacklevel=2)

@@ -3,58 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.plan import DriverStep, PassPlan, Plan, baseline_bytes
+from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import (
-    BANDWIDTH_ROWS,
     Estimate,
     Null,
     Outcome,
-    bandwidth_rows,
-    fit_kernels,
+    fit_on_sample,
+    fitting_step,
+    plan_of,
+    rounding_unit,
 )
+from dhsic.estimators.gram_centring import STRIP, Centring
+from dhsic.estimators.gram_held import PermutedGrams, gram_matrices, limit_mixture
 from dhsic.estimators.gram_pairs import (
     CentredGramPass,
     CentredGramSums,
     GramPass,
+    GramTiling,
     PermutedGramPass,
 )
-from dhsic.estimators.gram_sums import (
-    Centring,
-    GramSums,
-    centred_pairs,
-    hsic,
-    null_moments,
-    permuted_sums,
-)
+from dhsic.estimators.gram_sums import GramSums, hsic, null_moments
 from dhsic.kernels import Gaussian, Kernel
-from dhsic.linalg import spectrum
 from dhsic.nulls import (
-    ChiSquareMixture,
     Gamma,
     GammaDistribution,
     Multiplier,
     Permutation,
     Replicates,
     Spectral,
-    draw_permutations,
 )
 
-__all__ = ["PermutedGrams", "Quadratic", "fit"]
+__all__ = ["Quadratic"]
 
 Vector = NDArray[np.float64]
-Matrix = NDArray[np.floating[Any]]
 
 _QUICK_PRODUCTS = 4e9
 _REMEDY = "take estimator='nystrom-m', fewer rows, or fewer resamples"
-_STRIP = 32
 
 
 class Quadratic:
@@ -66,9 +57,9 @@ class Quadratic:
     quantity: ClassVar[str] = "squared HSIC"
 
     @property
-    def biased(self) -> bool:
-        """The V-statistic; else the U-statistic, for two variables."""
-        return True
+    def unbiased(self) -> bool:
+        """The U-statistic, for two variables; else the V-statistic."""
+        return False
 
     def factor(self, sums: GramSums) -> float:
         """What the squared HSIC is multiplied by; permutations must leave it as it is."""
@@ -89,25 +80,22 @@ class Quadratic:
 
     def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
         """What would run."""
-        self.check(null)
-        sample = sum(16 * BANDWIDTH_ROWS * d for d in session.dims)
-        steps: list[DriverStep | PassPlan] = [DriverStep("fit kernels", sample)]
+        self._check_null(null)
+        steps: list[DriverStep | PassPlan] = [fitting_step(session)]
         if null is not None and self._holds_all(session, null):
             steps += self._held_steps(session, kernels, null)
         else:
-            steps.append(session.plan_pairs(_gram_pass(session, kernels)))
+            tiling = GramTiling(tuple(kernels), session.dims, session.dtype)
+            steps.append(session.plan_pairs(GramPass(tiling, session.n)))
             if isinstance(null, Multiplier | Permutation):
-                centring = Centring(
-                    np.broadcast_to(0.0, (len(kernels), session.n)), not self.biased
-                )
-                steps.append(session.plan_pairs(_null_pass(session, kernels, centring, null)))
-        return Plan(
-            session.n, session.names, None, session.runtime, tuple(steps), baseline_bytes(), _REMEDY
-        )
+                means = np.broadcast_to(0.0, (len(kernels), session.n))
+                centring = Centring(means, self.unbiased)
+                steps.append(session.plan_pairs(_null_pass(tiling, centring, null, session.seed)))
+        return plan_of(session, steps, _REMEDY)
 
-    def check(self, null: Null | None) -> None:
+    def _check_null(self, null: Null | None) -> None:
         """Refuse a gamma distribution for a statistic that is negative at times."""
-        if isinstance(null, Gamma) and not self.biased:
+        if isinstance(null, Gamma) and self.unbiased:
             msg = (
                 "null 'gamma' needs a statistic that is never negative, got an unbiased one: take "
                 "unbiased=False, or null 'permutation', 'multiplier' or 'spectral'"
@@ -116,48 +104,50 @@ class Quadratic:
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """In one pass."""
-        fitted = fit(session, kernels)
-        sums = session.run_pairs(_gram_pass(session, fitted))
-        return self._estimate(sums, fitted)
+        fitted, _ = fit_on_sample(session, kernels)
+        tiling = GramTiling(fitted, session.dims, session.dtype)
+        return self._estimate(session.run_pairs(GramPass(tiling, session.n)), fitted)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The estimate times n, and its null distribution."""
-        fitted = fit(session, kernels)
+        self._check_null(null)
+        fitted, _ = fit_on_sample(session, kernels)
         if self._holds_all(session, null):
             return self._test_held(session, fitted, null)
-        sums = session.run_pairs(_gram_pass(session, fitted))
+        tiling = GramTiling(fitted, session.dims, session.dtype)
+        sums = session.run_pairs(GramPass(tiling, session.n))
         estimate, factor = self._estimate(sums, fitted), self.factor(sums)
         rounding = factor * _rounding(sums, session.dtype)
         if isinstance(null, Gamma):
             mean, variance = null_moments(sums)
-            fitted_law = GammaDistribution(factor * mean, factor**2 * variance)
-            return Outcome(session.n * estimate.value, fitted_law, estimate, rounding=rounding)
+            gamma = GammaDistribution(factor * mean, factor**2 * variance)
+            return Outcome(session.n * estimate.value, gamma, estimate, rounding=rounding)
         assert isinstance(null, Multiplier | Permutation)
-        centring = Centring.of(sums, unbiased=not self.biased)
-        reduction = _null_pass(session, fitted, centring, null)
+        centring = Centring.of(sums, unbiased=self.unbiased)
+        reduction = _null_pass(tiling, centring, null, session.seed)
         if isinstance(reduction, CentredGramPass):
             statistic, replicates = self._signed(session.run_pairs(reduction), session.n)
             detail = ""
         else:
             values = centring.statistics(*session.run_pairs(reduction))
             statistic, replicates = values[0], values[1:]
-            detail = f"permutes within groups of {reduction.null.block_rows} rows"
-        law = Replicates(factor * replicates)
-        return Outcome(factor * statistic, law, estimate, detail, rounding)
+            detail = reduction.null.detail(over_all=False)
+        distribution = Replicates(factor * replicates)
+        return Outcome(factor * statistic, distribution, estimate, detail, rounding)
 
     def _estimate(self, sums: GramSums, kernels: tuple[Kernel, ...]) -> Estimate:
-        value = self.factor(sums) * hsic(sums, unbiased=not self.biased)
+        value = self.factor(sums) * hsic(sums, unbiased=self.unbiased)
         return Estimate(value, kernels, quantity=self.quantity)
 
     def _signed(self, sums: CentredGramSums, n: int) -> tuple[float, Vector]:
-        """N HSIC, and (w - mean w)' H (w - mean w) over the same divisor.
+        """HSIC times n, and (w - mean w)' H (w - mean w) over the same divisor.
 
         With the factor n / (n - 2) the mean over signs is that over permutations, see
         `dhsic.estimators.nystrom_m`; the mean of the U-statistic is 0 already.
         """
         mean = sums.signs / n
         forms = sums.quadratic - 2.0 * mean * sums.linear + mean**2 * sums.total
-        if not self.biased:
+        if self.unbiased:
             return sums.total / (n - 3), forms / (n - 3)
         return sums.total / n, forms / (n - 2)
 
@@ -185,150 +175,42 @@ class Quadratic:
         ]
         if isinstance(null, Permutation):
             orders = 2 * 8 * n * null.n_resamples * (m - 1)
-            strips = session.runtime.threads * size * n * _STRIP * (2 * m)
+            strips = session.runtime.threads * size * n * STRIP * (2 * m)
             return [*steps, DriverStep("permutation null", size * n * n // 2 + orders + strips)]
         return [*steps, DriverStep("eigenvalues", 8 * n * n * (2 if m == 2 else 8))]
 
     def _test_held(self, session: Session, kernels: tuple[Kernel, ...], null: Null) -> Outcome:
-        grams = _gram_matrices(session, kernels)
+        grams = gram_matrices(session, kernels)
         sums = GramSums.of(grams)
         estimate, factor = self._estimate(sums, kernels), self.factor(sums)
         rounding = factor * _rounding(sums, session.dtype)
         if isinstance(null, Spectral):
             session.step("eigenvalues")
             mean, variance = null_moments(sums)
-            mixture = _mixture(grams, Centring.of(sums, unbiased=False), factor).with_moments(
-                factor * mean if self.biased else 0.0, factor**2 * variance
+            mixture = limit_mixture(grams, Centring.of(sums, unbiased=False), factor).with_moments(
+                0.0 if self.unbiased else factor * mean, factor**2 * variance
             )
-            law = null.distribution(mixture, session.seed)
-            return Outcome(session.n * estimate.value, law, estimate, rounding=rounding)
+            distribution = null.distribution(mixture, session.seed)
+            return Outcome(session.n * estimate.value, distribution, estimate, rounding=rounding)
         assert isinstance(null, Permutation)
-        centring = Centring.of(sums, unbiased=not self.biased)
+        centring = Centring.of(sums, unbiased=self.unbiased)
         permuted = PermutedGrams.of(grams, centring, null, session.seed)
         statistic = permuted.observed()
         ranges = session.map("permutation null", permuted, null.n_resamples)
-        law = Replicates(factor * np.concatenate(ranges))
-        detail = "permutes within all rows"
-        return Outcome(factor * statistic, law, estimate, detail, rounding)
-
-
-@dataclass(frozen=True)
-class PermutedGrams:
-    """n times HSIC with all variables but the first permuted over all rows.
-
-    Parameters
-    ----------
-    strips : tuple of ndarray
-        Rows of the first Gram matrix from the diagonal on, entries off it doubled.
-    others : tuple of ndarray, shapes (n, n)
-        The Gram matrices of the other variables.
-    centring : Centring
-        From the Gram sums.
-    orders : ndarray of int, shape (b, M - 1, n)
-        The permutations.
-    """
-
-    strips: tuple[Matrix, ...]
-    others: tuple[Matrix, ...]
-    centring: Centring
-    orders: NDArray[np.intp]
-
-    @classmethod
-    def of(
-        cls, grams: Sequence[Matrix], centring: Centring, null: Permutation, seed: int
-    ) -> PermutedGrams:
-        """From Gram matrices, of which the first is overwritten."""
-        first, *others = grams
-        n = len(first)
-        everywhere = slice(0, n)
-        centring.centre_first(first, everywhere, everywhere)
-        strips = tuple(_upper(first, start) for start in range(0, n, _STRIP))
-        orders = draw_permutations(seed, 0, n, null.n_resamples, len(grams))
-        return cls(strips, tuple(others), centring, orders)
-
-    def observed(self) -> float:
-        """The statistic of the data."""
-        n = self.orders.shape[2]
-        return float(
-            self._statistics(np.broadcast_to(np.arange(n), (1, *self.orders.shape[1:])))[0]
-        )
-
-    def __call__(self, replicates: range) -> Vector:
-        """The statistic of some of the permutations."""
-        return self._statistics(self.orders[replicates.start : replicates.stop])
-
-    def _statistics(self, orders: NDArray[np.intp]) -> Vector:
-        joint = np.zeros(len(orders))
-        start = 0
-        for strip in self.strips:
-            rows = orders[:, :, start : start + len(strip)]
-            joint += permuted_sums(strip, self.others, rows, orders[:, :, start:])
-            start += len(strip)
-        mixed = self.centring.mixed_sums(slice(0, start), orders)
-        return self.centring.statistics(joint, mixed)
-
-
-def _upper(gram: Matrix, start: int) -> Matrix:
-    """Rows from `start` on of twice the upper triangle, the diagonal once."""
-    strip = np.triu(gram[start : start + _STRIP, start:])
-    strip *= 2
-    diagonal = np.arange(len(strip))
-    strip[diagonal, diagonal] *= 0.5
-    return strip
-
-
-def _mixture(grams: Sequence[Matrix], centring: Centring, factor: float) -> ChiSquareMixture:
-    """The limit of a multiple of n V-HSIC under independence; overwrites the Gram matrices.
-
-    For M = 2 the weights are the products of the eigenvalues of either centred Gram matrix
-    (Zhang et al. 2018, section 2.4.2), for M > 2 the eigenvalues of that of the centred products.
-    """
-    n = len(grams[0])
-    everywhere = slice(0, n)
-    if len(grams) > 2:
-        h = centred_pairs(grams, centring, everywhere, everywhere)
-        return ChiSquareMixture.of(factor / n * spectrum(h))
-    first, second = (
-        spectrum(centring.centre(m, gram, everywhere, everywhere)) / n
-        for m, gram in enumerate(grams)
-    )
-    return ChiSquareMixture.of_products(factor * first, second)
-
-
-def fit(session: Session, kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
-    """Fit the kernels on rows drawn for each."""
-    session.step("fit kernels")
-    return fit_kernels(session, kernels, session.take(bandwidth_rows(session)))
-
-
-def _gram_pass(session: Session, kernels: Sequence[Kernel]) -> GramPass:
-    return GramPass(tuple(kernels), session.dims, session.n, session.dtype)
+        replicates = Replicates(factor * np.concatenate(ranges))
+        detail = null.detail(over_all=True)
+        return Outcome(factor * statistic, replicates, estimate, detail, rounding)
 
 
 def _null_pass(
-    session: Session, kernels: Sequence[Kernel], centring: Centring, null: Multiplier | Permutation
+    tiling: GramTiling, centring: Centring, null: Multiplier | Permutation, seed: int
 ) -> CentredGramPass | PermutedGramPass:
-    shared = (tuple(kernels), session.dims, centring)
     if isinstance(null, Multiplier):
-        return CentredGramPass(*shared, null.n_resamples, session.seed, session.dtype)
-    return PermutedGramPass(*shared, null, session.seed, session.dtype)
-
-
-def _gram_matrices(session: Session, kernels: Sequence[Kernel]) -> list[Matrix]:
-    session.step("read all rows")
-    values = session.take([np.arange(session.n)] * len(session.sources))
-    session.step("Gram matrices")
-    return [_gram(kernel, x, session.dtype) for kernel, x in zip(kernels, values, strict=True)]
-
-
-def _gram(kernel: Kernel, x: Vector, dtype: np.dtype[Any]) -> Matrix:
-    out = np.empty((len(x), len(x)), dtype)
-    work = np.empty((kernel.work_tiles, *out.shape), dtype)
-    kernel.tile(kernel.rows(x, dtype), kernel.columns(x, dtype), out, work)
-    return out
+        return CentredGramPass(tiling, centring, null.n_resamples, seed)
+    return PermutedGramPass(tiling, centring, null, seed)
 
 
 def _rounding(sums: GramSums, dtype: np.dtype[Any]) -> float:
     """What the terms of n times HSIC leave where they cancel."""
     scale = float(np.abs(sums.rows / sums.n).mean(axis=1).prod())
-    return 32.0 * float(np.finfo(dtype).eps) * sums.n * scale
+    return rounding_unit(dtype) * sums.n * scale

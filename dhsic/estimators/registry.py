@@ -113,7 +113,10 @@ def find_null(
     supported = _entry(estimator).nulls
     if isinstance(null, supported):
         if n_resamples is not None:
-            msg = f"n_resamples must be left out where null is a value, got both {null!r} and it"
+            msg = (
+                f"n_resamples must be left out where null is a value, got {n_resamples} beside "
+                f"{null!r}: set it in the value"
+            )
             raise InvalidArgumentError(msg)
         return null, AS_ASKED
     if n_resamples is not None:

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, final
+from typing import Any, ClassVar, Literal, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._random import generator
 from dhsic._validation import check_choice, check_integer
-from dhsic.engine.plan import DriverStep, Plan
+from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.base import (
-    BANDWIDTH_ROWS,
-    Estimate,
-    Null,
-    Outcome,
-    bandwidth_rows,
-    fit_kernels,
-)
-from dhsic.estimators.feature_basis import Basis, Measure, squared_norms
+from dhsic.estimators.base import Estimate, Null, Outcome
+from dhsic.estimators.feature_basis import Basis, Measure, squared_frobenius_norms
 from dhsic.estimators.feature_sums import MomentsPass
 from dhsic.estimators.feature_tests import (
     choose_null,
@@ -30,20 +22,21 @@ from dhsic.estimators.feature_tests import (
     feature_outcome,
     plan_features,
 )
+from dhsic.estimators.frequencies import draw_frequencies, frequency_steps
 from dhsic.estimators.joint_frequencies import JointFrequencies
 from dhsic.features import FourierFeatures
 from dhsic.kernels import Gaussian, Kernel
 from dhsic.nulls import Gamma, Multiplier, Permutation, Spectral
 from dhsic.results import FeatureSummary
 
-__all__ = ["RFFHSIC", "Form", "complex_squared_norms"]
+__all__ = ["RFFHSIC", "Form", "complex_squared_frobenius_norms"]
 
 Form = Literal["cos-sin", "complex"]
 
 _REMEDY = "take fewer features, fewer resamples or fewer threads"
 
 
-def complex_squared_norms(cross: NDArray[Any]) -> NDArray[np.float64]:
+def complex_squared_frobenius_norms(cross: NDArray[Any]) -> NDArray[np.float64]:
     """|E psi_1 psi_2^*|^2, psi = cos + i sin, from covariances of [cos, sin]: (b, 2D, 2D) to (b,).
 
     The product is (cc + ss) + i (sc - cs) of the blocks.
@@ -51,7 +44,7 @@ def complex_squared_norms(cross: NDArray[Any]) -> NDArray[np.float64]:
     d = cross.shape[1] // 2
     real = cross[:, :d, :d] + cross[:, d:, d:]
     imaginary = cross[:, d:, :d] - cross[:, :d, d:]
-    norms: NDArray[np.float64] = squared_norms(real) + squared_norms(imaginary)
+    norms: NDArray[np.float64] = squared_frobenius_norms(real) + squared_frobenius_norms(imaginary)
     return norms
 
 
@@ -106,7 +99,7 @@ class RFFHSIC:
 
     def __post_init__(self) -> None:
         check_integer("n_features", self.n_features, minimum=1)
-        check_choice("form", self.form, ("cos-sin", "complex"))
+        check_choice("form", self.form, get_args(Form))
 
     def kernel(self, given: Kernel | None) -> Kernel:
         """Any with a spectral law, Gaussian where not given."""
@@ -132,10 +125,8 @@ class RFFHSIC:
             FourierFeatures(np.broadcast_to(zero, (self.n_features, d)), np.zeros(d))
             for d in session.dims
         )
-        rows = 8 * sum(session.dims) * BANDWIDTH_ROWS
-        draws = 3 * 8 * sum(session.dims) * (self.n_features + max(session.dims))
-        preparation = [DriverStep("fit kernels", 3 * rows, rows), DriverStep("frequencies", draws)]
-        return plan_features(session, (first, second), null, preparation, None, _REMEDY)
+        preparation = frequency_steps(session, self.n_features)
+        return plan_features(session, (first, second), null, preparation, _REMEDY, whitened=False)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The estimate of HSIC, in one pass."""
@@ -157,7 +148,9 @@ class RFFHSIC:
 
     @property
     def _measure(self) -> Measure:
-        size = squared_norms if self.form == "cos-sin" else complex_squared_norms
+        size = (
+            squared_frobenius_norms if self.form == "cos-sin" else complex_squared_frobenius_norms
+        )
         return Measure("squared HSIC", size)
 
     def _check_null(self, null: Null | None) -> None:
@@ -170,20 +163,8 @@ class RFFHSIC:
             raise InvalidArgumentError(msg)
 
     def _basis(self, session: Session, kernels: Sequence[Kernel]) -> Basis:
-        session.step("fit kernels")
-        samples = session.take(bandwidth_rows(session))
-        fitted = fit_kernels(session, kernels, samples)
-        session.step("frequencies")
-        first, second = (
-            FourierFeatures.draw(
-                kernel,
-                np.median(sample, axis=0),
-                self.n_features,
-                generator(session.seed, "features", m),
-                session.dtype,
-                orthogonal=self.orthogonal,
-            )
-            for m, (kernel, sample) in enumerate(zip(fitted, samples, strict=True))
+        fitted, samples, (first, second) = draw_frequencies(
+            session, kernels, self.n_features, orthogonal=self.orthogonal
         )
         counts = first.n_features, second.n_features
         summary = FeatureSummary(self.form, counts, self.orthogonal)

@@ -13,15 +13,8 @@ from numpy.typing import NDArray
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.base import (
-    BANDWIDTH_ROWS,
-    Estimate,
-    Null,
-    Outcome,
-    bandwidth_rows,
-    fit_kernels,
-)
-from dhsic.estimators.feature_basis import Basis, Measure, squared_norms
+from dhsic.estimators.base import Estimate, Null, Outcome, fit_on_sample, fitting_step
+from dhsic.estimators.feature_basis import Basis, Measure, squared_frobenius_norms
 from dhsic.estimators.feature_sums import FeaturePair, MomentsPass, MomentSums, covariances
 from dhsic.estimators.feature_tests import (
     choose_null,
@@ -39,7 +32,7 @@ __all__ = ["SubCorr"]
 Vector = NDArray[np.float64]
 
 _REMEDY = "take fewer resamples or fewer threads"
-_MEASURE = Measure("mean squared correlation", squared_norms)
+_MEASURE = Measure("mean squared correlation", squared_frobenius_norms)
 
 
 @final
@@ -92,13 +85,12 @@ class SubCorr:
         first, second = (
             ColumnFeatures(np.zeros(d), np.ones(d), session.dtype) for d in session.dims
         )
-        rows = 3 * 8 * sum(session.dims) * BANDWIDTH_ROWS
-        preparation: list[DriverStep | PassPlan] = [DriverStep("fetch sample", rows)]
-        if null is not None:
+        preparation: list[DriverStep | PassPlan] = [fitting_step(session)]
+        if null is not None and not isinstance(null, Spectral):
             centres = first.centre.astype(session.dtype), second.centre.astype(session.dtype)
             moments = MomentsPass(FeaturePair((first, second), centres))
             preparation.append(session.plan(moments))
-        return plan_features(session, (first, second), null, preparation, None, _REMEDY)
+        return plan_features(session, (first, second), null, preparation, _REMEDY, whitened=True)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The mean over pairs, in one pass."""
@@ -106,16 +98,14 @@ class SubCorr:
         return estimate_by_moments(basis, _MEASURE, sums)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
-        """The statistic, n times the mean, and its null distribution, in a second pass."""
-        basis, _ = _standardised(session, kernels)
-        return feature_outcome(session, basis, _MEASURE, null)
+        """The statistic, n times the mean, and its null distribution, in one pass or two."""
+        basis, sums = _standardised(session, kernels)
+        return feature_outcome(session, basis, _MEASURE, null, sums)
 
 
 def _standardised(session: Session, kernels: Sequence[Kernel]) -> tuple[Basis, MomentSums]:
     """The columns, with factors that divide them by their standard deviations over all rows."""
-    session.step("fetch sample")
-    samples = session.take(bandwidth_rows(session))
-    fitted = fit_kernels(session, kernels, samples)
+    fitted, samples = fit_on_sample(session, kernels)
     first, second = (ColumnFeatures.of(sample, session.dtype) for sample in samples)
     summary = FeatureSummary("columns", session.dims)
     basis = Basis.of(fitted, (first, second), samples, summary=summary)

@@ -2,7 +2,7 @@
 
 from dhsic.features.base import FeatureMap
 from dhsic.features.columns import ColumnFeatures
-from dhsic.features.fourier import FourierFeatures, orthogonal_normals
+from dhsic.features.fourier import FourierFeatures, centred_rows, orthogonal_normals, write_phases
 from dhsic.features.landmarks import KernelFeatures
 
 __all__ = [
@@ -10,5 +10,7 @@ __all__ = [
     "FeatureMap",
     "FourierFeatures",
     "KernelFeatures",
+    "centred_rows",
     "orthogonal_normals",
+    "write_phases",
 ]

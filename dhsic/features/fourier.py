@@ -12,7 +12,7 @@ from dhsic.errors import DataError
 from dhsic.features.base import Matrix
 from dhsic.kernels import Kernel
 
-__all__ = ["FourierFeatures", "orthogonal_normals"]
+__all__ = ["FourierFeatures", "centred_rows", "orthogonal_normals", "write_phases"]
 
 
 @dataclass(frozen=True)
@@ -120,25 +120,50 @@ class FourierFeatures:
 
     def __call__(self, x: NDArray[Any]) -> Matrix:
         """Map rows (b, d) to features (b, 2 D)."""
-        phases = self._phases(x)
+        rows = centred_rows(x, self.centre, self.dtype)
+        phases = np.empty((len(rows), len(self.frequencies)), self.dtype)
+        write_phases(rows, self.frequencies, phases)
         out = np.empty((len(phases), self.n_features), self.dtype)
         np.cos(phases, out=out[:, : len(self.frequencies)])
         np.sin(phases, out=out[:, len(self.frequencies) :])
         out *= self.dtype.type(len(self.frequencies) ** -0.5)
         return out
 
-    def _phases(self, x: NDArray[Any]) -> Matrix:
-        centred = np.subtract(x, self.centre, dtype=np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
-            phases: Matrix = centred.astype(self.dtype, copy=False) @ self.frequencies.T
-        if not np.isfinite(phases).all():
-            msg = (
-                f"phases of random features must be finite in {self.dtype}; got rows as far as "
-                f"{np.abs(centred).max():.3g} from the median: use precision='float64', or "
-                "transform the variable (to ranks, say)"
-            )
-            raise DataError(msg)
-        return phases
+
+def centred_rows(x: NDArray[Any], centre: NDArray[np.float64], dtype: DTypeLike) -> Matrix:
+    """Rows (b, d) about a centre (d,), in a precision."""
+    centred = np.subtract(x, centre, dtype=np.float64)
+    with np.errstate(over="ignore"):
+        rows: Matrix = centred.astype(dtype, copy=False)
+    return rows
+
+
+def write_phases(rows: Matrix, frequencies: Matrix, out: Matrix) -> None:
+    """Write the phases of centred rows at frequencies.
+
+    Parameters
+    ----------
+    rows : ndarray, shape (b, d)
+        From `centred_rows`.
+    frequencies : ndarray, shape (D, d)
+        In 1 / units of the variable.
+    out : ndarray, shape (b, D)
+        Overwritten.
+
+    Raises
+    ------
+    DataError
+        Phases overflow.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        np.matmul(rows, frequencies.T, out=out)
+    if not np.isfinite(out).all():
+        msg = (
+            f"phases of random features must be finite in {rows.dtype}; got rows as far as "
+            f"{np.abs(rows).max():.3g} from the median: use precision='float64', or "
+            "transform the variable (to ranks, say)"
+        )
+        raise DataError(msg)
 
 
 def orthogonal_normals(rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:

@@ -1,6 +1,5 @@
 """Null distributions and the p-value."""
 
-from dhsic.nulls.base import monte_carlo_error, pvalue
 from dhsic.nulls.distributions import (
     Distribution,
     GammaDistribution,
@@ -11,21 +10,25 @@ from dhsic.nulls.distributions import (
 from dhsic.nulls.gamma import Gamma
 from dhsic.nulls.mixture import ChiSquareMixture
 from dhsic.nulls.multiplier import Multiplier
-from dhsic.nulls.normal import Normal
-from dhsic.nulls.permutation import Permutation, draw_permutations
-from dhsic.nulls.spectral import Spectral
+from dhsic.nulls.normal import Normal, Variance
+from dhsic.nulls.permutation import Permutation, Within, draw_permutations
+from dhsic.nulls.pvalue import monte_carlo_error, pvalue
+from dhsic.nulls.spectral import Method, Spectral
 
 __all__ = [
     "ChiSquareMixture",
     "Distribution",
     "Gamma",
     "GammaDistribution",
+    "Method",
     "Multiplier",
     "Normal",
     "Permutation",
     "Replicates",
     "Spectral",
     "StudentT",
+    "Variance",
+    "Within",
     "check_finite",
     "draw_permutations",
     "monte_carlo_error",

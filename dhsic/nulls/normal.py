@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 from dhsic._validation import check_choice
 
-__all__ = ["Normal"]
+__all__ = ["Normal", "Variance"]
 
 Variance = Literal["direct", "permutation", "empirical"]
 
@@ -39,4 +39,4 @@ class Normal:
     name: ClassVar[str] = "normal"
 
     def __post_init__(self) -> None:
-        check_choice("variance", self.variance, ("direct", "permutation", "empirical"))
+        check_choice("variance", self.variance, get_args(Variance))

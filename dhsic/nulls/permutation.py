@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dhsic._random import generator
 from dhsic._validation import check_choice, check_integer
 
-__all__ = ["Permutation", "draw_permutations"]
+__all__ = ["Permutation", "Within", "draw_permutations"]
 
 Within = Literal["auto", "all", "blocks"]
 
@@ -46,7 +46,12 @@ class Permutation:
     def __post_init__(self) -> None:
         check_integer("n_resamples", self.n_resamples, minimum=1)
         check_integer("block_rows", self.block_rows, minimum=2)
-        check_choice("within", self.within, ("auto", "all", "blocks"))
+        check_choice("within", self.within, get_args(Within))
+
+    def detail(self, *, over_all: bool) -> str:
+        """Which rows are permuted among each other: all, or those of a group."""
+        rows = "all rows" if over_all else f"groups of {self.block_rows:,} rows"
+        return f"permutes within {rows}"
 
 
 def draw_permutations(

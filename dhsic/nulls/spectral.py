@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 from dhsic._random import generator
 from dhsic._validation import check_choice, check_integer
 from dhsic.nulls.distributions import Distribution, Replicates
 from dhsic.nulls.mixture import ChiSquareMixture
 
-__all__ = ["Spectral"]
+__all__ = ["Method", "Spectral"]
 
 Method = Literal["inversion", "simulation"]
 
@@ -45,7 +45,7 @@ class Spectral:
     name: ClassVar[str] = "spectral"
 
     def __post_init__(self) -> None:
-        check_choice("method", self.method, ("inversion", "simulation"))
+        check_choice("method", self.method, get_args(Method))
         check_integer("n_resamples", self.n_resamples, minimum=1)
 
     def distribution(self, mixture: ChiSquareMixture, seed: int) -> Distribution:

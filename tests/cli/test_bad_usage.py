@@ -65,7 +65,7 @@ BAD_OPTIONS: dict[str, tuple[Any, ...]] = {
     "null value that does not go": (("--null", "normal", "--variance", "direct"), "got Normal("),
     "group rows": (("--null", "permutation", "--group-rows", "1"), "block_rows must be", "got 1"),
     "group rows without use": (("--group-rows", "9"), "--group-rows goes with --null permutation"),
-    "variance": (("--null", "normal", "--variance", "none"), "'permutation', 'direct'"),
+    "variance": (("--null", "normal", "--variance", "none"), "'direct', 'permutation'"),
     "variance without use": (
         ("--null", "gamma", "--variance", "direct"),
         "--null normal; got gamma",

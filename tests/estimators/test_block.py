@@ -223,7 +223,9 @@ def test_plan__has_one_pass_of_whole_blocks(rng):
         ({"block_rows": 3}, "block_rows must be an integer >= 4, got 3"),
         ({"block_rows": 2.5}, "block_rows must be an integer >= 4, got 2.5"),
         ({"exponent": 0.0}, "exponent must be greater than 0 and less than 1, got 0.0"),
-        ({"exponent": 1.0}, "exponent must be greater than 0 and less than 1, got 1.0"),
+        ({"exponent": 1.0}, "exponent must be greater than 0 and less than 1, got 1.0: take 0.5"),
+        ({"exponent": "0.5"}, "exponent must be greater than 0 and less than 1, got '0.5'"),
+        ({"exponent": True}, "exponent must be greater than 0 and less than 1, got True"),
     ],
 )
 def test_options__are_checked(options, match):

@@ -72,7 +72,8 @@ def test_coco__is_at_most_the_root_of_hsic():
 def test_witness_functions__have_norm_one_and_coco_as_covariance(kernel):
     data = dependent(300)
     made = COCO(n_landmarks=40)
-    coco, f, g = made.witness_functions(session_on(data), (kernel, Gaussian()))
+    found = made.witness_functions(session_on(data), (kernel, Gaussian()))
+    coco, f, g = found.coco, found.first, found.second
     estimate = made.estimate(session_on(data), (kernel, Gaussian()))
     values = f(data[0]), g(data[1])
     assert values[0].shape == (300,)
@@ -86,7 +87,8 @@ def test_witness_functions__have_norm_one_and_coco_as_covariance(kernel):
 
 def test_witness_functions__no_others_of_norm_one_covary_more():
     x, y = dependent(100)
-    coco, f, g = COCO(n_landmarks=30).witness_functions(session_on((x, y)), KERNELS)
+    found = COCO(n_landmarks=30).witness_functions(session_on((x, y)), KERNELS)
+    coco, f, g = found.coco, found.first, found.second
     rng = np.random.default_rng(0)
     for _ in range(50):
         a, b = (rng.standard_normal(len(h.weights)) for h in (f, g))
@@ -100,7 +102,7 @@ def test_witness_functions__no_others_of_norm_one_covary_more():
 def test_options__change_the_landmarks():
     data = dependent(100)
     sizes = {
-        p: len(COCO(n_landmarks=p).witness_functions(session_on(data), KERNELS)[1].weights)
+        p: len(COCO(n_landmarks=p).witness_functions(session_on(data), KERNELS).first.weights)
         for p in (10, 20)
     }
     assert sizes == {10: 10, 20: 20}

@@ -6,6 +6,9 @@ import pytest
 import dhsic
 from dhsic import DCor, DCov
 from dhsic._random import generator
+from dhsic.engine.runtime import Runtime
+from dhsic.engine.session import Session
+from dhsic.io.open import open_variables
 from dhsic.nulls import draw_permutations
 from tests import oracles
 
@@ -131,6 +134,10 @@ def test_gamma__needs_the_biased_statistic(dims):
     x, y = setting(40, dims=dims)
     with pytest.raises(dhsic.errors.InvalidArgumentError, match="take unbiased=False"):
         dhsic.independence_test(x, y, estimator=DCov(unbiased=True), null="gamma")
+    session = Session(open_variables((x, y), None), Runtime.here(1, 2**31), 0)
+    made = DCov(unbiased=True)
+    with pytest.raises(dhsic.errors.InvalidArgumentError, match="take unbiased=False"):
+        made.test(session, [made.kernel(None)] * 2, dhsic.Gamma())
 
 
 def test_one_column__takes_memory_linear_in_the_rows():
@@ -140,13 +147,26 @@ def test_one_column__takes_memory_linear_in_the_rows():
         dhsic.plan(*data, estimator=DCov(0.5), null=dhsic.Permutation(9, within="all")).check()
 
 
+def test_one_column__plans_copies_for_permutations_alone():
+    data = np.zeros((2, 1_000_000))
+    gamma, permutation = (
+        [
+            dhsic.plan(*data, estimator="dcov", null=null, threads=threads).peak_driver_bytes
+            for threads in (1, 8)
+        ]
+        for null in ("gamma", "permutation")
+    )
+    assert gamma[1] - gamma[0] < 2**20
+    assert permutation[1] - permutation[0] > 7 * 64 * 1_000_000
+
+
 def test_results__say_what_the_estimate_is():
     x, y = setting(40)
     assert dhsic.hsic(x, y, estimator="dcov", rng=0).quantity == "squared distance covariance"
     assert "squared distance correlation" in str(dhsic.hsic(x, y, estimator="dcor", rng=0))
 
 
-@pytest.mark.parametrize("exponent", [0.0, 2.0, -1.0, float("nan"), True])
+@pytest.mark.parametrize("exponent", [0.0, 2.0, -1.0, float("nan"), True, "1", None, 1j])
 @pytest.mark.parametrize("estimator", [DCov, DCor])
 def test_exponent__is_between_0_and_2(estimator, exponent):
     with pytest.raises(dhsic.errors.InvalidArgumentError, match="exponent must be greater than 0"):

@@ -279,6 +279,8 @@ def test_delta_kernel__tests_categories():
         ({"pairing": "both"}, "pairing must be one of 'independent', 'joint', got 'both'"),
         ({"tolerance": 1.0}, "tolerance must be at least 0 and less than 1, got 1.0"),
         ({"tolerance": -1e-9}, "tolerance must be at least 0"),
+        ({"tolerance": "small"}, "got 'small': leave it out for one that follows the precision"),
+        ({"tolerance": True}, "tolerance must be at least 0"),
     ],
 )
 def test_options__are_checked(options, match):

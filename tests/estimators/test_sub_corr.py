@@ -137,3 +137,10 @@ def test_plan__names_the_passes_that_run(null):
     else:
         SubCorr().test(session, KERNELS, null)
     assert [step.name for step in plan.passes] == [done.name for done in session.finished]
+
+
+@pytest.mark.parametrize(("null", "passes"), [(Spectral(), 1), (Gamma(), 2), (Multiplier(3), 2)])
+def test_spectral__needs_no_pass_but_that_of_the_moments(null, passes):
+    session = session_on(dependent(90))
+    SubCorr().test(session, KERNELS, null)
+    assert len(session.finished) == passes
