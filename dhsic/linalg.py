@@ -131,7 +131,8 @@ def spectrum(gram: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
         return np.zeros(0)
     factor, _, rank, _ = lapack.dpstrf(whole.T, tol=n * _EPSILON * scale, lower=1, overwrite_a=1)
     if rank > n // 2:
-        return np.asarray(eigvalsh(np.asarray(gram, np.float64), check_finite=False))
+        whole[:] = gram
+        return np.asarray(eigvalsh(whole, overwrite_a=True, check_finite=False))
     half = np.tril(factor[:, :rank])
     return np.asarray(eigvalsh(half.T @ half, overwrite_a=True, check_finite=False))
 

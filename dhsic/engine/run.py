@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import dask
+import numpy as np
 from dask.delayed import delayed
 from numpy.typing import NDArray
 
@@ -232,7 +233,8 @@ def _chunk(payload: Payload, spans: Spans, *parts: NDArray[Any]) -> Partial[Any]
         computed = {number: next(given) for number in numbers}
         values = read_block(payload.sources, start, stop, computed, payload.finite)
         blocks[start, stop] = RowBlock(start, values)
-    state = payload.reduction.chunk(*(blocks[span] for span in spans))
+    with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused in words
+        state = payload.reduction.chunk(*(blocks[span] for span in spans))
     return Partial(state, time.perf_counter() - began)
 
 

@@ -154,7 +154,8 @@ def fit_on_sample(
 def fitting_step(session: Session) -> DriverStep:
     """What `fit_on_sample` takes."""
     rows = 8 * BANDWIDTH_ROWS * sum(session.dims)
-    return DriverStep("fit kernels", 3 * rows, rows)
+    distances = 8 * BANDWIDTH_ROWS**2  # of all pairs, and a copy for the median
+    return DriverStep("fit kernels", 3 * rows + distances, rows)
 
 
 def plan_of(

@@ -27,7 +27,13 @@ from dhsic.estimators.base import (
 )
 from dhsic.estimators.gram_centring import Centring, permuted_sums
 from dhsic.kernels import Gaussian, Kernel
-from dhsic.nulls import GammaDistribution, Normal, StudentT, draw_permutations
+from dhsic.nulls import (
+    GammaDistribution,
+    Normal,
+    StudentT,
+    check_finite,
+    draw_permutations,
+)
 
 __all__ = ["BlockHSIC", "BlockPass", "BlockSums"]
 
@@ -117,6 +123,7 @@ class BlockHSIC:
         reduction = self._pass(session, fitted, null)
         sums, b = session.run(reduction), reduction.block_rows
         variance, df = sums.null_variance(null, b)
+        check_finite(sums.mean, variance)
         left_out = session.n - sums.blocks * b
         detail = f"{sums.blocks:,} blocks of {b:,} rows, {left_out:,} rows left out"
         estimate = Estimate(sums.mean, fitted)
@@ -177,7 +184,7 @@ class BlockSums(NamedTuple):
         return BlockSums(
             blocks,
             self.mean + step * other.blocks / blocks,
-            self.deviations + other.deviations + step**2 * self.blocks * other.blocks / blocks,
+            self.deviations + other.deviations + step * step * self.blocks * other.blocks / blocks,
             self.permuted + other.permuted,
             self.norms + other.norms,
             self.sizes + other.sizes,
@@ -206,8 +213,8 @@ class BlockSums(NamedTuple):
            independence testing. Statistics and Computing 28, 2018, section 3.
         """
         if null.variance == "direct":
-            norms = float((self.norms / self.blocks).prod())
-            return 2.0 * norms / (block_rows * (block_rows - 3)), math.inf
+            first, second = (self.norms / self.blocks).tolist()
+            return 2.0 * first * second / (block_rows * (block_rows - 3)), math.inf
         if null.variance == "permutation":
             return self.permuted / self.blocks, self.blocks
         return self.deviations / (self.blocks - 1), self.blocks - 1
@@ -287,7 +294,7 @@ class BlockPass:
         if self.seed is not None:
             order = draw_permutations(self.seed, start, b, 1, 2)
             permuted = scale * float(permuted_sums(first, [second], order, order)[0])
-        return BlockSums(1, value, 0.0, permuted**2, scale * norms, sizes)
+        return BlockSums(1, value, 0.0, permuted * permuted, scale * norms, sizes)
 
 
 def _u_centre(gram: Matrix) -> float:

@@ -21,9 +21,11 @@ from dhsic.estimators.base import (
     fit_on_sample,
     fitting_step,
     plan_of,
+    rounding_unit,
 )
 from dhsic.estimators.fast_distance import SortedColumns, distance_sums
-from dhsic.estimators.gram_sums import GramSums, hsic, marginal_hsic, null_moments
+from dhsic.estimators.gram_sums import GramSums, hsic, marginal_hsic
+from dhsic.estimators.null_moments import null_moments
 from dhsic.estimators.quadratic import Quadratic
 from dhsic.kernels import Distance, Kernel
 from dhsic.nulls import Gamma, GammaDistribution, Permutation, Replicates
@@ -101,7 +103,7 @@ class _Distances(Quadratic):
         estimate, factor = self._estimate(sums, fitted), self.factor(sums)
         statistic = session.n * estimate.value
         if isinstance(null, Gamma):
-            mean, variance = null_moments(sums)
+            mean, variance = null_moments(sums, unbiased=False)
             distribution = GammaDistribution(factor * mean, factor**2 * variance)
             return Outcome(statistic, distribution, estimate)
         assert isinstance(null, Permutation)
@@ -192,7 +194,8 @@ class DCor(_Distances):
 
     HSIC with the distance-induced kernel over the square root of the product of either
     variable's with itself. The test statistic is n times the estimate; permutations leave the
-    divisor as it is, so p-values by them are those of `DCov`.
+    divisor as it is, so p-values by them are those of `DCov`. A variable whose unbiased variance
+    is 0, as that of one row unlike all others, has correlation 0.
 
     Parameters
     ----------
@@ -221,6 +224,9 @@ class DCor(_Distances):
     quantity: ClassVar[str] = "squared distance correlation"
 
     def factor(self, sums: GramSums) -> float:
-        """1 / sqrt(HSIC(x, x) HSIC(y, y))."""
+        """1 / sqrt(HSIC(x, x) HSIC(y, y)); 0 where a variance is 0 but for rounding."""
         variances = marginal_hsic(sums, unbiased=self.unbiased)
-        return float(1.0 / np.sqrt(variances.prod()))
+        rounding = rounding_unit(np.float64) * sums.squares / sums.n**2
+        if (variances <= rounding).any():
+            return 0.0
+        return float((1.0 / np.sqrt(variances)).prod())

@@ -19,7 +19,6 @@ __all__ = [
     "Basis",
     "Measure",
     "fourth_moment",
-    "permutation_moments",
     "squared_frobenius_norms",
     "whiten",
 ]
@@ -121,37 +120,6 @@ def whiten(cross: Matrix, factors: Factors) -> Matrix:
     right = half.transpose(2, 1, 0).reshape(d2, b * d1)
     whole: Matrix = solve_lower(factors[1], right).reshape(d2, b, d1).transpose(1, 2, 0)
     return whole
-
-
-def permutation_moments(
-    n: int, traces: Vector, squares: Vector, fourths: Vector
-) -> tuple[float, float]:
-    """Mean and variance of n |C|^2 over all permutations of one variable.
-
-    Kazi-Aoual et al. (1995, Computational Statistics and Data Analysis 20), of the trace of
-    A B / n, A and B the centred n x n Gram matrices of the features.
-
-    Parameters
-    ----------
-    n : int
-        Rows, at least 4.
-    traces : ndarray, shape (2,)
-        tr C_m, C_m the covariance with 1/n of the features of a variable.
-    squares : ndarray, shape (2,)
-        |C_m|^2.
-    fourths : ndarray, shape (2,)
-        Mean of |phi_m - mu_m|^4 over the rows.
-
-    Returns
-    -------
-    mean, variance : float
-    """
-    trace, square, diagonal = n * traces, n**2 * squares, n * fourths
-    mean = trace.prod() / (n * (n - 1))
-    spread = (n - 1) * square - trace**2
-    excess = n * (n + 1) * diagonal - (n - 1) * (trace**2 + 2 * square)
-    variance = 2 * spread.prod() + (n - 1) * excess.prod() / (n * (n - 3))
-    return float(mean), float(variance / ((n + 1) * (n - 1) ** 2 * (n - 2) * n**2))
 
 
 def fourth_moment(sums: Vector) -> float:

@@ -23,7 +23,6 @@ from dhsic.estimators.feature_basis import (
     Basis,
     Measure,
     fourth_moment,
-    permutation_moments,
     whiten,
 )
 from dhsic.estimators.feature_sums import (
@@ -36,6 +35,7 @@ from dhsic.estimators.feature_sums import (
     covariances,
     signed_covariances,
 )
+from dhsic.estimators.null_moments import permutation_moments
 from dhsic.features import FeatureMap
 from dhsic.linalg import spectrum
 from dhsic.nulls import (

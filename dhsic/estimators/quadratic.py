@@ -29,7 +29,8 @@ from dhsic.estimators.gram_pairs import (
     GramTiling,
     PermutedGramPass,
 )
-from dhsic.estimators.gram_sums import GramSums, hsic, null_moments
+from dhsic.estimators.gram_sums import GramSums, hsic
+from dhsic.estimators.null_moments import null_moments
 from dhsic.kernels import Gaussian, Kernel
 from dhsic.nulls import (
     Gamma,
@@ -45,6 +46,7 @@ __all__ = ["Quadratic"]
 Vector = NDArray[np.float64]
 
 _QUICK_PRODUCTS = 4e9
+_UNCENTRED = 32.0
 _REMEDY = "take estimator='nystrom-m', fewer rows, or fewer resamples"
 
 
@@ -119,7 +121,7 @@ class Quadratic:
         estimate, factor = self._estimate(sums, fitted), self.factor(sums)
         rounding = factor * _rounding(sums, session.dtype)
         if isinstance(null, Gamma):
-            mean, variance = null_moments(sums)
+            mean, variance = null_moments(sums, unbiased=False)
             gamma = GammaDistribution(factor * mean, factor**2 * variance)
             return Outcome(session.n * estimate.value, gamma, estimate, rounding=rounding)
         assert isinstance(null, Multiplier | Permutation)
@@ -186,10 +188,9 @@ class Quadratic:
         rounding = factor * _rounding(sums, session.dtype)
         if isinstance(null, Spectral):
             session.step("eigenvalues")
-            mean, variance = null_moments(sums)
-            mixture = limit_mixture(grams, Centring.of(sums, unbiased=False), factor).with_moments(
-                0.0 if self.unbiased else factor * mean, factor**2 * variance
-            )
+            mean, variance = null_moments(sums, unbiased=self.unbiased)
+            limit = limit_mixture(grams, Centring.of(sums, unbiased=False), factor)
+            mixture = limit.with_moments(factor * mean, factor**2 * variance)
             distribution = null.distribution(mixture, session.seed)
             return Outcome(session.n * estimate.value, distribution, estimate, rounding=rounding)
         assert isinstance(null, Permutation)
@@ -213,4 +214,4 @@ def _null_pass(
 def _rounding(sums: GramSums, dtype: np.dtype[Any]) -> float:
     """What the terms of n times HSIC leave where they cancel."""
     scale = float(np.abs(sums.rows / sums.n).mean(axis=1).prod())
-    return rounding_unit(dtype) * sums.n * scale
+    return _UNCENTRED * rounding_unit(dtype) * sums.n * scale

@@ -43,7 +43,7 @@ class SubCorr:
     It is HSIC with linear kernels of standardised columns over the product of the numbers of
     columns, and sees linear dependence only. The test statistic is n times it. A column that is
     constant has correlation 0 with all others. The gamma and spectral nulls need columns with
-    fourth moments: where tails are heavy take permutations or signs, or ranks.
+    fourth moments: where tails are heavy take permutations, or ranks.
 
     References
     ----------
@@ -71,12 +71,12 @@ class SubCorr:
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """Permutations of all rows where they are quick; beyond, random signs.
 
-        Unlike the spectrum they hold for columns with heavy tails.
+        Unlike the spectrum they hold for symmetric columns with heavy tails.
         """
         first, second = session.dims
         null, reason = choose_null(session, (first, second), n_resamples)
         if isinstance(null, Spectral):
-            reason = "too many rows to permute quickly; signs hold for heavy tails too"
+            reason = "too many rows to permute quickly; signs take one pass more"
             return Multiplier(n_resamples), reason
         return null, reason
 

@@ -12,8 +12,9 @@ __all__ = ["Gamma"]
 class Gamma:
     """A gamma distribution with the mean and the variance of the statistic under the null.
 
-    Needs no replicates. Its p-values are good approximations where they are not far below 0.01;
-    deep in the tail `Spectral` is the more faithful.
+    Needs no replicates. Its p-values are good approximations where they are not far below 0.01,
+    for distance covariance 0.05; deeper in the tail they claim too much evidence, and `Spectral` is
+    the more faithful. Where tails are heavy or a category is rare, permutations alone are exact.
 
     References
     ----------

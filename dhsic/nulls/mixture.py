@@ -112,6 +112,8 @@ class ChiSquareMixture:
         ChiSquareMixture
         """
         left, right = (np.sort(cls.of(spectrum).weights)[::-1] for spectrum in (left, right))
+        if not len(left) or not len(right):
+            return cls(np.zeros(0))
         variance = float((left**2).sum() * (right**2).sum())
         for doublings in count():
             kept = _largest_products(left, right, _MOST_PRODUCTS * 2**doublings)

@@ -19,7 +19,9 @@ Method = Literal["inversion", "simulation"]
 class Spectral:
     """The weighted sum of squared normals whose weights are the eigenvalues of a covariance.
 
-    The limit of the statistic under the null as n grows.
+    The limit of the statistic under the null as n grows. At a few hundred rows its far tail is
+    somewhat heavier than that of permutations. Where tails are heavy or a category is rare the
+    limit is far away, and permutations alone are exact.
 
     Parameters
     ----------

@@ -179,3 +179,17 @@ def test_kernels__are_left_out():
         dhsic.errors.InvalidArgumentError, match="dcov has the kernel of its distances"
     ):
         dhsic.hsic(x, y, kernels="gaussian", estimator="dcov")
+
+
+@pytest.mark.parametrize("scale", [1e-85, 1e79])
+def test_dcor__does_not_depend_on_units_however_extreme(scale):
+    x = np.random.default_rng(0).standard_normal(200)
+    assert estimate(scale * x, scale * x, "dcor") == pytest.approx(1.0, rel=1e-9)
+
+
+@pytest.mark.parametrize("null", ["spectral", "permutation"])
+def test_dcor__of_a_variable_without_unbiased_variance_is_no_evidence(null):
+    rare = np.eye(1, 60, 7)[0]
+    for y in (rare, np.random.default_rng(0).standard_normal(60)):
+        result = dhsic.independence_test(rare, y, estimator=DCor(unbiased=True), null=null, rng=0)
+        assert (result.estimate, result.pvalue) == (0.0, 1.0)

@@ -8,6 +8,7 @@ import zarr
 import dhsic
 from dhsic.errors import DhsicError
 from dhsic.estimators import TABLE
+from dhsic.kernels import Gaussian
 
 NULLS = (
     dhsic.Permutation(19, within="all"),
@@ -85,6 +86,11 @@ def test_test__does_not_change_with_units(estimator, null):
 NASTY = {
     "ties": lambda rng: [np.round(rng.standard_normal((90, 2))), rng.integers(0, 2, (90, 1)) * 1.0],
     "a single one": lambda rng: [np.eye(1, 90, 5).T, rng.standard_normal((90, 2))],
+    "a single one and a column": lambda rng: [np.eye(1, 90, 5).T, rng.standard_normal((90, 1))],
+    "an outlier": lambda rng: [
+        np.where(np.eye(1, 90, 5).T > 0, 1e3, rng.standard_normal((90, 1))),
+        rng.standard_normal((90, 1)),
+    ],
     "a constant column": lambda rng: [
         np.column_stack([np.ones(90), rng.standard_normal(90)]),
         rng.standard_normal((90, 1)),
@@ -105,6 +111,35 @@ def test_test__makes_no_evidence_of_nasty_data(estimator, null, case):
     result = run(data, estimator, null)
     assert np.isfinite(result.statistic)
     assert 0.01 < result.pvalue <= 1.0
+
+
+@every_pair
+def test_test__makes_no_evidence_of_rounding(estimator, null):
+    x, y = np.random.default_rng(0).standard_normal((2, 200, 1))
+    try:
+        estimator.kernel(Gaussian())
+    except DhsicError:
+        x, y = x + 1e9, y + 1e9  # has its own kernel
+        assert run([x, y], estimator, null).pvalue > 0.01
+    else:
+        kernels = Gaussian(gamma=1e-14)
+        assert run([x, y], estimator, null, kernels=kernels).pvalue > 0.01
+
+
+@pytest.mark.parametrize("null", ["spectral", "multiplier", "permutation"])
+def test_flat_features__are_no_evidence(null):
+    rare = np.eye(1, 60, 7)[0]
+    y = np.random.default_rng(0).standard_normal(60)
+    result = dhsic.independence_test(
+        rare, y, estimator="nystrom-hsic", kernels="polynomial", null=null, rng=1
+    )
+    assert result.pvalue > 0.01
+
+
+def test_overflow__is_an_error_in_words():
+    huge = np.exp(20 * np.random.default_rng(5).standard_normal((2, 60)))
+    with pytest.raises(DhsicError, match="must be finite"):
+        dhsic.independence_test(*huge, estimator="block-hsic", kernels="polynomial", rng=1)
 
 
 @every_pair

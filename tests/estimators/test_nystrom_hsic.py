@@ -8,7 +8,7 @@ from scipy.spatial.distance import cdist
 
 from dhsic._random import random_signs
 from dhsic.errors import DataError, InvalidArgumentError, PrecisionWarning
-from dhsic.estimators.feature_basis import permutation_moments
+from dhsic.estimators.null_moments import permutation_moments
 from dhsic.estimators.nystrom_hsic import NystromHSIC
 from dhsic.kernels import Delta, Distance, Gaussian
 from dhsic.landmarks import uniform_rows

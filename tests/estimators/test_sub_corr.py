@@ -113,7 +113,7 @@ def test_auto_null__permutes_few_rows_and_signs_many():
     many = session_on([np.broadcast_to(0.0, (2_000_000, 6))] * 2)
     null, reason = SubCorr().choose_null(many, 99)
     assert null == Multiplier(99)
-    assert reason.endswith("signs hold for heavy tails too")
+    assert reason.endswith("signs take one pass more")
 
 
 def test_test__finds_linear_dependence_alone():
