@@ -56,7 +56,7 @@ def rows(n: int, counts: list[int], draws: int) -> Iterator[dict[str, Any]]:
 
 @click.command(help=__doc__)
 @click.option("--rows", "n", default=2000)
-@click.option("--number", "counts", multiple=True, type=int, default=(25, 50, 100, 200, 400, 800))
+@click.option("--number", "counts", multiple=True, type=int, default=(25, 50, 100, 200, 400))
 @click.option("--draws", default=30)
 @click.option("--out", default="benchmarks/results/convergence.csv")
 def main(n: int, counts: tuple[int, ...], draws: int, out: str) -> None:
