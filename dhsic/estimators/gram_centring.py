@@ -18,7 +18,7 @@ __all__ = ["STRIP", "Centring", "centred_pairs", "permuted_sums"]
 
 Vector = NDArray[np.float64]
 
-STRIP = 32
+STRIP = 128
 
 
 @dataclass(frozen=True)
@@ -172,10 +172,11 @@ def permuted_sums(
     for start in range(0, len(first), STRIP):
         at = slice(start, start + STRIP)
         strip = np.ascontiguousarray(first[at])
+        taken = [np.empty((len(strip), gram.shape[1]), gram.dtype) for gram in others]
+        moved = [np.empty_like(strip) for _ in others]
         for replicate, (row, column) in enumerate(zip(rows[:, :, at], columns, strict=True)):
-            moved = [
-                gram.take(i, axis=0).take(j, axis=1)
-                for gram, i, j in zip(others, row, column, strict=True)
-            ]
+            for gram, i, j, by_row, out in zip(others, row, column, taken, moved, strict=True):
+                np.take(gram, i, axis=0, out=by_row, mode="clip")
+                np.take(by_row, j, axis=1, out=out, mode="clip")
             sums[replicate] += np.vdot(strip, hadamard(moved))
     return sums
