@@ -207,7 +207,9 @@ class _Result:
         return self.estimator if reason == AS_ASKED else f"{self.estimator}: {reason}"
 
     def __str__(self) -> str:
-        return "\n".join(f"{label:<13} {text}" for label, text in self.summary())
+        lines = self.summary()
+        width = max(len(label) for label, _ in lines)
+        return "\n".join(f"{label:<{width}} {text}" for label, text in lines)
 
     def _repr_html_(self) -> str:
         cells = "".join(

@@ -229,7 +229,7 @@ NULL_OPTIONS = (
         type=click.Choice(get_args(Variance)),
         help=_NULL.help(
             "variance",
-            "Take the variance from permuted rows, from moments of every block, or from the values "
+            "Take the variance from moments of every block, from permuted rows, or from the values "
             "of the blocks.",
         ),
     ),

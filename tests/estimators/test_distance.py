@@ -1,5 +1,8 @@
 """Distance covariance and correlation against their definitions and dcor."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -11,6 +14,8 @@ from dhsic.engine.session import Session
 from dhsic.io.open import open_variables
 from dhsic.nulls import draw_permutations
 from tests import oracles
+
+DATA = Path(os.environ.get("DHSIC_DATA", Path(__file__).parents[3] / "shared/data"))
 
 
 def setting(n, seed=0, dims=(3, 2)):
@@ -61,6 +66,20 @@ def test_dcov_and_dcor__agree_with_dcor(exponent, dims):
     ):
         expected = float(theirs(x, y, exponent=exponent))
         assert estimate(x, y, estimator) == pytest.approx(expected, rel=1e-10, abs=1e-13)
+
+
+def test_dcor__agrees_with_values_that_hyppo_and_r_stored():
+    path = DATA / "reference" / "hyppo_same_stat.npz"
+    if not path.exists():
+        pytest.skip(f"needs {path} (set DHSIC_DATA)")
+    stored = np.load(path)
+    corrected = DCor(unbiased=True)
+    for xy, hyppo, energy in zip(
+        stored["xy"][:20], stored["dcorr_hyppo"], stored["dcorr_r_energy"], strict=False
+    ):
+        assert estimate(xy[:, 0], xy[:, 1], corrected) == pytest.approx(hyppo, abs=1e-12)
+        without_first = estimate(xy[1:, 0], xy[1:, 1], corrected)  # R took it for a header
+        assert without_first == pytest.approx(energy, rel=6e-3, abs=1e-6)
 
 
 def test_dcov__is_four_times_hsic_with_the_distance_kernel():
