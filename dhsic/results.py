@@ -26,6 +26,7 @@ __all__ = [
 AS_ASKED = "as asked"
 
 _KERNEL_WIDTH = 60
+_LABEL_WIDTH = 13
 _NUMBER = re.compile(r"\d+\.\d+(?:e[+-]?\d+)?")
 
 
@@ -208,7 +209,7 @@ class _Result:
 
     def __str__(self) -> str:
         lines = self.summary()
-        width = max(len(label) for label, _ in lines)
+        width = max(_LABEL_WIDTH, *(len(label) for label, _ in lines))
         return "\n".join(f"{label:<{width}} {text}" for label, text in lines)
 
     def _repr_html_(self) -> str:

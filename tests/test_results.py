@@ -259,6 +259,13 @@ def test_summary__says_why_the_estimator_was_chosen_and_what_it_measures(result)
     assert "HSIC" not in text
 
 
+def test_text__aligns_long_labels():
+    quantity = "squared distance covariance"
+    lines = str(estimate(quantity=quantity)).splitlines()
+    assert {line[len(quantity)] for line in lines} == {" "}
+    assert all(line[len(quantity) + 1] != " " for line in lines)
+
+
 def test_summary__has_the_landmarks_kept_of_each_variable():
     landmarks = LandmarkSummary(2000, (1200, 80), "independent", False, 1e-8)
     assert "1,200 and 80 of 2,000 kept" in str(outcome(landmarks=landmarks))
