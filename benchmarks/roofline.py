@@ -28,8 +28,6 @@ from threadpoolctl import threadpool_limits
 
 import dhsic
 from benchmarks.output import write_csv
-
-# from benchmarks.output import write_csv
 from dhsic.cluster import local_cluster
 from dhsic.kernels import Gaussian
 

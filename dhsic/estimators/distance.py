@@ -25,10 +25,9 @@ from dhsic.estimators.base import (
 )
 from dhsic.estimators.fast_distance import SortedColumns, distance_sums
 from dhsic.estimators.gram_sums import GramSums, hsic, marginal_hsic
-from dhsic.estimators.null_moments import null_moments
 from dhsic.estimators.quadratic import Quadratic
 from dhsic.kernels import Distance, Kernel
-from dhsic.nulls import Gamma, GammaDistribution, Permutation, Replicates
+from dhsic.nulls import Gamma, Permutation, Replicates
 
 __all__ = ["DCor", "DCov"]
 
@@ -103,9 +102,7 @@ class _Distances(Quadratic):
         estimate, factor = self._estimate(sums, fitted), self.factor(sums)
         statistic = session.n * estimate.value
         if isinstance(null, Gamma):
-            mean, variance = null_moments(sums, unbiased=False)
-            distribution = GammaDistribution(factor * mean, factor**2 * variance)
-            return Outcome(statistic, distribution, estimate)
+            return Outcome(statistic, self._gamma(sums), estimate)
         assert isinstance(null, Permutation)
         permuted = _PermutedColumns(SortedColumns.of(x, y), sums, self.unbiased, session.seed)
         values = np.concatenate(session.map("permutation null", permuted, null.n_resamples))

@@ -121,9 +121,7 @@ class Quadratic:
         estimate, factor = self._estimate(sums, fitted), self.factor(sums)
         rounding = factor * _rounding(sums, session.dtype)
         if isinstance(null, Gamma):
-            mean, variance = null_moments(sums, unbiased=False)
-            gamma = GammaDistribution(factor * mean, factor**2 * variance)
-            return Outcome(session.n * estimate.value, gamma, estimate, rounding=rounding)
+            return Outcome(session.n * estimate.value, self._gamma(sums), estimate, "", rounding)
         assert isinstance(null, Multiplier | Permutation)
         centring = Centring.of(sums, unbiased=self.unbiased)
         reduction = _null_pass(tiling, centring, null, session.seed)
@@ -140,6 +138,11 @@ class Quadratic:
     def _estimate(self, sums: GramSums, kernels: tuple[Kernel, ...]) -> Estimate:
         value = self.factor(sums) * hsic(sums, unbiased=self.unbiased)
         return Estimate(value, kernels, quantity=self.quantity)
+
+    def _gamma(self, sums: GramSums) -> GammaDistribution:
+        mean, variance = null_moments(sums, unbiased=False)
+        factor = self.factor(sums)
+        return GammaDistribution(factor * mean, factor**2 * variance)
 
     def _signed(self, sums: CentredGramSums, n: int) -> tuple[float, Vector]:
         """HSIC times n, and (w - mean w)' H (w - mean w) over the same divisor.
