@@ -22,16 +22,21 @@ N = 400
 DATA = np.random.default_rng(0).standard_normal((2, N, 2))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def mortal():
+    """Two workers of each test's own: whether a dead one is started anew is not for sure."""
     with start_cluster() as cluster, Client(cluster, set_as_default=False) as own:
+        own.wait_for_workers(2, timeout=60)
         yield own
+
+
+def process_ids(client):
+    return list(client.run(os.getpid).values())
 
 
 @pytest.mark.parametrize("victims", [1, 2])
 def test_run_pass__survives_the_death_of_workers(mortal, victims):
-    mortal.wait_for_workers(2)
-    workers = list(mortal.run(os.getpid).values())
+    workers = process_ids(mortal)
     finished = []
 
     def kill_at_the_tenth(event):
@@ -39,6 +44,7 @@ def test_run_pass__survives_the_death_of_workers(mortal, victims):
         if sum(isinstance(event, BlockFinished) for event in finished) == 10:
             while workers[2 - victims :]:
                 os.kill(workers.pop(), signal.SIGKILL)
+            mortal.cluster.scale(3)
 
     reduction, sources, bounds = Gather(0.05), open_variables(list(DATA)), even_bounds(N, 40)
     state, done = run(reduction, sources, bounds, on(mortal), kill_at_the_tenth)
@@ -69,17 +75,12 @@ class SlowPairs(PairSums):
         return super().chunk(left, right)
 
 
-def a_worker(client):
-    client.wait_for_workers(2)
-    return next(iter(client.run(os.getpid).values()))
-
-
 def test_run_pass__of_pairs_survives_the_death_of_a_worker(mortal):
     sources, bounds = (
         open_variables([DATA[0], da.from_array(DATA[1], chunks=90)]),
         even_bounds(N, 9),
     )
-    kill = Killer(a_worker(mortal))
+    kill = Killer(process_ids(mortal)[0])
     state, _ = run(SlowPairs(), sources, bounds, on(mortal), kill)
     amounts = [event.amount for event in kill.events if isinstance(event, BlockFinished)]
     assert (len(amounts), sum(amounts)) == (45, N * (N + 1) // 2)
@@ -92,7 +93,7 @@ def slow_squares(numbers):
 
 
 def test_map__survives_the_death_of_a_worker(mortal):
-    kill = Killer(a_worker(mortal))
+    kill = Killer(process_ids(mortal)[0])
     squares = Session(open_variables(list(DATA)), on(mortal), 0, listener=kill).map(
         "squares", slow_squares, 64
     )
@@ -111,8 +112,7 @@ def test_independence_test__survives_the_death_of_a_worker(mortal, tmp_path):
         "rng": 0,
     }
     quiet = dhsic.independence_test(*map(str, paths), threads=1, **options)
-    mortal.wait_for_workers(2)
-    victim = next(iter(mortal.run(os.getpid).values()))
+    victim = process_ids(mortal)[0]
     blocks = itertools.count(1)
 
     def kill_in_the_second_pass(event):
