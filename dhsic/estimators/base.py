@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -13,17 +13,29 @@ from dhsic._random import generator
 from dhsic.engine.plan import DriverStep, PassPlan, Plan, baseline_bytes
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
-from dhsic.kernels import Kernel
-from dhsic.nulls import Distribution, Gamma, Multiplier, Normal, Permutation, Spectral
+from dhsic.kernels import Combinations, Kernel
+from dhsic.nulls import (
+    Distribution,
+    Gamma,
+    Multiplier,
+    Normal,
+    Permutation,
+    Replicates,
+    Spectral,
+)
 from dhsic.results import FeatureSummary, LandmarkSummary
 
 __all__ = [
     "BANDWIDTH_ROWS",
     "Estimate",
     "Estimator",
+    "GridEstimator",
+    "GridOutcome",
     "Null",
     "Outcome",
     "bandwidth_rows",
+    "fit_combinations",
+    "fit_combinations_on_sample",
     "fit_kernels",
     "fit_on_sample",
     "fitting_step",
@@ -31,6 +43,7 @@ __all__ = [
     "rounding_unit",
 ]
 
+Vector = NDArray[np.float64]
 Null = Permutation | Multiplier | Gamma | Spectral | Normal
 
 BANDWIDTH_ROWS = 1000
@@ -88,6 +101,38 @@ class Outcome:
     rounding: float = 0.0
 
 
+@dataclass(frozen=True)
+class GridOutcome:
+    """Statistics of several combinations of kernels, with replicates that they share.
+
+    Parameters
+    ----------
+    statistics : ndarray, shape (G,)
+        The observed values.
+    replicates : ndarray, shape (b, G)
+        Under the null hypothesis; a row is one draw for all combinations.
+    estimate : callable
+        The measure of dependence by a combination, given its number.
+    detail : str, optional
+        How the replicates were made, where the null leaves a choice.
+    rounding : ndarray, shape (G,)
+        Differences of the statistics up to it are rounding.
+    """
+
+    statistics: Vector
+    replicates: Vector
+    estimate: Callable[[int], Estimate]
+    detail: str
+    rounding: Vector
+
+    @property
+    def only(self) -> Outcome:
+        """That of a single combination."""
+        (statistic,), (rounding,) = self.statistics.tolist(), self.rounding.tolist()
+        distribution = Replicates(self.replicates[:, 0])
+        return Outcome(statistic, distribution, self.estimate(0), self.detail, rounding)
+
+
 class Estimator(Protocol):
     """A statistic of dependence with its options, as a frozen value."""
 
@@ -114,6 +159,23 @@ class Estimator(Protocol):
         ...
 
 
+@runtime_checkable
+class GridEstimator(Protocol):
+    """An estimator that tries several combinations of kernels in one run."""
+
+    def plan_grid(
+        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+    ) -> Plan:
+        """What a test would run."""
+        ...
+
+    def test_grid(
+        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+    ) -> GridOutcome:
+        """The statistics and their replicates."""
+        ...
+
+
 def bandwidth_rows(session: Session) -> list[NDArray[np.intp]]:
     """Rows of every variable from which its kernel is fitted, drawn independently for each.
 
@@ -130,25 +192,48 @@ def fit_kernels(
     session: Session, kernels: Sequence[Kernel], samples: Sequence[NDArray[Any]]
 ) -> tuple[Kernel, ...]:
     """Fit every kernel to the sample of its variable; refuse constant variables."""
-    fitted = []
-    for number, (kernel, sample) in enumerate(zip(kernels, samples, strict=True)):
+    return fit_combinations(session, Combinations.single(kernels), samples).kernels
+
+
+def fit_combinations(
+    session: Session, combinations: Combinations, samples: Sequence[NDArray[Any]]
+) -> Combinations:
+    """Fit every kernel to the sample of its variable; refuse constant variables."""
+    for number, sample in enumerate(samples):
         if (sample == sample[0]).all():
             session.refuse_constant(number)
-        try:
-            fitted.append(kernel.fit(sample))
-        except DataError as error:
-            msg = f"variable {session.names[number]!r}: {error}"
-            raise DataError(msg) from error
-    return tuple(fitted)
+    pairs = list(zip(combinations.kernels, combinations.variables, strict=True))
+    fitted = {(k, m): _fit(k, samples[m], session.names[m]) for k, m in dict.fromkeys(pairs)}
+    kernels = (
+        fitted[pair].widened(factor)
+        for pair, factor in zip(pairs, combinations.factors, strict=True)
+    )
+    return replace(combinations, kernels=tuple(kernels), factors=(1.0,) * len(pairs))
+
+
+def _fit(kernel: Kernel, sample: NDArray[Any], name: str) -> Kernel:
+    try:
+        return kernel.fit(sample)
+    except DataError as error:
+        msg = f"variable {name!r}: {error}"
+        raise DataError(msg) from error
+
+
+def fit_combinations_on_sample(
+    session: Session, combinations: Combinations
+) -> tuple[Combinations, list[NDArray[np.float64]]]:
+    """The kernels as fitted on rows drawn for each variable, and these rows."""
+    session.step("fit kernels")
+    samples = session.take(bandwidth_rows(session))
+    return fit_combinations(session, combinations, samples), samples
 
 
 def fit_on_sample(
     session: Session, kernels: Sequence[Kernel]
 ) -> tuple[tuple[Kernel, ...], list[NDArray[np.float64]]]:
     """The kernels as fitted on rows drawn for each, and these rows."""
-    session.step("fit kernels")
-    samples = session.take(bandwidth_rows(session))
-    return fit_kernels(session, kernels, samples), samples
+    fitted, samples = fit_combinations_on_sample(session, Combinations.single(kernels))
+    return fitted.kernels, samples
 
 
 def fitting_step(session: Session) -> DriverStep:

@@ -3,17 +3,24 @@
 from dhsic.kernels.bandwidth import median_distance
 from dhsic.kernels.base import Kernel, Product, Sum
 from dhsic.kernels.columns import Columns
+from dhsic.kernels.combinations import Combinations
 from dhsic.kernels.discrete import Delta
 from dhsic.kernels.distance import Distance
 from dhsic.kernels.dot import Linear, Polynomial
+from dhsic.kernels.grid import Aggregate, Candidates, Combine, Grid
 from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian, Matern
 from dhsic.kernels.registry import parse
 
 __all__ = [
+    "Aggregate",
+    "Candidates",
     "Columns",
+    "Combinations",
+    "Combine",
     "Delta",
     "Distance",
     "Gaussian",
+    "Grid",
     "InverseMultiquadric",
     "Kernel",
     "Laplacian",

@@ -75,6 +75,32 @@ class Kernel(ABC):
         return False
 
     @property
+    def has_length(self) -> bool:
+        """Whether it has a length scale that `widened` multiplies."""
+        return False
+
+    def widened(self, factor: float) -> Self:
+        """The fitted kernel with its length scale multiplied; itself where it has none."""
+        del factor
+        return self
+
+    def squarings(self, wide: Kernel) -> int:
+        """How often the values of a wider kernel are to be squared to give this one's.
+
+        Parameters
+        ----------
+        wide : Kernel
+            A fitted kernel of the same variable.
+
+        Returns
+        -------
+        int
+            0 where squares do not lead from the one to the other.
+        """
+        del wide
+        return 0
+
+    @property
     def work_tiles(self) -> int:
         """How many scratch tiles of the output's shape and dtype `tile` needs."""
         return 0
@@ -278,6 +304,13 @@ class _Combination(Kernel):
 
     def fit(self, sample: NDArray[np.float64]) -> Self:
         return replace(self, parts=tuple(part.fit(sample) for part in self.parts))
+
+    @property
+    def has_length(self) -> bool:
+        return any(part.has_length for part in self.parts)
+
+    def widened(self, factor: float) -> Self:
+        return replace(self, parts=tuple(part.widened(factor) for part in self.parts))
 
     @property
     def work_tiles(self) -> int:

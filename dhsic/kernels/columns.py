@@ -71,6 +71,14 @@ class Columns(Kernel):
         return all(part is None or part.nominal for part in self._given)
 
     @property
+    def has_length(self) -> bool:
+        return any(part is not None and part.has_length for part in self._given)
+
+    def widened(self, factor: float) -> Self:
+        parts = (None if part is None else part.widened(factor) for part in self._given)
+        return replace(self, parts=tuple(parts))
+
+    @property
     def work_tiles(self) -> int:
         return 1 + max(part.work_tiles for part in self._given if part is not None)
 

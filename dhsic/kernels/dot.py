@@ -88,6 +88,13 @@ class Polynomial(Kernel):
         return replace(fitted, gamma=1.0 / median_or_mean(np.einsum("ij,ij->i", centred, centred)))
 
     @property
+    def has_length(self) -> bool:
+        return self.coef0 > 0.0
+
+    def widened(self, factor: float) -> Self:
+        return replace(self, gamma=self._fitted("gamma") / factor**2) if self.has_length else self
+
+    @property
     def _scale(self) -> float:
         return math.sqrt(self._fitted("gamma"))
 

@@ -28,6 +28,10 @@ __all__ = ["Gaussian", "InverseMultiquadric", "Laplacian", "Matern"]
 class _Euclidean(Kernel):
     """A function of the Euclidean distance in units of the kernel."""
 
+    @property
+    def has_length(self) -> bool:
+        return True
+
     def width(self, d: int) -> int:
         return prepared_width(d)
 
@@ -75,6 +79,12 @@ class Gaussian(_Euclidean):
         if fitted.gamma is not None:
             return fitted
         return replace(fitted, gamma=median_distance(sample) ** -2)
+
+    def widened(self, factor: float) -> Self:
+        return replace(self, gamma=self._fitted("gamma") / factor**2)
+
+    def squarings(self, wide: Kernel) -> int:
+        return _squarings(self, wide)
 
     @property
     def _scale(self) -> float:
@@ -125,6 +135,9 @@ class InverseMultiquadric(_Euclidean):
         if fitted.gamma is not None:
             return fitted
         return replace(fitted, gamma=median_distance(sample) ** -2)
+
+    def widened(self, factor: float) -> Self:
+        return replace(self, gamma=self._fitted("gamma") / factor**2)
 
     @property
     def _scale(self) -> float:
@@ -185,6 +198,9 @@ class Matern(_Euclidean):
         if fitted.length is not None:
             return fitted
         return replace(fitted, length=median_distance(sample))
+
+    def widened(self, factor: float) -> Self:
+        return replace(self, length=self._fitted("length") * factor)
 
     @property
     def _scale(self) -> float:
@@ -263,6 +279,16 @@ class Laplacian(Kernel):
         return replace(fitted, gamma=1.0 / median_distance(sample, "cityblock"))
 
     @property
+    def has_length(self) -> bool:
+        return True
+
+    def widened(self, factor: float) -> Self:
+        return replace(self, gamma=self._fitted("gamma") / factor)
+
+    def squarings(self, wide: Kernel) -> int:
+        return _squarings(self, wide)
+
+    @property
     def _scale(self) -> float:
         return self._fitted("gamma")
 
@@ -280,6 +306,15 @@ class Laplacian(Kernel):
 
     def spec(self) -> str:
         return self._spec(self.name, self.gamma)
+
+
+def _squarings(narrow: Gaussian | Laplacian, wide: Kernel) -> int:
+    """exp(-gamma r) squared is exp(-2 gamma r)."""
+    if not isinstance(wide, type(narrow)) or narrow.origin != wide.origin:
+        return 0
+    doublings = math.log2(narrow._fitted("gamma") / wide._fitted("gamma"))
+    near = round(doublings)
+    return near if near > 0 and math.isclose(doublings, near, rel_tol=1e-12) else 0
 
 
 def _cityblock(rows: Matrix, columns: Matrix, out: Matrix, strip: int = 32) -> None:

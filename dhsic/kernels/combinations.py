@@ -1,0 +1,63 @@
+"""Which kernels a test tries: one combination, or several that share what they can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self, TypeVar
+
+from dhsic.kernels.base import Kernel
+
+__all__ = ["Combinations"]
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Combinations:
+    """Kernels of M variables, and the combinations of one kernel a variable.
+
+    Parameters
+    ----------
+    kernels : tuple of Kernel
+        All K of them, those of the first variable first.
+    variables : tuple of int
+        The number of the variable that each is for, shape (K,), ascending.
+    chosen : tuple of tuple of int
+        G combinations, each the numbers of M kernels in the order of the variables.
+    factors : tuple of float
+        What the length scale of each is multiplied by once it is fitted, shape (K,).
+
+    Examples
+    --------
+    >>> from dhsic.kernels import Delta, Gaussian
+    >>> single = Combinations.single((Gaussian(), Delta()))
+    >>> len(single), single.chosen
+    (1, ((0, 1),))
+    """
+
+    kernels: tuple[Kernel, ...]
+    variables: tuple[int, ...]
+    chosen: tuple[tuple[int, ...], ...]
+    factors: tuple[float, ...]
+
+    @classmethod
+    def single(cls, kernels: Sequence[Kernel]) -> Self:
+        """One kernel a variable, as it is."""
+        numbers = tuple(range(len(kernels)))
+        return cls(tuple(kernels), numbers, (numbers,), (1.0,) * len(kernels))
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def of(self, values: Sequence[Value], combination: int) -> list[Value]:
+        """Those of K values that belong to a combination, one a variable."""
+        return [values[k] for k in self.chosen[combination]]
+
+    def spread(self, values: Sequence[Value]) -> list[Value]:
+        """One of M values for every kernel: that of its variable."""
+        return [values[m] for m in self.variables]
+
+    def kernels_of(self, combination: int) -> tuple[Kernel, ...]:
+        """The kernels of a combination, one a variable."""
+        return tuple(self.of(self.kernels, combination))
