@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -45,10 +46,10 @@ def linear(n: int, rng: Rng, strength: float = 0.2) -> Data:
     return [x, strength * x + noise]
 
 
-def sine(n: int, rng: Rng, strength: float = 0.5) -> Data:
-    """Joint density proportional to 1 + s sin(x) sin(y) on a square, by rejection."""
+def sine(n: int, rng: Rng, strength: float = 0.5, frequency: int = 1) -> Data:
+    """Joint density proportional to 1 + s sin(w x) sin(w y) on a square, by rejection."""
     xy = rng.uniform(-np.pi, np.pi, (8 * n, 2))
-    density = 1.0 + strength * np.sin(xy).prod(axis=1)
+    density = 1.0 + strength * np.sin(frequency * xy).prod(axis=1)
     x, y = xy[rng.uniform(0.0, 2.0, 8 * n) < density][:n].T
     return [x, y]
 
@@ -79,3 +80,44 @@ def with_dimensions(dims: tuple[int, ...], n: int, rng: Rng, strength: float) ->
         x[:, 0] += strength * (cause if number % 2 else cause**2 - 1.0)
         data.append(x)
     return data
+
+
+def circle(n: int, rng: Rng, noise: float) -> Data:
+    """Points on the unit circle, uniform in angle, with normal noise on either coordinate."""
+    angle = rng.uniform(0.0, 2.0 * np.pi, n)
+    x, y = np.array([np.cos(angle), np.sin(angle)]) + noise * rng.standard_normal((2, n))
+    return [x, y]
+
+
+def checkerboard(n: int, rng: Rng, strength: float, cells: int = 4) -> Data:
+    """Uniform on the black cells of a board with probability `strength`, else on all of it."""
+    column = rng.integers(cells, size=n)
+    black = 2 * rng.integers(cells // 2, size=n) + column % 2
+    row = np.where(rng.random(n) < strength, black, rng.integers(cells, size=n))
+    x, y = np.array([column, row]) + rng.random((2, n))
+    return [x, y]
+
+
+def heteroscedastic(n: int, rng: Rng, strength: float) -> Data:
+    """No correlation: x sets the logarithm of the standard deviation of y."""
+    x, noise = rng.standard_normal((2, n))
+    return [x, np.exp(strength * x) * noise]
+
+
+def absolute(n: int, rng: Rng, strength: float, d: int) -> Data:
+    """The absolute value of the first of d columns of x, plus normal noise."""
+    x = rng.standard_normal((n, d))
+    return [x, strength * np.abs(x[:, 0]) + rng.standard_normal(n)]
+
+
+SCENARIOS: dict[str, Callable[[int, Rng], Data]] = {
+    "linear": partial(linear, strength=0.1),
+    **{f"sine, w = {w}": partial(sine, strength=0.3 + 0.1 * w, frequency=w) for w in range(1, 7)},
+    "circle": partial(circle, noise=0.6),
+    "checkerboard": partial(checkerboard, strength=0.4),
+    "heteroscedastic": partial(heteroscedastic, strength=0.15),
+    "absolute, d = 5": partial(absolute, strength=0.7, d=5),
+    "absolute, d = 20": partial(absolute, strength=1.5, d=20),
+    "absolute, d = 100": partial(absolute, strength=6.0, d=100),
+    "joint triple": partial(joint_triple, strength=0.3),
+}

@@ -18,7 +18,7 @@ import numpy as np
 import dhsic
 from benchmarks.cases import NULL_CASES
 from benchmarks.output import parallel_map, write_csv
-from dhsic._arguments import kernels_to_fit, open_session
+from dhsic._arguments import choose_estimator, open_session
 from dhsic.estimators.registry import TABLE
 
 ALPHAS = (0.05, 0.01, 0.001)
@@ -37,10 +37,10 @@ def one_ratio(setting: tuple[Any, int, str, int, int, int]) -> dict[str, list[fl
     estimator, m, case, n, permutations, seed = setting
     data = NULL_CASES[case](n, m, np.random.default_rng([seed, n, m]))
     session = open_session(data, None, seed, "float64", None, 1, "16GiB", None)
-    kernels = kernels_to_fit([None] * m, estimator(), session.sources)
+    chosen, _, kernels = choose_estimator(session, None, estimator())
 
     def law(null: Any) -> Any:
-        return estimator().test(session, kernels, null).distribution
+        return chosen.test(session, kernels, null).distribution
 
     values = law(dhsic.Permutation(permutations, within="all")).values
     entry = next(entry for entry in TABLE if entry.estimator is estimator)

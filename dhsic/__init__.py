@@ -17,6 +17,7 @@ from dhsic.estimators import (
     SubHSIC,
     WitnessFunctions,
 )
+from dhsic.kernels import Candidates, Grid
 from dhsic.nulls import Gamma, Multiplier, Normal, Permutation, Spectral
 from dhsic.results import DependenceEstimate, IndependenceTestResult
 
@@ -26,10 +27,12 @@ __all__ = [
     "UHSIC",
     "VHSIC",
     "BlockHSIC",
+    "Candidates",
     "DCor",
     "DCov",
     "DependenceEstimate",
     "Gamma",
+    "Grid",
     "IndependenceTestResult",
     "Multiplier",
     "Normal",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -10,14 +11,23 @@ import numpy as np
 from dhsic._random import resolve_seed
 from dhsic._validation import check_choice, parse_bytes
 from dhsic.engine.blocks import Source
+from dhsic.engine.plan import Plan
 from dhsic.engine.runtime import Runtime, current_client
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.estimators import Estimator
+from dhsic.estimators import (
+    Estimator,
+    GridEstimator,
+    Null,
+    find_estimator,
+    find_null,
+    tries_grids,
+)
 from dhsic.io.open import open_variables
-from dhsic.kernels import Kernel, parse
+from dhsic.kernels import Candidates, Combinations, Gaussian, Grid, Kernel, parse
+from dhsic.nulls import Multiplier, Permutation
 
-__all__ = ["Precision", "kernels_to_fit", "open_session", "read_kernels"]
+__all__ = ["Method", "Precision", "choose_estimator", "choose_method", "open_session"]
 
 Precision = Literal["float64", "float32"]
 
@@ -56,12 +66,14 @@ def _runtime(client: Any, threads: int | None, memory: int) -> Runtime:
     return Runtime.on(client, memory)
 
 
-def read_kernels(kernels: Any, m: int) -> tuple[Kernel | None, ...]:
-    """What was asked for each variable; None leaves it to the estimator."""
+def _read_kernels(kernels: Any, m: int) -> Grid | tuple[Kernel | None, ...]:
+    """What was asked for the variables; None leaves one open."""
+    if isinstance(kernels, Grid):
+        return kernels
     if kernels is None or isinstance(kernels, (str, Kernel)):
         kernels = [kernels] * m
     if not isinstance(kernels, Sequence):
-        msg = f"kernels must be a name, a Kernel, or a sequence of them, got {kernels!r}"
+        msg = f"kernels must be a name, a Kernel, a sequence of them, or a Grid, got {kernels!r}"
         raise InvalidArgumentError(msg)
     if len(kernels) != m:
         msg = f"kernels must be one, or one for each of {m} variables, got {len(kernels)}"
@@ -69,19 +81,119 @@ def read_kernels(kernels: Any, m: int) -> tuple[Kernel | None, ...]:
     return tuple(_kernel(kernel) for kernel in kernels)
 
 
-def kernels_to_fit(
+def choose_estimator(
+    session: Session, kernels: Any, estimator: str | Estimator
+) -> tuple[Estimator, str, tuple[Kernel, ...]]:
+    """The estimator, why this one, and the kernel that it will fit to each variable.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A grid, or a kernel that a variable cannot have.
+    """
+    asked = _read_kernels(kernels, len(session.sources))
+    if isinstance(asked, Grid):
+        msg = "an estimate needs one kernel for each variable, got a Grid: that is for tests"
+        raise InvalidArgumentError(msg)
+    usual = Combinations.single([kernel or Gaussian() for kernel in asked])
+    chosen, reason = find_estimator(estimator, session, usual, None, None)
+    return chosen, reason, _single(asked, chosen, session.sources).kernels
+
+
+def _single(
     asked: Sequence[Kernel | None], estimator: Estimator, sources: Sequence[Source]
-) -> tuple[Kernel, ...]:
-    """The kernels that the estimator will fit."""
-    kernels = tuple(estimator.kernel(kernel) for kernel in asked)
-    for kernel, source in zip(kernels, sources, strict=True):
+) -> Combinations:
+    return _checked(Combinations.single([estimator.kernel(kernel) for kernel in asked]), sources)
+
+
+@dataclass(frozen=True)
+class Method:
+    """How a test is run.
+
+    Parameters
+    ----------
+    estimator : Estimator
+        The statistic.
+    estimator_reason : str
+        Why this one.
+    combinations : Combinations
+        Kernels to fit.
+    grid : Grid
+        How several combinations become one test.
+    null : Null
+        The null distribution.
+    null_reason : str
+        Why this one.
+    """
+
+    estimator: Estimator
+    estimator_reason: str
+    combinations: Combinations
+    grid: Grid
+    null: Null
+    null_reason: str
+
+    @property
+    def several(self) -> tuple[GridEstimator, Multiplier | Permutation] | None:
+        """The estimator and the null, where there are several combinations."""
+        if len(self.combinations) == 1:
+            return None
+        assert isinstance(self.estimator, GridEstimator)
+        assert isinstance(self.null, Multiplier | Permutation)
+        return self.estimator, self.null
+
+    def plan(self, session: Session) -> Plan:
+        """What would run."""
+        if self.several is None:
+            return self.estimator.plan(session, self.combinations.kernels, self.null)
+        estimator, null = self.several
+        return estimator.plan_grid(session, self.combinations, null)
+
+
+def choose_method(
+    session: Session,
+    kernels: Any,
+    estimator: str | Estimator,
+    null: str | Null,
+    n_resamples: int | None,
+) -> Method:
+    """What was asked for, and for the rest what dhsic takes.
+
+    Raises
+    ------
+    InvalidArgumentError
+        What was asked for does not go together.
+    """
+    asked = _read_kernels(kernels, len(session.sources))
+    grid = asked if isinstance(asked, Grid) else _open_grid(asked)
+    combinations = grid.combinations(len(session.sources))
+    chosen, reason = find_estimator(estimator, session, combinations, null, n_resamples)
+    if not isinstance(asked, Grid) and not tries_grids(chosen, null, session, len(combinations)):
+        combinations = _single(asked, chosen, session.sources)
+    found, null_reason = find_null(null, chosen, session, n_resamples, len(combinations))
+    checked = _checked(combinations, session.sources)
+    return Method(chosen, reason, checked, grid, found, null_reason)
+
+
+def _open_grid(asked: Sequence[Kernel | None]) -> Grid:
+    """What is tried where no grid is given: kernels as given, and the usual ones beside them."""
+    candidates = (
+        Candidates() if kernel is None else Candidates(kernel, (1.0,)) for kernel in asked
+    )
+    return Grid(tuple(candidates))
+
+
+def _checked(combinations: Combinations, sources: Sequence[Source]) -> Combinations:
+    """Refuse what compares the codes of categories as numbers."""
+    for kernel, variable in zip(combinations.kernels, combinations.variables, strict=True):
+        source = sources[variable]
         if source.categorical and not kernel.nominal:
             msg = (
                 f"variable {source.name!r} holds categories, so its kernel must be 'delta', "
                 f"got {kernel.spec()!r}"
             )
             raise InvalidArgumentError(msg)
-    return kernels
+    return combinations
 
 
 def _kernel(kernel: Any) -> Kernel | None:

@@ -11,7 +11,10 @@ from dhsic.errors import InvalidArgumentError
 
 __all__ = ["PURPOSES", "generator", "random_signs", "resolve_seed"]
 
-PURPOSES: Final = ("landmarks", "bandwidth", "signs", "permutation", "features", "simulation")
+PURPOSES: Final = (
+    *("landmarks", "bandwidth", "signs", "permutation", "features", "simulation"),
+    "selection",
+)
 _SIGNS_PER_COUNTER: Final = 256
 
 

@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from dhsic._arguments import Precision, kernels_to_fit, open_session, read_kernels
+from dhsic._arguments import (
+    Method,
+    Precision,
+    choose_estimator,
+    choose_method,
+    open_session,
+)
 from dhsic._random import generator
 from dhsic._version import __version__
 from dhsic.engine.events import Listener
@@ -19,16 +25,18 @@ from dhsic.estimators import (
     COCO,
     Estimate,
     Estimator,
+    GridOutcome,
     Null,
+    Outcome,
     WitnessFunctions,
-    find_estimator,
-    find_null,
 )
-from dhsic.kernels import Kernel
-from dhsic.nulls import Replicates, monte_carlo_error, pvalue
+from dhsic.kernels import Grid, Kernel
+from dhsic.nulls import Aggregated, Replicates, aggregate, monte_carlo_error, pvalue
 from dhsic.results import (
     DependenceEstimate,
+    GridSummary,
     IndependenceTestResult,
+    KernelCombination,
     PassSummary,
     VariableSummary,
 )
@@ -42,7 +50,7 @@ _SHOWN = 1000
 
 def independence_test(
     *variables: Any,
-    kernels: Kernels | None = None,
+    kernels: Kernels | Grid | None = None,
     estimator: str | Estimator = "nystrom-m",
     null: str | Null = "auto",
     n_resamples: int | None = None,
@@ -123,12 +131,9 @@ def independence_test(
     """
     began = time.perf_counter()
     session = open_session(variables, names, rng, precision, client, threads, memory, progress)
-    asked = read_kernels(kernels, len(session.sources))
-    chosen, choice = find_estimator(estimator, session, asked, null, n_resamples)
-    fitting = kernels_to_fit(asked, chosen, session.sources)
-    chosen_null, reason = find_null(null, chosen, session, n_resamples)
-    chosen.plan(session, fitting, chosen_null).check()
-    outcome = chosen.test(session, fitting, chosen_null)
+    method = choose_method(session, kernels, estimator, null, n_resamples)
+    method.plan(session).check()
+    outcome, grid = _run(session, method)
     distribution = outcome.distribution
     p = pvalue(outcome.statistic, distribution, session.dtype, outcome.rounding)
     if isinstance(distribution, Replicates):
@@ -140,9 +145,49 @@ def independence_test(
         pvalue=p,
         pvalue_error=error,
         null_distribution=values,
-        null=chosen_null.name,
-        null_reason=f"{reason}; {outcome.detail}" if outcome.detail else reason,
-        **_common(session, chosen, choice, outcome.estimate, began),
+        null=method.null.name,
+        null_reason="; ".join(filter(None, (method.null_reason, outcome.detail))),
+        grid=grid,
+        **_common(session, method.estimator, method.estimator_reason, outcome.estimate, began),
+    )
+
+
+def _run(session: Session, method: Method) -> tuple[Outcome, GridSummary | None]:
+    """The outcome of the test; of several kernels, with what each says by itself."""
+    if method.several is None:
+        kernels = method.combinations.kernels
+        return method.estimator.test(session, kernels, method.null), None
+    estimator, null = method.several
+    found = estimator.test_grid(session, method.combinations, null)
+    whole = aggregate(
+        found.statistics,
+        found.replicates,
+        method.grid.aggregate,
+        found.rounding,
+        session.dtype,
+        reference=method.combinations.reference(),
+        share=method.grid.reference_share,
+    )
+    estimate = found.estimate(whole.strongest)
+    outcome = Outcome(whole.statistic, whole.distribution, estimate, found.detail, whole.rounding)
+    return outcome, _grid_summary(found, whole, method)
+
+
+def _grid_summary(found: GridOutcome, whole: Aggregated, method: Method) -> GridSummary:
+    columns = zip(found.statistics, whole.standardised, whole.pvalues, strict=True)
+    combinations = (
+        KernelCombination(
+            tuple(kernel.spec() for kernel in found.combinations.kernels_of(c)),
+            *map(float, numbers),
+        )
+        for c, numbers in enumerate(columns)
+    )
+    return GridSummary(
+        method.grid.aggregate,
+        method.grid.reference_share,
+        method.combinations.reference(),
+        whole.strongest,
+        tuple(combinations),
     )
 
 
@@ -191,9 +236,7 @@ def hsic(
     """
     began = time.perf_counter()
     session = open_session(variables, names, rng, precision, client, threads, memory, progress)
-    asked = read_kernels(kernels, len(session.sources))
-    chosen, choice = find_estimator(estimator, session, asked, None, None)
-    fitting = kernels_to_fit(asked, chosen, session.sources)
+    chosen, choice, fitting = choose_estimator(session, kernels, estimator)
     chosen.plan(session, fitting, None).check()
     estimate = chosen.estimate(session, fitting)
     return DependenceEstimate(**_common(session, chosen, choice, estimate, began))
@@ -252,19 +295,17 @@ def witness_functions(
     True
     """
     session = open_session((x, y), names, rng, precision, client, threads, memory, progress)
-    asked = read_kernels(kernels, 2)
-    chosen, _ = find_estimator(estimator, session, asked, None, None)
+    chosen, _, fitting = choose_estimator(session, kernels, estimator)
     if not isinstance(chosen, COCO):
         msg = f"witness functions need estimator 'coco' or a COCO value, got {estimator!r}"
         raise InvalidArgumentError(msg)
-    fitting = kernels_to_fit(asked, chosen, session.sources)
     chosen.plan(session, fitting, None).check()
     return chosen.witness_functions(session, fitting)
 
 
 def plan(
     *variables: Any,
-    kernels: Kernels | None = None,
+    kernels: Kernels | Grid | None = None,
     estimator: str | Estimator = "nystrom-m",
     null: str | Null = "auto",
     n_resamples: int | None = None,
@@ -296,10 +337,7 @@ def plan(
     800
     """
     session = open_session(variables, names, 0, precision, client, threads, memory, None)
-    asked = read_kernels(kernels, len(session.sources))
-    chosen, _ = find_estimator(estimator, session, asked, null, n_resamples)
-    chosen_null, _ = find_null(null, chosen, session, n_resamples)
-    return chosen.plan(session, kernels_to_fit(asked, chosen, session.sources), chosen_null)
+    return choose_method(session, kernels, estimator, null, n_resamples).plan(session)
 
 
 def _common(

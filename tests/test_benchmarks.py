@@ -2,11 +2,28 @@
 
 import csv
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import convergence, family, level, peers, power, pruning, roofline, scaling, tails
+from benchmarks import (
+    convergence,
+    family,
+    grid_cost,
+    grid_level,
+    grid_power,
+    level,
+    peers,
+    power,
+    pruning,
+    roofline,
+    scaling,
+    selection,
+    tails,
+)
+from benchmarks.cases import SCENARIOS
 from dhsic.estimators import TABLE
+from dhsic.kernels import Candidates, Grid
 
 
 def run(module, out, *options):
@@ -108,3 +125,98 @@ def test_tails__compare_with_permutations(out):
     assert {row["null"] for row in table} == {"gamma", "spectral"}
     assert len({row["estimator"] for row in table}) == 9
     assert all(0.2 < float(row["at 0.05"]) < 5.0 for row in table)
+
+
+QUICK_GRIDS = ["--runs", 4, "--size", 40, "--processes", 1]
+
+
+def test_grid_level__has_every_grid_and_aggregate(out):
+    table = run(grid_level, out, *QUICK_GRIDS)
+    cells = {(row["null"], row["variables"], row["kernels"], row["aggregate"]) for row in table}
+    assert len(cells) == len(table) == 2 * 2 * 3 * 2
+    for row in table:
+        rates = [float(row[rate]) for rate in ("1%", "5%", "10%")]
+        assert rates == sorted(rates)
+        cases = [float(row[key]) for key in row if key.startswith("5% ")]
+        assert np.mean(cases) == float(row["5%"])
+
+
+@pytest.mark.parametrize("name", ["v-hsic", "rff-hsic"])
+def test_grid_level__runs_other_estimators_of_two_variables(out, name):
+    table = run(grid_level, out, *QUICK_GRIDS, "--estimator", name, "--null", "permutation")
+    assert {(row["estimator"].split()[0], row["variables"]) for row in table} == {(name, "2")}
+
+
+def test_grid_level__goes_on_where_it_stopped_and_flags(out, monkeypatch):
+    options = [*QUICK_GRIDS, "--variables", 2, "--null", "multiplier"]
+    first = run(grid_level, out, *options)
+    monkeypatch.setattr(grid_level, "pvalues", lambda setting: np.full((3, 2), 0.005))
+    assert run(grid_level, out, *options) == first
+    more = run(grid_level, out, *options, "--size", 50)
+    assert more[: len(first)] == first
+    assert {row["above"] for row in more[len(first) :]} == {"1% 5% 10%"}
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_grid_level__has_smaller_grids_within_the_largest(m):
+    combinations = Grid(Candidates(factors=grid_level.FACTORS[m])).combinations(m)
+    small, middle, whole = grid_level.grids(combinations, m)
+    assert [len(set(small)), len(set(middle)), len(set(whole))] == [5, 16, 64]
+    alone = Grid(Candidates(factors=(0.25, 0.5, 1.0, 2.0)), most=16).combinations(m)
+    factors = [
+        {tuple(one.factors[k] for k in chosen) for chosen in chosens}
+        for one, chosens in (
+            (combinations, [combinations.chosen[c] for c in middle]),
+            (alone, alone.chosen),
+        )
+    ]
+    assert factors[0] == factors[1]
+
+
+def test_grid_power__draws_every_scenario(out):
+    options = ["--runs", 2, "--size", 50, "--processes", 1]
+    few = ["--data", "linear", "--data", "joint triple"]
+    table = run(grid_power, out, *options, *few)
+    assert len(table) == 2 * len(grid_power.METHODS) - 1  # dcor takes no triples
+    assert run(grid_power, out, *options, *few) == table
+    assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_grid_power__leaves_quadratic_tests_out_and_takes_fewer_runs_of_large_data(
+    out, monkeypatch
+):
+    monkeypatch.setattr(grid_power, "one_pvalue", lambda setting: 0.01)
+    options = ["--runs", 3, "--large-runs", 2, "--data", "circle", "--processes", 1]
+    table = run(grid_power, out, *options, "--size", 1000, "--size", 2000)
+    runs = {(row["method"], row["n"]): row["runs"] for row in table}
+    assert runs["v-hsic, grid", "1000"] == "3"
+    assert runs["nystrom-m, grid", "2000"] == "2"
+    assert ("v-hsic, grid", "2000") not in runs
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_scenarios__are_data_of_so_many_rows(name):
+    data = SCENARIOS[name](30, np.random.default_rng(0))
+    again = SCENARIOS[name](30, np.random.default_rng(0))
+    assert all(len(x) == 30 and np.isfinite(x).all() for x in data)
+    assert all((x == y).all() for x, y in zip(data, again, strict=True))
+
+
+def test_grid_cost__says_where_the_time_goes(out):
+    options = ["--rows", 3000, "--features", 3, "--landmarks", 40, "--resamples", 10]
+    table = run(grid_cost, out, *options, "--repeats", 1, "--threads", 1)
+    assert [row["kernels"] for row in table] == list(grid_cost.GRIDS)
+    assert float(table[0]["over one"]) == 1.0
+    for row in table:
+        steps = [float(row[step]) for step in grid_cost.STEPS]
+        assert min(steps) > 0
+        assert sum(steps) <= float(row["seconds"]) * 1.01
+        assert float(row["us tiles"]) > 0
+
+
+def test_selection__has_every_selection(out):
+    options = ["--runs", 2, "--rows", 60, "--landmarks", "2sqrt", "--processes", 1]
+    table = run(selection, out, *options)
+    assert len(table) == len(selection.CASES) * len(selection.SELECTIONS)
+    assert {row["selection"] for row in table} == set(selection.SELECTIONS)
+    assert run(selection, out, *options) == table

@@ -13,7 +13,9 @@ from dhsic.errors import InvalidArgumentError, MissingDependencyError
 from dhsic.results import (
     DependenceEstimate,
     FeatureSummary,
+    GridSummary,
     IndependenceTestResult,
+    KernelCombination,
     LandmarkSummary,
     PassSummary,
     VariableSummary,
@@ -47,6 +49,16 @@ TEST = {
     "null_distribution": np.array([1.0, 0.1 + 0.2, 1e-300]),
     "null": "multiplier",
     "null_reason": "one matrix product",
+    "grid": GridSummary(
+        "max",
+        0.5,
+        0,
+        1,
+        (
+            KernelCombination(("gaussian:0.01", "delta"), 0.1 + 0.2, -0.5, 0.7),
+            KernelCombination(("gaussian:0.04", "delta"), 9.5, 4.25, 0.004),
+        ),
+    ),
 }
 CHANGED = {
     "estimate": 0.3,
@@ -68,6 +80,7 @@ CHANGED = {
     "null_distribution": np.array([1.0, 0.3, 1e-300]),
     "null": "permutation",
     "null_reason": "exact",
+    "grid": None,
 }
 FEATURES = {"kind": "complex", "counts": (1000, 201), "orthogonal": False}
 LANDMARKS = {
@@ -97,6 +110,7 @@ def outcome(**changes):
         outcome(),
         outcome(passes=()),
         outcome(pvalue_error=None, pvalue=1e-300),
+        outcome(grid=None),
     ],
 )
 @pytest.mark.parametrize("indent", [None, 2])
@@ -105,7 +119,7 @@ def test_json__gives_the_same_result_back(result, indent):
     assert again == result
     for field in dataclasses.fields(result):
         value, expected = getattr(again, field.name), getattr(result, field.name)
-        if field.name in ("landmarks", "features"):
+        if field.name in ("landmarks", "features", "grid"):
             assert value == expected
             continue
         assert type(value) is type(expected)
@@ -171,6 +185,24 @@ def test_null_distribution__is_a_read_only_copy():
     np.testing.assert_array_equal(result.null_distribution, [1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match="read-only"):
         result.null_distribution[0] = 5.0
+
+
+@pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(GridSummary)])
+def test_equality__covers_every_field_of_the_grid(field):
+    others = {"aggregate": "min-p", "strongest": 0, "combinations": ()}
+    others |= {"reference": 1, "reference_share": 0.0}
+    changed = dataclasses.replace(TEST["grid"], **{field: others[field]})
+    assert outcome(grid=changed) != outcome()
+
+
+@pytest.mark.parametrize(("aggregate", "scores"), [("max", "largest"), ("min-p", "smallest")])
+def test_summary__tells_of_the_grid_and_that_single_kernels_are_exploratory(aggregate, scores):
+    result = outcome(grid=dataclasses.replace(TEST["grid"], aggregate=aggregate))
+    line = dict(result.summary())["kernels"]
+    assert line.startswith(f"2 combinations, {scores} of")
+    assert line.endswith("strongest above, p = 0.004 by itself, exploratory")
+    assert "0.5 of the level for the median heuristic" in line
+    assert "kernels" not in dict(outcome(grid=None).summary())
 
 
 def without(field):

@@ -13,7 +13,7 @@ from dhsic.cli.output import aligned
 from dhsic.estimators import Estimator, Null
 from dhsic.estimators.registry import ESTIMATORS, NULLS, TABLE
 from dhsic.estimators.rff import Form
-from dhsic.landmarks import Pairing
+from dhsic.landmarks import Pairing, Selection
 from dhsic.nulls import Method, Variance, Within
 
 __all__ = ["ESTIMATOR_OPTIONS", "NULL_OPTIONS", "pairs_table", "read_estimator", "read_null"]
@@ -73,6 +73,8 @@ _ESTIMATOR = _Kind(
     {
         "landmarks": "n_landmarks",
         "pairing": "pairing",
+        "selection": "selection",
+        "pool": "pool",
         "features": "n_features",
         "form": "form",
         "orthogonal": "orthogonal",
@@ -165,6 +167,17 @@ ESTIMATOR_OPTIONS = (
             "Landmarks drawn for every variable by itself, unless joint is asked for: rows of the "
             "data.",
         ),
+    ),
+    click.option(
+        "--selection",
+        type=click.Choice(get_args(Selection)),
+        help=_ESTIMATOR.help("selection", "How landmarks are chosen from a pool of rows."),
+    ),
+    click.option(
+        "--pool",
+        type=int,
+        metavar="TIMES",
+        help=_ESTIMATOR.help("pool", "Rows of the pool, a multiple of the landmarks."),
     ),
     click.option(
         "--features",

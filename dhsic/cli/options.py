@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -18,7 +18,7 @@ from dhsic.cli.methods import ESTIMATOR_OPTIONS, NULL_OPTIONS, read_estimator, r
 from dhsic.cluster import PlannedWorkers, connect, local_cluster
 from dhsic.engine.plan import Plan
 from dhsic.io.open import AnySource, open_group
-from dhsic.kernels import Kernel, parse
+from dhsic.kernels import Aggregate, Candidates, Combine, Grid, Kernel, parse
 
 __all__ = ["Request", "read_request", "test_options"]
 
@@ -83,6 +83,17 @@ def _level(context: click.Context, option: click.Parameter, value: float) -> flo
     return value
 
 
+def _numbers(
+    context: click.Context, option: click.Parameter, value: str | None
+) -> tuple[float, ...] | None:
+    del context, option
+    try:
+        return None if value is None else tuple(float(number) for number in value.split(","))
+    except ValueError as error:
+        msg = f"give numbers with commas between them, as 0.5,1,2; got {value!r}"
+        raise click.BadParameter(msg) from error
+
+
 def _new_file(context: click.Context, option: click.Parameter, value: Path | None) -> Path | None:
     """Refuse before the run what could not be written after it."""
     del context, option
@@ -118,8 +129,35 @@ _OPTIONS = (
         multiple=True,
         metavar="[NAME=]SPEC",
         help="Kernel of one variable or of all others, as 'year=gaussian:0.5', 'laplacian' or "
-        "'delta'; a bandwidth left out follows the median heuristic.  [default: what the estimator "
-        "takes, gaussian for most]",
+        "'delta'; a bandwidth left out follows the median heuristic. Several to try are written "
+        "'gaussian|laplacian'.  [default: gaussian kernels of several widths and a laplacian one; "
+        "one gaussian where the estimator or the null takes one]",
+    ),
+    click.option(
+        "--factors",
+        callback=_numbers,
+        metavar="LIST",
+        help="Try every kernel, gaussian where none is given, with its length scale multiplied by "
+        "each, as 0.25,0.5,1,2.  [for nystrom-m, rff-hsic, v-hsic, u-hsic]",
+    ),
+    click.option(
+        "--combine",
+        type=click.Choice(get_args(Combine)),
+        help="Which kernels of the variables to try together: all, those of the same number, or "
+        "those of the median heuristic and a number of others.  [default: auto]",
+    ),
+    click.option(
+        "--aggregate",
+        type=click.Choice(get_args(Aggregate)),
+        help="How several kernels make one test: by the largest standardised statistic or the "
+        "smallest p-value.  [default: max]",
+    ),
+    click.option(
+        "--reference-share",
+        type=float,
+        metavar="SHARE",
+        help="Of the level, for the kernels of the median heuristic; 0 treats all alike.  "
+        "[default: 2/3]",
     ),
     *ESTIMATOR_OPTIONS,
     *NULL_OPTIONS,
@@ -200,7 +238,7 @@ def read_request(options: dict[str, Any]) -> Request:
     sources = open_group(_location(options["data"]), options["variables"])
     names = [source.name for source in sources]
     arguments = {
-        "kernels": _kernels(options["kernels"], names),
+        "kernels": _kernels(options, names),
         "estimator": estimator,
         "null": null,
         "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
@@ -217,9 +255,27 @@ def _location(data: str) -> str:
     return data if "://" in data else os.path.abspath(data)
 
 
-def _kernels(specs: Sequence[str], names: Sequence[str]) -> list[Kernel | None]:
-    """One kernel a variable, from ``SPEC`` for all and ``NAME=SPEC`` for one, or None."""
-    chosen: dict[str, Kernel] = {}
+def _kernels(options: dict[str, Any], names: Sequence[str]) -> Grid | list[Kernel | None]:
+    """One kernel a variable or None; a grid where something was said of several."""
+    listed = _listed_kernels(options["kernels"], names)
+    factors = options["factors"]
+    how = ("combine", "aggregate", "reference_share")
+    told = {name: options[name] for name in how if options[name] is not None}
+    if factors is None and not told and all(len(kernels) <= 1 for kernels in listed):
+        return [kernels[0] if kernels else None for kernels in listed]
+    candidates = tuple(_candidates(kernels, factors) for kernels in listed)
+    return replace(Grid.auto(), candidates=candidates, **told)
+
+
+def _candidates(kernels: tuple[Kernel, ...], factors: tuple[float, ...] | None) -> Candidates:
+    if not kernels and factors is None:
+        return Candidates()
+    return Candidates(kernels or "gaussian", factors or (1.0,))
+
+
+def _listed_kernels(specs: Sequence[str], names: Sequence[str]) -> list[tuple[Kernel, ...]]:
+    """Kernels of every variable, from ``SPEC`` for all and ``NAME=SPEC`` for one, or none."""
+    chosen: dict[str, tuple[Kernel, ...]] = {}
     for text in specs:
         name, _, spec = text.rpartition("=")
         name = name.strip()
@@ -233,5 +289,5 @@ def _kernels(specs: Sequence[str], names: Sequence[str]) -> list[Kernel | None]:
             whose = f"variable {name!r}" if name else "all variables"
             msg = f"--kernel is given twice for {whose}: drop one"
             raise click.UsageError(msg)
-        chosen[name] = parse(spec)
-    return [chosen.get(name) or chosen.get("") for name in names]
+        chosen[name] = tuple(parse(one) for one in spec.split("|"))
+    return [chosen.get(name) or chosen.get("", ()) for name in names]

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic.kernels import Kernel
+from dhsic.kernels import Combinations
+from dhsic.kernels.shared import SharedTiles, TileKernel
 
 __all__ = [
     "COLUMN_TILE",
     "ROW_TILE",
     "Matrix",
     "Tile",
-    "TileKernel",
     "Tiling",
     "as_real",
     "centre",
@@ -32,38 +33,24 @@ ROW_TILE = 2048
 COLUMN_TILE = 256
 
 
-class TileKernel(Protocol):
-    """What tiles are computed by: a `Kernel`, or any function of rows and landmarks like it."""
-
-    @property
-    def work_tiles(self) -> int:
-        """How many scratch tiles `tile` needs."""
-        ...
-
-    def rows(self, x: NDArray[Any], dtype: DTypeLike) -> Matrix:
-        """Prepare rows of data (b, d) for `tile`."""
-        ...
-
-    def tile(self, rows: Matrix, columns: Matrix, out: Tile, work: Tile) -> None:
-        """Write the values (b, p) at prepared rows and landmarks into `out`."""
-        ...
-
-
 @dataclass(frozen=True)
 class Tiling:
-    """Gram tiles of M variables between rows and p landmarks.
+    """Gram tiles of K kernels on M variables between rows and p landmarks.
 
     Parameters
     ----------
     kernels : tuple of TileKernel
-        One fitted kernel a variable.
-    columns : tuple of ndarray, shapes (p, w_m)
-        The prepared landmarks of each variable, in the precision of the tiles.
+        All K of them, fitted.
+    columns : tuple of ndarray, shapes (p, w_k)
+        The prepared landmarks of every kernel that needs its own, see `SharedTiles.roots`, in the
+        precision of the tiles.
     row_tile, column_tile : int
         Rows and landmarks of a tile.
     parts : int
         Real numbers in an entry of a tile: 1, or 2 where entries are complex. Whatever is kept of
         tiles is real, with `parts` columns for every landmark, as `as_real` sees them.
+    variables : tuple of int, optional
+        The number of the variable that each kernel is for; one a variable where not given.
     """
 
     kernels: tuple[TileKernel, ...]
@@ -71,19 +58,26 @@ class Tiling:
     row_tile: int = ROW_TILE
     column_tile: int = COLUMN_TILE
     parts: int = 1
+    variables: tuple[int, ...] | None = None
 
     @classmethod
     def prepare(
         cls,
-        kernels: Sequence[Kernel],
+        combinations: Combinations,
         landmarks: Sequence[NDArray[Any]],
         dtype: DTypeLike,
         row_tile: int = ROW_TILE,
         column_tile: int = COLUMN_TILE,
     ) -> Tiling:
         """Prepare landmarks (p, d_m) of every variable."""
-        columns = tuple(k.columns(z, dtype) for k, z in zip(kernels, landmarks, strict=True))
-        return cls(tuple(kernels), columns, row_tile, column_tile)
+        kernels, variables = combinations.kernels, combinations.variables
+        columns = tuple(SharedTiles(kernels, variables).columns(landmarks, dtype))
+        return cls(kernels, columns, row_tile, column_tile, variables=variables)
+
+    @cached_property
+    def shared(self) -> SharedTiles:
+        """How the tiles of the kernels come from each other."""
+        return SharedTiles(self.kernels, self.variables or tuple(range(len(self.kernels))))
 
     @property
     def precision(self) -> np.dtype[Any]:
@@ -114,17 +108,16 @@ class Tiling:
 
     @property
     def scratch_bytes(self) -> int:
-        """Bytes of the tile buffers, of what `centred_product` adds, and of prepared rows."""
-        tiles = self._tiles + (len(self.kernels) > 2)
-        tiles *= self.row_tile * min(self.column_tile, self.n_landmarks)
+        """Bytes of the tile buffers and of prepared rows."""
+        tiles = self._tiles * self.row_tile * min(self.column_tile, self.n_landmarks)
         rows = 3 * self.row_tile * sum(columns.shape[1] for columns in self.columns)
         return int(self.dtype.itemsize * tiles + 8 * rows)
 
     @property
     def operations(self) -> float:
         """Floating-point operations a row, an exponential counted as 20."""
-        widths = sum(int(columns.shape[1]) for columns in self.columns)
-        return float(self.n_landmarks) * (2.0 * widths + 25.0 * self.parts * len(self.kernels))
+        width = sum(int(columns.shape[1]) for columns in self.columns)
+        return self.n_landmarks * self.shared.operations(width, self.parts)
 
     def row_tiles(
         self, values: Sequence[NDArray[Any]], row_tile: int | None = None
@@ -133,8 +126,7 @@ class Tiling:
         step = row_tile or self.row_tile
         for start in range(0, len(values[0]), step):
             rows = slice(start, min(start + step, len(values[0])))
-            pairs = zip(self.kernels, values, strict=True)
-            yield rows, [kernel.rows(x[rows], self.precision) for kernel, x in pairs]
+            yield rows, self.shared.rows([x[rows] for x in values], self.precision)
 
     def buffers(self) -> Tile:
         """Memory for `gram_tiles`, to be allocated once for many row tiles.
@@ -148,7 +140,7 @@ class Tiling:
     def gram_tiles(
         self, rows: Sequence[Matrix], buffers: Tile
     ) -> Iterator[tuple[slice, list[Tile]]]:
-        """Gram tiles (b, c) of every variable for prepared rows, landmark tile by landmark tile.
+        """Gram tiles (b, c) of every kernel for prepared rows, landmark tile by landmark tile.
 
         They come with the slice of the row's real numbers that is theirs, and are the caller's to
         overwrite until the next step, which reuses them.
@@ -160,8 +152,8 @@ class Tiling:
             views = buffers[:, : b * c].reshape(self._tiles, b, c)
             tiles = list(views[: len(self.kernels)])
             work = views[len(self.kernels) :]
-            for kernel, x, z, out in zip(self.kernels, rows, self.columns, tiles, strict=True):
-                kernel.tile(x, z[landmarks], out, work)
+            columns = [z[landmarks] for z in self.columns]
+            self.shared.tiles(rows, columns, tiles, work)
             yield slice(landmarks.start * self.parts, landmarks.stop * self.parts), tiles
 
     def means(self, values: Sequence[Matrix], at: slice) -> list[Tile]:
@@ -170,7 +162,7 @@ class Tiling:
 
     @property
     def _tiles(self) -> int:
-        return len(self.kernels) + max(kernel.work_tiles for kernel in self.kernels)
+        return len(self.kernels) + self.shared.work_tiles
 
 
 def as_real(tile: Tile) -> Matrix:

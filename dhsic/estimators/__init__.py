@@ -7,7 +7,14 @@ waves at landmark tuples: `nystrom_m` and `joint_frequencies`, by way of `landma
 way of the files `feature_*`.
 """
 
-from dhsic.estimators.base import Estimate, Estimator, Null, Outcome
+from dhsic.estimators.base import (
+    Estimate,
+    Estimator,
+    GridEstimator,
+    GridOutcome,
+    Null,
+    Outcome,
+)
 from dhsic.estimators.block import BlockHSIC
 from dhsic.estimators.coco import COCO, WitnessFunction, WitnessFunctions
 from dhsic.estimators.distance import DCor, DCov
@@ -21,6 +28,7 @@ from dhsic.estimators.registry import (
     Entry,
     find_estimator,
     find_null,
+    tries_grids,
 )
 from dhsic.estimators.rff import RFFHSIC
 from dhsic.estimators.sub_corr import SubCorr
@@ -39,6 +47,8 @@ __all__ = [
     "Entry",
     "Estimate",
     "Estimator",
+    "GridEstimator",
+    "GridOutcome",
     "Null",
     "NystromHSIC",
     "NystromMHSIC",
@@ -49,4 +59,5 @@ __all__ = [
     "WitnessFunctions",
     "find_estimator",
     "find_null",
+    "tries_grids",
 ]

@@ -107,6 +107,8 @@ class GridOutcome:
 
     Parameters
     ----------
+    combinations : Combinations
+        As fitted.
     statistics : ndarray, shape (G,)
         The observed values.
     replicates : ndarray, shape (b, G)
@@ -119,6 +121,7 @@ class GridOutcome:
         Differences of the statistics up to it are rounding.
     """
 
+    combinations: Combinations
     statistics: Vector
     replicates: Vector
     estimate: Callable[[int], Estimate]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,8 @@ from dhsic.results import FeatureSummary, LandmarkSummary
 __all__ = [
     "Basis",
     "Measure",
+    "Side",
+    "factors_of",
     "fourth_moment",
     "squared_frobenius_norms",
     "whiten",
@@ -36,6 +38,33 @@ class Measure(NamedTuple):
     """From (b, D_1, D_2) to (b,); n times it is the statistic."""
     value: Callable[[float], float] = float
     """The estimate, from its size."""
+    rotates: bool = True
+    """Whether rotations of the features of either variable leave the size as it is."""
+
+
+class Side(NamedTuple):
+    """The features of one variable."""
+
+    map: FeatureMap
+    """Makes them."""
+    centre: Matrix
+    """Their provisional mean, shape (D,)."""
+    factor: Vector | None = None
+    """Lower triangular L that whitens them, L^-1 phi, shape (D, D); None where there is none."""
+
+    @classmethod
+    def of(
+        cls, one: FeatureMap, sample: Vector, factor: Vector | None = None
+    ) -> tuple[Side, float]:
+        """About the mean over a sample (s, d), with the mean squared norm there, whitened."""
+        features = one(sample)
+        side = cls(one, features.mean(axis=0, dtype=np.float64).astype(one.dtype), factor)
+        features -= side.centre
+        return side, float(squared_norms(side.whitened(features.astype(np.float64)).T).mean())
+
+    def whitened(self, features: Matrix) -> Matrix:
+        """Features (b, D), whitened."""
+        return features if self.factor is None else solve_lower(self.factor, features.T).T
 
 
 @dataclass(frozen=True)
@@ -77,17 +106,30 @@ class Basis:
         summary: FeatureSummary | None = None,
     ) -> Basis:
         """With the means of the features over samples (s, d_m) of either variable."""
-        first, second = (
-            one(x).mean(axis=0, dtype=np.float64).astype(one.dtype)
-            for one, x in zip(maps, samples, strict=True)
+        described = list(map(Side.of, maps, samples, factors or (None, None)))
+        return cls.joining(kernels, described, landmarks, summary)
+
+    @classmethod
+    def joining(
+        cls,
+        kernels: tuple[Kernel, ...],
+        described: Sequence[tuple[Side, float]],
+        landmarks: LandmarkSummary | None = None,
+        summary: FeatureSummary | None = None,
+    ) -> Basis:
+        """Of two sides, each with the mean squared norm of its features, as `Side.of`."""
+        (first, one), (second, other) = described
+        features = FeaturePair((first.map, second.map), (first.centre, second.centre))
+        factors = factors_of(first, second)
+        return cls(kernels, features, factors, one * other, landmarks, summary)
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """Those of either variable."""
+        first, second = map(
+            Side, self.features.maps, self.features.centres, self.factors or (None, None)
         )
-        features = FeaturePair(maps, (first, second))
-        basis = cls(kernels, features, factors, 1.0, landmarks, summary)
-        whitened = basis.whitened(
-            [features.centred(m, x).astype(np.float64) for m, x in enumerate(samples)]
-        )
-        spread = np.prod([squared_norms(x.T).mean() for x in whitened])
-        return replace(basis, spread=float(spread))
+        return first, second
 
     def covariances(self, sums: MomentSums) -> tuple[Matrix, Matrix]:
         """C_1 and C_2, whitened."""
@@ -97,11 +139,12 @@ class Basis:
         one, other = self.factors
         return whiten(first[None], (one, one))[0], whiten(second[None], (other, other))[0]
 
-    def whitened(self, rows: Sequence[Matrix]) -> list[Matrix]:
-        """Features (b, D_m) of either variable, whitened."""
-        if self.factors is None:
-            return list(rows)
-        return [solve_lower(factor, x.T).T for factor, x in zip(self.factors, rows, strict=True)]
+
+def factors_of(first: Side, second: Side) -> Factors:
+    """What whitens either side; None where they are used as they are."""
+    if first.factor is None or second.factor is None:
+        return None
+    return first.factor, second.factor
 
 
 def squared_frobenius_norms(cross: Matrix) -> Vector:

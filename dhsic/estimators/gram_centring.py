@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -11,26 +11,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.tiles import Matrix
-from dhsic.estimators.gram_sums import GramSums
-from dhsic.linalg import hadamard
+from dhsic.estimators.gram_products import PermutedProducts
+from dhsic.estimators.gram_sums import GramSums, GridSums
+from dhsic.kernels import Combinations
 
-__all__ = ["STRIP", "Centring", "centred_pairs", "permuted_sums"]
+__all__ = ["Centring", "PermutedStatistics", "centred_pairs", "permuted_sums"]
 
 Vector = NDArray[np.float64]
-
-STRIP = 128
 
 
 @dataclass(frozen=True)
 class Centring:
-    """How Gram matrices of n rows are centred, from their sums.
+    """How the Gram matrices of K kernels and n rows are centred, from their sums.
 
     The centred matrix is K_ij - shift_i - shift_j, of V-statistics the doubly centred HKH; of
     U-statistics U-centred, with a diagonal of zeros.
 
     Parameters
     ----------
-    means : ndarray, shape (M, n)
+    means : ndarray, shape (K, n)
         Row means of the Gram matrices, without the diagonal where unbiased.
     unbiased : bool
         U-statistics, for M = 2.
@@ -40,12 +39,11 @@ class Centring:
     unbiased: bool
 
     @classmethod
-    def of(cls, sums: GramSums, *, unbiased: bool) -> Self:
+    def of(cls, sums: GramSums | GridSums, *, unbiased: bool) -> Self:
         """From the sums of all rows."""
-        n = sums.n
         if unbiased:
-            return cls(sums.without_diagonal().rows / (n - 2), unbiased)
-        return cls(sums.rows / n, unbiased)
+            return cls((sums.rows - sums.diagonal) / (sums.n - 2), unbiased)
+        return cls(sums.rows / sums.n, unbiased)
 
     @property
     def nbytes(self) -> int:
@@ -54,78 +52,153 @@ class Centring:
 
     @cached_property
     def totals(self) -> Vector:
-        """Means of the Gram matrices as the centring takes them, shape (M,)."""
+        """Means of the Gram matrices as the centring takes them, shape (K,)."""
         n = self.means.shape[1]
         totals: Vector = self.means.sum(axis=1) / (n - 1 if self.unbiased else n)
         return totals
 
-    def centre(self, m: int, gram: Matrix, rows: slice, columns: slice) -> Matrix:
-        """Centre a tile of variable m in place."""
-        shift = self.means[m] - 0.5 * self.totals[m]
+    def centre(self, k: int, gram: Matrix, rows: slice, columns: slice) -> Matrix:
+        """Centre a tile of kernel k in place."""
+        shift = self.means[k] - 0.5 * self.totals[k]
         gram -= shift[rows, None].astype(gram.dtype)
         gram -= shift[columns].astype(gram.dtype)
         if self.unbiased and rows.start == columns.start:
             np.fill_diagonal(gram, 0.0)
         return gram
 
-    def centre_first(self, gram: Matrix, rows: slice, columns: slice) -> Matrix:
-        """Centre the first of two variables, so that the product of both needs no other term."""
-        return self.centre(0, gram, rows, columns) if len(self.means) == 2 else gram
+
+@dataclass(frozen=True)
+class PermutedStatistics:
+    """HSIC times n of every combination, with all variables but the first permuted.
+
+    Parameters
+    ----------
+    products : PermutedProducts
+        The combinations.
+    centring : Centring
+        From the Gram sums.
+    """
+
+    products: PermutedProducts
+    centring: Centring
+
+    @classmethod
+    def of(cls, combinations: Combinations, centring: Centring) -> Self:
+        """Of combinations of kernels."""
+        return cls(PermutedProducts.of(combinations), centring)
+
+    def centre_firsts(self, grams: Sequence[Matrix], rows: slice, columns: slice) -> None:
+        """Centre the first of two variables in place, so that products need no other term."""
+        if self.products.n_variables == 2:
+            for k, gram in enumerate(grams):
+                self.centring.centre(k, gram, rows, columns)
 
     def mixed_sums(self, rows: slice, orders: NDArray[np.intp]) -> Vector:
-        """sum_i prod_m of the row means, all but the first permuted by orders (b, M - 1, rows)."""
-        first, *others = self.means[:, rows]
-        moved = [values[orders[:, m]] for m, values in enumerate(others)]
-        sums: Vector = np.prod(moved, axis=0) @ first
-        return sums
+        """sum_i prod_m of the row means, permuted by orders (r, M - 1, rows); shape (r, G)."""
+        return self.products.mixed_sums(self.centring.means[:, rows], orders)
 
     def statistics(self, joint: Vector, mixed: Vector) -> Vector:
-        """HSIC times n from sums of products with the first matrix as `centre_first` leaves it."""
-        n = len(self.means[0])
-        if self.unbiased:
-            values: Vector = joint / (n - 3)
-        elif len(self.means) == 2:
+        """HSIC times n from sums (r, G) of products with what `centre_firsts` leaves."""
+        n = self.centring.means.shape[1]
+        values: Vector
+        if self.centring.unbiased:
+            values = joint / (n - 3)
+        elif self.products.n_variables == 2:
             values = joint / n
         else:
-            values = joint / n + n * float(self.totals.prod()) - 2.0 * mixed
+            totals = self.centring.totals[np.array(self.products.chosen)].prod(axis=1)
+            values = joint / n + n * totals - 2.0 * mixed
         return values
 
 
 def centred_pairs(
-    grams: Sequence[Matrix], centring: Centring, rows: slice, columns: slice
-) -> Matrix:
-    """H_ij = <xi_i, xi_j>, the Gram matrix of the centred products of all variables.
+    grams: Sequence[Matrix],
+    chosen: Sequence[Sequence[int]],
+    centring: Centring,
+    rows: slice,
+    columns: slice,
+    out: Matrix,
+) -> Iterator[tuple[int, Matrix]]:
+    """H_ij = <xi_i, xi_j>, the Gram matrix of the centred products, of every combination.
 
     With the row means a_i of a centred variable, its mean c and its centred Gram matrix A, a
     variable is k_ij = c + a_i + a_j + A_ij, and xi_i keeps the terms in which two variables or
     more are centred. Multiplying variable by variable, F_pq sums the terms with p centred on the
     side of i and q on that of j, 2 for two or more; H is F_22. For M = 2 it is A_1 A_2.
+    Combinations that begin alike share these sums.
 
     Parameters
     ----------
     grams : sequence of ndarray, shapes (b, c)
-        A tile of every variable. Overwritten.
+        A tile of every kernel. Overwritten.
+    chosen : sequence of sequence of int
+        G combinations of the numbers of M kernels.
     centring : Centring
         Of all rows.
     rows, columns : slice
         Where the tile is.
+    out : ndarray, shape (b, c)
+        Overwritten at every step.
 
-    Returns
-    -------
-    ndarray, shape (b, c)
+    Yields
+    ------
+    combination : int
+        Its number, each once, in any order.
+    h : ndarray, shape (b, c)
+        `out`.
     """
-    if len(grams) == 2:
-        first, second = (centring.centre(m, g, rows, columns) for m, g in enumerate(grams))
-        first *= second
-        return first
-    f: Any = {(p, q): 0.0 for p in range(3) for q in range(3)} | {(0, 0): 1.0}
-    for m, gram in enumerate(grams):
-        c = float(centring.totals[m])
-        left = (centring.means[m, rows, None] - c).astype(gram.dtype)
-        right = (centring.means[m, columns] - c).astype(gram.dtype)
-        f = _times(f, c, left, right, centring.centre(m, gram, rows, columns))
-    h: Matrix = f[2, 2]
-    return h
+    for k, gram in enumerate(grams):
+        centring.centre(k, gram, rows, columns)
+    if len(chosen[0]) == 2:
+        for number, (first, second) in enumerate(chosen):
+            yield number, np.multiply(grams[first], grams[second], out=out)
+        return
+    parts = [_parts(k, gram, centring, rows, columns) for k, gram in enumerate(grams)]
+    for first, numbers in _by_kernel(chosen, range(len(chosen)), 0):
+        yield from _grown(_single(*parts[first]), parts, chosen, numbers, 1, out)
+
+
+def _grown(
+    f: Any,
+    parts: Sequence[Any],
+    chosen: Sequence[Sequence[int]],
+    numbers: Sequence[int],
+    m: int,
+    out: Matrix,
+) -> Iterator[tuple[int, Matrix]]:
+    """H of the combinations whose first m variables F is the product of."""
+    for k, those in _by_kernel(chosen, numbers, m):
+        if m + 1 < len(chosen[0]):
+            yield from _grown(_times(f, *parts[k]), parts, chosen, those, m + 1, out)
+        else:
+            _close(f, parts[k], out)
+            yield from ((number, out) for number in those)
+
+
+def _by_kernel(
+    chosen: Sequence[Sequence[int]], numbers: Iterable[int], m: int
+) -> Iterable[tuple[int, list[int]]]:
+    """Combinations by their kernel of variable m."""
+    those: dict[int, list[int]] = {}
+    for number in numbers:
+        those.setdefault(chosen[number][m], []).append(number)
+    return those.items()
+
+
+def _parts(
+    k: int, centred: Matrix, centring: Centring, rows: slice, columns: slice
+) -> tuple[float, Matrix, Matrix, Matrix]:
+    """c, a_i, a_j and A of a kernel, whose sum it is."""
+    c = float(centring.totals[k])
+    left = (centring.means[k, rows, None] - c).astype(centred.dtype)
+    right = (centring.means[k, columns] - c).astype(centred.dtype)
+    return c, left, right, centred
+
+
+def _single(c: float, left: Matrix, right: Matrix, a: Matrix) -> Any:
+    """The sums F of one variable."""
+    none = dict.fromkeys([(2, 0), (0, 2), (2, 1), (1, 2), (2, 2)], 0.0)
+    return {(0, 0): c, (1, 0): left, (0, 1): right, (1, 1): a, **none}
 
 
 def _times(f: Any, c: float, left: Matrix, right: Matrix, a: Matrix) -> Any:
@@ -145,6 +218,15 @@ def _times(f: Any, c: float, left: Matrix, right: Matrix, a: Matrix) -> Any:
         + f[2, 1] * (right + a)
         + f[1, 1] * a,
     }
+
+
+def _close(f: Any, part: Any, out: Matrix) -> None:
+    """Write F_22 of the product with the last variable into `out`."""
+    c, left, right, a = part
+    np.multiply(f[2, 2], (c + left) + right + a, out=out)
+    out += f[1, 2] * (left + a)
+    out += f[2, 1] * (right + a)
+    out += f[1, 1] * a
 
 
 def permuted_sums(
@@ -168,15 +250,5 @@ def permuted_sums(
     -------
     ndarray, shape (r,)
     """
-    sums = np.zeros(len(rows))
-    for start in range(0, len(first), STRIP):
-        at = slice(start, start + STRIP)
-        strip = np.ascontiguousarray(first[at])
-        taken = [np.empty((len(strip), gram.shape[1]), gram.dtype) for gram in others]
-        moved = [np.empty_like(strip) for _ in others]
-        for replicate, (row, column) in enumerate(zip(rows[:, :, at], columns, strict=True)):
-            for gram, i, j, by_row, out in zip(others, row, column, taken, moved, strict=True):
-                np.take(gram, i, axis=0, out=by_row, mode="clip")
-                np.take(by_row, j, axis=1, out=out, mode="clip")
-            sums[replicate] += np.vdot(strip, hadamard(moved))
-    return sums
+    numbers = tuple(range(1 + len(others)))
+    return PermutedProducts(numbers, (numbers,)).sums([first], others, rows, columns)[:, 0]

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.session import Session
-from dhsic.estimators.gram_centring import STRIP, Centring, centred_pairs, permuted_sums
-from dhsic.kernels import Kernel
+from dhsic.estimators.gram_centring import Centring, PermutedStatistics, centred_pairs
+from dhsic.kernels import Combinations
+from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import spectrum
 from dhsic.nulls import ChiSquareMixture, Permutation, draw_permutations
 
@@ -20,20 +21,20 @@ __all__ = ["PermutedGrams", "gram_matrices", "limit_mixture"]
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.floating[Any]]
 
+_STRIP = 128
 
-def gram_matrices(session: Session, kernels: Sequence[Kernel]) -> list[Matrix]:
-    """The Gram matrices of all rows, one a variable."""
+
+def gram_matrices(session: Session, combinations: Combinations) -> list[Matrix]:
+    """The Gram matrices of all rows, one a kernel."""
     session.step("read all rows")
     values = session.take([np.arange(session.n)] * len(session.sources))
     session.step("Gram matrices")
-    return [_gram(kernel, x, session.dtype) for kernel, x in zip(kernels, values, strict=True)]
-
-
-def _gram(kernel: Kernel, x: Vector, dtype: np.dtype[Any]) -> Matrix:
-    out = np.empty((len(x), len(x)), dtype)
-    work = np.empty((kernel.work_tiles, *out.shape), dtype)
-    kernel.tile(kernel.rows(x, dtype), kernel.columns(x, dtype), out, work)
-    return out
+    shared = SharedTiles(combinations.kernels, combinations.variables)
+    shape = (session.n, session.n)
+    grams = [np.empty(shape, session.dtype) for _ in combinations.kernels]
+    rows, columns = shared.rows(values, session.dtype), shared.columns(values, session.dtype)
+    shared.tiles(rows, columns, grams, np.empty((shared.work_tiles, *shape), session.dtype))
+    return grams
 
 
 @dataclass(frozen=True)
@@ -42,59 +43,61 @@ class PermutedGrams:
 
     Parameters
     ----------
-    strips : tuple of ndarray
-        Rows of the first Gram matrix from the diagonal on, entries off it doubled.
+    strips : tuple of tuple of ndarray
+        Rows of the Gram matrices of the first variable from the diagonal on, entries off it
+        doubled: one of every kernel, strip by strip.
     others : tuple of ndarray, shapes (n, n)
-        The Gram matrices of the other variables.
-    centring : Centring
-        From the Gram sums.
+        The Gram matrices of the other variables, but for those that are powers of others.
+    permuted : PermutedStatistics
+        Of the combinations of kernels.
     orders : ndarray of int, shape (b, M - 1, n)
         The permutations.
     """
 
-    strips: tuple[Matrix, ...]
+    strips: tuple[tuple[Matrix, ...], ...]
     others: tuple[Matrix, ...]
-    centring: Centring
+    permuted: PermutedStatistics
     orders: NDArray[np.intp]
 
     @classmethod
     def of(
-        cls, grams: Sequence[Matrix], centring: Centring, null: Permutation, seed: int
+        cls, grams: Sequence[Matrix], permuted: PermutedStatistics, null: Permutation, seed: int
     ) -> PermutedGrams:
-        """From Gram matrices, of which the first is overwritten."""
-        first, *others = grams
-        n = len(first)
+        """From Gram matrices, of which those of the first variable are overwritten."""
+        products = permuted.products
+        firsts, others = grams[: products.n_firsts], tuple(grams[k] for k in products.gathered)
+        n = len(grams[0])
         everywhere = slice(0, n)
-        centring.centre_first(first, everywhere, everywhere)
-        strips = tuple(_upper(first, start) for start in range(0, n, STRIP))
-        orders = draw_permutations(seed, 0, n, null.n_resamples, len(grams))
-        return cls(strips, tuple(others), centring, orders)
+        permuted.centre_firsts(firsts, everywhere, everywhere)
+        strips = tuple(tuple(_upper(k, start) for k in firsts) for start in range(0, n, _STRIP))
+        orders = draw_permutations(seed, 0, n, null.n_resamples, products.n_variables)
+        return cls(strips, others, permuted, orders)
 
-    def observed(self) -> float:
-        """The statistic of the data."""
+    def observed(self) -> Vector:
+        """The statistics of the data, shape (G,)."""
         n = self.orders.shape[2]
-        return float(
-            self._statistics(np.broadcast_to(np.arange(n), (1, *self.orders.shape[1:])))[0]
-        )
+        observed: Vector = self._statistics(
+            np.broadcast_to(np.arange(n), (1, *self.orders.shape[1:]))
+        )[0]
+        return observed
 
     def __call__(self, replicates: range) -> Vector:
-        """The statistic of some of the permutations."""
+        """The statistics of some of the permutations, shape (r, G)."""
         return self._statistics(self.orders[replicates.start : replicates.stop])
 
     def _statistics(self, orders: NDArray[np.intp]) -> Vector:
-        joint = np.zeros(len(orders))
+        joint: Any = 0.0
         start = 0
-        for strip in self.strips:
-            rows = orders[:, :, start : start + len(strip)]
-            joint += permuted_sums(strip, self.others, rows, orders[:, :, start:])
-            start += len(strip)
-        mixed = self.centring.mixed_sums(slice(0, start), orders)
-        return self.centring.statistics(joint, mixed)
+        for firsts in self.strips:
+            rows = orders[:, :, start : start + len(firsts[0])]
+            joint += self.permuted.products.sums(firsts, self.others, rows, orders[:, :, start:])
+            start += len(firsts[0])
+        return self.permuted.statistics(joint, self.permuted.mixed_sums(slice(0, start), orders))
 
 
 def _upper(gram: Matrix, start: int) -> Matrix:
     """Rows from `start` on of twice the upper triangle, the diagonal once."""
-    strip = np.triu(gram[start : start + STRIP, start:])
+    strip = np.triu(gram[start : start + _STRIP, start:])
     strip *= 2
     diagonal = np.arange(len(strip))
     strip[diagonal, diagonal] *= 0.5
@@ -110,7 +113,8 @@ def limit_mixture(grams: Sequence[Matrix], centring: Centring, factor: float) ->
     n = len(grams[0])
     everywhere = slice(0, n)
     if len(grams) > 2:
-        h = centred_pairs(grams, centring, everywhere, everywhere)
+        out, chosen = np.empty_like(grams[0]), [range(len(grams))]
+        ((_, h),) = centred_pairs(grams, chosen, centring, everywhere, everywhere, out)
         return ChiSquareMixture.of(factor / n * spectrum(h))
     first, second = (
         spectrum(centring.centre(m, gram, everywhere, everywhere)) / n

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,9 +13,10 @@ from numpy.typing import NDArray
 from dhsic._random import random_signs
 from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.engine.tiles import Matrix, column_sums
-from dhsic.estimators.gram_centring import Centring, centred_pairs, permuted_sums
-from dhsic.estimators.gram_sums import GramSums
-from dhsic.kernels import Kernel
+from dhsic.estimators.gram_centring import Centring, PermutedStatistics, centred_pairs
+from dhsic.estimators.gram_sums import GridSums
+from dhsic.kernels import Combinations
+from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import hadamard
 from dhsic.nulls import Permutation, draw_permutations
 
@@ -43,7 +45,9 @@ class GramTile(NamedTuple):
     on_diagonal: bool
     """Whether both are the same."""
     grams: list[Matrix]
-    """One a variable."""
+    """One a kernel."""
+    spare: Matrix
+    """Scratch of the shape of a tile."""
 
     @property
     def weight(self) -> float:
@@ -57,27 +61,35 @@ class GramTiling:
 
     Parameters
     ----------
-    kernels : tuple of Kernel
-        One fitted kernel a variable.
+    combinations : Combinations
+        Of fitted kernels.
     dims : tuple of int
         Columns of every variable.
     dtype : dtype
         Precision of the tiles.
     """
 
-    kernels: tuple[Kernel, ...]
+    combinations: Combinations
     dims: tuple[int, ...]
     dtype: np.dtype[Any]
 
+    @cached_property
+    def shared(self) -> SharedTiles:
+        """How the tiles are computed."""
+        return SharedTiles(self.combinations.kernels, self.combinations.variables)
+
+    @property
+    def n_kernels(self) -> int:
+        """Kernels of all variables, K."""
+        return len(self.combinations.kernels)
+
     def tiles(self, left: RowBlock, right: RowBlock, size: int) -> Iterator[GramTile]:
         """Tiles of all pairs of rows, each pair once; the caller's until the next step."""
-        m = len(self.kernels)
-        rows = [k.rows(x, self.dtype) for k, x in zip(self.kernels, left.values, strict=True)]
-        columns = [
-            k.columns(x, self.dtype) for k, x in zip(self.kernels, right.values, strict=True)
-        ]
+        k = self.n_kernels
+        rows = self.shared.rows(left.values, self.dtype)
+        columns = self.shared.columns(right.values, self.dtype)
         largest = min(size, left.rows) * min(size, right.rows)
-        buffers = np.empty((m + self._work_tiles, largest), self.dtype)
+        buffers = np.empty((k + 1 + self.shared.work_tiles, largest), self.dtype)
         same = left.start == right.start
         for start in range(0, left.rows, size):
             at = slice(start, min(start + size, left.rows))
@@ -85,25 +97,24 @@ class GramTiling:
                 to = slice(first, min(first + size, right.rows))
                 shape = (at.stop - at.start, to.stop - to.start)
                 views = buffers[:, : shape[0] * shape[1]].reshape(-1, *shape)
-                for kernel, x, y, out in zip(self.kernels, rows, columns, views[:m], strict=True):
-                    kernel.tile(x[at], y[to], out, views[m:])
+                grams = list(views[:k])
+                self.shared.tiles(
+                    [x[at] for x in rows], [y[to] for y in columns], grams, views[k + 1 :]
+                )
                 yield GramTile(
                     _moved(at, left.start),
                     _moved(to, right.start),
                     same and start == first,
-                    list(views[:m]),
+                    grams,
+                    views[k],
                 )
 
     def footprint(self, rows: int, size: int) -> tuple[int, float]:
-        """Bytes of `tiles` with what is computed from a tile, and operations a pair of rows."""
-        widths = sum(k.width(d) for k, d in zip(self.kernels, self.dims, strict=True))
-        tiles = 2 * len(self.kernels) + 3 + self._work_tiles
-        scratch = tiles * min(size, rows) ** 2 * self.dtype.itemsize + 4 * 8 * rows * widths
-        return scratch, 2.0 * widths + 25.0 * len(self.kernels)
-
-    @property
-    def _work_tiles(self) -> int:
-        return max(kernel.work_tiles for kernel in self.kernels)
+        """Bytes of `tiles`, and operations a pair of rows."""
+        width = self.shared.width(self.dims)
+        tiles = self.n_kernels + 2 + self.shared.work_tiles
+        scratch = tiles * min(size, rows) ** 2 * self.dtype.itemsize + 4 * 8 * rows * width
+        return scratch, self.shared.operations(width)
 
 
 @dataclass(frozen=True)
@@ -126,44 +137,49 @@ class GramPass:
     def footprint(self, rows: int) -> Footprint:
         """Cost of a pair of blocks of so many rows."""
         scratch, operations = self.tiling.footprint(rows, _TILE)
-        return Footprint(0, scratch, 16 * len(self.tiling.kernels) * self.n, operations)
+        return Footprint(0, scratch, 16 * self.tiling.n_kernels * self.n, operations)
 
-    def chunk(self, left: RowBlock, right: RowBlock) -> GramSums:
+    def chunk(self, left: RowBlock, right: RowBlock) -> GridSums:
         """Sums over one pair of blocks and its transpose."""
-        sums = GramSums.zeros(len(self.tiling.kernels), self.n)
-        joint = 0.0
+        combinations = self.tiling.combinations
+        sums = GridSums.zeros(self.tiling.n_kernels, len(combinations), self.n)
         for tile in self.tiling.tiles(left, right, _TILE):
-            for m, gram in enumerate(tile.grams):
-                sums.rows[m, tile.rows] += gram.sum(axis=1, dtype=np.float64)
-                sums.squares[m] += tile.weight * float(np.vdot(gram, gram))
+            for k, gram in enumerate(tile.grams):
+                sums.rows[k, tile.rows] += gram.sum(axis=1, dtype=np.float64)
+                sums.squares[k] += tile.weight * float(np.vdot(gram, gram))
                 if tile.on_diagonal:
-                    sums.diagonal[m, tile.rows] = gram.diagonal()
+                    sums.diagonal[k, tile.rows] = gram.diagonal()
                 else:
-                    sums.rows[m, tile.columns] += column_sums(gram)
-            joint += tile.weight * float(hadamard(tile.grams).sum(dtype=np.float64))
-        return sums._replace(joint=joint)
+                    sums.rows[k, tile.columns] += column_sums(gram)
+            for c in range(len(combinations)):
+                first, second, *others = combinations.of(tile.grams, c)
+                product = hadamard([np.multiply(first, second, out=tile.spare), *others])
+                sums.joint[c] += tile.weight * float(product.sum(dtype=np.float64))
+        return sums
 
-    def combine(self, left: GramSums, right: GramSums) -> GramSums:
+    def combine(self, left: GridSums, right: GridSums) -> GridSums:
         """Add."""
         return add(left, right)
 
 
 class CentredGramSums(NamedTuple):
-    """Sums of H_ij = <xi_i, xi_j>, plain and with signs."""
+    """Sums of H_ij = <xi_i, xi_j> of every combination, plain and with signs."""
 
-    total: float
-    """sum_ij H_ij."""
+    total: Vector
+    """sum_ij H_ij, shape (G,)."""
     linear: Vector
-    """sum_ij H_ij w_jb, shape (b,)."""
+    """sum_ij H_ij w_jb, shape (b, G)."""
     quadratic: Vector
-    """sum_ij w_ib H_ij w_jb, shape (b,)."""
+    """sum_ij w_ib H_ij w_jb, shape (b, G)."""
     signs: Vector
     """sum_i w_ib, shape (b,)."""
 
 
 @dataclass(frozen=True)
 class CentredGramPass:
-    """The Gram matrix of the centred products, times random signs from both sides.
+    """The Gram matrices of the centred products, times random signs from both sides.
+
+    All combinations have the same signs.
 
     Parameters
     ----------
@@ -186,28 +202,35 @@ class CentredGramPass:
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a pair of blocks of so many rows."""
-        b = self.n_resamples
+        b, g = self.n_resamples, len(self.tiling.combinations)
         scratch, operations = self.tiling.footprint(rows, _TILE)
-        signs = b * self.tiling.dtype.itemsize * (2 * rows + 2 * min(rows, _TILE))
+        tile, size = min(rows, _TILE), self.tiling.dtype.itemsize
+        centred = (4 * len(self.tiling.dims) - 5) * tile**2  # what `centred_pairs` multiplies
+        signs = b * (2 * rows + 2 * tile)
         return Footprint(
             payload=self.centring.nbytes,
-            scratch=scratch + signs,
-            state=8 * (3 * b + 1),
-            operations=operations + 2.0 * b,
+            scratch=scratch + size * (centred + signs),
+            state=8 * (2 * b * g + b + g),
+            operations=operations + 2.0 * b * g,
         )
 
     def chunk(self, left: RowBlock, right: RowBlock) -> CentredGramSums:
         """Sums over one pair of blocks and its transpose."""
         w, v = self._signs(left), self._signs(right)
-        total, linear, quadratic = 0.0, np.zeros(self.n_resamples), np.zeros(self.n_resamples)
+        chosen = self.tiling.combinations.chosen
+        total = np.zeros(len(chosen))
+        linear, quadratic = np.zeros((2, self.n_resamples, len(chosen)))
         for tile in self.tiling.tiles(left, right, _TILE):
-            h = centred_pairs(tile.grams, self.centring, tile.rows, tile.columns)
             left_signs = w[_moved(tile.rows, -left.start)]
-            signed = h @ v[_moved(tile.columns, -right.start)]
-            sums = column_sums(signed)
-            linear += sums if tile.on_diagonal else sums + h.sum(axis=1) @ left_signs
-            quadratic += tile.weight * np.einsum("ib,ib->b", left_signs, signed)
-            total += tile.weight * float(h.sum(dtype=np.float64))
+            right_signs = v[_moved(tile.columns, -right.start)]
+            for c, h in centred_pairs(
+                tile.grams, chosen, self.centring, tile.rows, tile.columns, tile.spare
+            ):
+                signed = h @ right_signs
+                sums = column_sums(signed)
+                linear[:, c] += sums if tile.on_diagonal else sums + h.sum(axis=1) @ left_signs
+                quadratic[:, c] += tile.weight * np.einsum("ib,ib->b", left_signs, signed)
+                total[c] += tile.weight * float(h.sum(dtype=np.float64))
         signs = column_sums(w) if left.start == right.start else np.zeros(self.n_resamples)
         return CentredGramSums(total, linear, quadratic, signs.astype(np.float64))
 
@@ -223,17 +246,17 @@ class CentredGramPass:
 
 
 class PermutedGramSums(NamedTuple):
-    """Sums of the product of the Gram matrices, as paired and permuted within groups of rows."""
+    """Sums of the products of Gram matrices, as paired and permuted within groups of rows."""
 
     joint: Vector
-    """Shape (b + 1,); entry 0 is the pairing of the data."""
+    """Shape (b + 1, G); row 0 is the pairing of the data."""
     mixed: Vector
-    """sum_i prod_m of the row means of every permuted variable, shape (b + 1,)."""
+    """sum_i prod_m of the row means of every permuted variable, shape (b + 1, G)."""
 
 
 @dataclass(frozen=True)
 class PermutedGramPass:
-    """Sums of the product of Gram matrices under permutations within groups of rows.
+    """Sums of the products of Gram matrices under permutations within groups of rows.
 
     A pair of groups holds its own permutations, so every Gram tile is computed once and gathered
     for each replicate.
@@ -263,28 +286,37 @@ class PermutedGramPass:
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a pair of blocks of so many rows."""
-        m, b, size = len(self.tiling.kernels), self.null.n_resamples, self.null.block_rows
+        products, b, size = self.permuted.products, self.null.n_resamples, self.null.block_rows
         scratch, operations = self.tiling.footprint(rows, size)
-        orders = 2 * 16 * (m - 1) * b * min(rows, size)
+        group = min(rows, size)
+        orders = 2 * 16 * (products.n_variables - 1) * b * group
+        strips = products.scratch_entries(group, group) * self.tiling.dtype.itemsize
         return Footprint(
             payload=self.centring.nbytes,
-            scratch=scratch + orders,
-            state=16 * (b + 1),
-            operations=operations + 8.0 * b * (m - 1),
+            scratch=scratch + orders + strips,
+            state=16 * (b + 1) * len(products.chosen),
+            operations=operations + 8.0 * b * len(products.gathered),
         )
 
     def chunk(self, left: RowBlock, right: RowBlock) -> PermutedGramSums:
         """Sums over one pair of blocks and its transpose."""
-        size = self.null.block_rows
-        joint, mixed = np.zeros(self.null.n_resamples + 1), np.zeros(self.null.n_resamples + 1)
-        for tile in self.tiling.tiles(left, right, size):
+        permuted, replicates = self.permuted, self.null.n_resamples + 1
+        joint, mixed = np.zeros((2, replicates, len(permuted.products.chosen)))
+        for tile in self.tiling.tiles(left, right, self.null.block_rows):
             orders = self._orders(tile.rows)
             moved = orders if tile.on_diagonal else self._orders(tile.columns)
-            first = self.centring.centre_first(tile.grams[0], tile.rows, tile.columns)
-            joint += tile.weight * permuted_sums(first, tile.grams[1:], orders, moved)
+            firsts = tile.grams[: permuted.products.n_firsts]
+            others = [tile.grams[k] for k in permuted.products.gathered]
+            permuted.centre_firsts(firsts, tile.rows, tile.columns)
+            joint += tile.weight * permuted.products.sums(firsts, others, orders, moved)
             if tile.on_diagonal:
-                mixed += self.centring.mixed_sums(tile.rows, orders)
+                mixed += permuted.mixed_sums(tile.rows, orders)
         return PermutedGramSums(joint, mixed)
+
+    @cached_property
+    def permuted(self) -> PermutedStatistics:
+        """The statistics that the sums give."""
+        return PermutedStatistics.of(self.tiling.combinations, self.centring)
 
     def combine(self, left: PermutedGramSums, right: PermutedGramSums) -> PermutedGramSums:
         """Add."""
@@ -292,7 +324,7 @@ class PermutedGramPass:
 
     def _orders(self, rows: slice) -> NDArray[np.intp]:
         """Identity and permutations of a group, shape (b + 1, M - 1, rows)."""
-        count, m = rows.stop - rows.start, len(self.tiling.kernels)
+        count, m = rows.stop - rows.start, len(self.tiling.dims)
         drawn = draw_permutations(self.seed, rows.start, count, self.null.n_resamples, m)
         identity = np.broadcast_to(np.arange(count), (1, m - 1, count))
         return np.concatenate([identity, drawn])

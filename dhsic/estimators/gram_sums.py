@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dhsic.engine.tiles import Matrix
 
-__all__ = ["GramSums", "hsic", "marginal_hsic"]
+__all__ = ["GramSums", "GridSums", "hsic", "marginal_hsic"]
 
 Vector = NDArray[np.float64]
 
@@ -28,19 +28,10 @@ class GramSums(NamedTuple):
     """sum_ij prod_m K_m,ij."""
 
     @classmethod
-    def zeros(cls, m: int, n: int) -> Self:
-        """Of no rows yet."""
-        return cls(np.zeros((m, n)), np.zeros((m, n)), np.zeros(m), 0.0)
-
-    @classmethod
-    def of(cls, grams: Sequence[Matrix]) -> Self:
+    def of(cls, grams: Sequence[Matrix]) -> GramSums:
         """Of Gram matrices in memory."""
-        return cls(
-            np.array([gram.sum(axis=1, dtype=np.float64) for gram in grams]),
-            np.array([gram.diagonal() for gram in grams], np.float64),
-            np.array([np.vdot(gram, gram) for gram in grams], np.float64),
-            float(np.einsum(",".join(["ij"] * len(grams)), *grams, dtype=np.float64)),
-        )
+        chosen = [range(len(grams))]
+        return GridSums.of(grams, chosen).of_combination(chosen, 0)
 
     @property
     def n(self) -> int:
@@ -55,6 +46,48 @@ class GramSums(NamedTuple):
             self.squares - (self.diagonal**2).sum(axis=1),
             self.joint - float(self.diagonal.prod(axis=0).sum()),
         )
+
+
+class GridSums(NamedTuple):
+    """The same of K kernels and of G combinations of one kernel a variable."""
+
+    rows: Vector
+    """sum_j K_k,ij, shape (K, n)."""
+    diagonal: Vector
+    """K_k,ii, shape (K, n)."""
+    squares: Vector
+    """sum_ij K_k,ij^2, shape (K,)."""
+    joint: Vector
+    """sum_ij of the product of the Gram matrices of a combination, shape (G,)."""
+
+    @classmethod
+    def zeros(cls, k: int, g: int, n: int) -> Self:
+        """Of no rows yet."""
+        return cls(np.zeros((k, n)), np.zeros((k, n)), np.zeros(k), np.zeros(g))
+
+    @classmethod
+    def of(cls, grams: Sequence[Matrix], chosen: Sequence[Sequence[int]]) -> Self:
+        """Of K Gram matrices in memory, for combinations of their numbers."""
+        pairs = ",".join(["ij"] * len(chosen[0]))
+        return cls(
+            np.array([gram.sum(axis=1, dtype=np.float64) for gram in grams]),
+            np.array([gram.diagonal() for gram in grams], np.float64),
+            np.array([np.vdot(gram, gram) for gram in grams], np.float64),
+            np.array(
+                [np.einsum(pairs, *(grams[k] for k in one), dtype=np.float64) for one in chosen]
+            ),
+        )
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return len(self.rows[0])
+
+    def of_combination(self, chosen: Sequence[Sequence[int]], combination: int) -> GramSums:
+        """Those of one combination, one kernel a variable."""
+        k = list(chosen[combination])
+        joint = float(self.joint[combination])
+        return GramSums(self.rows[k], self.diagonal[k], self.squares[k], joint)
 
 
 def hsic(sums: GramSums, *, unbiased: bool) -> float:

@@ -12,18 +12,28 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, Tile, Tiling, as_real
-from dhsic.estimators.base import Estimate, Null, Outcome, plan_of
-from dhsic.estimators.frequencies import draw_frequencies, frequency_steps
+from dhsic.estimators.base import Estimate, GridOutcome, Null, Outcome, plan_of
+from dhsic.estimators.frequencies import draw_combined_frequencies, frequency_steps
+from dhsic.estimators.landmark_products import CentredProducts
 from dhsic.estimators.landmark_sums import SumsPass
-from dhsic.estimators.landmark_tests import kernel_means, permutes_quickly, plan_null, run_null
+from dhsic.estimators.landmark_tests import (
+    kernel_means,
+    permutes_quickly,
+    plan_fitted,
+    plan_replicates,
+    run_fitted,
+    run_replicates,
+)
 from dhsic.features import centred_rows, write_phases
-from dhsic.kernels import Kernel
+from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Multiplier, Permutation, Spectral
 from dhsic.results import FeatureSummary
 
 __all__ = ["JointFrequencies", "Waves"]
 
 Vector = NDArray[np.float64]
+
+_REMEDY = "take fewer features, fewer kernels, fewer resamples or fewer threads"
 
 
 @dataclass(frozen=True)
@@ -116,41 +126,84 @@ class JointFrequencies:
 
     def plan(self, session: Session, null: Null | None) -> Plan:
         """What would run."""
-        zero = session.dtype.type(0)
-        columns = tuple(np.broadcast_to(zero, (self.n_features, d)) for d in session.dims)
-        tiling = Tiling(tuple(Waves(np.zeros(d)) for d in session.dims), columns, parts=2)
-        steps: list[DriverStep | PassPlan] = [
-            *frequency_steps(session, self.n_features),
-            session.plan(SumsPass(tiling)),
-        ]
-        if null is not None:
-            steps += plan_null(session, tiling, null)
-        return plan_of(session, steps, "take fewer features, fewer resamples or fewer threads")
+        variables = tuple(range(len(session.sources)))
+        return self._plan(session, variables, [variables], null)
+
+    def plan_grid(
+        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+    ) -> Plan:
+        """What a test of several combinations would run."""
+        return self._plan(session, combinations.variables, combinations.chosen, null)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """|u|^2 / D, in one pass."""
-        fitted, tiling = self._basis(session, kernels)
-        kappa, kappa_joint = (means.view(np.complex128) for means in kernel_means(session, tiling))
-        u = kappa_joint - kappa.prod(axis=0)
-        return self._estimate(fitted, float(np.mean(np.abs(u) ** 2)))
+        fitted, tiling = self._basis(session, Combinations.single(kernels))
+        sums = session.run(SumsPass(tiling, joint=True))
+        kappa, joint = (values.view(np.complex128) / session.n for values in sums)
+        u = joint - kappa.prod(axis=0)
+        return self._estimate(fitted.kernels, float(np.mean(np.abs(u) ** 2)))
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """T and its null distribution, in two passes."""
-        fitted, tiling = self._basis(session, kernels)
-        kappa, _ = kernel_means(session, tiling)
-        tested = run_null(session, tiling, kappa, self._whiten, null)
-        estimate = self._estimate(fitted, tested.statistic / session.n)
-        return Outcome(tested.statistic, tested.distribution, estimate, tested.detail)
+        combinations = Combinations.single(kernels)
+        if isinstance(null, Multiplier | Permutation):
+            return self.test_grid(session, combinations, null).only
+        fitted, products = self._products(session, combinations)
+        tested = run_fitted(session, products, self._whiten, null)
+        estimate = self._estimate(fitted.kernels, tested.statistic / session.n)
+        return Outcome(tested.statistic, tested.distribution, estimate)
 
-    def _basis(
-        self, session: Session, kernels: Sequence[Kernel]
-    ) -> tuple[tuple[Kernel, ...], Tiling]:
+    def test_grid(
+        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+    ) -> GridOutcome:
+        """T of every combination and its replicates, in two passes."""
+        fitted, products = self._products(session, combinations)
+        found = run_replicates(session, products, [self._whiten] * len(combinations), null)
+
+        def estimate(c: int) -> Estimate:
+            return self._estimate(fitted.kernels_of(c), float(found.statistics[c]) / session.n)
+
+        rounding = np.zeros(len(combinations))
+        return GridOutcome(
+            fitted, found.statistics, found.replicates, estimate, found.detail, rounding
+        )
+
+    def _plan(
+        self,
+        session: Session,
+        variables: tuple[int, ...],
+        chosen: Sequence[tuple[int, ...]],
+        null: Null | None,
+    ) -> Plan:
+        dims, zero = [session.dims[m] for m in variables], session.dtype.type(0)
+        waves = tuple(Waves(np.zeros(d)) for d in dims)
+        columns = tuple(np.broadcast_to(zero, (self.n_features, d)) for d in dims)
+        tiling = Tiling(waves, columns, parts=2, variables=variables)
+        steps: list[DriverStep | PassPlan] = [
+            *frequency_steps(session, self.n_features, len(variables)),
+            session.plan(SumsPass(tiling, joint=null is None)),
+        ]
+        if isinstance(null, Multiplier | Permutation):
+            steps += plan_replicates(session, tiling, chosen, null)
+        elif null is not None:
+            steps += plan_fitted(session, tiling, null)
+        return plan_of(session, steps, _REMEDY)
+
+    def _products(
+        self, session: Session, combinations: Combinations
+    ) -> tuple[Combinations, CentredProducts]:
+        fitted, tiling = self._basis(session, combinations)
+        means = list(kernel_means(session, tiling).astype(session.dtype))
+        return fitted, CentredProducts.of(tiling, means, combinations.chosen)
+
+    def _basis(self, session: Session, combinations: Combinations) -> tuple[Combinations, Tiling]:
         """The fitted kernels, and tiles of waves at drawn frequencies."""
-        fitted, _, drawn = draw_frequencies(
-            session, kernels, self.n_features, orthogonal=self.orthogonal
+        fitted, _, drawn = draw_combined_frequencies(
+            session, combinations, self.n_features, orthogonal=self.orthogonal
         )
         waves = tuple(Waves(features.centre) for features in drawn)
-        return fitted, Tiling(waves, tuple(features.frequencies for features in drawn), parts=2)
+        columns = tuple(features.frequencies for features in drawn)
+        return fitted, Tiling(waves, columns, parts=2, variables=combinations.variables)
 
     def _whiten(self, values: Vector) -> Vector:
         """In units of the features: every wave is sqrt(D) times one."""

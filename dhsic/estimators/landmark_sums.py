@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -10,16 +10,8 @@ from numpy.typing import NDArray
 
 from dhsic._random import random_signs
 from dhsic.engine.reduction import Footprint, RowBlock, add
-from dhsic.engine.tiles import (
-    Matrix,
-    Tile,
-    Tiling,
-    as_real,
-    centre,
-    centred_product,
-    column_sums,
-    product_of_centred,
-)
+from dhsic.engine.tiles import Tile, Tiling, as_real, column_sums, product_of_centred
+from dhsic.estimators.landmark_products import CentredProducts
 from dhsic.linalg import hadamard
 from dhsic.nulls import Permutation, draw_permutations
 
@@ -44,22 +36,25 @@ class KernelSums(NamedTuple):
     """Sums over rows of the kernels, p real numbers a row."""
 
     marginal: Vector
-    """sum_i k_m(z_mj, x_mi), shape (M, p)."""
+    """sum_i k_k(z_kj, x_ki), shape (K, p)."""
     joint: Vector
-    """sum_i prod_m k_m(z_mj, x_mi), shape (p,)."""
+    """sum_i prod_m k_m(z_mj, x_mi), shape (p,); zeros where it is not asked for."""
 
 
 @dataclass(frozen=True)
 class SumsPass:
-    """The sums K_{n'n} 1_n of every variable and of their product.
+    """The sums K_{n'n} 1_n of every kernel, and of the product of all.
 
     Parameters
     ----------
     tiling : Tiling
         Kernels and landmarks.
+    joint : bool
+        Whether the product is asked for.
     """
 
     tiling: Tiling
+    joint: bool
     name: str = "kernel sums"
     row_multiple: int = 1
 
@@ -73,13 +68,14 @@ class SumsPass:
     def chunk(self, block: RowBlock) -> KernelSums:
         """Sums over one block."""
         p = self.tiling.n_values
-        marginal, joint = np.zeros((len(block.values), p)), np.zeros(p)
+        marginal, joint = np.zeros((len(self.tiling.kernels), p)), np.zeros(p)
         buffers = self.tiling.buffers()
         for _, rows in self.tiling.row_tiles(block.values):
             for at, tiles in self.tiling.gram_tiles(rows, buffers):
                 for m, tile in enumerate(tiles):
                     marginal[m, at] += column_sums(as_real(tile))
-                joint[at] += column_sums(as_real(hadamard(tiles)))
+                if self.joint:
+                    joint[at] += column_sums(as_real(hadamard(tiles)))
         return KernelSums(marginal, joint)
 
     def combine(self, left: KernelSums, right: KernelSums) -> KernelSums:
@@ -88,12 +84,12 @@ class SumsPass:
 
 
 class CentredSums(NamedTuple):
-    """Sums over rows of the centred products xi, p real numbers a row, plain and with signs."""
+    """Sums over rows of the centred products xi, q real numbers a row, plain and with signs."""
 
     plain: Vector
-    """sum_i xi_ij, shape (p,)."""
+    """sum_i xi_ij, shape (q,)."""
     signed: Vector
-    """sum_i w_ib xi_ij, shape (p, b)."""
+    """sum_i w_ib xi_ij, shape (q, b)."""
     signs: Vector
     """sum_i w_ib, shape (b,)."""
 
@@ -104,18 +100,15 @@ class MultiplierPass:
 
     Parameters
     ----------
-    tiling : Tiling
-        Kernels and landmarks.
-    means : tuple of ndarray, shapes (p,)
-        kappa_m, the mean of every kernel at the landmarks, in the precision of the tiles.
+    products : CentredProducts
+        Of all combinations.
     n_resamples : int
         Replicates.
     seed : int
         The seed of the test.
     """
 
-    tiling: Tiling
-    means: tuple[Matrix, ...]
+    products: CentredProducts
     n_resamples: int
     seed: int
     name: str = "multiplier null"
@@ -124,29 +117,28 @@ class MultiplierPass:
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
         del rows
-        t, b = self.tiling, self.n_resamples
+        q, b, t = self.products.n_values, self.n_resamples, self.products.tiling
         signs = t.row_tile * b * (t.precision.itemsize + 2)
-        products = t.column_tile * b * t.dtype.itemsize
+        sums = t.column_tile * b * t.dtype.itemsize
         return Footprint(
-            payload=t.nbytes + sum(mean.nbytes for mean in self.means),
-            scratch=t.scratch_bytes + signs + products,
-            state=8 * (t.n_values + 1) * (b + 1),
-            operations=t.operations + 2.0 * b * t.n_values,
+            payload=self.products.nbytes,
+            scratch=self.products.scratch_bytes + signs + sums,
+            state=8 * (q + 1) * (b + 1),
+            operations=self.products.operations + 2.0 * b * q,
         )
 
     def chunk(self, block: RowBlock) -> CentredSums:
         """Sums over one block."""
-        p, b = self.tiling.n_values, self.n_resamples
-        sums = CentredSums(np.zeros(p), np.zeros((p, b)), np.zeros(b))
-        buffers = self.tiling.buffers()
-        all_signs = np.empty((self.tiling.row_tile, b), self.tiling.precision)
-        for at_rows, rows in self.tiling.row_tiles(block.values):
+        q, b, tiling = self.products.n_values, self.n_resamples, self.products.tiling
+        sums = CentredSums(np.zeros(q), np.zeros((q, b)), np.zeros(b))
+        buffers = self.products.buffers()
+        all_signs = np.empty((tiling.row_tile, b), tiling.precision)
+        for at_rows, rows in tiling.row_tiles(block.values):
             start, stop = block.start + at_rows.start, block.start + at_rows.stop
             signs = all_signs[: stop - start]
             signs[:] = random_signs(self.seed, start, stop, b)
             sums.signs[:] += column_sums(signs)
-            for at, tiles in self.tiling.gram_tiles(rows, buffers):
-                xi = as_real(centred_product(tiles, self.tiling.means(self.means, at)))
+            for at, xi in self.products.blocks(rows, buffers):
                 sums.plain[at] += column_sums(xi)
                 sums.signed[at] += xi.T @ signs
         return sums
@@ -157,12 +149,12 @@ class MultiplierPass:
 
 
 class ProductSums(NamedTuple):
-    """Sums over rows of the centred products xi, p real numbers a row, and of xi xi'."""
+    """Sums over rows of the centred products xi, q real numbers a row, and of xi xi'."""
 
     plain: Vector
-    """sum_i xi_ij, shape (p,)."""
+    """sum_i xi_ij, shape (q,)."""
     squares: Vector
-    """sum_i xi_ij xi_ik, shape (p, p)."""
+    """sum_i xi_ij xi_ik, shape (q, q)."""
 
 
 @dataclass(frozen=True)
@@ -171,42 +163,38 @@ class SpectrumPass:
 
     Parameters
     ----------
-    tiling : Tiling
-        Kernels and landmarks.
-    means : tuple of ndarray, shapes (p,)
-        kappa_m, in the precision of the tiles.
+    products : CentredProducts
+        Of one combination.
     name : str
         The null that they are for.
     """
 
-    tiling: Tiling
-    means: tuple[Matrix, ...]
+    products: CentredProducts
     name: str
     row_multiple: int = 1
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
         del rows
-        t = self.tiling
-        p = t.n_values
+        q, row_tile = self.products.n_values, self.products.tiling.row_tile
         return Footprint(
-            payload=t.nbytes + sum(mean.nbytes for mean in self.means),
-            scratch=t.scratch_bytes + 8 * p * (t.row_tile + p),
-            state=8 * p * (p + 1),
-            operations=t.operations + 1.0 * p * p,
+            payload=self.products.nbytes,
+            scratch=self.products.scratch_bytes + 8 * q * (row_tile + q),
+            state=8 * q * (q + 1),
+            operations=self.products.operations + 1.0 * q * q,
         )
 
     def chunk(self, block: RowBlock) -> ProductSums:
         """Sums over one block."""
-        p = self.tiling.n_values
-        sums = ProductSums(np.zeros(p), np.zeros((p, p)))
-        buffers = self.tiling.buffers()
+        q, tiling = self.products.n_values, self.products.tiling
+        sums = ProductSums(np.zeros(q), np.zeros((q, q)))
+        buffers = self.products.buffers()
         # Products of float32 would leave the covariance indefinite once it is whitened.
-        all_products = np.empty((self.tiling.row_tile, p))
-        for at_rows, rows in self.tiling.row_tiles(block.values):
+        all_products = np.empty((tiling.row_tile, q))
+        for at_rows, rows in tiling.row_tiles(block.values):
             xi = all_products[: at_rows.stop - at_rows.start]
-            for at, tiles in self.tiling.gram_tiles(rows, buffers):
-                xi[:, at] = as_real(centred_product(tiles, self.tiling.means(self.means, at)))
+            for at, products in self.products.blocks(rows, buffers):
+                xi[:, at] = products
             sums.plain[:] += column_sums(xi)
             sums.squares[:] += xi.T @ xi
         return sums
@@ -217,25 +205,23 @@ class SpectrumPass:
 
 
 class PermutedSums(NamedTuple):
-    """Sums over rows of the centred products, p real numbers a row, as paired and permuted."""
+    """Sums over rows of the centred products, q real numbers a row, as paired and permuted."""
 
     centred: Vector
-    """Shape (b + 1, p); row 0 is the pairing of the data."""
+    """Shape (b + 1, q); row 0 is the pairing of the data."""
 
 
 @dataclass(frozen=True)
 class PermutationPass:
     """Sums of the centred products under permutations within groups of rows.
 
-    Permutations leave the means kappa_m as they are, so that the mean of the centred products is
+    Permutations leave the means kappa_k as they are, so that the mean of the centred products is
     u of the permuted data, and no digit cancels.
 
     Parameters
     ----------
-    tiling : Tiling
-        Kernels and landmarks.
-    means : tuple of ndarray, shapes (p,)
-        kappa_m, in the precision of the tiles.
+    products : CentredProducts
+        Of all combinations.
     null : Permutation
         Replicates and rows of a group.
     over_all : bool
@@ -244,8 +230,7 @@ class PermutationPass:
         The seed of the test.
     """
 
-    tiling: Tiling
-    means: tuple[Matrix, ...]
+    products: CentredProducts
     null: Permutation
     over_all: bool
     seed: int
@@ -258,34 +243,30 @@ class PermutationPass:
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
-        t, b = self.tiling, self.null.n_resamples
+        q, b, m = self.products.n_values, self.null.n_resamples, len(self.products.chosen[0])
         group = self._group(rows)
-        orders = 8 * group * b * (len(t.kernels) - 1)
-        narrow = self._tiling(group)
-        products = len(t.kernels) * group * narrow.column_tile * t.dtype.itemsize
+        orders = 8 * group * b * (m - 1)
+        narrow = self._narrow(group)
+        moved = m * group * narrow.tiling.column_tile * narrow.tiling.dtype.itemsize
         return Footprint(
-            payload=t.nbytes + sum(mean.nbytes for mean in self.means),
-            scratch=2 * orders + narrow.scratch_bytes + products,
-            state=8 * (b + 1) * t.n_values,
-            operations=t.operations + 4.0 * b * t.n_values * len(t.kernels),
+            payload=self.products.nbytes,
+            scratch=2 * orders + narrow.scratch_bytes + moved,
+            state=8 * (b + 1) * q,
+            operations=self.products.operations + 4.0 * b * q * m,
         )
 
     def chunk(self, block: RowBlock) -> PermutedSums:
         """Sums over one block."""
-        sums = np.zeros((self.null.n_resamples + 1, self.tiling.n_values))
+        b, m = self.null.n_resamples, len(block.values)
+        sums = np.zeros((b + 1, self.products.n_values))
         group = self._group(block.rows)
-        tiling = self._tiling(group)
-        buffers = tiling.buffers()
-        for at_rows, rows in tiling.row_tiles(block.values, group):
-            orders = draw_permutations(
-                self.seed,
-                block.start + at_rows.start,
-                len(rows[0]),
-                self.null.n_resamples,
-                len(rows),
-            )
-            for at, tiles in tiling.gram_tiles(rows, buffers):
-                _add_products(sums[:, at], tiles, tiling.means(self.means, at), orders)
+        products = self._narrow(group)
+        buffers = products.buffers()
+        for at_rows, rows in products.tiling.row_tiles(block.values, group):
+            start, count = block.start + at_rows.start, at_rows.stop - at_rows.start
+            orders = draw_permutations(self.seed, start, count, b, m)
+            for at, tiles, means in products.tiles(rows, buffers):
+                _add_products(sums[:, at], tiles, means, orders)
         return PermutedSums(sums)
 
     def combine(self, left: PermutedSums, right: PermutedSums) -> PermutedSums:
@@ -295,19 +276,15 @@ class PermutationPass:
     def _group(self, rows: int) -> int:
         return rows if self.over_all else min(rows, self.null.block_rows)
 
-    def _tiling(self, group: int) -> Tiling:
+    def _narrow(self, group: int) -> CentredProducts:
         """Narrow tiles, since a whole group of rows must stay in the cache."""
-        width = _GROUP_TILE_BYTES // (group * self.tiling.dtype.itemsize)
-        return replace(self.tiling, row_tile=group, column_tile=min(max(width, 16), 256))
+        width = _GROUP_TILE_BYTES // (group * self.products.tiling.dtype.itemsize)
+        return self.products.narrow(group, min(max(width, 16), 256))
 
 
 def _add_products(
-    sums: Vector,
-    tiles: list[Tile],
-    means: list[Tile],
-    orders: NDArray[np.intp],
+    sums: Vector, tiles: list[Tile], means: list[Tile], orders: NDArray[np.intp]
 ) -> None:
-    centre(tiles, means)
     first, *others = tiles
     copy, *moved = (np.empty_like(tile) for tile in tiles)
     identity = np.broadcast_to(np.arange(len(first)), orders.shape[1:])

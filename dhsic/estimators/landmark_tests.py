@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
-from dhsic.engine.tiles import Matrix, Tiling
+from dhsic.engine.tiles import Tiling
 from dhsic.estimators.base import Null
+from dhsic.estimators.landmark_products import CentredProducts
 from dhsic.estimators.landmark_sums import (
     CentredSums,
     MultiplierPass,
@@ -29,37 +30,56 @@ from dhsic.nulls import (
     GammaDistribution,
     Multiplier,
     Permutation,
-    Replicates,
     Spectral,
     check_finite,
 )
 
-__all__ = ["Tested", "kernel_means", "permutes_quickly", "plan_null", "run_null"]
+__all__ = [
+    "Replicated",
+    "Tested",
+    "kernel_means",
+    "permutes_quickly",
+    "plan_fitted",
+    "plan_replicates",
+    "run_fitted",
+    "run_replicates",
+]
 
 Vector = NDArray[np.float64]
 Whiten = Callable[[Vector], Vector]
+Resampling = Multiplier | Permutation
 
 _QUICK_PRODUCTS = 1e9
 _PATIENT_OPERATIONS = 1e11
 
 
+class Replicated(NamedTuple):
+    """What replicates say of G combinations."""
+
+    u: list[Vector]
+    """kappa_J - prod_m kappa_m of every combination, shapes (q,)."""
+    statistics: Vector
+    """T = n |L^-1 u|^2, shape (G,)."""
+    replicates: Vector
+    """Of T under the null hypothesis, shape (b, G)."""
+    detail: str
+    """How they were made, where the null leaves a choice."""
+
+
 class Tested(NamedTuple):
-    """What the pass of a null distribution finds."""
+    """What a fitted null distribution says of one combination."""
 
     u: Vector
-    """kappa_J - prod_m kappa_m, shape (p,)."""
+    """kappa_J - prod_m kappa_m, shape (q,)."""
     statistic: float
     """T = n |L^-1 u|^2."""
     distribution: Distribution
     """Of T under the null hypothesis."""
-    detail: str
-    """How the distribution was made, where the null leaves a choice."""
 
 
-def kernel_means(session: Session, tiling: Tiling) -> tuple[Vector, Vector]:
-    """kappa_m, shape (M, p), and kappa_J, shape (p,), in one pass."""
-    sums = session.run(SumsPass(tiling))
-    return sums.marginal / session.n, sums.joint / session.n
+def kernel_means(session: Session, tiling: Tiling) -> Vector:
+    """kappa_k of every kernel, shape (K, p), in one pass."""
+    return session.run(SumsPass(tiling, joint=False)).marginal / session.n
 
 
 def permutes_quickly(session: Session, p: int, n_resamples: int) -> bool:
@@ -68,67 +88,85 @@ def permutes_quickly(session: Session, p: int, n_resamples: int) -> bool:
     return orders * p <= _QUICK_PRODUCTS and 16 * orders <= session.runtime.memory // 2
 
 
-def plan_null(session: Session, tiling: Tiling, null: Null) -> list[DriverStep | PassPlan]:
-    """The pass of a null distribution and what follows it."""
-    zero = tiling.precision.type(0)
-    means = tuple(np.broadcast_to(zero, tiling.n_values) for _ in tiling.kernels)
-    steps: list[DriverStep | PassPlan] = [session.plan(_null_pass(session, tiling, means, null))]
-    if isinstance(null, Multiplier | Permutation):
-        return [*steps, DriverStep("solve", 8 * tiling.n_values * 4 * null.n_resamples)]
+def plan_replicates(
+    session: Session, tiling: Tiling, chosen: Sequence[tuple[int, ...]], null: Resampling
+) -> list[DriverStep | PassPlan]:
+    """The pass of `run_replicates` and what follows it, with all landmarks kept."""
+    products = _unseen(tiling, chosen)
+    solve = DriverStep("solve", 8 * tiling.n_values * 4 * null.n_resamples)
+    return [session.plan(_replicate_pass(session, products, null)), solve]
+
+
+def plan_fitted(session: Session, tiling: Tiling, null: Null) -> list[DriverStep | PassPlan]:
+    """The pass of `run_fitted` and what follows it."""
+    products = _unseen(tiling, [tuple(range(len(tiling.kernels)))])
     matrix = 8 * tiling.n_values**2
-    steps.append(DriverStep("whiten", 6 * matrix, matrix))
-    if isinstance(null, Spectral):
-        steps.append(DriverStep("eigenvalues", 4 * matrix))
-    return steps
+    steps: list[DriverStep | PassPlan] = [
+        session.plan(SpectrumPass(products, f"{null.name} null")),
+        DriverStep("whiten", 6 * matrix, matrix),
+    ]
+    return [*steps, DriverStep("eigenvalues", 4 * matrix)] if isinstance(null, Spectral) else steps
 
 
-def run_null(session: Session, tiling: Tiling, kappa: Vector, whiten: Whiten, null: Null) -> Tested:
-    """T and its null distribution, in one pass.
+def _unseen(tiling: Tiling, chosen: Sequence[tuple[int, ...]]) -> CentredProducts:
+    """Products with means that take no memory."""
+    zero = tiling.precision.type(0)
+    means = [np.broadcast_to(zero, tiling.n_values)] * len(tiling.kernels)
+    return CentredProducts.of(tiling, means, chosen)
+
+
+def run_replicates(
+    session: Session, products: CentredProducts, whiten: Sequence[Whiten], null: Resampling
+) -> Replicated:
+    """T of every combination and its replicates, in one pass.
 
     Parameters
     ----------
     session : Session
         The run.
-    tiling : Tiling
-        Kernels and landmarks.
-    kappa : ndarray, shape (M, p)
-        The means of the kernels at the landmarks.
-    whiten : callable
-        L^-1, from (p,) or (p, b) to the same shape: the norm of a function is that of its
-        whitened values at the landmarks.
-    null : Null
+    products : CentredProducts
+        Of the combinations.
+    whiten : sequence of callable
+        L^-1 of every combination, from (q,) or (q, b) to the same shape: the norm of a function is
+        that of its whitened values at the landmarks.
+    null : Multiplier or Permutation
         The null distribution.
 
     Returns
     -------
-    Tested
+    Replicated
     """
-    reduction = _null_pass(session, tiling, tuple(kappa.astype(session.dtype)), null)
-    distribution: Distribution
-    detail = ""
-    if isinstance(reduction, SpectrumPass):
-        u, distribution = _fitted_distribution(session, session.run(reduction), whiten, null)
+    reduction = _replicate_pass(session, products, null)
+    if isinstance(reduction, MultiplierPass):
+        u, replicates = _multiplier_functions(session.run(reduction), session.n)
+        detail = ""
     else:
-        if isinstance(reduction, MultiplierPass):
-            u, replicates = _multiplier_functions(session.run(reduction), session.n)
-        else:
-            detail = reduction.null.detail(over_all=reduction.over_all)
-            functions = session.run(reduction).centred.T / session.n
-            u, replicates = functions[:, 0], functions[:, 1:]
-        session.step("solve")
-        distribution = Replicates(session.n * squared_norms(whiten(replicates)))
-    statistic = session.n * float(squared_norms(whiten(u)))
-    return Tested(u, statistic, distribution, detail)
+        functions = session.run(reduction).centred.T / session.n
+        u, replicates = functions[:, 0], functions[:, 1:]
+        detail = reduction.null.detail(over_all=reduction.over_all)
+    session.step("solve")
+    parts = products.parts_of(u)
+    norms = [
+        session.n * squared_norms(one(np.column_stack(both)))
+        for one, *both in zip(whiten, parts, products.parts_of(replicates), strict=True)
+    ]
+    values = np.transpose(norms)
+    return Replicated(parts, values[0], values[1:], detail)
 
 
-def _null_pass(
-    session: Session, tiling: Tiling, means: tuple[Matrix, ...], null: Null
-) -> MultiplierPass | PermutationPass | SpectrumPass:
+def run_fitted(session: Session, products: CentredProducts, whiten: Whiten, null: Null) -> Tested:
+    """T of one combination and its fitted null distribution, in one pass."""
+    sums = session.run(SpectrumPass(products, f"{null.name} null"))
+    u, distribution = _fitted_distribution(session, sums, whiten, null)
+    return Tested(u, session.n * float(squared_norms(whiten(u))), distribution)
+
+
+def _replicate_pass(
+    session: Session, products: CentredProducts, null: Resampling
+) -> MultiplierPass | PermutationPass:
     if isinstance(null, Multiplier):
-        return MultiplierPass(tiling, means, null.n_resamples, session.seed)
-    if not isinstance(null, Permutation):
-        return SpectrumPass(tiling, means, f"{null.name} null")
-    whole = PermutationPass(tiling, means, null, True, session.seed)
+        return MultiplierPass(products, null.n_resamples, session.seed)
+    whole = PermutationPass(products, null, True, session.seed)
     if null.within == "all" or (null.within == "auto" and _suits_one_task(session, whole)):
         return whole
     return replace(whole, over_all=False)

@@ -13,14 +13,15 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import (
     Estimate,
+    GridOutcome,
     Null,
     Outcome,
-    fit_on_sample,
+    fit_combinations_on_sample,
     fitting_step,
     plan_of,
     rounding_unit,
 )
-from dhsic.estimators.gram_centring import STRIP, Centring
+from dhsic.estimators.gram_centring import Centring, PermutedStatistics
 from dhsic.estimators.gram_held import PermutedGrams, gram_matrices, limit_mixture
 from dhsic.estimators.gram_pairs import (
     CentredGramPass,
@@ -29,15 +30,16 @@ from dhsic.estimators.gram_pairs import (
     GramTiling,
     PermutedGramPass,
 )
-from dhsic.estimators.gram_sums import GramSums, hsic
+from dhsic.estimators.gram_products import PermutedProducts
+from dhsic.estimators.gram_sums import GramSums, GridSums, hsic
 from dhsic.estimators.null_moments import null_moments
-from dhsic.kernels import Gaussian, Kernel
+from dhsic.kernels import Combinations, Gaussian, Kernel
+from dhsic.kernels.shared import SharedTiles
 from dhsic.nulls import (
     Gamma,
     GammaDistribution,
     Multiplier,
     Permutation,
-    Replicates,
     Spectral,
 )
 
@@ -47,7 +49,7 @@ Vector = NDArray[np.float64]
 
 _QUICK_PRODUCTS = 4e9
 _UNCENTRED = 32.0
-_REMEDY = "take estimator='nystrom-m', fewer rows, or fewer resamples"
+_REMEDY = "take estimator='nystrom-m', fewer rows, fewer kernels, or fewer resamples"
 
 
 class Quadratic:
@@ -76,23 +78,40 @@ class Quadratic:
         """Permutations of all rows where they are quick and fit, random signs beyond."""
         others = len(session.sources) - 1
         quick = session.n**2 * n_resamples * others <= _QUICK_PRODUCTS
-        if quick and self._held_bytes(session, n_resamples) <= session.runtime.memory // 2:
+        held = self._held_bytes(session, n_resamples, kernels=others + 1, firsts=1)
+        if quick and held <= session.runtime.memory // 2:
             return Permutation(n_resamples, within="all"), "exact, and quick at this size"
         return Multiplier(n_resamples), "permutations of all rows would take longer"
 
     def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
         """What would run."""
+        combinations = Combinations.single(kernels)
+        if isinstance(null, Multiplier | Permutation):
+            return self.plan_grid(session, combinations, null)
         self._check_null(null)
+        combinations = combinations.guessed(session.dims)
         steps: list[DriverStep | PassPlan] = [fitting_step(session)]
-        if null is not None and self._holds_all(session, null):
-            steps += self._held_steps(session, kernels, null)
+        if isinstance(null, Spectral):
+            steps += [*_gram_steps(session, combinations), _eigenvalues_step(session)]
         else:
-            tiling = GramTiling(tuple(kernels), session.dims, session.dtype)
+            steps.append(session.plan_pairs(GramPass(_tiling(session, combinations), session.n)))
+        return plan_of(session, steps, _REMEDY)
+
+    def plan_grid(
+        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+    ) -> Plan:
+        """What a test of several combinations would run."""
+        guessed = combinations.guessed(session.dims)
+        steps: list[DriverStep | PassPlan] = [fitting_step(session)]
+        whole = self._over_all(session, guessed, null)
+        if whole:
+            steps += [*_gram_steps(session, guessed), _permutation_step(session, guessed, whole)]
+        else:
+            tiling = _tiling(session, guessed)
+            means = np.broadcast_to(0.0, (tiling.n_kernels, session.n))
+            centring = Centring(means, self.unbiased)
             steps.append(session.plan_pairs(GramPass(tiling, session.n)))
-            if isinstance(null, Multiplier | Permutation):
-                means = np.broadcast_to(0.0, (len(kernels), session.n))
-                centring = Centring(means, self.unbiased)
-                steps.append(session.plan_pairs(_null_pass(tiling, centring, null, session.seed)))
+            steps.append(session.plan_pairs(_null_pass(tiling, centring, null, session.seed)))
         return plan_of(session, steps, _REMEDY)
 
     def _check_null(self, null: Null | None) -> None:
@@ -106,34 +125,78 @@ class Quadratic:
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """In one pass."""
-        fitted, _ = fit_on_sample(session, kernels)
-        tiling = GramTiling(fitted, session.dims, session.dtype)
-        return self._estimate(session.run_pairs(GramPass(tiling, session.n)), fitted)
+        fitted, _ = fit_combinations_on_sample(session, Combinations.single(kernels))
+        sums = session.run_pairs(GramPass(_tiling(session, fitted), session.n))
+        return self._estimate(sums.of_combination(fitted.chosen, 0), fitted.kernels)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The estimate times n, and its null distribution."""
+        combinations = Combinations.single(kernels)
+        if isinstance(null, Multiplier | Permutation):
+            return self.test_grid(session, combinations, null).only
         self._check_null(null)
-        fitted, _ = fit_on_sample(session, kernels)
-        if self._holds_all(session, null):
-            return self._test_held(session, fitted, null)
-        tiling = GramTiling(fitted, session.dims, session.dtype)
+        fitted, _ = fit_combinations_on_sample(session, combinations)
+        if isinstance(null, Spectral):
+            return self._test_spectral(session, fitted, null)
+        gram_pass = GramPass(_tiling(session, fitted), session.n)
+        sums = session.run_pairs(gram_pass).of_combination(fitted.chosen, 0)
+        estimate = self._estimate(sums, fitted.kernels)
+        rounding = self.factor(sums) * _rounding(sums, session.dtype)
+        return Outcome(session.n * estimate.value, self._gamma(sums), estimate, "", rounding)
+
+    def test_grid(
+        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+    ) -> GridOutcome:
+        """Statistics of all combinations, and replicates that they share."""
+        fitted, _ = fit_combinations_on_sample(session, combinations)
+        whole = self._over_all(session, fitted, null)
+        sums, statistics, replicates = (
+            self._permute_held(session, fitted, whole)
+            if whole
+            else self._stream(session, fitted, null)
+        )
+        each = [sums.of_combination(fitted.chosen, c) for c in range(len(fitted))]
+        factors = np.array([self.factor(one) for one in each])
+        rounding = np.array([_rounding(one, session.dtype) for one in each])
+
+        def estimate(c: int) -> Estimate:
+            return self._estimate(each[c], fitted.kernels_of(c))
+
+        return GridOutcome(
+            fitted,
+            factors * statistics,
+            factors * replicates,
+            estimate,
+            null.detail(over_all=whole is not None) if isinstance(null, Permutation) else "",
+            factors * rounding,
+        )
+
+    def _permute_held(
+        self, session: Session, combinations: Combinations, null: Permutation
+    ) -> tuple[GridSums, Vector, Vector]:
+        """Gram sums, statistics and replicates from Gram matrices that are held as a whole."""
+        grams = gram_matrices(session, combinations)
+        sums = GridSums.of(grams, combinations.chosen)
+        statistics = PermutedStatistics.of(combinations, self._centring(sums))
+        permuted = PermutedGrams.of(grams, statistics, null, session.seed)
+        observed = permuted.observed()
+        ranges = session.map("permutation null", permuted, null.n_resamples)
+        return sums, observed, np.concatenate(ranges)
+
+    def _stream(
+        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+    ) -> tuple[GridSums, Vector, Vector]:
+        """Gram sums, statistics and replicates from passes over pairs of rows."""
+        tiling = _tiling(session, combinations)
         sums = session.run_pairs(GramPass(tiling, session.n))
-        estimate, factor = self._estimate(sums, fitted), self.factor(sums)
-        rounding = factor * _rounding(sums, session.dtype)
-        if isinstance(null, Gamma):
-            return Outcome(session.n * estimate.value, self._gamma(sums), estimate, "", rounding)
-        assert isinstance(null, Multiplier | Permutation)
-        centring = Centring.of(sums, unbiased=self.unbiased)
-        reduction = _null_pass(tiling, centring, null, session.seed)
+        reduction = _null_pass(tiling, self._centring(sums), null, session.seed)
         if isinstance(reduction, CentredGramPass):
-            statistic, replicates = self._signed(session.run_pairs(reduction), session.n)
-            detail = ""
-        else:
-            values = centring.statistics(*session.run_pairs(reduction))
-            statistic, replicates = values[0], values[1:]
-            detail = reduction.null.detail(over_all=False)
-        distribution = Replicates(factor * replicates)
-        return Outcome(factor * statistic, distribution, estimate, detail, rounding)
+            return sums, *self._signed(session.run_pairs(reduction), session.n)
+        values = reduction.permuted.statistics(*session.run_pairs(reduction))
+        return sums, values[0], values[1:]
+
+    def _centring(self, sums: GridSums) -> Centring:
+        return Centring.of(sums, unbiased=self.unbiased)
 
     def _estimate(self, sums: GramSums, kernels: tuple[Kernel, ...]) -> Estimate:
         value = self.factor(sums) * hsic(sums, unbiased=self.unbiased)
@@ -144,66 +207,79 @@ class Quadratic:
         factor = self.factor(sums)
         return GammaDistribution(factor * mean, factor**2 * variance)
 
-    def _signed(self, sums: CentredGramSums, n: int) -> tuple[float, Vector]:
+    def _signed(self, sums: CentredGramSums, n: int) -> tuple[Vector, Vector]:
         """HSIC times n, and (w - mean w)' H (w - mean w) over the same divisor.
 
         With the factor n / (n - 2) the mean over signs is that over permutations, see
         `dhsic.estimators.nystrom_m`; the mean of the U-statistic is 0 already.
         """
-        mean = sums.signs / n
+        mean = sums.signs[:, None] / n
         forms = sums.quadratic - 2.0 * mean * sums.linear + mean**2 * sums.total
         if self.unbiased:
             return sums.total / (n - 3), forms / (n - 3)
         return sums.total / n, forms / (n - 2)
 
-    def _holds_all(self, session: Session, null: Null) -> bool:
-        """Whether the Gram matrices are needed as a whole."""
-        if isinstance(null, Permutation) and null.within == "auto":
-            return self._held_bytes(session, null.n_resamples) <= session.runtime.memory // 2
-        all_rows = isinstance(null, Permutation) and null.within == "all"
-        return all_rows or isinstance(null, Spectral)
+    def _over_all(
+        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+    ) -> Permutation | None:
+        """The permutations of all rows, where they are asked for or fit in memory."""
+        if isinstance(null, Multiplier) or null.within == "blocks":
+            return None
+        if null.within == "all":
+            return null
+        firsts = combinations.variables.count(0)
+        held = self._held_bytes(session, null.n_resamples, len(combinations.kernels), firsts)
+        return null if held <= session.runtime.memory // 2 else None
 
-    def _held_bytes(self, session: Session, n_resamples: int) -> int:
+    def _held_bytes(self, session: Session, n_resamples: int, kernels: int, firsts: int) -> int:
+        """Bytes of the Gram matrices, of the strips of the first variable's, and of orders."""
         n, m = session.n, len(session.sources)
-        return session.dtype.itemsize * n * n * (m + 1) + 8 * n * n_resamples * (m - 1)
+        matrices = session.dtype.itemsize * n * n * (kernels + max(1, -(-firsts // 2)))
+        return matrices + 8 * n * n_resamples * (m - 1)
 
-    def _held_steps(
-        self, session: Session, kernels: Sequence[Kernel], null: Null
-    ) -> list[DriverStep]:
-        n, m, size = session.n, len(kernels), session.dtype.itemsize
-        rows = 8 * n * sum(session.dims)
-        held = size * n * n * m
-        work = size * n * n * max(kernel.work_tiles for kernel in kernels)
-        steps = [
-            DriverStep("read all rows", 3 * rows, rows),
-            DriverStep("Gram matrices", held + work, held),
-        ]
-        if isinstance(null, Permutation):
-            orders = 2 * 8 * n * null.n_resamples * (m - 1)
-            strips = session.runtime.threads * size * n * STRIP * (2 * m)
-            return [*steps, DriverStep("permutation null", size * n * n // 2 + orders + strips)]
-        return [*steps, DriverStep("eigenvalues", 8 * n * n * (2 if m == 2 else 8))]
-
-    def _test_held(self, session: Session, kernels: tuple[Kernel, ...], null: Null) -> Outcome:
-        grams = gram_matrices(session, kernels)
+    def _test_spectral(
+        self, session: Session, combinations: Combinations, null: Spectral
+    ) -> Outcome:
+        grams = gram_matrices(session, combinations)
         sums = GramSums.of(grams)
-        estimate, factor = self._estimate(sums, kernels), self.factor(sums)
+        estimate, factor = self._estimate(sums, combinations.kernels), self.factor(sums)
+        session.step("eigenvalues")
+        mean, variance = null_moments(sums, unbiased=self.unbiased)
+        limit = limit_mixture(grams, Centring.of(sums, unbiased=False), factor)
+        mixture = limit.with_moments(factor * mean, factor**2 * variance)
+        distribution = null.distribution(mixture, session.seed)
         rounding = factor * _rounding(sums, session.dtype)
-        if isinstance(null, Spectral):
-            session.step("eigenvalues")
-            mean, variance = null_moments(sums, unbiased=self.unbiased)
-            limit = limit_mixture(grams, Centring.of(sums, unbiased=False), factor)
-            mixture = limit.with_moments(factor * mean, factor**2 * variance)
-            distribution = null.distribution(mixture, session.seed)
-            return Outcome(session.n * estimate.value, distribution, estimate, rounding=rounding)
-        assert isinstance(null, Permutation)
-        centring = Centring.of(sums, unbiased=self.unbiased)
-        permuted = PermutedGrams.of(grams, centring, null, session.seed)
-        statistic = permuted.observed()
-        ranges = session.map("permutation null", permuted, null.n_resamples)
-        replicates = Replicates(factor * np.concatenate(ranges))
-        detail = null.detail(over_all=True)
-        return Outcome(factor * statistic, replicates, estimate, detail, rounding)
+        return Outcome(session.n * estimate.value, distribution, estimate, rounding=rounding)
+
+
+def _tiling(session: Session, combinations: Combinations) -> GramTiling:
+    return GramTiling(combinations, session.dims, session.dtype)
+
+
+def _gram_steps(session: Session, combinations: Combinations) -> list[DriverStep]:
+    n = session.n
+    shared = SharedTiles(combinations.kernels, combinations.variables)
+    rows, square = 8 * n * sum(session.dims), session.dtype.itemsize * n * n
+    held = square * len(combinations.kernels)
+    return [
+        DriverStep("read all rows", 3 * rows, rows),
+        DriverStep("Gram matrices", held + square * shared.work_tiles, held),
+    ]
+
+
+def _permutation_step(
+    session: Session, combinations: Combinations, null: Permutation
+) -> DriverStep:
+    n, size = session.n, session.dtype.itemsize
+    products = PermutedProducts.of(combinations)
+    firsts = size * n * n * products.n_firsts // 2
+    orders = 2 * 8 * n * null.n_resamples * (products.n_variables - 1)
+    strips = session.runtime.threads * size * products.scratch_entries(n, n)
+    return DriverStep("permutation null", firsts + orders + strips)
+
+
+def _eigenvalues_step(session: Session) -> DriverStep:
+    return DriverStep("eigenvalues", 8 * session.n**2 * (2 if len(session.sources) == 2 else 8))
 
 
 def _null_pass(

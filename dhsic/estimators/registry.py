@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dhsic._validation import check_choice, check_integer, nearest
+from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Estimator, Null
@@ -17,11 +17,19 @@ from dhsic.estimators.nystrom_hsic import NystromHSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
 from dhsic.estimators.rff import RFFHSIC
 from dhsic.estimators.sub_corr import SubCorr
-from dhsic.kernels import Kernel
+from dhsic.kernels import Combinations
 from dhsic.nulls import Gamma, Multiplier, Normal, Permutation, Spectral
 from dhsic.results import AS_ASKED
 
-__all__ = ["ESTIMATORS", "NULLS", "TABLE", "Entry", "find_estimator", "find_null"]
+__all__ = [
+    "ESTIMATORS",
+    "NULLS",
+    "TABLE",
+    "Entry",
+    "find_estimator",
+    "find_null",
+    "tries_grids",
+]
 
 _RESAMPLES = 250
 _QUICK_OPERATIONS = 2e9
@@ -41,23 +49,26 @@ class Entry:
         The largest number of variables that it takes; None for any.
     cost : str
         How its time grows with the rows n.
+    grids : bool
+        Whether it tries several kernels in one run.
     """
 
     estimator: type[Estimator]
     nulls: tuple[type[Null], ...]
     most_variables: int | None
     cost: str
+    grids: bool = False
 
 
 TABLE = (
-    Entry(NystromMHSIC, (Permutation, Multiplier, Gamma, Spectral), None, "n"),
+    Entry(NystromMHSIC, (Permutation, Multiplier, Gamma, Spectral), None, "n", grids=True),
     Entry(NystromHSIC, (Permutation, Multiplier, Gamma, Spectral), 2, "n"),
-    Entry(RFFHSIC, (Permutation, Multiplier, Gamma, Spectral), None, "n"),
+    Entry(RFFHSIC, (Permutation, Multiplier, Gamma, Spectral), None, "n", grids=True),
     Entry(BlockHSIC, (Normal,), 2, "n b"),
     Entry(COCO, (Permutation,), 2, "n"),
     Entry(SubCorr, (Permutation, Multiplier, Gamma, Spectral), 2, "n"),
-    Entry(VHSIC, (Permutation, Multiplier, Gamma, Spectral), None, "n^2"),
-    Entry(UHSIC, (Permutation, Multiplier, Spectral), 2, "n^2"),
+    Entry(VHSIC, (Permutation, Multiplier, Gamma, Spectral), None, "n^2", grids=True),
+    Entry(UHSIC, (Permutation, Multiplier, Spectral), 2, "n^2", grids=True),
     Entry(DCov, (Permutation, Multiplier, Gamma, Spectral), 2, "n^2"),
     Entry(DCor, (Permutation, Multiplier, Gamma, Spectral), 2, "n^2"),
     Entry(SubHSIC, (Permutation, Multiplier, Gamma, Spectral), 2, "n^2"),
@@ -72,7 +83,7 @@ NULLS: dict[str, type[Null]] = {
 def find_estimator(
     estimator: str | Estimator,
     session: Session,
-    kernels: Sequence[Kernel | None],
+    kernels: Combinations,
     null: str | Null | None,
     n_resamples: int | None,
 ) -> tuple[Estimator, str]:
@@ -99,17 +110,69 @@ def find_estimator(
     return estimator, AS_ASKED
 
 
+def tries_grids(
+    estimator: Estimator, null: str | Null, session: Session, n_combinations: int
+) -> bool:
+    """Whether a test tries several kernels where none are asked for."""
+    if null == "auto":
+        null, _ = estimator.choose_null(session, _RESAMPLES * n_combinations)
+    name = null if isinstance(null, str) else null.name
+    return _entry(estimator).grids and name in (Multiplier.name, Permutation.name)
+
+
 def find_null(
-    null: str | Null, estimator: Estimator, session: Session, n_resamples: int | None
+    null: str | Null,
+    estimator: Estimator,
+    session: Session,
+    n_resamples: int | None,
+    n_combinations: int = 1,
 ) -> tuple[Null, str]:
     """The null distribution for an estimator, and why this one.
+
+    Parameters
+    ----------
+    null : str or Null
+        What was asked for.
+    estimator : Estimator
+        The statistic.
+    session : Session
+        The run.
+    n_resamples : int or None
+        What was asked for.
+    n_combinations : int, optional
+        Combinations of kernels that share the replicates.
 
     Raises
     ------
     InvalidArgumentError
         Unknown, or not supported for the estimator; the message lists what is. Or a number of
-        replicates for a null that has none, or its own.
+        replicates for a null that has none, or its own. Or several kernels, for an estimator or a
+        null that takes one.
     """
+    found, reason = _find_null(null, estimator, session, n_resamples, n_combinations)
+    if n_combinations > 1:
+        _check_grid(estimator, found)
+    return found, reason
+
+
+def _check_grid(estimator: Estimator, null: Null) -> None:
+    if not _entry(estimator).grids or not isinstance(null, Multiplier | Permutation):
+        names = ", ".join(entry.estimator.name for entry in TABLE if entry.grids)
+        msg = (
+            f"several kernels for a variable need estimator {names} and null "
+            f"{Multiplier.name!r} or {Permutation.name!r}, got {estimator.name!r} and "
+            f"{null.name!r}: take one of them, or one kernel for each variable"
+        )
+        raise InvalidArgumentError(msg)
+
+
+def _find_null(
+    null: str | Null,
+    estimator: Estimator,
+    session: Session,
+    n_resamples: int | None,
+    n_combinations: int,
+) -> tuple[Null, str]:
     supported = _entry(estimator).nulls
     if isinstance(null, supported):
         if n_resamples is not None:
@@ -122,7 +185,12 @@ def find_null(
     if n_resamples is not None:
         check_integer("n_resamples", n_resamples, minimum=1)
     if isinstance(null, str) and null == "auto":
-        found, reason = estimator.choose_null(session, n_resamples or _RESAMPLES)
+        count = n_resamples or _RESAMPLES
+        found, reason = estimator.choose_null(session, count * n_combinations)
+        if isinstance(found, Multiplier | Permutation):
+            found = replace(found, n_resamples=count)
+        elif n_combinations > 1:
+            found, reason = Multiplier(count), "several kernels need replicates that they share"
         _check_resampling(found, n_resamples)
         return found, reason
     names = [cls.name for cls in supported]
@@ -160,7 +228,7 @@ def _pairs() -> str:
 
 def _choose_estimator(
     session: Session,
-    kernels: Sequence[Kernel | None],
+    kernels: Combinations,
     null: str | Null | None,
     n_resamples: int | None,
 ) -> tuple[Estimator, str]:
@@ -169,13 +237,28 @@ def _choose_estimator(
     name = null if null is None or isinstance(null, str) else null.name
     if name not in (None, "auto", *(cls.name for cls in _entry(exact).nulls)):
         return linear, f"{name} does not stand with {exact.name}"
-    if session.n**2 * _resamples(null, n_resamples) * len(kernels) > _QUICK_OPERATIONS:
+    products = _resamples(null, n_resamples) * len(session.sources) * len(kernels)
+    if session.n**2 * products > _QUICK_OPERATIONS:
         return linear, "too many rows for all pairs of them"
-    distribution = None if null is None else find_null(null, exact, session, n_resamples)[0]
-    plan = exact.plan(session, [exact.kernel(kernel) for kernel in kernels], distribution)
+    plan = _plan(exact, session, kernels, null, n_resamples)
     if max(plan.peak_worker_bytes, plan.peak_driver_bytes) > session.runtime.memory:
         return linear, "all pairs of rows do not fit the memory"
     return exact, "all pairs of rows, quick for so few"
+
+
+def _plan(
+    estimator: VHSIC,
+    session: Session,
+    kernels: Combinations,
+    null: str | Null | None,
+    n_resamples: int | None,
+) -> Plan:
+    if null is None:
+        return estimator.plan(session, kernels.kernels_of(0), None)
+    found, _ = find_null(null, estimator, session, n_resamples, len(kernels))
+    if isinstance(found, Multiplier | Permutation):
+        return estimator.plan_grid(session, kernels, found)
+    return estimator.plan(session, kernels.kernels_of(0), found)
 
 
 def _resamples(null: str | Null | None, n_resamples: int | None) -> int:

@@ -13,19 +13,20 @@ from dhsic._validation import check_choice, check_integer
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.base import Estimate, Null, Outcome
-from dhsic.estimators.feature_basis import Basis, Measure, squared_frobenius_norms
+from dhsic.estimators.base import Estimate, GridOutcome, Null, Outcome
+from dhsic.estimators.feature_basis import Basis, Measure, Side, squared_frobenius_norms
 from dhsic.estimators.feature_sums import MomentsPass
 from dhsic.estimators.feature_tests import (
     choose_null,
     estimate_by_moments,
     feature_outcome,
+    grid_outcome,
     plan_features,
 )
-from dhsic.estimators.frequencies import draw_frequencies, frequency_steps
+from dhsic.estimators.frequencies import draw_combined_frequencies, frequency_steps
 from dhsic.estimators.joint_frequencies import JointFrequencies
 from dhsic.features import FourierFeatures
-from dhsic.kernels import Gaussian, Kernel
+from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.nulls import Gamma, Multiplier, Permutation, Spectral
 from dhsic.results import FeatureSummary
 
@@ -119,14 +120,30 @@ class RFFHSIC:
         """What would run."""
         if len(session.sources) > 2:
             return self._joint.plan(session, null)
+        if isinstance(null, Multiplier | Permutation):
+            return self.plan_grid(session, Combinations.single(kernels), null)
         self._check_null(null)
-        zero = session.dtype.type(0)
-        first, second = (
-            FourierFeatures(np.broadcast_to(zero, (self.n_features, d)), np.zeros(d))
-            for d in session.dims
-        )
+        first, second = (self._planned(d, session) for d in session.dims)
         preparation = frequency_steps(session, self.n_features)
         return plan_features(session, (first, second), null, preparation, _REMEDY, whitened=False)
+
+    def plan_grid(
+        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+    ) -> Plan:
+        """What a test of several combinations would run; its patches are cut to fit."""
+        if len(session.sources) > 2:
+            return self._joint.plan_grid(session, combinations, null)
+        maps = [self._planned(d, session) for d in combinations.spread(session.dims)]
+        most = max(map(combinations.variables.count, (0, 1)))
+        return plan_features(
+            session,
+            maps,
+            null,
+            frequency_steps(session, self.n_features, most),
+            _REMEDY,
+            whitened=False,
+            chosen=combinations.chosen,
+        )
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The estimate of HSIC, in one pass."""
@@ -139,8 +156,23 @@ class RFFHSIC:
         """The statistic and its null distribution, in one pass of two variables, two of more."""
         if len(session.sources) > 2:
             return self._joint.test(session, kernels, null)
+        if isinstance(null, Multiplier | Permutation):
+            return self.test_grid(session, Combinations.single(kernels), null).only
         self._check_null(null)
         return feature_outcome(session, self._basis(session, kernels), self._measure, null)
+
+    def test_grid(
+        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+    ) -> GridOutcome:
+        """The statistics of several combinations and their replicates.
+
+        Of two variables: in one pass where the replicates fit in memory, else in several, and in
+        the memory of one combination at the least.
+        """
+        if len(session.sources) > 2:
+            return self._joint.test_grid(session, combinations, null)
+        fitted, bases = self._bases(session, combinations)
+        return grid_outcome(session, fitted, bases, self._measure, null)
 
     @property
     def _joint(self) -> JointFrequencies:
@@ -148,10 +180,9 @@ class RFFHSIC:
 
     @property
     def _measure(self) -> Measure:
-        size = (
-            squared_frobenius_norms if self.form == "cos-sin" else complex_squared_frobenius_norms
-        )
-        return Measure("squared HSIC", size)
+        if self.form == "complex":
+            return Measure("squared HSIC", complex_squared_frobenius_norms, rotates=False)
+        return Measure("squared HSIC", squared_frobenius_norms)
 
     def _check_null(self, null: Null | None) -> None:
         if self.form == "complex" and isinstance(null, Gamma | Spectral):
@@ -163,9 +194,23 @@ class RFFHSIC:
             raise InvalidArgumentError(msg)
 
     def _basis(self, session: Session, kernels: Sequence[Kernel]) -> Basis:
-        fitted, samples, (first, second) = draw_frequencies(
-            session, kernels, self.n_features, orthogonal=self.orthogonal
+        _, (basis,) = self._bases(session, Combinations.single(kernels))
+        return basis
+
+    def _bases(
+        self, session: Session, combinations: Combinations
+    ) -> tuple[Combinations, list[Basis]]:
+        fitted, samples, maps = draw_combined_frequencies(
+            session, combinations, self.n_features, orthogonal=self.orthogonal
         )
-        counts = first.n_features, second.n_features
-        summary = FeatureSummary(self.form, counts, self.orthogonal)
-        return Basis.of(fitted, (first, second), samples, summary=summary)
+        summary = FeatureSummary(self.form, (2 * self.n_features,) * 2, self.orthogonal)
+        described = list(map(Side.of, maps, fitted.spread(samples)))
+        bases = [
+            Basis.joining(fitted.kernels_of(g), fitted.of(described, g), summary=summary)
+            for g in range(len(fitted))
+        ]
+        return fitted, bases
+
+    def _planned(self, d: int, session: Session) -> FourierFeatures:
+        zero = session.dtype.type(0)
+        return FourierFeatures(np.broadcast_to(zero, (self.n_features, d)), np.zeros(d))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self, TypeVar
+
+import numpy as np
 
 from dhsic.kernels.base import Kernel
 
@@ -47,6 +50,15 @@ class Combinations:
         numbers = tuple(range(len(kernels)))
         return cls(tuple(kernels), numbers, (numbers,), (1.0,) * len(kernels))
 
+    def guessed(self, dims: Sequence[int]) -> Self:
+        """As if fitted to variables of so many columns, for plans: costs depend on no value."""
+        samples = [np.array([np.zeros(d), np.ones(d)]) for d in dims]
+        kernels = (
+            kernel.fit(samples[m]).widened(factor)
+            for kernel, m, factor in zip(self.kernels, self.variables, self.factors, strict=True)
+        )
+        return replace(self, kernels=tuple(kernels))
+
     def __len__(self) -> int:
         return len(self.chosen)
 
@@ -57,6 +69,18 @@ class Combinations:
     def spread(self, values: Sequence[Value]) -> list[Value]:
         """One of M values for every kernel: that of its variable."""
         return [values[m] for m in self.variables]
+
+    def typical(self) -> list[int]:
+        """For every variable the number of a kernel whose length scale is changed the least."""
+        order = sorted(range(len(self.kernels)), key=lambda k: abs(math.log(self.factors[k])))
+        return [
+            next(k for k in order if self.variables[k] == m) for m in range(len(self.chosen[0]))
+        ]
+
+    def reference(self) -> int:
+        """The number of the combination whose length scales are changed the least."""
+        changes = [abs(math.log(factor)) for factor in self.factors]
+        return min(range(len(self)), key=lambda c: sum(self.of(changes, c)))
 
     def kernels_of(self, combination: int) -> tuple[Kernel, ...]:
         """The kernels of a combination, one a variable."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
-from math import prod
-from typing import Literal, Self, get_args
+from itertools import accumulate, product
+from numbers import Real
+from typing import Any, Literal, Self, get_args
 
-from dhsic._validation import check_choice, check_integer
+from dhsic._validation import check_choice, check_integer, check_number
 from dhsic.errors import InvalidArgumentError
 from dhsic.kernels.base import Kernel, positive
 from dhsic.kernels.combinations import Combinations
 from dhsic.kernels.registry import parse
 
 __all__ = ["Aggregate", "Candidates", "Combine", "Grid"]
+
+_FACTORS = (1.0, 0.125, 0.5, 4.0)
 
 Aggregate = Literal["max", "min-p"]
 Combine = Literal["auto", "all", "matched"]
@@ -28,45 +31,66 @@ class Candidates:
     ----------
     kernels : str, Kernel or a sequence of them, optional
         Families, as "gaussian" and "laplacian". Bandwidths that are not given follow the median
-        heuristic.
-    factors : sequence of float, optional
-        What the length scale of every family is multiplied by: 0.5 halves the length. Kernels
-        without one, as "delta", are tried once.
+        heuristic. Where neither kernels nor factors are given, Gaussian kernels of four bandwidths
+        and a Laplacian one: the widths find slow and fast dependence, the Laplacian dependence on
+        one of many columns.
+    factors : sequence of float, or one such sequence for each family, optional
+        What the length scale of a kernel is multiplied by: 0.5 halves the length. Kernels without
+        one, as "delta", are tried once.
 
     Examples
     --------
-    >>> Candidates(("gaussian", "laplacian"), factors=(0.5, 1, 2)).factors
-    (0.5, 1.0, 2.0)
+    >>> len(Candidates(("gaussian", "laplacian"), factors=(0.5, 1, 2)).scaled)
+    6
+    >>> Candidates().scaled[-1]
+    (Laplacian(origin=None, gamma=None), 1.0)
     """
 
-    kernels: str | Kernel | Sequence[str | Kernel] = "gaussian"
-    factors: Sequence[float] = (0.25, 0.5, 1.0, 2.0)
+    kernels: str | Kernel | Sequence[str | Kernel] | None = None
+    factors: Sequence[float] | Sequence[Sequence[float]] | None = None
 
     def __post_init__(self) -> None:
-        given = (self.kernels,) if isinstance(self.kernels, str | Kernel) else tuple(self.kernels)
+        if self.kernels is None and self.factors is None:
+            object.__setattr__(self, "kernels", ("gaussian", "laplacian"))
+            object.__setattr__(self, "factors", (_FACTORS, (1.0,)))
+        families: Any = "gaussian" if self.kernels is None else self.kernels
+        given = (families,) if isinstance(families, str | Kernel) else tuple(families)
         kernels = tuple(parse(k) if isinstance(k, str) else k for k in given)
         if not kernels or not all(isinstance(kernel, Kernel) for kernel in kernels):
             msg = f"candidates must be kernels or their names, one or more; got {self.kernels!r}"
             raise InvalidArgumentError(msg)
-        factors = tuple(float(f) for f in self.factors)
-        if not factors or not all(map(positive, factors)) or len(set(factors)) < len(factors):
-            msg = (
-                "factors of the bandwidth must be different finite numbers > 0, one or more; got "
-                f"{self.factors!r}: take (0.5, 1, 2), for instance"
-            )
-            raise InvalidArgumentError(msg)
         object.__setattr__(self, "kernels", kernels)
-        object.__setattr__(self, "factors", factors)
+        object.__setattr__(self, "factors", self._each(len(kernels)))
 
     @property
     def scaled(self) -> list[tuple[Kernel, float]]:
         """Every kernel with every factor that makes a difference to it."""
-        assert isinstance(self.kernels, tuple)
+        families: Any = self.kernels
+        each: Any = self.factors
         return [
             (kernel, factor)
-            for kernel in self.kernels
-            for factor in (self.factors if kernel.has_length else (1.0,))
+            for kernel, factors in zip(families, each, strict=True)
+            for factor in (factors if kernel.has_length else (1.0,))
         ]
+
+    def _each(self, families: int) -> tuple[tuple[float, ...], ...]:
+        """The factors of every family."""
+        given: Any = _FACTORS if self.factors is None else tuple(self.factors)
+        each = given if any(isinstance(one, Sequence) for one in given) else (given,) * families
+        if len(each) != families or not all(map(_are_factors, each)):
+            msg = (
+                "factors of the bandwidth must be different finite numbers > 0, one or more, for "
+                f"all families or in a list for each; got {self.factors!r}: take (0.5, 1, 2), for "
+                "instance"
+            )
+            raise InvalidArgumentError(msg)
+        return tuple(tuple(map(float, one)) for one in each)
+
+
+def _are_factors(given: Any) -> bool:
+    numbers = given if isinstance(given, Sequence) and not isinstance(given, str) else ()
+    valid = (isinstance(number, Real) and positive(float(number)) for number in numbers)
+    return len(numbers) > 0 and all(valid) and len(set(numbers)) == len(numbers)
 
 
 @dataclass(frozen=True)
@@ -79,6 +103,10 @@ class Grid:
     every replicate. Given replicates that are exchangeable with the data, as permutations are, the
     level is exact for any grid.
 
+    Among many combinations the median heuristic, which is best for smooth dependence, loses power.
+    So the reference, the combination of the kernels nearest to it, has a share of the level to
+    itself, and all the others together have the rest.
+
     Parameters
     ----------
     candidates : Candidates or a sequence of Candidates, optional
@@ -86,14 +114,16 @@ class Grid:
     combine : {"auto", "all", "matched"} or a sequence of tuples of int, optional
         "all" takes every combination. "matched" takes the first candidates of all variables, the
         second of all, and so on. A sequence lists the combinations by numbers of candidates, one
-        a variable. "auto" takes all where they are at most `most`; else as many as the square of
-        the largest number of candidates of a variable, in which most pairs of variables
-        meet in all pairs of their candidates.
+        a variable. "auto" takes the reference, and every combination of the other candidates where
+        that makes no more than `most`; else so many that most pairs of variables meet in all pairs
+        of their candidates; else matched ones.
     aggregate : {"max", "min-p"}, optional
         Standardise statistics by the mean and standard deviation of their replicates and take the
         largest; or take the smallest of their p-values.
+    reference_share : float, optional
+        Of the level, at least 0 and less than 1; 0 treats all combinations alike.
     most : int, optional
-        The largest number of combinations.
+        The largest number of combinations that "auto" takes.
 
     References
     ----------
@@ -104,16 +134,17 @@ class Grid:
 
     Examples
     --------
-    >>> len(Grid().combinations(2))
-    16
-    >>> len(Grid(Candidates(factors=(0.5, 1, 2)), combine="matched").combinations(2))
-    3
+    >>> len(Grid().combinations(2)), len(Grid().combinations(5))
+    (17, 17)
+    >>> len(Grid(Candidates("gaussian", (0.5, 1, 2)), combine="all").combinations(2))
+    9
     """
 
     candidates: Candidates | Sequence[Candidates] = Candidates()
     combine: Combine | Sequence[Sequence[int]] = "auto"
     aggregate: Aggregate = "max"
-    most: int = 64
+    reference_share: float = 2 / 3
+    most: int = 17
 
     def __post_init__(self) -> None:
         if not isinstance(self.candidates, Candidates):
@@ -127,6 +158,13 @@ class Grid:
         else:
             object.__setattr__(self, "combine", tuple(map(tuple, self.combine)))
         check_choice("aggregate", self.aggregate, get_args(Aggregate))
+        check_number(
+            "reference_share",
+            self.reference_share,
+            "at least 0 and less than 1",
+            lambda share: 0.0 <= share < 1.0,
+            "take 0 to treat all combinations alike",
+        )
         check_integer("most", self.most, minimum=1)
 
     @classmethod
@@ -141,28 +179,18 @@ class Grid:
         ------
         InvalidArgumentError
             Candidates for another number of variables, unequally many where they are to be
-            matched, numbers that they do not have, or more combinations than allowed.
+            matched, or numbers that they do not have.
         """
-        listed = self._candidates(m)
-        counts = [len(one.scaled) for one in listed]
-        starts = [sum(counts[:k]) for k in range(m)]
-        numbers = self._numbers(counts)
-        if len(numbers) > self.most:
-            msg = (
-                f"a grid must have at most {self.most} combinations, got {len(numbers)}: take "
-                "fewer candidates, combine='auto', or a larger 'most'"
-            )
-            raise InvalidArgumentError(msg)
-        chosen = tuple(
-            tuple(start + k for start, k in zip(starts, one, strict=True)) for one in numbers
+        listed = [one.scaled for one in self._candidates(m)]
+        starts = accumulate((len(scaled) for scaled in listed), initial=0)
+        flat = [(kernel, factor, m) for m, scaled in enumerate(listed) for kernel, factor in scaled]
+        kernels, factors, variables = zip(*flat, strict=True)
+        offsets = list(starts)[:-1]
+        chosen = (
+            tuple(start + k for start, k in zip(offsets, one, strict=True))
+            for one in self._numbers([[factor for _, factor in scaled] for scaled in listed])
         )
-        kernels = [pair for one in listed for pair in one.scaled]
-        return Combinations(
-            tuple(kernel for kernel, _ in kernels),
-            tuple(v for v, count in enumerate(counts) for _ in range(count)),
-            chosen,
-            tuple(factor for _, factor in kernels),
-        )
+        return Combinations(kernels, variables, tuple(chosen), factors)
 
     def _candidates(self, m: int) -> tuple[Candidates, ...]:
         if isinstance(self.candidates, Candidates):
@@ -173,21 +201,40 @@ class Grid:
             raise InvalidArgumentError(msg)
         return listed
 
-    def _numbers(self, counts: Sequence[int]) -> list[tuple[int, ...]]:
-        if self.combine == "all" or (self.combine == "auto" and prod(counts) <= self.most):
+    def _numbers(self, factors: Sequence[Sequence[float]]) -> list[tuple[int, ...]]:
+        """The candidates of every combination."""
+        counts = list(map(len, factors))
+        if self.combine == "all":
             return list(product(*map(range, counts)))
-        if self.combine == "auto":
-            return _balanced(counts)
         if self.combine == "matched":
             return _matched(counts)
+        if self.combine == "auto":
+            return self._around(factors)
         return _listed(tuple(tuple(one) for one in self.combine), counts)
+
+    def _around(self, factors: Sequence[Sequence[float]]) -> list[tuple[int, ...]]:
+        """The reference, and combinations of the other candidates."""
+        changes = ([abs(math.log(factor)) for factor in one] for one in factors)
+        reference = [one.index(min(one)) for one in changes]
+        others = [
+            [k for k in range(len(f)) if k != nearest] or [nearest]
+            for f, nearest in zip(factors, reference, strict=True)
+        ]
+        counts = list(map(len, others))
+        numbers = list(product(*map(range, counts)))
+        if len(numbers) >= self.most:
+            numbers = _balanced(counts)
+        if len(numbers) >= self.most:
+            numbers = [tuple(k % count for count in counts) for k in range(max(counts))]
+        rest = [tuple(o[k] for o, k in zip(others, one, strict=True)) for one in numbers]
+        return list(dict.fromkeys([tuple(reference), *rest]))[: self.most]
 
 
 def _balanced(counts: Sequence[int]) -> list[tuple[int, ...]]:
     """Variable m takes candidate i + m j, modulo their number, for all i and j.
 
-    An orthogonal array of strength 2 where the number is a prime not below the number of
-    variables minus one, the first variable taking j (Rao 1947).
+    An orthogonal array of strength 2 for three variables, and where the number of candidates is a
+    prime not below the number of variables minus one; the first variable takes j (Rao 1947).
     """
     g = max(counts)
     rows = (

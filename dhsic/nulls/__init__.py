@@ -1,5 +1,6 @@
 """Null distributions and the p-value."""
 
+from dhsic.nulls.aggregate import Aggregated, aggregate
 from dhsic.nulls.distributions import (
     Distribution,
     GammaDistribution,
@@ -16,6 +17,7 @@ from dhsic.nulls.pvalue import monte_carlo_error, pvalue
 from dhsic.nulls.spectral import Method, Spectral
 
 __all__ = [
+    "Aggregated",
     "ChiSquareMixture",
     "Distribution",
     "Gamma",
@@ -29,6 +31,7 @@ __all__ = [
     "StudentT",
     "Variance",
     "Within",
+    "aggregate",
     "check_finite",
     "draw_permutations",
     "monte_carlo_error",

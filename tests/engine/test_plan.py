@@ -15,9 +15,10 @@ from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tiling
 from dhsic.errors import MemoryBudgetError
+from dhsic.estimators.landmark_products import CentredProducts
 from dhsic.estimators.landmark_sums import MultiplierPass, SumsPass
 from dhsic.io.open import open_variables
-from dhsic.kernels import Gaussian
+from dhsic.kernels import Combinations, Gaussian
 from tests.engine.toys import Gather, Sums, threads
 
 MIB = 2**20
@@ -187,10 +188,11 @@ def test_plan_pass__bounds_the_memory_of_a_pass_and_not_by_far(
     n = 9000
     data = [rng.standard_normal((n, d)) for _ in range(m)]
     kernels = [Gaussian(gamma=0.5 / d, origin=(0.0,) * d)] * m
-    tiling = Tiling.prepare(kernels, [x[:p] for x in data], precision)
-    reduction = SumsPass(tiling)
+    tiling = Tiling.prepare(Combinations.single(kernels), [x[:p] for x in data], precision)
+    reduction = SumsPass(tiling, joint=True)
     if name == "multiplier":
-        reduction = MultiplierPass(tiling, tuple(np.full((m, p), 0.5, precision)), b, 0)
+        means = np.full((m, p), 0.5, precision)
+        reduction = MultiplierPass(CentredProducts.of(tiling, means, [tuple(range(m))]), b, 0)
     if kind == "zarr":
         data = [
             zarr.create_array(tmp_path / f"{j}.zarr", data=x, chunks=(4500, d))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dhsic.engine.tiles import Tiling, as_real, centred_product, column_sums
-from dhsic.kernels import Delta, Gaussian, Laplacian, Matern, parse
+from dhsic.kernels import Combinations, Delta, Gaussian, Laplacian, Matern, parse
 
 D = (2, 1, 3, 2, 1)
 
@@ -19,7 +19,12 @@ def settings_of(m, n=50, p=17, dtype="float64", **tiles):
     landmarks = [rng.standard_normal((p, d)) for d in D[:m]]
     kernels = [Gaussian(gamma=0.3), Laplacian(gamma=0.5), Matern(length=2.0)][:m]
     kernels += [Gaussian(gamma=0.7)] * (m - len(kernels))
-    return data, landmarks, kernels, Tiling.prepare(kernels, landmarks, dtype, **tiles)
+    return (
+        data,
+        landmarks,
+        kernels,
+        Tiling.prepare(Combinations.single(kernels), landmarks, dtype, **tiles),
+    )
 
 
 def assembled(tiling, data):
@@ -84,7 +89,7 @@ SPECS = [
 def test_scratch_bytes__bound_what_is_allocated(spec, dtype, d):
     x = np.random.default_rng(0).integers(-3, 4, (2500, d)).astype(float)
     kernel = parse(spec)
-    tiling = Tiling.prepare([kernel, kernel], [x[:300], x[300:600]], dtype)
+    tiling = Tiling.prepare(Combinations.single([kernel, kernel]), [x[:300], x[300:600]], dtype)
     assembled(tiling, [x, x])  # what is made once for all is not counted
     tracemalloc.start()
     buffers = tiling.buffers()
@@ -160,7 +165,7 @@ def test_column_sums__sum_rows_in_the_precision_of_the_tile(dtype):
 
 def test_delta__tiles_are_of_one_row_too():
     x = np.array([[1.0], [2.0], [1.0]])
-    tiling = Tiling.prepare([Delta(), Delta()], [x[:1], x[1:2]], "float64")
+    tiling = Tiling.prepare(Combinations.single([Delta(), Delta()]), [x[:1], x[1:2]], "float64")
     np.testing.assert_array_equal(assembled(tiling, [x, x])[:, :, 0], [[1, 0, 1], [0, 1, 0]])
 
 

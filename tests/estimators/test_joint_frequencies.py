@@ -13,6 +13,7 @@ from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tiling
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.estimators.joint_frequencies import JointFrequencies, Waves
+from dhsic.estimators.landmark_products import CentredProducts
 from dhsic.estimators.landmark_sums import (
     MultiplierPass,
     PermutationPass,
@@ -303,12 +304,12 @@ def test_plan__bounds_the_memory_of_passes_and_not_by_far(name, precision):
     n, data = 9000, setting(9000, 3)
     columns = tuple(np.ones((200, d), precision) for d in DIMS[3])
     tiling = Tiling(tuple(Waves(np.zeros(d)) for d in DIMS[3]), columns, parts=2)
-    means = tuple(np.full((3, 400), 0.5, precision))
+    products = CentredProducts.of(tiling, np.full((3, 400), 0.5, precision), [(0, 1, 2)])
     reduction = {
-        "sums": SumsPass(tiling),
-        "multiplier": MultiplierPass(tiling, means, 100, 0),
-        "spectrum": SpectrumPass(tiling, means, "spectrum"),
-        "permutation": PermutationPass(tiling, means, Permutation(5), over_all=False, seed=0),
+        "sums": SumsPass(tiling, joint=True),
+        "multiplier": MultiplierPass(products, 100, 0),
+        "spectrum": SpectrumPass(products, "spectrum"),
+        "permutation": PermutationPass(products, Permutation(5), over_all=False, seed=0),
     }[name]
     session = Session(open_variables(data), Runtime.here(1, LARGE), 0, precision)
     session.run(reduction)

@@ -12,111 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.errors import InvalidArgumentError, require
+from dhsic.results.summaries import (
+    FeatureSummary,
+    GridSummary,
+    KernelCombination,
+    LandmarkSummary,
+    PassSummary,
+    VariableSummary,
+)
 
-__all__ = [
-    "AS_ASKED",
-    "DependenceEstimate",
-    "FeatureSummary",
-    "IndependenceTestResult",
-    "LandmarkSummary",
-    "PassSummary",
-    "VariableSummary",
-]
+__all__ = ["AS_ASKED", "DependenceEstimate", "IndependenceTestResult"]
 
 AS_ASKED = "as asked"
 
 _KERNEL_WIDTH = 60
 _LABEL_WIDTH = 13
 _NUMBER = re.compile(r"\d+\.\d+(?:e[+-]?\d+)?")
-
-
-@dataclass(frozen=True)
-class VariableSummary:
-    """One variable of a test.
-
-    Parameters
-    ----------
-    name : str
-        Its name.
-    columns : int
-        Its dimension.
-    kernel : str
-        Its kernel with the bandwidth used, as `dhsic.kernels.parse` reads it.
-    """
-
-    name: str
-    columns: int
-    kernel: str
-
-
-@dataclass(frozen=True)
-class LandmarkSummary:
-    """The landmarks of an estimate.
-
-    Parameters
-    ----------
-    drawn : int
-        Landmark tuples before pruning.
-    kept : int or tuple of int
-        The rank kept: tuples that span the others; one a variable where each has landmarks of its
-        own.
-    pairing : str
-        "independent" or "joint".
-    replace : bool
-        Whether they were drawn with replacement.
-    tolerance : float
-        Relative squared distance to the span below which a tuple is dropped.
-    jitter : float
-        What was added to the diagonal of the Gram matrix: pivoting needs none.
-    """
-
-    drawn: int
-    kept: int | tuple[int, ...]
-    pairing: str
-    replace: bool
-    tolerance: float
-    jitter: float = 0.0
-
-
-@dataclass(frozen=True)
-class FeatureSummary:
-    """The features of an estimate.
-
-    Parameters
-    ----------
-    kind : str
-        What they are, as "cos-sin".
-    counts : tuple of int
-        Features of each variable.
-    orthogonal : bool
-        Whether their frequencies are orthogonal.
-    """
-
-    kind: str
-    counts: tuple[int, ...]
-    orthogonal: bool = False
-
-
-@dataclass(frozen=True)
-class PassSummary:
-    """One pass over the data.
-
-    Parameters
-    ----------
-    name : str
-        What it computed.
-    blocks : int
-        Row blocks.
-    bytes_read : int
-        Bytes read from the data, uncompressed.
-    seconds : float
-        Wall time.
-    """
-
-    name: str
-    blocks: int
-    bytes_read: int
-    seconds: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -162,6 +73,8 @@ class _Result:
                 data["landmarks"] = LandmarkSummary(**_with_tuples(data["landmarks"]))
             if data["features"] is not None:
                 data["features"] = FeatureSummary(**_with_tuples(data["features"]))
+            if data.get("grid") is not None:
+                data["grid"] = _read_grid(data["grid"])
             return cls(**data)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             msg = f"text must be the JSON of a {cls.__name__}, got {str(text)[:40]!r}..."
@@ -301,6 +214,9 @@ class IndependenceTestResult(_Result):
         How the null distribution was made.
     null_reason : str
         Why this one.
+    grid : GridSummary or None
+        The combinations of kernels, where there were several. The statistic is then their
+        aggregated score, see `dhsic.Grid`, and kernels and estimate are those of the strongest.
     """
 
     statistic: float
@@ -309,6 +225,7 @@ class IndependenceTestResult(_Result):
     null_distribution: NDArray[np.float64]
     null: str
     null_reason: str
+    grid: GridSummary | None
 
     def __post_init__(self) -> None:
         replicates = np.array(self.null_distribution, dtype=np.float64)
@@ -323,12 +240,26 @@ class IndependenceTestResult(_Result):
             resamples = f", {len(self.null_distribution):,} resamples"
         return [
             *self._rows(),
+            *self._tried(),
             ("statistic", f"{self.statistic:.6g} ({self._chosen()})"),
             ("p-value", f"{self.pvalue:.4g}{error}"),
             ("null", f"{self.null}{resamples}: {self.null_reason}"),
             (self.quantity, f"{self.estimate:.6g}"),
             *self._tail(),
         ]
+
+    def _tried(self) -> list[tuple[str, str]]:
+        if self.grid is None:
+            return []
+        grid = self.grid
+        count, strongest = len(grid.combinations), grid.combinations[grid.strongest]
+        scores = {"max": "largest of standardised statistics", "min-p": "smallest of p-values"}
+        shares = f", {grid.reference_share:.2g} of the level for the median heuristic"
+        tried = (
+            f"{count} combinations, {scores[grid.aggregate]}{shares * (grid.reference_share > 0)}"
+        )
+        by_itself = f"p = {strongest.pvalue:.4g} by itself, exploratory"
+        return [("kernels", f"{tried}; strongest above, {by_itself}")]
 
     def plot(self, ax: Any = None) -> Any:
         """Histogram of the null distribution with the statistic.
@@ -364,6 +295,11 @@ class IndependenceTestResult(_Result):
 
 def _with_tuples(data: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(x) if isinstance(x, list) else x for key, x in data.items()}
+
+
+def _read_grid(data: dict[str, Any]) -> GridSummary:
+    combinations = (KernelCombination(**_with_tuples(x)) for x in data["combinations"])
+    return GridSummary(**{**data, "combinations": tuple(combinations)})
 
 
 def _counts(numbers: int | tuple[int, ...]) -> str:

@@ -1,0 +1,137 @@
+"""Landmarks that combinations of kernels share, and the factors of their Gram matrices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic._random import generator
+from dhsic.engine.session import Session
+from dhsic.engine.tiles import Tiling
+from dhsic.kernels import Combinations, Kernel
+from dhsic.landmarks import (
+    Landmarks,
+    Pairing,
+    Pool,
+    Selection,
+    prune,
+    select,
+    warn_of_rounding,
+)
+from dhsic.linalg import PivotedCholesky, hadamard, pivoted_cholesky, solve_lower
+
+__all__ = ["LandmarkBasis", "select_landmarks"]
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class LandmarkBasis:
+    """Landmarks that span those drawn in the RKHS of every combination of kernels.
+
+    Parameters
+    ----------
+    combinations : Combinations
+        As fitted.
+    landmarks : Landmarks
+        Those that any combination keeps.
+    kept : tuple of ndarray of int
+        Those that each combination keeps, ascending.
+    tolerance : float
+        See `dhsic.linalg.pivoted_cholesky`.
+    held : PivotedCholesky or None
+        The factor of a single combination; those of several are computed when they are needed,
+        since together they may not fit.
+    """
+
+    combinations: Combinations
+    landmarks: Landmarks
+    kept: tuple[Indices, ...]
+    tolerance: float
+    held: PivotedCholesky | None
+
+    @classmethod
+    def of(cls, combinations: Combinations, drawn: Landmarks, tolerance: float) -> LandmarkBasis:
+        """Prune what is drawn."""
+        if len(combinations) == 1:
+            landmarks, factor = prune(drawn, combinations.kernels_of(0), tolerance)
+            kept = np.arange(factor.rank)
+            held = PivotedCholesky(factor.factor, kept, factor.tolerance)
+            return cls(combinations, landmarks, (kept,), factor.tolerance, held)
+        each = [
+            np.sort(prune(drawn, combinations.kernels_of(c), tolerance)[1].kept)
+            for c in range(len(combinations))
+        ]
+        union = np.unique(np.concatenate(each))
+        places = tuple(np.searchsorted(union, one) for one in each)
+        return cls(combinations, drawn.keep(union), places, tolerance, None)
+
+    def tiling(self, session: Session) -> Tiling:
+        """Gram tiles of all kernels, after a warning of those that lose digits in them."""
+        z, c = self.landmarks.points, self.combinations
+        columns = [
+            k.columns(z[m], session.dtype) for k, m in zip(c.kernels, c.variables, strict=True)
+        ]
+        warn_of_rounding(c.spread(session.names), c.kernels, columns, session.dtype)
+        return Tiling.prepare(c, z, session.dtype)
+
+    def points(self, c: int) -> tuple[Vector, ...]:
+        """The landmarks (r, d_m) of a combination."""
+        return self.landmarks.keep(self.kept[c]).points
+
+    def factor(self, c: int) -> PivotedCholesky:
+        """Factor of K_J of a combination, on landmarks numbered among those that it keeps."""
+        if self.held is not None:
+            return self.held
+        pairs = zip(self.combinations.kernels_of(c), self.points(c), strict=True)
+        return pivoted_cholesky(hadamard(kernel(z) for kernel, z in pairs), self.tolerance)
+
+    def whiten(self, c: int, values: Vector) -> Vector:
+        """L^-1 of functions given by their values at the landmarks of a combination."""
+        factor = self.factor(c)
+        return solve_lower(factor.factor, values[factor.kept])
+
+
+def select_landmarks(
+    selection: Selection,
+    pool: Landmarks,
+    kernels: tuple[Kernel, ...],
+    p: int,
+    pairing: Pairing,
+    seed: int,
+) -> Landmarks:
+    """Choose p landmark tuples: of every variable by itself, or of the rows that they share.
+
+    Parameters
+    ----------
+    selection : str
+        As in `dhsic.landmarks.select`.
+    pool : Landmarks
+        Uniformly drawn.
+    kernels : tuple of Kernel
+        One fitted kernel a variable.
+    p : int
+        Landmarks to choose.
+    pairing : {"independent", "joint"}
+        As they were drawn.
+    seed : int
+        The seed of the test.
+
+    Returns
+    -------
+    Landmarks
+    """
+    if pairing == "joint":
+        whole = Pool(kernels, pool.points)
+        return pool.keep(select(selection, whole, p, generator(seed, "selection", 0)))
+    chosen = [
+        select(selection, Pool((kernel,), (points,)), p, generator(seed, "selection", m))
+        for m, (kernel, points) in enumerate(zip(kernels, pool.points, strict=True))
+    ]
+    return Landmarks(
+        tuple(points[one] for points, one in zip(pool.points, chosen, strict=True)),
+        tuple(rows[one] for rows, one in zip(pool.indices, chosen, strict=True)),
+    )

@@ -1,0 +1,176 @@
+"""Tiles of several kernels at the same rows: a narrower kernel is often a power of a wider one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dhsic.kernels.base import Kernel, Matrix
+
+__all__ = ["Power", "SharedTiles", "TileKernel"]
+
+Tile = NDArray[Any]
+
+_EXPONENTIAL = 25.0
+_MOST_SQUARINGS = 6  # in float32 errors up to 2e-5; a tile that is computed has up to 8e-6
+
+
+class TileKernel(Protocol):
+    """What tiles are computed by: a `Kernel`, or any function of rows and landmarks like it."""
+
+    @property
+    def work_tiles(self) -> int:
+        """How many scratch tiles `tile` needs."""
+        ...
+
+    def rows(self, x: NDArray[Any], dtype: DTypeLike) -> Matrix:
+        """Prepare rows of data (b, d) for `tile`."""
+        ...
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Tile, work: Tile) -> None:
+        """Write the values (b, p) at prepared rows and landmarks into `out`."""
+        ...
+
+
+class Power(NamedTuple):
+    """A tile that is another one squared some times."""
+
+    k: int
+    """The number of its kernel."""
+    source: int
+    """The number of the wider kernel."""
+    squarings: int
+    """1 or more."""
+
+    def write(self, outs: Sequence[Tile]) -> None:
+        """Fill the tile from the other one."""
+        np.square(outs[self.source], out=outs[self.k])
+        for _ in range(self.squarings - 1):
+            np.square(outs[self.k], out=outs[self.k])
+
+
+@dataclass(frozen=True)
+class SharedTiles:
+    """Tiles of K kernels on M variables, of which some are powers of others.
+
+    exp(-r) squared is exp(-2 r): halving the length of a Gaussian kernel is squaring its tile
+    twice. So the widest of such kernels is computed, and the others follow from one another.
+    Every squaring doubles the relative error that the exponential leaves; the error of the
+    distances, which is larger in many columns, is the same for tiles that are computed.
+
+    Parameters
+    ----------
+    kernels : tuple of TileKernel
+        All K of them, fitted.
+    variables : tuple of int
+        The number of the variable that each is for, shape (K,).
+
+    Examples
+    --------
+    >>> from dhsic.kernels import Gaussian
+    >>> shared = SharedTiles((Gaussian(gamma=4.0), Gaussian(gamma=1.0)), (0, 0))
+    >>> shared.roots, shared.powers
+    ((1,), (Power(k=0, source=1, squarings=2),))
+    """
+
+    kernels: tuple[TileKernel, ...]
+    variables: tuple[int, ...]
+
+    @cached_property
+    def roots(self) -> tuple[int, ...]:
+        """Numbers of the kernels whose tiles are computed by themselves, ascending."""
+        powers = {power.k for power in self.powers}
+        return tuple(k for k in range(len(self.kernels)) if k not in powers)
+
+    @cached_property
+    def powers(self) -> tuple[Power, ...]:
+        """The other kernels, each after the one that it follows from."""
+        powers = []
+        depths: dict[int, int] = {}
+        for k in sorted(range(len(self.kernels)), key=lambda k: len(self._wider(k))):
+            wider = self._wider(k)
+            near = min((j for j in wider if j in depths), key=wider.__getitem__, default=None)
+            depth = 0 if near is None else depths[near] + wider[near]
+            depths[k] = depth if depth <= _MOST_SQUARINGS else 0
+            if near is not None and depths[k] > 0:
+                powers.append(Power(k, near, wider[near]))
+        return tuple(powers)
+
+    def _wider(self, k: int) -> dict[int, int]:
+        """Kernels that a kernel is a power of, with the squarings between them."""
+        kernel = self.kernels[k]
+        squarings = {
+            j: kernel.squarings(wide)
+            for j, wide in enumerate(self.kernels)
+            if j != k
+            and self.variables[j] == self.variables[k]
+            and isinstance(kernel, Kernel)
+            and isinstance(wide, Kernel)
+        }
+        return {j: count for j, count in squarings.items() if count > 0}
+
+    @property
+    def work_tiles(self) -> int:
+        """How many scratch tiles `tiles` needs."""
+        return max(self.kernels[k].work_tiles for k in self.roots)
+
+    def width(self, dims: Sequence[int]) -> int:
+        """Columns of all prepared arrays for variables of so many columns each."""
+        return sum(
+            kernel.width(dims[self.variables[k]])
+            for k in self.roots
+            if isinstance(kernel := self.kernels[k], Kernel)
+        )
+
+    def operations(self, width: int, parts: int = 1) -> float:
+        """Floating-point operations for an entry of all tiles.
+
+        Parameters
+        ----------
+        width : int
+            Columns of all prepared arrays.
+        parts : int, optional
+            Real numbers in an entry: 1, or 2 where it is complex.
+
+        Returns
+        -------
+        float
+        """
+        squarings = sum(power.squarings for power in self.powers)
+        return 2.0 * width + _EXPONENTIAL * parts * len(self.roots) + squarings
+
+    def rows(self, values: Sequence[NDArray[Any]], dtype: DTypeLike) -> list[Matrix]:
+        """Prepare rows (b, d_m) of every variable for `tiles`: an array for every root."""
+        return [self.kernels[k].rows(values[self.variables[k]], dtype) for k in self.roots]
+
+    def columns(self, values: Sequence[NDArray[Any]], dtype: DTypeLike) -> list[Matrix]:
+        """Prepare landmarks (p, d_m) of every variable for `tiles`: an array for every root."""
+        return [
+            kernel.columns(values[self.variables[k]], dtype)
+            for k in self.roots
+            if isinstance(kernel := self.kernels[k], Kernel)
+        ]
+
+    def tiles(
+        self, rows: Sequence[Matrix], columns: Sequence[Matrix], outs: Sequence[Tile], work: Tile
+    ) -> None:
+        """Write the tiles of all kernels.
+
+        Parameters
+        ----------
+        rows, columns : sequence of ndarray, shapes (b, w_k) and (p, w_k)
+            One for every root, from `rows` and `columns`, or slices of them along axis 0.
+        outs : sequence of ndarray, shapes (b, p)
+            All K of them. Overwritten.
+        work : ndarray, shape (work_tiles, b, p)
+            Scratch, with the dtype of `outs`.
+        """
+        for k, x, z in zip(self.roots, rows, columns, strict=True):
+            self.kernels[k].tile(x, z, outs[k], work)
+        for power in self.powers:
+            power.write(outs)

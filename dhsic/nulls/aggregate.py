@@ -1,0 +1,181 @@
+"""One test from the statistics of several kernels and the replicates that they share."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dhsic.kernels import Aggregate
+from dhsic.nulls.distributions import Replicates, check_finite
+from dhsic.nulls.pvalue import pvalue
+
+__all__ = ["Aggregated", "aggregate"]
+
+Vector = NDArray[np.float64]
+
+_SAME = 1e-9
+
+
+class Aggregated(NamedTuple):
+    """A statistic that looks at all kernels, and what each of them says by itself."""
+
+    statistic: float
+    """The score of the data."""
+    distribution: Replicates
+    """The scores of the replicates."""
+    rounding: float
+    """Differences of the statistic up to it are rounding."""
+    strongest: int
+    """The number of the combination that decided."""
+    standardised: Vector
+    """(T - mean) / standard deviation of the replicates, shape (G,)."""
+    pvalues: Vector
+    """Of every combination by itself, which take no notice of the choice, shape (G,)."""
+
+
+class _Scores(NamedTuple):
+    """One number a row; the larger, the more evidence."""
+
+    values: Vector
+    """Row 0 is the data."""
+    rounding: float
+    """Differences up to it are rounding."""
+    strongest: int
+    """The number of the combination that gave that of the data."""
+
+
+def aggregate(
+    statistics: Vector,
+    replicates: Vector,
+    how: Aggregate,
+    rounding: Vector,
+    dtype: DTypeLike = np.float64,
+    *,
+    reference: int = 0,
+    share: float = 0.0,
+) -> Aggregated:
+    """Compare the largest score of the data with the largest score of every replicate.
+
+    Data and replicates are b + 1 rows, exchangeable under the null hypothesis. Every score is a
+    function of its row and of the set of all rows, so the rank of the data's is uniform and the
+    test exact, however the combinations depend on each other (Westfall and Young 1993, section
+    2.3).
+
+    Parameters
+    ----------
+    statistics : ndarray, shape (G,)
+        Of the data.
+    replicates : ndarray, shape (b, G)
+        Under the null hypothesis; a row is one draw for all combinations.
+    how : {"max", "min-p"}
+        The score of a row in a combination: its distance from the mean of the other rows in their
+        standard deviations; or the number of rows below it, as in a p-value, where ties between
+        combinations are broken by that distance.
+    rounding : ndarray, shape (G,)
+        Differences of the statistics up to it are rounding.
+    dtype : dtype, optional
+        The precision in which they were computed, see `pvalue`.
+    reference : int, optional
+        The number of a combination that is weighed against all the others together.
+    share : float, optional
+        Of the level, that the reference has to itself; with 0 it is one of all. Otherwise the
+        ranks of a row by the reference and by the others become p-values p and q, and its score is
+        -log10 of the smaller of p / share and q / (1 - share).
+
+    Returns
+    -------
+    Aggregated
+
+    Raises
+    ------
+    DataError
+        A value is NaN or infinite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> shared = rng.chisquare(1, size=(99, 2))
+    >>> found = aggregate(np.array([1.0, 20.0]), shared, "max", np.zeros(2))
+    >>> found.strongest, bool(found.distribution.sf(found.statistic) <= 0.05)
+    (1, True)
+    """
+    rows = np.vstack([statistics, replicates])
+    check_finite(rows)
+    ties = np.maximum(rounding, math.sqrt(np.finfo(dtype).eps) * np.abs(statistics))
+    distances = _distances(rows, ties)
+    each = distances if how == "max" else _below(rows, ties) + _broken_ties(distances)
+    spread = replicates.std(axis=0)
+    errors = np.divide(ties, spread, out=np.zeros_like(ties), where=spread > 0.0)
+    scores = _scores(each, errors, reference, share)
+    return Aggregated(
+        float(scores.values[0]),
+        Replicates(scores.values[1:]),
+        scores.rounding,
+        scores.strongest,
+        distances[0],
+        np.array(
+            [
+                pvalue(statistic, Replicates(column), dtype, tie)
+                for statistic, column, tie in zip(statistics, replicates.T, ties, strict=True)
+            ]
+        ),
+    )
+
+
+def _scores(each: Vector, errors: Vector, reference: int, share: float) -> _Scores:
+    """From those of every combination, shape (b + 1, G), to those of the test."""
+    everything = list(range(each.shape[1]))
+    if share == 0.0 or len(everything) == 1:
+        return _largest(each, errors, everything)
+    alone = _largest(each, errors, [reference])
+    others = _largest(each, errors, [c for c in everything if c != reference])
+    weighed = _evidence(alone, share), _evidence(others, 1.0 - share)
+    decided = alone if weighed[0][0] >= weighed[1][0] else others
+    return _Scores(np.maximum(*weighed), _SAME, decided.strongest)
+
+
+def _largest(each: Vector, errors: Vector, columns: list[int]) -> _Scores:
+    best = each[:, columns]
+    strongest = columns[int(best[0].argmax())]
+    return _Scores(best.max(axis=1), float(errors[strongest]), strongest)
+
+
+def _evidence(scores: _Scores, share: float) -> Vector:
+    """-log10 of the p-value of every row among all, over its share of the level.
+
+    Half a row is taken off the rank, so that two shares in proportion do not make ties.
+    """
+    n = len(scores.values)
+    below = np.searchsorted(np.sort(scores.values), scores.values - scores.rounding)
+    evidence: Vector = -np.log10((n - below - 0.5) / n / share)
+    return evidence
+
+
+def _distances(rows: Vector, ties: Vector) -> Vector:
+    """Distance of every row from the mean of the others, in their standard deviations.
+
+    With z the distance from the mean of all N rows it is z sqrt(N / (N - 1 - z^2)). Columns in
+    which all rows are equal but for rounding say nothing.
+    """
+    n = len(rows)
+    spread = rows.std(axis=0)
+    told = spread > ties
+    z = np.where(told, (rows - rows.mean(axis=0)) / np.where(told, spread, 1.0), 0.0)
+    distances: Vector = z * np.sqrt(n / np.maximum(n - 1 - z**2, n * np.finfo(np.float64).eps))
+    return distances
+
+
+def _below(rows: Vector, ties: Vector) -> Vector:
+    """How many rows lie below each, in every column."""
+    columns = zip(rows.T, ties, strict=True)
+    return np.array([np.searchsorted(np.sort(x), x - tie) for x, tie in columns], np.float64).T
+
+
+def _broken_ties(distances: Vector) -> Vector:
+    """From 0 to 1, growing with the distance."""
+    fractions: Vector = 0.5 + np.arctan(distances) / math.pi
+    return fractions

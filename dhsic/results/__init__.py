@@ -1,0 +1,23 @@
+"""Results of tests and estimates."""
+
+from dhsic.results.outcome import AS_ASKED, DependenceEstimate, IndependenceTestResult
+from dhsic.results.summaries import (
+    FeatureSummary,
+    GridSummary,
+    KernelCombination,
+    LandmarkSummary,
+    PassSummary,
+    VariableSummary,
+)
+
+__all__ = [
+    "AS_ASKED",
+    "DependenceEstimate",
+    "FeatureSummary",
+    "GridSummary",
+    "IndependenceTestResult",
+    "KernelCombination",
+    "LandmarkSummary",
+    "PassSummary",
+    "VariableSummary",
+]

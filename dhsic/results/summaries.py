@@ -1,0 +1,152 @@
+"""What a result tells of its parts: variables, landmarks, features, kernels and passes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = [
+    "FeatureSummary",
+    "GridSummary",
+    "KernelCombination",
+    "LandmarkSummary",
+    "PassSummary",
+    "VariableSummary",
+]
+
+
+@dataclass(frozen=True)
+class VariableSummary:
+    """One variable of a test.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    columns : int
+        Its dimension.
+    kernel : str
+        Its kernel with the bandwidth used, as `dhsic.kernels.parse` reads it.
+    """
+
+    name: str
+    columns: int
+    kernel: str
+
+
+@dataclass(frozen=True)
+class LandmarkSummary:
+    """The landmarks of an estimate.
+
+    Parameters
+    ----------
+    drawn : int
+        Landmark tuples before pruning.
+    kept : int or tuple of int
+        The rank kept: tuples that span the others; one a variable where each has landmarks of its
+        own.
+    pairing : str
+        "independent" or "joint".
+    replace : bool
+        Whether they were drawn with replacement.
+    tolerance : float
+        Relative squared distance to the span below which a tuple is dropped.
+    jitter : float
+        What was added to the diagonal of the Gram matrix: pivoting needs none.
+    """
+
+    drawn: int
+    kept: int | tuple[int, ...]
+    pairing: str
+    replace: bool
+    tolerance: float
+    jitter: float = 0.0
+
+
+@dataclass(frozen=True)
+class FeatureSummary:
+    """The features of an estimate.
+
+    Parameters
+    ----------
+    kind : str
+        What they are, as "cos-sin".
+    counts : tuple of int
+        Features of each variable.
+    orthogonal : bool
+        Whether their frequencies are orthogonal.
+    """
+
+    kind: str
+    counts: tuple[int, ...]
+    orthogonal: bool = False
+
+
+@dataclass(frozen=True)
+class KernelCombination:
+    """What one combination of kernels says by itself; exploratory, as it ignores the others.
+
+    Parameters
+    ----------
+    kernels : tuple of str
+        One a variable, with the bandwidths used.
+    statistic : float
+        The test statistic.
+    standardised : float
+        Its distance from the mean of its replicates, in their standard deviations.
+    pvalue : float
+        Its p-value, which takes no notice of the choice among combinations.
+    """
+
+    kernels: tuple[str, ...]
+    statistic: float
+    standardised: float
+    pvalue: float
+
+
+@dataclass(frozen=True)
+class GridSummary:
+    """The combinations of kernels that a test tried.
+
+    The p-value of the test accounts for all of them; what is said of a single one is exploratory.
+
+    Parameters
+    ----------
+    aggregate : str
+        "max" of the standardised statistics, or "min-p" for the smallest of their p-values.
+    reference_share : float
+        Of the level, that the reference combination has to itself.
+    reference : int
+        The number of the combination nearest to the median heuristic.
+    strongest : int
+        The number of the combination that decided.
+    combinations : tuple of KernelCombination
+        All of them.
+    """
+
+    aggregate: str
+    reference_share: float
+    reference: int
+    strongest: int
+    combinations: tuple[KernelCombination, ...]
+
+
+@dataclass(frozen=True)
+class PassSummary:
+    """One pass over the data.
+
+    Parameters
+    ----------
+    name : str
+        What it computed.
+    blocks : int
+        Row blocks.
+    bytes_read : int
+        Bytes read from the data, uncompressed.
+    seconds : float
+        Wall time.
+    """
+
+    name: str
+    blocks: int
+    bytes_read: int
+    seconds: float

@@ -1,0 +1,146 @@
+"""One test from several kernels: scores, ties, and the level for any grid."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from dhsic.errors import DataError
+from dhsic.nulls import aggregate, pvalue
+
+HOW = ("max", "min-p")
+
+
+def no_rounding(statistics):
+    return np.zeros(len(statistics))
+
+
+def draws(rng, b, g):
+    """Correlated columns of unlike laws and scales, b + 1 exchangeable rows."""
+    shared = rng.standard_normal((b + 1, 1))
+    z = 0.7 * shared + 0.7 * rng.standard_normal((b + 1, g))
+    return np.where(np.arange(g) % 2, z**2, 1e3 + 5 * z)
+
+
+def test_aggregate__takes_the_largest_distance_from_the_other_rows(rng):
+    rows = draws(rng, 99, 5)
+    found = aggregate(rows[0], rows[1:], "max", no_rounding(rows[0]))
+    distances = [
+        ((x - others.mean(axis=0)) / others.std(axis=0)).max()
+        for r, x in enumerate(rows)
+        for others in [np.delete(rows, r, axis=0)]
+    ]
+    np.testing.assert_allclose([found.statistic, *found.distribution.values], distances, rtol=1e-9)
+    by_itself = (rows[0] - rows[1:].mean(axis=0)) / rows[1:].std(axis=0)
+    np.testing.assert_allclose(found.standardised, by_itself, rtol=1e-9)
+    assert found.strongest == by_itself.argmax()
+
+
+def test_aggregate__takes_the_smallest_pvalue_and_breaks_ties_by_distance(rng):
+    rows = draws(rng, 39, 5)
+    found = aggregate(rows[0], rows[1:], "min-p", no_rounding(rows[0]))
+    largest = [found.statistic, *found.distribution.values]
+    ranks = np.array([[(column >= x).mean() for x in column] for column in rows.T]).T
+    distances = np.stack(
+        [aggregate(r, np.delete(rows, k, 0), "max", r * 0).standardised for k, r in enumerate(rows)]
+    )
+    keys = [
+        max(zip(-rank, distance, strict=True))
+        for rank, distance in zip(ranks, distances, strict=True)
+    ]
+    order = sorted(range(len(rows)), key=keys.__getitem__)
+    assert list(np.argsort(largest)) == order
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_aggregate__of_one_combination_is_its_own_test(rng, how):
+    rows = draws(rng, 199, 1)
+    found = aggregate(rows[0], rows[1:], how, np.zeros(1))
+    expected = (1 + np.count_nonzero(rows[1:, 0] >= rows[0, 0])) / 200
+    assert found.distribution.sf(found.statistic) == expected
+    assert found.pvalues == [expected]
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("share", [0.0, 0.5, 2 / 3])
+@pytest.mark.parametrize("g", [2, 16])
+def test_aggregate__is_exact_for_exchangeable_rows(how, g, share):
+    runs, b = 2000, 39
+    rng = np.random.default_rng(g)
+    tables = (draws(rng, b, g) for _ in range(runs))
+    found = [
+        aggregate(rows[0], rows[1:], how, no_rounding(rows[0]), share=share) for rows in tables
+    ]
+    ps = np.array([pvalue(x.statistic, x.distribution, rounding=x.rounding) for x in found])
+    for alpha in (0.05, 0.1, 0.5):
+        low, high = binom.ppf([1e-5, 1 - 1e-5], runs, alpha)
+        assert low <= (ps <= alpha).sum() <= high
+    singles = np.array([x.pvalues.min() for x in found])
+    assert (singles <= 0.05).sum() > binom.ppf(1 - 1e-5, runs, 0.05)
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_aggregate__does_not_change_with_the_scale_of_a_kernel(rng, how):
+    rows = draws(rng, 99, 4)
+    scaled = rows * [1.0, 1e-6, 7.0, 1e5] + [0.0, 0.0, -3.0, 2.0]
+    found, again = (aggregate(x[0], x[1:], how, np.zeros(4)) for x in (rows, scaled))
+    np.testing.assert_allclose(again.distribution.values, found.distribution.values, rtol=1e-6)
+    assert again.strongest == found.strongest
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_aggregate__says_nothing_where_rows_are_equal_but_for_rounding(rng, how):
+    flat = 1.0 + 1e-12 * rng.standard_normal((100, 2))
+    found = aggregate(flat[0], flat[1:], how, np.full(2, 1e-10))
+    assert found.distribution.sf(found.statistic - found.rounding) == 1.0
+    telling = np.hstack([flat, np.r_[50.0, rng.standard_normal(99)][:, None]])
+    found = aggregate(telling[0], telling[1:], how, np.full(3, 1e-10))
+    assert found.strongest == 2
+    assert found.distribution.sf(found.statistic) == 0.01
+
+
+def test_aggregate__counts_values_within_rounding_as_ties(rng):
+    replicates = rng.standard_normal((99, 1)) * [1.0, 0.5]
+    replicates[:30] = 9.0, 4.5
+    for how in HOW:
+        found = aggregate(np.array([9.0 + 1e-9, 4.5]), replicates, how, np.array([1e-8, 0.0]))
+        assert found.distribution.sf(found.statistic - found.rounding) == pytest.approx(0.31)
+        assert found.pvalues[0] == pytest.approx(0.31)
+
+
+def test_share__weighs_the_rank_by_the_reference_against_that_by_the_others(rng):
+    rows, n, share, reference = draws(rng, 59, 4), 60, 0.7, 2
+    options = {"reference": reference, "share": share}
+    found = aggregate(rows[0], rows[1:], "max", np.zeros(4), **options)
+    alone, others = rows[:, [reference]], np.delete(rows, reference, axis=1)
+    p, q = (
+        np.array([(scores >= score).sum() - 0.5 for score in scores]) / n
+        for part in (alone, others)
+        for whole in [aggregate(part[0], part[1:], "max", np.zeros(part.shape[1]))]
+        for scores in [np.r_[whole.statistic, whole.distribution.values]]
+    )
+    expected = -np.log10(np.minimum(p / share, q / (1 - share)))
+    scores = [found.statistic, *found.distribution.values]
+    np.testing.assert_allclose(scores, expected, rtol=1e-12)
+    assert (found.strongest == reference) == (p[0] / share < q[0] / (1 - share))
+
+
+def test_share__grows_the_weight_of_the_reference(rng):
+    rows = draws(rng, 99, 16)
+    rows[0, 3] = np.quantile(rows[1:, 3], 0.98)
+    options = {"how": "max", "rounding": np.zeros(16), "reference": 3}
+    found = [aggregate(rows[0], rows[1:], share=s, **options) for s in (0.01, 0.5, 0.99)]
+    ps = [x.distribution.sf(x.statistic - x.rounding) for x in found]
+    assert ps[0] > ps[1] > ps[2]
+    assert found[2].strongest == 3
+    assert ps[2] == pytest.approx(found[2].pvalues[3], abs=0.01)
+
+
+def test_aggregate__of_huge_statistics_is_finite():
+    found = aggregate(np.array([1e12]), np.arange(99.0)[:, None], "max", np.zeros(1))
+    assert found.statistic > 1e6
+    assert found.distribution.sf(found.statistic) == 0.01
+
+
+def test_aggregate__refuses_what_overflowed():
+    with pytest.raises(DataError, match="must be finite"):
+        aggregate(np.array([1.0]), np.array([[np.inf]]), "max", np.zeros(1))

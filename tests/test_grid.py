@@ -1,0 +1,161 @@
+"""Tests over several kernels, from the call to the result."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import dhsic
+from dhsic._arguments import choose_method, open_session
+from dhsic.errors import InvalidArgumentError
+from dhsic.kernels import Delta, Gaussian, Laplacian
+from dhsic.nulls import aggregate
+
+GRID = dhsic.Grid(dhsic.Candidates("gaussian", (0.25, 1.0)), combine="all", reference_share=0)
+
+
+def replace_seconds(result, other):
+    return dataclasses.replace(result, seconds=other.seconds, passes=other.passes)
+
+
+def sine(n, seed, m=2):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(n)
+    others = [rng.standard_normal(n) for _ in range(m - 2)]
+    return [x, np.sin(6 * x) + 0.6 * rng.standard_normal(n), *others]
+
+
+def independent(n, seed, m=2):
+    return list(np.random.default_rng(seed).standard_normal((m, n)))
+
+
+@pytest.mark.parametrize("estimator", ["nystrom-m", "v-hsic", "u-hsic", "rff-hsic"])
+@pytest.mark.parametrize("null", ["permutation", "multiplier"])
+def test_grid__finds_what_one_bandwidth_misses(estimator, null):
+    data = sine(300, 1)
+    options = {"estimator": estimator, "null": null, "n_resamples": 99, "rng": 0}
+    assert dhsic.independence_test(*data, kernels="gaussian", **options).pvalue > 0.05
+    result = dhsic.independence_test(*data, kernels=GRID, **options)
+    assert result.pvalue == 0.01
+    grid = result.grid
+    assert len(grid.combinations) == 4
+    strongest = grid.combinations[grid.strongest]
+    assert strongest.kernels == tuple(v.kernel for v in result.variables)
+    assert strongest.standardised == max(c.standardised for c in grid.combinations)
+    assert result.statistic == pytest.approx(strongest.standardised)
+    assert strongest.pvalue == 0.01
+    assert result.pvalue_error is not None
+
+
+@pytest.mark.parametrize("how", ["max", "min-p"])
+def test_aggregate__is_as_asked(how):
+    data, null = independent(100, 3), dhsic.Permutation(49)
+    grid = dhsic.Grid(GRID.candidates, combine="all", aggregate=how, reference_share=0.5)
+    result = dhsic.independence_test(*data, kernels=grid, null=null, rng=0)
+    session = open_session(data, None, 0, "float64", None, None, "2GiB", None)
+    method = choose_method(session, grid, "nystrom-m", null, None)
+    found = method.estimator.test_grid(session, method.combinations, null)
+    whole = aggregate(
+        found.statistics, found.replicates, how, found.rounding, share=0.5, reference=3
+    )
+    assert (result.grid.aggregate, result.grid.reference_share) == (how, 0.5)
+    assert result.grid.reference == 3
+    assert result.statistic == whole.statistic
+    np.testing.assert_array_equal(result.null_distribution, whole.distribution.values)
+    assert [c.pvalue for c in result.grid.combinations] == list(whole.pvalues)
+
+
+@pytest.mark.parametrize("how", ["max", "min-p"])
+@pytest.mark.parametrize(("null", "m"), [("permutation", 2), ("multiplier", 3)])
+def test_grid__keeps_the_level(null, m, how):
+    runs = 200
+    grid = dhsic.Grid(
+        dhsic.Candidates("gaussian", (0.25, 1.0, 4.0)), combine="matched", aggregate=how
+    )
+    rejected = sum(
+        dhsic.independence_test(
+            *independent(100, seed, m),
+            kernels=grid,
+            estimator=dhsic.NystromMHSIC(n_landmarks=30),
+            null=null,
+            n_resamples=39,
+            rng=seed,
+            threads=1,
+        ).pvalue
+        <= 0.05
+        for seed in range(runs)
+    )
+    low, high = binom.ppf([1e-4, 1 - 1e-4], runs, 0.05)
+    assert low <= rejected <= high
+
+
+def test_default__tries_several_kernels_where_the_method_can():
+    data = sine(300, 1)
+    found = dhsic.independence_test(*data, rng=0)
+    assert found == replace_seconds(
+        dhsic.independence_test(*data, kernels=dhsic.Grid.auto(), rng=0), found
+    )
+    assert len(found.grid.combinations) == 17
+    assert found.pvalue < 0.02
+    for options in ({"null": "gamma"}, {"estimator": "dcov"}, {"kernels": "gaussian"}):
+        assert dhsic.independence_test(*data, rng=0, **options).grid is None
+
+
+def test_default__tries_kernels_of_the_variables_that_have_none():
+    result = dhsic.independence_test(*sine(200, 1), kernels=("laplacian", None), rng=0)
+    assert len(result.grid.combinations) == 5
+    assert {c.kernels[0].split(":")[0] for c in result.grid.combinations} == {"laplacian"}
+
+
+def test_grid__of_one_combination_is_the_test_with_these_kernels():
+    data = sine(200, 1)
+    grid = dhsic.Grid((dhsic.Candidates(Laplacian(), (0.5,)), dhsic.Candidates(Delta())))
+    data[1] = np.round(data[1])
+    options = {"null": dhsic.Multiplier(50), "rng": 0}
+    result = dhsic.independence_test(*data, kernels=grid, **options)
+    assert result.grid is None
+    kernels = [
+        Laplacian(gamma=float(result.variables[0].kernel.split(":")[1]) / 2).widened(0.5),
+        Delta(),
+    ]
+    assert result.pvalue == dhsic.independence_test(*data, kernels=kernels, **options).pvalue
+
+
+def test_grid__reasons_are_in_the_result():
+    result = dhsic.independence_test(*sine(100, 1), kernels=GRID, rng=0, n_resamples=20)
+    assert result.null_reason.endswith("permutes within all rows")
+    large = dhsic.independence_test(
+        *sine(2000, 1), kernels=dhsic.Grid(), estimator=dhsic.RFFHSIC(20), rng=0, n_resamples=20
+    )
+    assert large.null in ("multiplier", "permutation")
+
+
+def test_grid__results_survive_json():
+    result = dhsic.independence_test(*sine(100, 1), kernels=GRID, rng=0)
+    again = dhsic.IndependenceTestResult.from_json(result.to_json())
+    assert again == result
+    assert again.grid == result.grid
+
+
+def test_auto_estimator__takes_all_pairs_of_few_rows_only():
+    small = dhsic.independence_test(*sine(100, 1), kernels=GRID, estimator="auto", rng=0)
+    assert small.estimator == "v-hsic"
+    data = [x[:700] for x in sine(700, 1)]
+    single = dhsic.independence_test(*data, kernels=Gaussian(), estimator="auto", rng=0)
+    many = dhsic.Grid(dhsic.Candidates("gaussian", (0.25, 0.5, 1.0, 2.0)), combine="all")
+    grid = dhsic.independence_test(*data, kernels=many, estimator="auto", rng=0)
+    assert (single.estimator, grid.estimator) == ("v-hsic", "nystrom-m")
+
+
+def test_grid__refuses_categories_as_numbers():
+    pandas = pytest.importorskip("pandas")
+    labels = pandas.Series(list("abab") * 10, dtype="category", name="label")
+    with pytest.raises(InvalidArgumentError, match="holds categories"):
+        dhsic.independence_test(labels, np.arange(40.0), kernels=GRID)
+
+
+def test_plan__of_a_grid_needs_more():
+    data = [np.zeros((20_000, 3)), np.zeros(20_000)]
+    one, four = (dhsic.plan(*data, kernels=k) for k in ("gaussian", GRID))
+    assert four.peak_worker_bytes > one.peak_worker_bytes
