@@ -36,6 +36,7 @@ GRIDS: dict[str, str | Grid] = {
     "grid of 1": Grid(Candidates(factors=(1.0,))),
     "grid of 5": Grid(Candidates(factors=(0.25, 0.5, 1.0, 2.0, 4.0)), combine="matched"),
     "grid of 16": Grid(Candidates(factors=(0.25, 0.5, 1.0, 2.0)), combine="all"),
+    "automatic grid": Grid.auto(),
 }
 STEPS = (
     "fetch landmarks",

@@ -1,7 +1,7 @@
 """Rejection rates of grids of kernels on independent data.
 
 Every data set is tested once with a grid of 64 combinations; those of the smaller grids are among
-them, so that all grids and both ways of aggregation come from the same statistics and replicates.
+them, so that all grids and ways of aggregation come from the same statistics and replicates.
 Data sets cycle through the cases. A rate is flagged where it lies above the upper limit that a
 test of exactly that level exceeds in 1 of 1,000 studies. Writes benchmarks/results/grid_level.csv;
 rows that the file holds already are kept.
@@ -28,7 +28,9 @@ from dhsic._arguments import open_session
 from dhsic.kernels import Aggregate, Candidates, Combinations, Grid
 from dhsic.nulls import aggregate, pvalue
 
-AGGREGATES = get_args(Aggregate)
+WAYS: list[tuple[Aggregate, float]] = list(
+    product(get_args(Aggregate), (0.0, Grid().reference_share))
+)
 ESTIMATORS: dict[str, tuple[Any, int | None]] = {
     "nystrom-m": (dhsic.NystromMHSIC(n_landmarks="3sqrt"), None),
     "v-hsic": (dhsic.VHSIC(), 2),
@@ -43,7 +45,7 @@ SMALLER: dict[int, list[list[tuple[int, ...]]]] = {
     2: [[(k, k) for k in range(5)], list(product(range(2, 6), repeat=2))],
     3: [
         [*((k, k, k) for k in range(4)), (0, 3, 0)],
-        [(j, i, (i + j) % 4) for i, j in product(range(4), repeat=2)],
+        [(j, i, (i + j + 2) % 4) for i, j in product(range(4), repeat=2)],
     ],
 }
 KEYS = ("estimator", "null", "n", "variables", "runs")
@@ -63,20 +65,26 @@ def grids(combinations: Combinations, m: int) -> list[list[int]]:
 
 
 def pvalues(setting: tuple[str, str, int, int, int]) -> NDArray[np.float64]:
-    """The p-values on one independent data set, shape (grids, aggregates)."""
+    """The p-values on one independent data set, shape (grids, ways)."""
     estimator, null, n, m, seed = setting
     case = list(NULL_CASES)[seed % len(NULL_CASES)]
     data = NULL_CASES[case](n, m, np.random.default_rng([seed, n, m]))
     session = open_session(data, None, seed, "float64", None, 1, "16GiB", None)
-    combinations = Grid(Candidates(factors=FACTORS[m])).combinations(m)
+    combinations = Grid(Candidates(factors=FACTORS[m]), combine="all").combinations(m)
     found = ESTIMATORS[estimator][0].test_grid(session, combinations, NULLS[null])
 
-    def tested(columns: list[int], how: Aggregate) -> float:
-        rounding = found.rounding[columns]
-        whole = aggregate(found.statistics[columns], found.replicates[:, columns], how, rounding)
+    def tested(columns: list[int], how: Aggregate, share: float) -> float:
+        whole = aggregate(
+            found.statistics[columns],
+            found.replicates[:, columns],
+            how,
+            found.rounding[columns],
+            reference=columns.index(combinations.reference()),
+            share=share,
+        )
         return pvalue(whole.statistic, whole.distribution, np.float64, whole.rounding)
 
-    return np.array([[tested(g, how) for how in AGGREGATES] for g in grids(combinations, m)])
+    return np.array([[tested(grid, *way) for way in WAYS] for grid in grids(combinations, m)])
 
 
 def rows(
@@ -97,8 +105,9 @@ def rows(
             continue
         work = [(name, null, n, m, seed) for seed in range(runs)]
         found = np.array(parallel_map(pvalues, work, processes))
-        for (number, size), (way, how) in product(enumerate((5, 16, 64)), enumerate(AGGREGATES)):
-            yield {**keys, "kernels": size, "aggregate": how, **_rates(found[:, number, way])}
+        for (grid, size), (way, (how, share)) in product(enumerate((5, 16, 64)), enumerate(WAYS)):
+            tried = {"kernels": size, "aggregate": how, "reference share": share}
+            yield {**keys, **tried, **_rates(found[:, grid, way])}
 
 
 def _rates(found: NDArray[np.float64]) -> dict[str, Any]:

@@ -30,10 +30,10 @@ CASES: dict[str, tuple[Callable[[int, Rng], Data], Any]] = {
     "linear": (partial(linear, strength=0.1), "gaussian"),
     "sine, w = 4": (partial(sine, strength=0.6, frequency=4), FINE),
     "mixed dimensions": (
-        lambda n, rng: with_dimensions((10, 1), n, rng, strength=0.7),
+        lambda n, rng: with_dimensions((10, 1), n, rng, strength=0.5),
         "gaussian",
     ),
-    "joint triple": (partial(joint_triple, strength=0.3), "gaussian"),
+    "joint triple": (partial(joint_triple, strength=0.2), "gaussian"),
 }
 KEYS = ("data", "n", "selection", "landmarks", "pool", "null", "runs")
 

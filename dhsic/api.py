@@ -69,11 +69,13 @@ def independence_test(
     *variables : array-like, shapes (n,) or (n, d_m)
         NumPy, Dask or zarr arrays, zarr paths or URLs, xarray, pandas or Dask dataframe columns.
         Row i of each belongs to observation i; rows are exchangeable draws.
-    kernels : str, Kernel or a sequence of them, optional
-        One for all variables or one a variable; where not given, what the estimator takes, which
-        is "gaussian" unless it says otherwise. Bandwidths that are not given follow the median
-        heuristic of that variable, for the Gaussian gamma = 1 / (median distance)^2, on up to
-        1,000 rows drawn independently for every variable.
+    kernels : str, Kernel, a sequence of them, or Grid, optional
+        One for all variables, one a variable, or a grid of them. Where none is given, several are
+        tried, see `Grid.auto`, and the p-value accounts for the choice; or one, of an estimator or
+        a null that takes one: what the estimator takes, which is "gaussian" unless it says
+        otherwise. Bandwidths that are not given follow the median heuristic of that variable, for
+        the Gaussian gamma = 1 / (median distance)^2, on up to 1,000 rows drawn independently for
+        every variable.
     estimator : str or Estimator, optional
         A name, or a value with options; "nystrom-m" is linear in n, "v-hsic" quadratic. "auto"
         takes "v-hsic" where that is quick and fits the memory, "nystrom-m" beyond, and says why in
@@ -209,7 +211,10 @@ def hsic(
     ----------
     *variables : array-like, shapes (n,) or (n, d_m)
         As for `independence_test`.
-    kernels, estimator, rng, names, precision, client, threads, memory, progress
+    kernels : str, Kernel or a sequence of them, optional
+        One for all variables, or one a variable; "gaussian" where the estimator does not say
+        otherwise.
+    estimator, rng, names, precision, client, threads, memory, progress
         As for `independence_test`.
 
     Returns
@@ -265,7 +270,7 @@ def witness_functions(
     x, y : array-like, shapes (n,) or (n, d)
         As for `independence_test`.
     kernels : str, Kernel or a sequence of them, optional
-        As for `independence_test`.
+        As for `hsic`.
     estimator : str or COCO, optional
         "coco", or a value with its options.
     rng, names, precision, client, threads, memory, progress

@@ -1,6 +1,7 @@
 """Every benchmark runs small, and says what it should."""
 
 import csv
+import itertools
 
 import numpy as np
 import pytest
@@ -132,8 +133,9 @@ QUICK_GRIDS = ["--runs", 4, "--size", 40, "--processes", 1]
 
 def test_grid_level__has_every_grid_and_aggregate(out):
     table = run(grid_level, out, *QUICK_GRIDS)
-    cells = {(row["null"], row["variables"], row["kernels"], row["aggregate"]) for row in table}
-    assert len(cells) == len(table) == 2 * 2 * 3 * 2
+    names = ("null", "variables", "kernels", "aggregate", "reference share")
+    cells = {tuple(row[name] for name in names) for row in table}
+    assert len(cells) == len(table) == 2 * 2 * 3 * 4
     for row in table:
         rates = [float(row[rate]) for rate in ("1%", "5%", "10%")]
         assert rates == sorted(rates)
@@ -150,7 +152,7 @@ def test_grid_level__runs_other_estimators_of_two_variables(out, name):
 def test_grid_level__goes_on_where_it_stopped_and_flags(out, monkeypatch):
     options = [*QUICK_GRIDS, "--variables", 2, "--null", "multiplier"]
     first = run(grid_level, out, *options)
-    monkeypatch.setattr(grid_level, "pvalues", lambda setting: np.full((3, 2), 0.005))
+    monkeypatch.setattr(grid_level, "pvalues", lambda setting: np.full((3, 4), 0.005))
     assert run(grid_level, out, *options) == first
     more = run(grid_level, out, *options, "--size", 50)
     assert more[: len(first)] == first
@@ -158,19 +160,16 @@ def test_grid_level__goes_on_where_it_stopped_and_flags(out, monkeypatch):
 
 
 @pytest.mark.parametrize("m", [2, 3])
-def test_grid_level__has_smaller_grids_within_the_largest(m):
-    combinations = Grid(Candidates(factors=grid_level.FACTORS[m])).combinations(m)
+def test_grid_level__has_smaller_grids_around_the_reference(m):
+    factors = Candidates(factors=grid_level.FACTORS[m])
+    combinations = Grid(factors, combine="all").combinations(m)
     small, middle, whole = grid_level.grids(combinations, m)
     assert [len(set(small)), len(set(middle)), len(set(whole))] == [5, 16, 64]
-    alone = Grid(Candidates(factors=(0.25, 0.5, 1.0, 2.0)), most=16).combinations(m)
-    factors = [
-        {tuple(one.factors[k] for k in chosen) for chosen in chosens}
-        for one, chosens in (
-            (combinations, [combinations.chosen[c] for c in middle]),
-            (alone, alone.chosen),
-        )
-    ]
-    assert factors[0] == factors[1]
+    assert all(combinations.reference() in grid for grid in (small, middle, whole))
+    for first, second in itertools.combinations(range(m), 2):
+        chosen = [combinations.chosen[c] for c in middle]
+        pairs = {(one[first], one[second]) for one in chosen}
+        assert len(pairs) == 16
 
 
 def test_grid_power__draws_every_scenario(out):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, chain, combinations
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from dhsic.engine.tiles import Matrix, Tile, Tiling, as_real, centre, product_of
 __all__ = ["CentredProducts"]
 
 Indices = NDArray[np.intp]
+Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,43 @@ class CentredProducts:
         for at, tiles, means in self.tiles(rows, buffers):
             yield at, as_real(product_of_centred(tiles, means))
 
+    def add_sums(
+        self, sums: Vector, at: slice, tiles: Sequence[Tile], means: Sequence[Tile]
+    ) -> None:
+        """Add the sums over rows of the products of every combination.
+
+        With d_l the centred tiles, the sum of xi is that over all sets S of two variables or more
+        of prod_{l not in S} kappa_l times the sum of prod_{l in S} d_l. Combinations share what
+        belongs to the same kernels.
+
+        Parameters
+        ----------
+        sums : ndarray, shape (n_values,)
+            A row.
+        at : slice
+            The numbers of a row of tiles that these tiles are.
+        tiles : sequence of ndarray, shapes (b, c)
+            Centred, of all kernels.
+        means : sequence of ndarray, shapes (c,)
+            kappa_k.
+        """
+        parts = self.tiling.parts
+        landmarks = slice(at.start // parts, at.stop // parts)
+        found: dict[tuple[int, ...], Tile] = {}
+        heads: dict[tuple[int, ...], Tile] = {}
+        for c, combination in enumerate(self.chosen):
+            heads = {few: tile for few, tile in heads.items() if set(few) <= set(combination)}
+            whole = np.zeros_like(means[0])
+            for few in _sets(combination):
+                if few not in found:
+                    head = _head(few[:-1], tiles, heads)
+                    found[few] = np.einsum("ij,ij->j", head, tiles[few[-1]])
+                whole += math.prod(
+                    [means[k] for k in combination if k not in few], start=found[few]
+                )
+            its, columns = self._place(c, landmarks)
+            sums[its] += as_real(whole[columns])
+
     def narrow(self, row_tile: int, column_tile: int) -> CentredProducts:
         """The same in tiles of another size."""
         return replace(
@@ -121,12 +160,9 @@ class CentredProducts:
         self, c: int, landmarks: slice, tiles: list[Tile], means: list[Tile], own: Tile
     ) -> Iterator[tuple[slice, list[Tile], list[Tile]]]:
         """Its tiles at the landmarks that it keeps, if there are any here."""
-        first, last = np.searchsorted(self.kept[c], [landmarks.start, landmarks.stop])
-        if first == last:
+        at, columns = self._place(c, landmarks)
+        if at.start == at.stop:
             return
-        columns = self.kept[c][first:last] - landmarks.start
-        start, parts = self.starts[c], self.tiling.parts
-        at = slice(start + parts * int(first), start + parts * int(last))
         its_tiles = [tiles[k] for k in self.chosen[c]]
         its_means = [means[k] for k in self.chosen[c]]
         if self._owned:
@@ -136,6 +172,13 @@ class CentredProducts:
                 _copy(tile, columns, copy)
             its_tiles, its_means = copies, [mean[columns] for mean in its_means]
         yield at, its_tiles, its_means
+
+    def _place(self, c: int, landmarks: slice) -> tuple[slice, Indices]:
+        """Where a combination has some landmarks in a row, and which of these it keeps."""
+        first, last = np.searchsorted(self.kept[c], [landmarks.start, landmarks.stop])
+        start, parts = self.starts[c], self.tiling.parts
+        at = slice(start + parts * int(first), start + parts * int(last))
+        return at, self.kept[c][first:last] - landmarks.start
 
     @property
     def _m(self) -> int:
@@ -153,3 +196,18 @@ def _copy(tile: Tile, columns: Indices, out: Tile) -> None:
         np.copyto(out, tile)
     else:
         np.take(tile, columns, axis=1, out=out, mode="clip")
+
+
+def _sets(combination: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Sets of two kernels or more, the smaller first."""
+    sizes = range(2, len(combination) + 1)
+    return chain.from_iterable(combinations(combination, size) for size in sizes)
+
+
+def _head(few: tuple[int, ...], tiles: Sequence[Tile], heads: dict[tuple[int, ...], Tile]) -> Tile:
+    """The product of some tiles, kept for the sets that begin with it."""
+    if len(few) == 1:
+        return tiles[few[0]]
+    if few not in heads:
+        heads[few] = _head(few[:-1], tiles, heads) * tiles[few[-1]]
+    return heads[few]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from dhsic._random import random_signs
 from dhsic.engine.reduction import Footprint, RowBlock, add
-from dhsic.engine.tiles import Tile, Tiling, as_real, column_sums, product_of_centred
+from dhsic.engine.tiles import Tiling, as_real, centre, column_sums
 from dhsic.estimators.landmark_products import CentredProducts
 from dhsic.linalg import hadamard
 from dhsic.nulls import Permutation, draw_permutations
@@ -245,12 +246,14 @@ class PermutationPass:
         """Cost of a block of so many rows."""
         q, b, m = self.products.n_values, self.null.n_resamples, len(self.products.chosen[0])
         group = self._group(rows)
-        orders = 8 * group * b * (m - 1)
-        narrow = self._narrow(group)
-        moved = m * group * narrow.tiling.column_tile * narrow.tiling.dtype.itemsize
+        tiling = self._narrow(group).tiling
+        heads = 2 ** (m - 1) - m + 1  # products that `add_sums` keeps, and the next
+        tiles = (len(tiling.kernels) + heads) * group * min(tiling.column_tile, tiling.n_landmarks)
         return Footprint(
             payload=self.products.nbytes,
-            scratch=2 * orders + narrow.scratch_bytes + moved,
+            scratch=2 * 8 * group * b * (m - 1)
+            + tiling.scratch_bytes
+            + tiles * tiling.dtype.itemsize,
             state=8 * (b + 1) * q,
             operations=self.products.operations + 4.0 * b * q * m,
         )
@@ -261,12 +264,22 @@ class PermutationPass:
         sums = np.zeros((b + 1, self.products.n_values))
         group = self._group(block.rows)
         products = self._narrow(group)
-        buffers = products.buffers()
-        for at_rows, rows in products.tiling.row_tiles(block.values, group):
+        tiling, buffers = products.tiling, products.tiling.buffers()
+        variables = tiling.shared.variables
+        for at_rows, rows in tiling.row_tiles(block.values, group):
             start, count = block.start + at_rows.start, at_rows.stop - at_rows.start
-            orders = draw_permutations(self.seed, start, count, b, m)
-            for at, tiles, means in products.tiles(rows, buffers):
-                _add_products(sums[:, at], tiles, means, orders)
+            drawn = draw_permutations(self.seed, start, count, b, m)
+            identity = np.broadcast_to(np.arange(count), (1, m - 1, count))
+            for at, tiles in tiling.gram_tiles(rows, buffers):
+                means = tiling.means(products.means, at)
+                centre(tiles, means)
+                moved = [np.empty_like(tile) for tile in tiles]
+                for row, orders in zip(sums, chain(identity, drawn), strict=True):
+                    permuted = [
+                        np.take(tile, orders[v - 1], axis=0, out=out, mode="clip") if v else tile
+                        for tile, v, out in zip(tiles, variables, moved, strict=True)
+                    ]
+                    products.add_sums(row, at, permuted, means)
         return PermutedSums(sums)
 
     def combine(self, left: PermutedSums, right: PermutedSums) -> PermutedSums:
@@ -280,18 +293,3 @@ class PermutationPass:
         """Narrow tiles, since a whole group of rows must stay in the cache."""
         width = _GROUP_TILE_BYTES // (group * self.products.tiling.dtype.itemsize)
         return self.products.narrow(group, min(max(width, 16), 256))
-
-
-def _add_products(
-    sums: Vector, tiles: list[Tile], means: list[Tile], orders: NDArray[np.intp]
-) -> None:
-    first, *others = tiles
-    copy, *moved = (np.empty_like(tile) for tile in tiles)
-    identity = np.broadcast_to(np.arange(len(first)), orders.shape[1:])
-    for b, replicate in enumerate([identity, *orders]):
-        for tile, order, out in zip(others, replicate, moved, strict=True):
-            np.take(tile, order, axis=0, out=out, mode="clip")
-        if len(tiles) > 2:
-            np.copyto(copy, first)
-        linear = copy if len(tiles) > 2 else first
-        sums[b] += column_sums(as_real(product_of_centred([linear, *moved], means)))
