@@ -19,7 +19,7 @@ import numpy as np
 from scipy.stats import binom
 
 import dhsic
-from benchmarks.cases import NULL_CASES
+from benchmarks.cases import NULL_CASES, one_kernel
 from benchmarks.output import parallel_map, read_csv, write_csv
 from dhsic.estimators.registry import TABLE
 
@@ -64,7 +64,12 @@ def one_pvalue(setting: tuple[Any, Any, str, int, int, int]) -> float:
     estimator, null, case, n, m, seed = setting
     data = NULL_CASES[case](n, m, np.random.default_rng([seed, n, m]))
     return dhsic.independence_test(
-        *data, estimator=estimator, null=null, rng=seed, threads=1
+        *data,
+        kernels=one_kernel(estimator),
+        estimator=estimator,
+        null=null,
+        rng=seed,
+        threads=1,
     ).pvalue
 
 

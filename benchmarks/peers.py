@@ -47,9 +47,11 @@ def ours(**options: Any) -> Callable[[Array, Array, int], float]:
 
 
 METHODS: dict[str, Callable[[Array, Array, int], float]] = {
-    "dhsic nystrom-m, multiplier": ours(null="multiplier"),
-    "dhsic nystrom-m, permutation": ours(null="permutation"),
-    "dhsic v-hsic, permutation": ours(estimator="v-hsic", null="permutation", memory="8GiB"),
+    "dhsic nystrom-m, multiplier": ours(kernels="gaussian", null="multiplier"),
+    "dhsic nystrom-m, permutation": ours(kernels="gaussian", null="permutation"),
+    "dhsic v-hsic, permutation": ours(
+        kernels="gaussian", estimator="v-hsic", null="permutation", memory="8GiB"
+    ),
     "dhsic dcov, permutation": ours(estimator="dcov", null="permutation", memory="8GiB"),
     "hyppo Hsic": hyppo_hsic,
     "dcor dcov": dcor_dcov,

@@ -33,6 +33,7 @@ def results(
     return [
         dhsic.independence_test(
             *data,
+            kernels="gaussian",
             estimator=dhsic.NystromMHSIC(n_landmarks=p, tolerance=tolerance),
             null="multiplier",
             rng=seed,

@@ -31,7 +31,16 @@ def run_test(data: Path, landmarks: str, memory: str, threads: int) -> dict[str,
     """Time, peak memory and prediction of one test in a fresh process."""
     options = [str(data), "--variable", "features", "--variable", "year"]
     options += ["--landmarks", landmarks, "--resamples", "250", "--null", "multiplier"]
-    options += ["--precision", "float32", "--memory", memory, "--threads", str(threads)]
+    options += [
+        "--kernel",
+        "gaussian",
+        "--precision",
+        "float32",
+        "--memory",
+        memory,
+        "--threads",
+        str(threads),
+    ]
     command = [sys.executable, "-m", "dhsic.cli"]
     planned = subprocess.run(
         [*command, "plan", *options], check=True, capture_output=True, text=True

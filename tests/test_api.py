@@ -14,14 +14,22 @@ from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
 from dhsic.estimators import Estimate, find_estimator
 from dhsic.io.open import open_variables
-from dhsic.kernels import Gaussian
+from dhsic.kernels import Combinations, Gaussian
 from dhsic.results import FeatureSummary
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((9000, 3))
 Y = 0.1 * X[:, 0] ** 2 + RNG.standard_normal(9000)
 FEATURES = FeatureSummary("columns", (1, 2))
-OPTIONS = {"estimator": dhsic.NystromMHSIC(n_landmarks=40), "null": dhsic.Multiplier(20), "rng": 1}
+GRID = dhsic.Grid(dhsic.Candidates("gaussian", (0.5, 1.0)), combine="all")
+OPTIONS = {
+    "kernels": "gaussian",
+    "estimator": dhsic.NystromMHSIC(n_landmarks=40),
+    "null": dhsic.Multiplier(20),
+    "rng": 1,
+}
+SINGLE = Combinations.single([Gaussian(), Gaussian()])
+one_and_several = pytest.mark.parametrize("kernels", ["gaussian", GRID], ids=["one", "several"])
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +37,23 @@ def reference():
     return dhsic.independence_test(X, Y, **OPTIONS)
 
 
-@settings(max_examples=25, deadline=None)
+@pytest.fixture(scope="module")
+def references(reference):
+    several = dhsic.independence_test(X, Y, **{**OPTIONS, "kernels": GRID})
+    return {"gaussian": reference, GRID: several}
+
+
+@one_and_several
+@settings(max_examples=15, deadline=None)
 @given(
     rows=st.integers(1, 9000).map(lambda n: max(n, 37)),
     columns=st.integers(1, 3),
     other=st.integers(500, 9000),
     kind=st.sampled_from(["dask", "zarr", "memory"]),
 )
-def test_independence_test__any_chunks_give_the_same_answer(reference, rows, columns, other, kind):
+def test_independence_test__any_chunks_give_the_same_answer(
+    references, kernels, rows, columns, other, kind
+):
     x = da.from_array(X, chunks=(rows, columns))
     if kind == "zarr":
         y = zarr.create_array({}, data=Y, chunks=(other,))
@@ -44,42 +61,56 @@ def test_independence_test__any_chunks_give_the_same_answer(reference, rows, col
         y = da.from_array(Y, chunks=other)
     else:
         y = Y
-    result = dhsic.independence_test(x, y, **OPTIONS)
-    assert result.statistic == pytest.approx(reference.statistic, rel=1e-9)
-    assert result.estimate == pytest.approx(reference.estimate, rel=1e-9)
-    np.testing.assert_allclose(result.null_distribution, reference.null_distribution, rtol=1e-9)
+    result = dhsic.independence_test(x, y, **{**OPTIONS, "kernels": kernels})
+    expected = references[kernels]
+    assert result.statistic == pytest.approx(expected.statistic, rel=1e-9)
+    assert result.estimate == pytest.approx(expected.estimate, rel=1e-9)
+    np.testing.assert_allclose(
+        result.null_distribution, expected.null_distribution, rtol=1e-9, atol=1e-9
+    )
 
 
+@one_and_several
 @pytest.mark.parametrize("within", ["all", "blocks"])
-def test_permutation__does_not_depend_on_chunks(within):
-    options = {**OPTIONS, "null": dhsic.Permutation(10, within=within, block_rows=1000)}
+def test_permutation__does_not_depend_on_chunks(within, kernels):
+    null = dhsic.Permutation(10, within=within, block_rows=1000)
+    options = {**OPTIONS, "kernels": kernels, "null": null}
     whole = dhsic.independence_test(X, Y, **options)
     chunked = dhsic.independence_test(
         da.from_array(X, chunks=(777, 3)), da.from_array(Y, chunks=2048), **options
     )
-    np.testing.assert_allclose(chunked.null_distribution, whole.null_distribution, rtol=1e-9)
-
-
-def test_second_call__gives_the_same_answer(reference):
-    assert reference.null_distribution.tobytes() == (
-        dhsic.independence_test(X, Y, **OPTIONS).null_distribution.tobytes()
+    np.testing.assert_allclose(
+        chunked.null_distribution, whole.null_distribution, rtol=1e-9, atol=1e-9
     )
 
 
-def test_rng__changes_the_draws_and_is_recorded(reference):
-    other = dhsic.independence_test(X, Y, **{**OPTIONS, "rng": 2})
+@one_and_several
+def test_second_call__gives_the_same_answer(references, kernels):
+    again = dhsic.independence_test(X, Y, **{**OPTIONS, "kernels": kernels})
+    assert again.null_distribution.tobytes() == references[kernels].null_distribution.tobytes()
+
+
+@one_and_several
+def test_rng__changes_the_draws_and_is_recorded(references, kernels):
+    options = {**OPTIONS, "kernels": kernels}
+    other = dhsic.independence_test(X, Y, **{**options, "rng": 2})
     assert other.seed == 2
-    assert other.statistic != reference.statistic
-    drawn = dhsic.independence_test(X, Y, **{**OPTIONS, "rng": np.random.default_rng(3)})
-    again = dhsic.independence_test(X, Y, **{**OPTIONS, "rng": drawn.seed})
+    assert other.statistic != references[kernels].statistic
+    drawn = dhsic.independence_test(X, Y, **{**options, "rng": np.random.default_rng(3)})
+    again = dhsic.independence_test(X, Y, **{**options, "rng": drawn.seed})
     assert again.statistic == drawn.statistic
 
 
-def test_n_resamples__is_the_number_of_replicates():
-    for null in ("multiplier", "permutation"):
-        result = dhsic.independence_test(X[:300], Y[:300], null=null, n_resamples=17, rng=0)
-        assert len(result.null_distribution) == 17
-        assert result.pvalue >= 1 / 18
+@one_and_several
+@pytest.mark.parametrize("null", ["multiplier", "permutation"])
+def test_n_resamples__is_the_number_of_replicates(null, kernels):
+    options = {"kernels": kernels, "null": null, "n_resamples": 17, "rng": 0}
+    result = dhsic.independence_test(X[:300], Y[:300], **options)
+    assert len(result.null_distribution) == 17
+    assert result.pvalue >= 1 / 18
+
+
+def test_n_resamples__more_begin_with_the_same():
     more = dhsic.independence_test(X, Y, **{**OPTIONS, "null": dhsic.Multiplier(30)})
     first = dhsic.independence_test(X, Y, **OPTIONS)
     np.testing.assert_allclose(more.null_distribution[:20], first.null_distribution, rtol=1e-10)
@@ -87,11 +118,11 @@ def test_n_resamples__is_the_number_of_replicates():
 
 def test_kernels__one_a_variable_and_each_is_used(reference):
     gammas = [0.1, 0.9]
-    result = dhsic.independence_test(X, Y, kernels=[Gaussian(gamma=g) for g in gammas], **OPTIONS)
-    assert [v.kernel for v in result.variables] == ["gaussian:0.1", "gaussian:0.9"]
-    swapped = dhsic.independence_test(
-        X, Y, kernels=[Gaussian(gamma=g) for g in gammas[::-1]], **OPTIONS
+    result, swapped = (
+        dhsic.independence_test(X, Y, **{**OPTIONS, "kernels": [Gaussian(gamma=g) for g in order]})
+        for order in (gammas, gammas[::-1])
     )
+    assert [v.kernel for v in result.variables] == ["gaussian:0.1", "gaussian:0.9"]
     assert len({reference.statistic, result.statistic, swapped.statistic}) == 3
 
 
@@ -103,15 +134,19 @@ def test_default_bandwidth__follows_its_own_variable(reference):
     assert second_again == pytest.approx(1e-6 * second, rel=1e-12)
 
 
-def test_precision__is_that_of_the_tiles(reference):
-    single = dhsic.independence_test(X, Y, precision="float32", **OPTIONS)
+@one_and_several
+def test_precision__is_that_of_the_tiles(references, kernels):
+    options = {**OPTIONS, "kernels": kernels}
+    single = dhsic.independence_test(X, Y, precision="float32", **options)
+    double = references[kernels]
     assert single.precision == "float32"
-    assert single.statistic != reference.statistic
-    assert single.statistic == pytest.approx(reference.statistic, rel=1e-4)
+    assert single.statistic != double.statistic
+    assert single.statistic == pytest.approx(double.statistic, rel=1e-3)
 
 
 def test_names__are_in_the_result():
-    result = dhsic.independence_test(X[:50], Y[:50], names=["x", "year"], rng=0)
+    options = {"names": ["x", "year"], "kernels": "gaussian", "rng": 0}
+    result = dhsic.independence_test(X[:50], Y[:50], **options)
     assert [v.name for v in result.variables] == ["x", "year"]
 
 
@@ -120,9 +155,10 @@ def test_memory__refuses_what_cannot_fit():
         dhsic.independence_test(X, Y, memory="1MiB")
 
 
-def test_progress__receives_events():
+@one_and_several
+def test_progress__receives_events(kernels):
     events = []
-    dhsic.independence_test(X, Y, progress=events.append, **OPTIONS)
+    dhsic.independence_test(X, Y, progress=events.append, **{**OPTIONS, "kernels": kernels})
     names = [type(event).__name__ for event in events]
     assert names.count("PassStarted") == names.count("PassFinished") == 2
     assert sum(e.amount for e in events if type(e).__name__ == "BlockFinished") == 2 * 9000
@@ -133,7 +169,7 @@ def test_plan__runs_nothing_and_says_what_would():
         def __getitem__(self, key):
             pytest.fail("the plan must not read the data")
 
-    plan = dhsic.plan(X.view(Untouchable), Y, null="multiplier", threads=1)
+    plan = dhsic.plan(X.view(Untouchable), Y, kernels="gaussian", null="multiplier", threads=1)
     assert [step.name for step in plan.passes] == ["kernel sums", "multiplier null"]
     assert "9,000 rows of x1, x2" in str(plan)
     assert plan.passes[1].bytes_to_driver == 8 * (759 + 1) * 251
@@ -174,7 +210,7 @@ def test_hsic__is_the_estimate_of_the_test(reference):
         ((X, Y), {"kernels": "gausian"}, "gausian.*gaussian"),
         ((X, Y), {"kernels": [1, 2]}, "names or Kernel values, got 1"),
         ((X, Y), {"kernels": [None, "gausian"]}, "gausian.*gaussian"),
-        ((X, Y), {"kernels": 3}, "kernels must be a name, a Kernel, or a sequence of them, got 3"),
+        ((X, Y), {"kernels": 3}, "a name, a Kernel, a sequence of them, or a Grid, got 3"),
         ((X, Y), {"null": dhsic.Multiplier}, "null must be 'auto' or one that stands with"),
         ((X, Y), {"null": np.zeros(3)}, "null must be 'auto' or one that stands with"),
         (
@@ -218,8 +254,9 @@ def test_rare_events__need_a_bandwidth_and_are_tested_with_one():
 def test_within__is_said_in_the_result():
     for within, words in (("all", "within all rows"), ("blocks", "within groups of 100 rows")):
         null = dhsic.Permutation(5, within=within, block_rows=100)
-        result = dhsic.independence_test(X[:300], Y[:300], null=null, rng=0)
-        assert result.null_reason == f"as asked; permutes {words}"
+        for kernels in ("gaussian", GRID):
+            result = dhsic.independence_test(X[:300], Y[:300], kernels=kernels, null=null, rng=0)
+            assert result.null_reason == f"as asked; permutes {words}"
 
 
 def test_client__without_workers_is_refused():
@@ -238,24 +275,25 @@ def test_client__without_workers_is_refused():
         dhsic.independence_test(X, Y, client=Empty(), threads=2)
 
 
+REPLICATES = [dhsic.Multiplier(20), dhsic.Permutation(5, within="blocks")]
+FITTED = [dhsic.Spectral(), dhsic.Spectral("simulation", n_resamples=50), dhsic.Gamma()]
+
+
 @pytest.mark.parametrize(
-    "null",
+    ("kernels", "null"),
     [
-        dhsic.Multiplier(20),
-        dhsic.Permutation(5, within="blocks"),
-        dhsic.Spectral(),
-        dhsic.Spectral("simulation", n_resamples=50),
-        dhsic.Gamma(),
+        *(("gaussian", null) for null in (*REPLICATES, *FITTED)),
+        *((GRID, null) for null in REPLICATES),
     ],
 )
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_same_blocks__give_the_same_bits_on_threads_and_processes(
-    client, tmp_path, null, precision
+    client, tmp_path, kernels, null, precision
 ):
     paths = tmp_path / "x.zarr", tmp_path / "y.zarr"
     for path, array in zip(paths, (X, Y[:, None]), strict=True):
         zarr.create_array(path, data=array, chunks=(1000, array.shape[1]))
-    options = {**OPTIONS, "null": null, "precision": precision}
+    options = {**OPTIONS, "kernels": kernels, "null": null, "precision": precision}
     runs = [
         dhsic.independence_test(*map(str, paths), **where, **options)
         for where in ({"threads": 1}, {"threads": 3}, {"client": client})
@@ -265,20 +303,24 @@ def test_same_blocks__give_the_same_bits_on_threads_and_processes(
     assert len({result.null_distribution.tobytes() for result in runs}) == 1
 
 
-def test_dask_arrays__are_computed_on_the_current_client(client):
+@one_and_several
+def test_dask_arrays__are_computed_on_the_current_client(client, kernels):
     x, y = da.from_array(X, chunks=(1000, 3)), da.from_array(Y, chunks=3000)
-    here = dhsic.independence_test(x, y, **OPTIONS)
+    options = {**OPTIONS, "kernels": kernels}
+    here = dhsic.independence_test(x, y, **options)
     with client.as_current():
         held = client.persist(x)
-        there = dhsic.independence_test(held, y, **OPTIONS)
-    np.testing.assert_allclose(there.null_distribution, here.null_distribution, rtol=1e-9)
+        there = dhsic.independence_test(held, y, **options)
+    np.testing.assert_allclose(
+        there.null_distribution, here.null_distribution, rtol=1e-9, atol=1e-9
+    )
 
 
 def test_auto_null__never_refuses_itself_for_memory():
-    tiny = dhsic.NystromMHSIC(n_landmarks=4)
     x = np.zeros(900_000)
-    assert "multiplier null" in str(dhsic.plan(x, x, estimator=tiny, threads=1))
-    assert "permutation null" in str(dhsic.plan(x, x, estimator=tiny, threads=1, memory="64GiB"))
+    options = {"kernels": "gaussian", "estimator": dhsic.NystromMHSIC(n_landmarks=4), "threads": 1}
+    assert "multiplier null" in str(dhsic.plan(x, x, **options))
+    assert "permutation null" in str(dhsic.plan(x, x, **options, memory="64GiB"))
 
 
 @pytest.mark.parametrize("null", ["gamma", "spectral"])
@@ -301,19 +343,30 @@ def test_simulated_spectrum__has_a_monte_carlo_error():
     assert result.pvalue_error == pytest.approx(np.sqrt(result.pvalue * (1 - result.pvalue) / 400))
 
 
-def test_kernels__are_the_gaussian_where_not_given(reference):
-    given = dhsic.independence_test(X, Y, kernels=["gaussian", None], **OPTIONS)
-    assert given.statistic == reference.statistic
+@pytest.mark.parametrize("kernels", [None, ["gaussian", None]])
+def test_kernels__are_the_gaussian_where_not_given_and_the_null_takes_one(kernels):
+    options = {**OPTIONS, "null": "gamma"}
+    given = dhsic.independence_test(X, Y, **options)
+    left_out = dhsic.independence_test(X, Y, **{**options, "kernels": kernels})
+    assert left_out.grid is None
+    assert (left_out.statistic, left_out.pvalue) == (given.statistic, given.pvalue)
 
 
 def test_auto_estimator__takes_all_pairs_of_few_rows_and_says_why():
-    few = {"estimator": "auto", "rng": 0, "threads": 1}
+    few = {"kernels": "gaussian", "estimator": "auto", "rng": 0, "threads": 1}
     result = dhsic.independence_test(X[:300], Y[:300], **few)
     assert (result.estimator, result.estimator_reason) == (
         "v-hsic",
         "all pairs of rows, quick for so few",
     )
     assert dhsic.hsic(X[:300], Y[:300], **few).estimator == "v-hsic"
+
+
+@pytest.mark.xfail(reason="the kernels of a grid are counted where the null takes one")
+@pytest.mark.parametrize("null", ["gamma", "spectral"])
+def test_auto_estimator__stands_with_nulls_that_take_one_kernel(null):
+    result = dhsic.independence_test(X[:300], Y[:300], estimator="auto", null=null, rng=0)
+    assert (result.estimator, result.grid) == ("v-hsic", None)
 
 
 @pytest.mark.parametrize(
@@ -328,7 +381,7 @@ def test_auto_estimator__takes_all_pairs_of_few_rows_and_says_why():
 def test_auto_estimator__takes_landmarks_otherwise(n, options, reason):
     session = Session(open_variables((X[:n], Y[:n]), None), Runtime.here(1, 2**31), 0)
     asked = {"null": "auto", "n_resamples": None, **options}
-    found = find_estimator("auto", session, (None, None), **asked)
+    found = find_estimator("auto", session, SINGLE, **asked)
     assert found == (dhsic.NystromMHSIC(), reason)
 
 
@@ -339,13 +392,13 @@ def test_auto_estimator__takes_landmarks_otherwise(n, options, reason):
 def test_auto_estimator__counts_the_replicates(n, options):
     session = Session(open_variables((X[:n], Y[:n]), None), Runtime.here(1, 2**31), 0)
     asked = {"null": "auto", "n_resamples": None, **options}
-    found, _ = find_estimator("auto", session, (None, None), **asked)
+    found, _ = find_estimator("auto", session, SINGLE, **asked)
     assert found == dhsic.VHSIC()
 
 
 def test_auto_estimator__takes_landmarks_where_memory_is_short():
     session = Session(open_variables((X[:1900], Y[:1900]), None), Runtime.here(1, 2**20), 0)
-    found, reason = find_estimator("auto", session, (None, None), "permutation", None)
+    found, reason = find_estimator("auto", session, SINGLE, "permutation", None)
     assert found == dhsic.NystromMHSIC()
     assert reason == "all pairs of rows do not fit the memory"
 
@@ -360,7 +413,8 @@ def test_kernel__is_the_estimator_s_to_choose(monkeypatch):
     monkeypatch.setattr(
         dhsic.NystromMHSIC, "kernel", lambda self, given: given or Gaussian(gamma=3)
     )
-    result = dhsic.independence_test(X[:50], Y[:50], kernels=[None, "laplacian"], rng=0)
+    options = {"kernels": [None, "laplacian"], "null": "gamma", "rng": 0}
+    result = dhsic.independence_test(X[:50], Y[:50], **options)
     first, second = (v.kernel for v in result.variables)
     assert first == "gaussian:3.0"
     assert second.startswith("laplacian")
@@ -376,6 +430,9 @@ def test_quantity__is_the_estimate_s(monkeypatch):
 def test_n_resamples__is_refused_where_auto_finds_a_null_without(monkeypatch):
     monkeypatch.setattr(dhsic.NystromMHSIC, "choose_null", lambda *_: (dhsic.Gamma(), "why"))
     assert dhsic.independence_test(X[:50], Y[:50], rng=0).null_reason == "why"
+    several = dhsic.independence_test(X[:50], Y[:50], kernels=GRID, rng=0, n_resamples=9)
+    assert (several.null, len(several.null_distribution)) == ("multiplier", 9)
+    assert several.null_reason == "several kernels need replicates that they share"
     with pytest.raises(dhsic.errors.InvalidArgumentError, match="left out with null 'gamma'"):
         dhsic.independence_test(X[:50], Y[:50], rng=0, n_resamples=9)
 

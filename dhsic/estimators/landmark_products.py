@@ -53,6 +53,17 @@ class CentredProducts:
         everything = [np.arange(tiling.n_landmarks)] * len(chosen) if kept is None else kept
         return cls(tiling, tuple(means), tuple(chosen), tuple(everything))
 
+    def part(self, numbers: Sequence[int]) -> CentredProducts:
+        """Some of the combinations, with the tiles of their kernels only."""
+        chosen = tuple(self.chosen[c] for c in numbers)
+        part = replace(self, chosen=chosen, kept=tuple(self.kept[c] for c in numbers))
+        return replace(part, tiling=replace(self.tiling, wanted=part.kernels))
+
+    @cached_property
+    def kernels(self) -> tuple[int, ...]:
+        """The numbers of the kernels of all combinations, ascending."""
+        return tuple(sorted(set(chain.from_iterable(self.chosen))))
+
     @cached_property
     def starts(self) -> list[int]:
         """Where the combinations begin in a row, and where the last ends."""
@@ -100,11 +111,16 @@ class CentredProducts:
         """
         gram, own = buffers
         for at, tiles in self.tiling.gram_tiles(rows, gram):
-            means = self.tiling.means(self.means, at)
-            centre(tiles, means)
+            means = self.centred(tiles, at)
             landmarks = slice(at.start // self.tiling.parts, at.stop // self.tiling.parts)
             for c in range(len(self.chosen)):
                 yield from self._of_combination(c, landmarks, tiles, means, own)
+
+    def centred(self, tiles: Sequence[Tile], at: slice) -> list[Tile]:
+        """Centre tiles of the kernels in place, and say by which means."""
+        means = self.tiling.means(self.means, at)
+        centre([tiles[k] for k in self.kernels], [means[k] for k in self.kernels])
+        return means
 
     def blocks(
         self, rows: Sequence[Matrix], buffers: tuple[Tile, Tile]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dhsic._random import random_signs
 from dhsic.engine.reduction import Footprint, RowBlock, add
-from dhsic.engine.tiles import Tiling, as_real, centre, column_sums
+from dhsic.engine.tiles import Tiling, as_real, column_sums
 from dhsic.estimators.landmark_products import CentredProducts
 from dhsic.linalg import hadamard
 from dhsic.nulls import Permutation, draw_permutations
@@ -266,19 +266,21 @@ class PermutationPass:
         products = self._narrow(group)
         tiling, buffers = products.tiling, products.tiling.buffers()
         variables = tiling.shared.variables
+        others = [k for k in products.kernels if variables[k] > 0]
         for at_rows, rows in tiling.row_tiles(block.values, group):
             start, count = block.start + at_rows.start, at_rows.stop - at_rows.start
             drawn = draw_permutations(self.seed, start, count, b, m)
             identity = np.broadcast_to(np.arange(count), (1, m - 1, count))
             for at, tiles in tiling.gram_tiles(rows, buffers):
-                means = tiling.means(products.means, at)
-                centre(tiles, means)
-                moved = [np.empty_like(tile) for tile in tiles]
+                means = products.centred(tiles, at)
+                permuted = [
+                    tile if v == 0 else np.empty_like(tile)
+                    for tile, v in zip(tiles, variables, strict=True)
+                ]
                 for row, orders in zip(sums, chain(identity, drawn), strict=True):
-                    permuted = [
-                        np.take(tile, orders[v - 1], axis=0, out=out, mode="clip") if v else tile
-                        for tile, v, out in zip(tiles, variables, moved, strict=True)
-                    ]
+                    for k in others:
+                        order = orders[variables[k] - 1]
+                        np.take(tiles[k], order, axis=0, out=permuted[k], mode="clip")
                     products.add_sums(row, at, permuted, means)
         return PermutedSums(sums)
 

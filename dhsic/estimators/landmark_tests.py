@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.plan import DriverStep, PassPlan
+from dhsic.engine.plan import DriverStep, PassPlan, baseline_bytes
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tiling
 from dhsic.estimators.base import Null
@@ -91,10 +91,14 @@ def permutes_quickly(session: Session, p: int, n_resamples: int) -> bool:
 def plan_replicates(
     session: Session, tiling: Tiling, chosen: Sequence[tuple[int, ...]], null: Resampling
 ) -> list[DriverStep | PassPlan]:
-    """The pass of `run_replicates` and what follows it, with all landmarks kept."""
-    products = _unseen(tiling, chosen)
-    solve = DriverStep("solve", 8 * tiling.n_values * 4 * null.n_resamples)
-    return [session.plan(_replicate_pass(session, products, null)), solve]
+    """The passes of `run_replicates` and what follows each, with all landmarks kept."""
+    whole = _unseen(tiling, chosen)
+    null = _resolved(session, whole, null)
+    steps: list[DriverStep | PassPlan] = []
+    for numbers in _parts(session, whole, null):
+        steps.append(session.plan(_replicate_pass(session, whole.part(numbers), null)))
+        steps.append(DriverStep("solve", 8 * tiling.n_values * 4 * null.n_resamples))
+    return steps
 
 
 def plan_fitted(session: Session, tiling: Tiling, null: Null) -> list[DriverStep | PassPlan]:
@@ -118,7 +122,7 @@ def _unseen(tiling: Tiling, chosen: Sequence[tuple[int, ...]]) -> CentredProduct
 def run_replicates(
     session: Session, products: CentredProducts, whiten: Sequence[Whiten], null: Resampling
 ) -> Replicated:
-    """T of every combination and its replicates, in one pass.
+    """T of every combination and its replicates, in one pass, or as few as fit in memory.
 
     Parameters
     ----------
@@ -136,22 +140,40 @@ def run_replicates(
     -------
     Replicated
     """
+    null = _resolved(session, products, null)
+    u: list[Vector] = []
+    norms: list[Vector] = []
+    for numbers in _parts(session, products, null):
+        part = products.part(numbers)
+        functions = _functions(session, part, null)
+        session.step("solve")
+        for c, values in zip(numbers, part.parts_of(functions), strict=True):
+            u.append(values[:, 0].copy())
+            norms.append(session.n * squared_norms(whiten[c](values)))
+    statistics, *replicates = np.transpose(norms)
+    over_all = isinstance(null, Permutation) and null.within == "all"
+    detail = null.detail(over_all=over_all) if isinstance(null, Permutation) else ""
+    return Replicated(u, statistics, np.array(replicates), detail)
+
+
+def _functions(session: Session, products: CentredProducts, null: Resampling) -> Vector:
+    """u, and U_b of every replicate, shape (q, b + 1)."""
     reduction = _replicate_pass(session, products, null)
     if isinstance(reduction, MultiplierPass):
-        u, replicates = _multiplier_functions(session.run(reduction), session.n)
-        detail = ""
-    else:
-        functions = session.run(reduction).centred.T / session.n
-        u, replicates = functions[:, 0], functions[:, 1:]
-        detail = reduction.null.detail(over_all=reduction.over_all)
-    session.step("solve")
-    parts = products.parts_of(u)
-    norms = [
-        session.n * squared_norms(one(np.column_stack(both)))
-        for one, *both in zip(whiten, parts, products.parts_of(replicates), strict=True)
-    ]
-    values = np.transpose(norms)
-    return Replicated(parts, values[0], values[1:], detail)
+        return _multiplier_functions(session.run(reduction), session.n)
+    return session.run(reduction).centred.T / session.n
+
+
+def _parts(session: Session, products: CentredProducts, null: Resampling) -> list[range]:
+    """Combinations that one pass takes: all where they fit in memory, else as many as do."""
+    count = len(products.chosen)
+    allowed = session.runtime.memory - baseline_bytes()
+    for size in range(count, 0, -1):
+        parts = [range(start, min(start + size, count)) for start in range(0, count, size)]
+        passes = (_replicate_pass(session, products.part(part), null) for part in parts)
+        if size == 1 or all(session.plan(one).worker_bytes <= allowed for one in passes):
+            break
+    return parts
 
 
 def run_fitted(session: Session, products: CentredProducts, whiten: Whiten, null: Null) -> Tested:
@@ -161,15 +183,20 @@ def run_fitted(session: Session, products: CentredProducts, whiten: Whiten, null
     return Tested(u, session.n * float(squared_norms(whiten(u))), distribution)
 
 
+def _resolved(session: Session, products: CentredProducts, null: Resampling) -> Resampling:
+    """The null with its choice made once for all combinations, which must share replicates."""
+    if isinstance(null, Multiplier) or null.within != "auto":
+        return null
+    whole = PermutationPass(products, null, True, session.seed)
+    return replace(null, within="all" if _suits_one_task(session, whole) else "blocks")
+
+
 def _replicate_pass(
     session: Session, products: CentredProducts, null: Resampling
 ) -> MultiplierPass | PermutationPass:
     if isinstance(null, Multiplier):
         return MultiplierPass(products, null.n_resamples, session.seed)
-    whole = PermutationPass(products, null, True, session.seed)
-    if null.within == "all" or (null.within == "auto" and _suits_one_task(session, whole)):
-        return whole
-    return replace(whole, over_all=False)
+    return PermutationPass(products, null, null.within == "all", session.seed)
 
 
 def _suits_one_task(session: Session, reduction: PermutationPass) -> bool:
@@ -179,7 +206,7 @@ def _suits_one_task(session: Session, reduction: PermutationPass) -> bool:
     return session.n <= reduction.null.block_rows or (fits and work <= _PATIENT_OPERATIONS)
 
 
-def _multiplier_functions(sums: CentredSums, n: int) -> tuple[Vector, Vector]:
+def _multiplier_functions(sums: CentredSums, n: int) -> Vector:
     """u, and U_b = (1/n) sum_i (w_ib - mean_i w_ib) xi_i for every replicate.
 
     The mean of T_b over signs and permutations is (n - 2) / n times that of T over permutations:
@@ -187,7 +214,8 @@ def _multiplier_functions(sums: CentredSums, n: int) -> tuple[Vector, Vector]:
     M > 2. The factor removes the excess of rejections that it causes at small n.
     """
     u = sums.plain / n
-    return u, (sums.signed - np.outer(u, sums.signs)) / n * math.sqrt(n / (n - 2))
+    signed = (sums.signed - np.outer(u, sums.signs)) / n * math.sqrt(n / (n - 2))
+    return np.column_stack([u, signed])
 
 
 def _fitted_distribution(

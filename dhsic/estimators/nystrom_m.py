@@ -218,7 +218,7 @@ class NystromMHSIC:
         steps: list[DriverStep | PassPlan] = [
             DriverStep("fetch landmarks", fetch, rows),
             *self._selection_steps(session, guessed),
-            DriverStep("prune landmarks", 3 * gram, gram),
+            DriverStep("prune landmarks", 3 * gram, gram if len(combinations) == 1 else 0),
             session.plan(SumsPass(tiling, joint=null is None)),
         ]
         if isinstance(null, Multiplier | Permutation):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -156,21 +156,38 @@ class SharedTiles:
             if isinstance(kernel := self.kernels[k], Kernel)
         ]
 
+    def sources(self, wanted: Iterable[int]) -> frozenset[int]:
+        """Some kernels, and those that their tiles follow from."""
+        found = set(wanted)
+        for k, source, *_ in reversed(self.powers):
+            if k in found:
+                found.add(source)
+        return frozenset(found)
+
     def tiles(
-        self, rows: Sequence[Matrix], columns: Sequence[Matrix], outs: Sequence[Tile], work: Tile
+        self,
+        rows: Sequence[Matrix],
+        columns: Sequence[Matrix],
+        outs: Sequence[Tile],
+        work: Tile,
+        needed: Container[int] | None = None,
     ) -> None:
-        """Write the tiles of all kernels.
+        """Write the tiles of the kernels that are needed.
 
         Parameters
         ----------
         rows, columns : sequence of ndarray, shapes (b, w_k) and (p, w_k)
             One for every root, from `rows` and `columns`, or slices of them along axis 0.
         outs : sequence of ndarray, shapes (b, p)
-            All K of them. Overwritten.
+            All K of them. Overwritten, but for those that are not needed.
         work : ndarray, shape (work_tiles, b, p)
             Scratch, with the dtype of `outs`.
+        needed : container of int, optional
+            Kernels, with all that they follow from, as `sources` says; all where not given.
         """
         for k, x, z in zip(self.roots, rows, columns, strict=True):
-            self.kernels[k].tile(x, z, outs[k], work)
+            if needed is None or k in needed:
+                self.kernels[k].tile(x, z, outs[k], work)
         for power in self.powers:
-            power.write(outs)
+            if needed is None or power.k in needed:
+                power.write(outs)
