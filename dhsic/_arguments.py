@@ -19,6 +19,7 @@ from dhsic.estimators import (
     Estimator,
     GridEstimator,
     Null,
+    draws_replicates,
     find_estimator,
     find_null,
     tries_grids,
@@ -78,6 +79,8 @@ def _read_kernels(kernels: Any, m: int) -> Grid | tuple[Kernel | None, ...]:
     if len(kernels) != m:
         msg = f"kernels must be one, or one for each of {m} variables, got {len(kernels)}"
         raise InvalidArgumentError(msg)
+    if any(isinstance(kernel, Candidates) for kernel in kernels):
+        return Grid(tuple(k if isinstance(k, Candidates) else _candidates(k) for k in kernels))
     return tuple(_kernel(kernel) for kernel in kernels)
 
 
@@ -167,8 +170,10 @@ def choose_method(
     asked = _read_kernels(kernels, len(session.sources))
     grid = asked if isinstance(asked, Grid) else _open_grid(asked)
     combinations = grid.combinations(len(session.sources))
+    if not isinstance(asked, Grid) and not draws_replicates(null):
+        combinations = Combinations.single([kernel or Gaussian() for kernel in asked])
     chosen, reason = find_estimator(estimator, session, combinations, null, n_resamples)
-    if not isinstance(asked, Grid) and not tries_grids(chosen, null, session, len(combinations)):
+    if not isinstance(asked, Grid) and not (tries_grids(chosen) and draws_replicates(null)):
         combinations = _single(asked, chosen, session.sources)
     found, null_reason = find_null(null, chosen, session, n_resamples, len(combinations))
     checked = _checked(combinations, session.sources)
@@ -177,10 +182,12 @@ def choose_method(
 
 def _open_grid(asked: Sequence[Kernel | None]) -> Grid:
     """What is tried where no grid is given: kernels as given, and the usual ones beside them."""
-    candidates = (
-        Candidates() if kernel is None else Candidates(kernel, (1.0,)) for kernel in asked
-    )
-    return Grid(tuple(candidates))
+    return Grid(tuple(map(_candidates, asked)))
+
+
+def _candidates(kernel: Any) -> Candidates:
+    """A kernel as it is, or the usual ones where none is given."""
+    return Candidates() if kernel is None else Candidates(kernel, (1.0,))
 
 
 def _checked(combinations: Combinations, sources: Sequence[Source]) -> Combinations:

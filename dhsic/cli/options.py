@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -263,14 +263,22 @@ def _kernels(options: dict[str, Any], names: Sequence[str]) -> Grid | list[Kerne
     told = {name: options[name] for name in how if options[name] is not None}
     if factors is None and not told and all(len(kernels) <= 1 for kernels in listed):
         return [kernels[0] if kernels else None for kernels in listed]
-    candidates = tuple(_candidates(kernels, factors) for kernels in listed)
-    return replace(Grid.auto(), candidates=candidates, **told)
+    grid = Grid(tuple(_candidates(kernels, factors) for kernels in listed), **told)
+    if told and len(grid.combinations(len(names))) == 1:
+        option = next(iter(told)).replace("_", "-")
+        msg = (
+            f"--{option} needs several kernels of a variable: list them as --kernel "
+            "'gaussian|laplacian', or give --factors"
+        )
+        raise click.UsageError(msg)
+    return grid
 
 
 def _candidates(kernels: tuple[Kernel, ...], factors: tuple[float, ...] | None) -> Candidates:
-    if not kernels and factors is None:
-        return Candidates()
-    return Candidates(kernels or "gaussian", factors or (1.0,))
+    """A single kernel as it is, unless factors are given."""
+    if len(kernels) == 1 and factors is None:
+        return Candidates(kernels, (1.0,))
+    return Candidates(kernels or None, factors)
 
 
 def _listed_kernels(specs: Sequence[str], names: Sequence[str]) -> list[tuple[Kernel, ...]]:

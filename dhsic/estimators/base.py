@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -207,11 +207,7 @@ def fit_combinations(
             session.refuse_constant(number)
     pairs = list(zip(combinations.kernels, combinations.variables, strict=True))
     fitted = {(k, m): _fit(k, samples[m], session.names[m]) for k, m in dict.fromkeys(pairs)}
-    kernels = (
-        fitted[pair].widened(factor)
-        for pair, factor in zip(pairs, combinations.factors, strict=True)
-    )
-    return replace(combinations, kernels=tuple(kernels), factors=(1.0,) * len(pairs))
+    return combinations.fitted(fitted[pair] for pair in pairs)
 
 
 def _fit(kernel: Kernel, sample: NDArray[Any], name: str) -> Kernel:

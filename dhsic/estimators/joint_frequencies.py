@@ -33,7 +33,7 @@ __all__ = ["JointFrequencies", "Waves"]
 
 Vector = NDArray[np.float64]
 
-_REMEDY = "take fewer features, fewer kernels, fewer resamples or fewer threads"
+_REMEDY = "take fewer features, fewer kernels ('gaussian' is one), resamples or threads"
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,32 +42,33 @@ class LandmarkBasis:
         Those that each combination keeps, ascending.
     tolerance : float
         See `dhsic.linalg.pivoted_cholesky`.
-    held : PivotedCholesky or None
-        The factor of a single combination; those of several are computed when they are needed,
-        since together they may not fit.
+    held : tuple of PivotedCholesky or None
+        The factor of every combination, where all of them fit; else they are computed again when
+        they are needed.
     """
 
     combinations: Combinations
     landmarks: Landmarks
     kept: tuple[Indices, ...]
     tolerance: float
-    held: PivotedCholesky | None
+    held: tuple[PivotedCholesky, ...] | None
 
     @classmethod
-    def of(cls, combinations: Combinations, drawn: Landmarks, tolerance: float) -> LandmarkBasis:
-        """Prune what is drawn."""
-        if len(combinations) == 1:
-            landmarks, factor = prune(drawn, combinations.kernels_of(0), tolerance)
-            kept = np.arange(factor.rank)
-            held = PivotedCholesky(factor.factor, kept, factor.tolerance)
-            return cls(combinations, landmarks, (kept,), factor.tolerance, held)
-        each = [
-            np.sort(prune(drawn, combinations.kernels_of(c), tolerance)[1].kept)
-            for c in range(len(combinations))
-        ]
+    def of(
+        cls, combinations: Combinations, drawn: Landmarks, tolerance: float, *, hold: bool
+    ) -> LandmarkBasis:
+        """Prune what is drawn, and hold on to the factors where asked."""
+        each: list[Indices] = []
+        held: list[PivotedCholesky] = []
+        for c in range(len(combinations)):
+            _, factor = prune(drawn, combinations.kernels_of(c), tolerance)
+            each.append(np.sort(factor.kept))
+            if hold:
+                held.append(replace(factor, kept=np.searchsorted(each[-1], factor.kept)))
         union = np.unique(np.concatenate(each))
         places = tuple(np.searchsorted(union, one) for one in each)
-        return cls(combinations, drawn.keep(union), places, tolerance, None)
+        factors = tuple(held) if hold else None
+        return cls(combinations, drawn.keep(union), places, factor.tolerance, factors)
 
     def tiling(self, session: Session) -> Tiling:
         """Gram tiles of all kernels, after a warning of those that lose digits in them."""
@@ -85,7 +86,7 @@ class LandmarkBasis:
     def factor(self, c: int) -> PivotedCholesky:
         """Factor of K_J of a combination, on landmarks numbered among those that it keeps."""
         if self.held is not None:
-            return self.held
+            return self.held[c]
         pairs = zip(self.combinations.kernels_of(c), self.points(c), strict=True)
         return pivoted_cholesky(hadamard(kernel(z) for kernel, z in pairs), self.tolerance)
 

@@ -12,12 +12,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.tiles import Matrix, Tile, Tiling, as_real, centre, product_of_centred
+from dhsic.engine.tiles import (
+    Matrix,
+    Tile,
+    Tiling,
+    as_real,
+    centre,
+    column_sums,
+    product_of_centred,
+)
 
 __all__ = ["CentredProducts"]
 
 Indices = NDArray[np.intp]
 Vector = NDArray[np.float64]
+
+_MOST_SHARED = 4  # variables; sets of more are too many
 
 
 @dataclass(frozen=True)
@@ -101,21 +111,6 @@ class CentredProducts:
         gram = self.tiling.buffers()
         return gram, np.empty((self._owned, gram.shape[1]), gram.dtype)
 
-    def tiles(
-        self, rows: Sequence[Matrix], buffers: tuple[Tile, Tile]
-    ) -> Iterator[tuple[slice, list[Tile], list[Tile]]]:
-        """Centred tiles of the kernels of a combination, with their means.
-
-        They come with the slice of the row that is theirs, and are the caller's to overwrite until
-        the next step.
-        """
-        gram, own = buffers
-        for at, tiles in self.tiling.gram_tiles(rows, gram):
-            means = self.centred(tiles, at)
-            landmarks = slice(at.start // self.tiling.parts, at.stop // self.tiling.parts)
-            for c in range(len(self.chosen)):
-                yield from self._of_combination(c, landmarks, tiles, means, own)
-
     def centred(self, tiles: Sequence[Tile], at: slice) -> list[Tile]:
         """Centre tiles of the kernels in place, and say by which means."""
         means = self.tiling.means(self.means, at)
@@ -126,17 +121,19 @@ class CentredProducts:
         self, rows: Sequence[Matrix], buffers: tuple[Tile, Tile]
     ) -> Iterator[tuple[slice, Matrix]]:
         """Blocks of the rows of products (b, c), with the slice of the row that is theirs."""
-        for at, tiles, means in self.tiles(rows, buffers):
-            yield at, as_real(product_of_centred(tiles, means))
+        gram, own = buffers
+        for at, tiles in self.tiling.gram_tiles(rows, gram):
+            means = self.centred(tiles, at)
+            landmarks = slice(at.start // self.tiling.parts, at.stop // self.tiling.parts)
+            for c in range(len(self.chosen)):
+                place, columns = self._place(c, landmarks)
+                if len(columns):
+                    yield place, as_real(self._product(c, columns, tiles, means, own))
 
     def add_sums(
         self, sums: Vector, at: slice, tiles: Sequence[Tile], means: Sequence[Tile]
     ) -> None:
         """Add the sums over rows of the products of every combination.
-
-        With d_l the centred tiles, the sum of xi is that over all sets S of two variables or more
-        of prod_{l not in S} kappa_l times the sum of prod_{l in S} d_l. Combinations share what
-        belongs to the same kernels.
 
         Parameters
         ----------
@@ -151,20 +148,10 @@ class CentredProducts:
         """
         parts = self.tiling.parts
         landmarks = slice(at.start // parts, at.stop // parts)
-        found: dict[tuple[int, ...], Tile] = {}
-        heads: dict[tuple[int, ...], Tile] = {}
-        for c, combination in enumerate(self.chosen):
-            heads = {few: tile for few, tile in heads.items() if set(few) <= set(combination)}
-            whole = np.zeros_like(means[0])
-            for few in _sets(combination):
-                if few not in found:
-                    head = _head(few[:-1], tiles, heads)
-                    found[few] = np.einsum("ij,ij->j", head, tiles[few[-1]])
-                whole += math.prod(
-                    [means[k] for k in combination if k not in few], start=found[few]
-                )
-            its, columns = self._place(c, landmarks)
-            sums[its] += as_real(whole[columns])
+        whole = _shared_sums if self._m <= _MOST_SHARED else _own_sums
+        for c, values in enumerate(whole(self.chosen, tiles, means)):
+            place, columns = self._place(c, landmarks)
+            sums[place] += as_real(values[columns])
 
     def narrow(self, row_tile: int, column_tile: int) -> CentredProducts:
         """The same in tiles of another size."""
@@ -172,22 +159,25 @@ class CentredProducts:
             self, tiling=replace(self.tiling, row_tile=row_tile, column_tile=column_tile)
         )
 
-    def _of_combination(
-        self, c: int, landmarks: slice, tiles: list[Tile], means: list[Tile], own: Tile
-    ) -> Iterator[tuple[slice, list[Tile], list[Tile]]]:
-        """Its tiles at the landmarks that it keeps, if there are any here."""
-        at, columns = self._place(c, landmarks)
-        if at.start == at.stop:
-            return
-        its_tiles = [tiles[k] for k in self.chosen[c]]
-        its_means = [means[k] for k in self.chosen[c]]
-        if self._owned:
-            views = own[:, : len(its_tiles[0]) * len(columns)]
-            copies = list(views.reshape(self._m, -1, len(columns)))
-            for tile, copy in zip(its_tiles, copies, strict=True):
-                _copy(tile, columns, copy)
-            its_tiles, its_means = copies, [mean[columns] for mean in its_means]
-        yield at, its_tiles, its_means
+    def _product(
+        self, c: int, columns: Indices, tiles: list[Tile], means: list[Tile], own: Tile
+    ) -> Tile:
+        """That of a combination at some landmarks, in the tiles where no other needs them."""
+        its, its_means = ([values[k] for k in self.chosen[c]] for values in (tiles, means))
+        if not self._owned:
+            return product_of_centred(its, its_means)
+        shape = len(its[0]), len(columns)
+        copies = list(own[:, : shape[0] * shape[1]].reshape(self._m, *shape))
+        whole = len(columns) == its[0].shape[1]
+        if whole and self._m == 2:
+            product: Tile = np.multiply(its[0], its[1], out=copies[0])
+            return product
+        for tile, copy in zip(its, copies, strict=True):
+            if whole:
+                np.copyto(copy, tile)
+            else:
+                np.take(tile, columns, axis=1, out=copy, mode="clip")
+        return product_of_centred(copies, [mean[columns] for mean in its_means])
 
     def _place(self, c: int, landmarks: slice) -> tuple[slice, Indices]:
         """Where a combination has some landmarks in a row, and which of these it keeps."""
@@ -207,11 +197,34 @@ class CentredProducts:
         return 0 if len(self.chosen) == 1 and whole else self._m
 
 
-def _copy(tile: Tile, columns: Indices, out: Tile) -> None:
-    if len(columns) == tile.shape[1]:
-        np.copyto(out, tile)
-    else:
-        np.take(tile, columns, axis=1, out=out, mode="clip")
+def _own_sums(
+    chosen: Sequence[tuple[int, ...]], tiles: Sequence[Tile], means: Sequence[Tile]
+) -> Iterator[Tile]:
+    """Sums over rows of the products of every combination, one after another."""
+    for one in chosen:
+        copies = [tiles[k].copy() for k in one]
+        yield column_sums(product_of_centred(copies, [means[k] for k in one]))
+
+
+def _shared_sums(
+    chosen: Sequence[tuple[int, ...]], tiles: Sequence[Tile], means: Sequence[Tile]
+) -> Iterator[Tile]:
+    """The same from sums that combinations share.
+
+    With d_l the centred tiles, the sum of xi is that over all sets S of two variables or more of
+    prod_{l not in S} kappa_l times the sum of prod_{l in S} d_l.
+    """
+    found: dict[tuple[int, ...], Tile] = {}
+    heads: dict[tuple[int, ...], Tile] = {}
+    for one in chosen:
+        heads = {few: tile for few, tile in heads.items() if set(few) <= set(one)}
+        whole = np.zeros_like(means[0])
+        for few in _sets(one):
+            if few not in found:
+                head = _head(few[:-1], tiles, heads)
+                found[few] = np.einsum("ij,ij->j", head, tiles[few[-1]])
+            whole += math.prod([means[k] for k in one if k not in few], start=found[few])
+        yield whole
 
 
 def _sets(combination: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

@@ -96,8 +96,10 @@ def plan_replicates(
     null = _resolved(session, whole, null)
     steps: list[DriverStep | PassPlan] = []
     for numbers in _parts(session, whole, null):
-        steps.append(session.plan(_replicate_pass(session, whole.part(numbers), null)))
-        steps.append(DriverStep("solve", 8 * tiling.n_values * 4 * null.n_resamples))
+        part = whole.part(numbers)
+        functions = 8 * part.n_values * (null.n_resamples + 1)
+        steps.append(session.plan(_replicate_pass(session, part, null)))
+        steps.append(DriverStep("solve", 4 * functions + 2 * 8 * tiling.n_values**2))
     return steps
 
 

@@ -55,7 +55,7 @@ __all__ = ["NystromMHSIC"]
 
 Vector = NDArray[np.float64]
 
-_REMEDY = "take fewer landmarks, fewer kernels, fewer resamples or fewer threads"
+_REMEDY = "take fewer landmarks, fewer kernels ('gaussian' is one), resamples or threads"
 
 
 @dataclass(frozen=True)
@@ -194,6 +194,11 @@ class NystromMHSIC:
     def _count(self, session: Session) -> int:
         return landmark_count(self.n_landmarks, session.n, replace=self.replace)
 
+    def _holds(self, session: Session, combinations: Combinations) -> bool:
+        """Whether the factors of all Gram matrices are held."""
+        grams = 8 * self._count(session) ** 2 * len(combinations)
+        return len(combinations) == 1 or grams <= session.runtime.memory // 8
+
     def _drawn(self, session: Session) -> int:
         """Rows from which the landmarks are selected."""
         p = self._count(session)
@@ -215,10 +220,11 @@ class NystromMHSIC:
         rows = 8 * sum(session.dims) * (self._drawn(session) + BANDWIDTH_ROWS)
         fetch = 3 * rows + max(source.take_bytes for source in session.sources)
         gram = 8 * p * p
+        held = gram * len(combinations) * self._holds(session, combinations)
         steps: list[DriverStep | PassPlan] = [
             DriverStep("fetch landmarks", fetch, rows),
             *self._selection_steps(session, guessed),
-            DriverStep("prune landmarks", 3 * gram, gram if len(combinations) == 1 else 0),
+            DriverStep("prune landmarks", 3 * gram + held, held),
             session.plan(SumsPass(tiling, joint=null is None)),
         ]
         if isinstance(null, Multiplier | Permutation):
@@ -264,7 +270,8 @@ class NystromMHSIC:
             )
         session.step("prune landmarks")
         tolerance = tolerance_for(self.tolerance, session.dtype)
-        return LandmarkBasis.of(fitted, landmarks, tolerance)
+        hold = self._holds(session, combinations)
+        return LandmarkBasis.of(fitted, landmarks, tolerance, hold=hold)
 
     def _estimate(
         self,
@@ -295,5 +302,7 @@ class NystromMHSIC:
             pairing=pairing,
             replace=self.replace,
             tolerance=basis.tolerance,
+            selection=self.selection,
+            pool=None if self.selection == "uniform" else self._drawn(session),
         )
         return Estimate(value, kernels, summary)

@@ -49,7 +49,9 @@ Vector = NDArray[np.float64]
 
 _QUICK_PRODUCTS = 4e9
 _UNCENTRED = 32.0
-_REMEDY = "take estimator='nystrom-m', fewer rows, fewer kernels, or fewer resamples"
+_REMEDY = (
+    "take estimator='nystrom-m', fewer rows, fewer kernels ('gaussian' is one), or fewer resamples"
+)
 
 
 class Quadratic:

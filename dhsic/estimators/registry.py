@@ -26,6 +26,7 @@ __all__ = [
     "NULLS",
     "TABLE",
     "Entry",
+    "draws_replicates",
     "find_estimator",
     "find_null",
     "tries_grids",
@@ -50,7 +51,9 @@ class Entry:
     cost : str
         How its time grows with the rows n.
     grids : bool
-        Whether it tries several kernels in one run.
+        Whether it can try several kernels in one run.
+    tries_grids : bool
+        Whether it does so where none are given.
     """
 
     estimator: type[Estimator]
@@ -58,17 +61,18 @@ class Entry:
     most_variables: int | None
     cost: str
     grids: bool = False
+    tries_grids: bool = False
 
 
 TABLE = (
-    Entry(NystromMHSIC, (Permutation, Multiplier, Gamma, Spectral), None, "n", grids=True),
+    Entry(NystromMHSIC, (Permutation, Multiplier, Gamma, Spectral), None, "n", True, True),
     Entry(NystromHSIC, (Permutation, Multiplier, Gamma, Spectral), 2, "n"),
-    Entry(RFFHSIC, (Permutation, Multiplier, Gamma, Spectral), None, "n", grids=True),
+    Entry(RFFHSIC, (Permutation, Multiplier, Gamma, Spectral), None, "n", True),
     Entry(BlockHSIC, (Normal,), 2, "n b"),
     Entry(COCO, (Permutation,), 2, "n"),
     Entry(SubCorr, (Permutation, Multiplier, Gamma, Spectral), 2, "n"),
-    Entry(VHSIC, (Permutation, Multiplier, Gamma, Spectral), None, "n^2", grids=True),
-    Entry(UHSIC, (Permutation, Multiplier, Spectral), 2, "n^2", grids=True),
+    Entry(VHSIC, (Permutation, Multiplier, Gamma, Spectral), None, "n^2", True, True),
+    Entry(UHSIC, (Permutation, Multiplier, Spectral), 2, "n^2", True, True),
     Entry(DCov, (Permutation, Multiplier, Gamma, Spectral), 2, "n^2"),
     Entry(DCor, (Permutation, Multiplier, Gamma, Spectral), 2, "n^2"),
     Entry(SubHSIC, (Permutation, Multiplier, Gamma, Spectral), 2, "n^2"),
@@ -110,14 +114,15 @@ def find_estimator(
     return estimator, AS_ASKED
 
 
-def tries_grids(
-    estimator: Estimator, null: str | Null, session: Session, n_combinations: int
-) -> bool:
-    """Whether a test tries several kernels where none are asked for."""
-    if null == "auto":
-        null, _ = estimator.choose_null(session, _RESAMPLES * n_combinations)
+def tries_grids(estimator: Estimator) -> bool:
+    """Whether a test tries several kernels where none are given."""
+    return _entry(estimator).tries_grids
+
+
+def draws_replicates(null: str | Null) -> bool:
+    """Whether a null distribution is made of replicates, as far as is known before it is chosen."""
     name = null if isinstance(null, str) else null.name
-    return _entry(estimator).grids and name in (Multiplier.name, Permutation.name)
+    return name in ("auto", Multiplier.name, Permutation.name)
 
 
 def find_null(

@@ -34,7 +34,7 @@ __all__ = ["RFFHSIC", "Form", "complex_squared_frobenius_norms"]
 
 Form = Literal["cos-sin", "complex"]
 
-_REMEDY = "take fewer features, fewer resamples or fewer threads"
+_REMEDY = "take fewer features, fewer kernels ('gaussian' is one), resamples or threads"
 
 
 def complex_squared_frobenius_norms(cross: NDArray[Any]) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self, TypeVar
 
@@ -11,9 +11,11 @@ import numpy as np
 
 from dhsic.kernels.base import Kernel
 
-__all__ = ["Combinations"]
+__all__ = ["Combinations", "change"]
 
 Value = TypeVar("Value")
+
+_NO_LENGTH = 1e3
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Combinations:
     chosen : tuple of tuple of int
         G combinations, each the numbers of M kernels in the order of the variables.
     factors : tuple of float
-        What the length scale of each is multiplied by once it is fitted, shape (K,).
+        What the length scale of each is multiplied by when it is fitted, shape (K,).
 
     Examples
     --------
@@ -50,14 +52,16 @@ class Combinations:
         numbers = tuple(range(len(kernels)))
         return cls(tuple(kernels), numbers, (numbers,), (1.0,) * len(kernels))
 
+    def fitted(self, kernels: Iterable[Kernel]) -> Self:
+        """With kernels that were fitted, and are widened here."""
+        pairs = zip(kernels, self.factors, strict=True)
+        return replace(self, kernels=tuple(kernel.widened(factor) for kernel, factor in pairs))
+
     def guessed(self, dims: Sequence[int]) -> Self:
         """As if fitted to variables of so many columns, for plans: costs depend on no value."""
         samples = [np.array([np.zeros(d), np.ones(d)]) for d in dims]
-        kernels = (
-            kernel.fit(samples[m]).widened(factor)
-            for kernel, m, factor in zip(self.kernels, self.variables, self.factors, strict=True)
-        )
-        return replace(self, kernels=tuple(kernels))
+        pairs = zip(self.kernels, self.variables, strict=True)
+        return self.fitted(kernel.fit(samples[m]) for kernel, m in pairs)
 
     def __len__(self) -> int:
         return len(self.chosen)
@@ -72,16 +76,24 @@ class Combinations:
 
     def typical(self) -> list[int]:
         """For every variable the number of a kernel whose length scale is changed the least."""
-        order = sorted(range(len(self.kernels)), key=lambda k: abs(math.log(self.factors[k])))
+        order = sorted(range(len(self.kernels)), key=self._changes.__getitem__)
         return [
             next(k for k in order if self.variables[k] == m) for m in range(len(self.chosen[0]))
         ]
 
     def reference(self) -> int:
         """The number of the combination whose length scales are changed the least."""
-        changes = [abs(math.log(factor)) for factor in self.factors]
-        return min(range(len(self)), key=lambda c: sum(self.of(changes, c)))
+        return min(range(len(self)), key=lambda c: sum(self.of(self._changes, c)))
+
+    @property
+    def _changes(self) -> list[float]:
+        return [change(*pair) for pair in zip(self.kernels, self.factors, strict=True)]
 
     def kernels_of(self, combination: int) -> tuple[Kernel, ...]:
         """The kernels of a combination, one a variable."""
         return tuple(self.of(self.kernels, combination))
+
+
+def change(kernel: Kernel, factor: float) -> float:
+    """How far a candidate is from the median heuristic; the farthest are those without a length."""
+    return abs(math.log(factor)) if kernel.has_length else _NO_LENGTH

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, product
 from numbers import Real
 from typing import Any, Literal, Self, get_args
 
+import numpy as np
+
 from dhsic._validation import check_choice, check_integer, check_number
 from dhsic.errors import InvalidArgumentError
-from dhsic.kernels.base import Kernel, positive
-from dhsic.kernels.combinations import Combinations
+from dhsic.kernels.base import Kernel
+from dhsic.kernels.combinations import Combinations, change
 from dhsic.kernels.registry import parse
 
 __all__ = ["Aggregate", "Candidates", "Combine", "Grid"]
 
 _FACTORS = (1.0, 0.125, 0.5, 4.0)
+_PRODUCTS = ((0, 0, 0, 0), (0, 1, 2, 3), (0, 2, 3, 1), (0, 3, 1, 2))  # in the field of 4
 
 Aggregate = Literal["max", "min-p"]
 Combine = Literal["auto", "all", "matched"]
@@ -35,8 +37,8 @@ class Candidates:
         and a Laplacian one: the widths find slow and fast dependence, the Laplacian dependence on
         one of many columns.
     factors : sequence of float, or one such sequence for each family, optional
-        What the length scale of a kernel is multiplied by: 0.5 halves the length. Kernels without
-        one, as "delta", are tried once.
+        What the length scale of a kernel is multiplied by: 0.5 halves the length; (1, 1/8, 1/2, 4)
+        where not given. Kernels without one, as "delta", are tried once.
 
     Examples
     --------
@@ -54,10 +56,17 @@ class Candidates:
             object.__setattr__(self, "kernels", ("gaussian", "laplacian"))
             object.__setattr__(self, "factors", (_FACTORS, (1.0,)))
         families: Any = "gaussian" if self.kernels is None else self.kernels
-        given = (families,) if isinstance(families, str | Kernel) else tuple(families)
+        given = (families,) if isinstance(families, str | Kernel) else _items(families)
         kernels = tuple(parse(k) if isinstance(k, str) else k for k in given)
-        if not kernels or not all(isinstance(kernel, Kernel) for kernel in kernels):
-            msg = f"candidates must be kernels or their names, one or more; got {self.kernels!r}"
+        if (
+            not kernels
+            or not all(isinstance(kernel, Kernel) for kernel in kernels)
+            or len(set(kernels)) < len(kernels)
+        ):
+            msg = (
+                "candidates must be different kernels or their names, one or a sequence of them; "
+                f"got {self.kernels!r}"
+            )
             raise InvalidArgumentError(msg)
         object.__setattr__(self, "kernels", kernels)
         object.__setattr__(self, "factors", self._each(len(kernels)))
@@ -75,22 +84,33 @@ class Candidates:
 
     def _each(self, families: int) -> tuple[tuple[float, ...], ...]:
         """The factors of every family."""
-        given: Any = _FACTORS if self.factors is None else tuple(self.factors)
-        each = given if any(isinstance(one, Sequence) for one in given) else (given,) * families
+        given = _FACTORS if self.factors is None else _items(self.factors)
+        nested = any(isinstance(one, Sequence | np.ndarray) for one in given)
+        each = [_items(one) for one in given] if nested else [given] * families
         if len(each) != families or not all(map(_are_factors, each)):
             msg = (
-                "factors of the bandwidth must be different finite numbers > 0, one or more, for "
-                f"all families or in a list for each; got {self.factors!r}: take (0.5, 1, 2), for "
-                "instance"
+                "factors of the bandwidth must be different numbers from 1e-6 to 1e6, one or more, "
+                f"for all families or in a list for each; got {self.factors!r}: take (0.5, 1, 2), "
+                "for instance"
             )
             raise InvalidArgumentError(msg)
         return tuple(tuple(map(float, one)) for one in each)
 
 
-def _are_factors(given: Any) -> bool:
-    numbers = given if isinstance(given, Sequence) and not isinstance(given, str) else ()
-    valid = (isinstance(number, Real) and positive(float(number)) for number in numbers)
-    return len(numbers) > 0 and all(valid) and len(set(numbers)) == len(numbers)
+def _items(given: Any) -> tuple[Any, ...]:
+    """What is in a sequence; nothing of what has no order, or is none."""
+    if isinstance(given, np.ndarray):
+        given = given.tolist()
+    return tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else ()
+
+
+def _are_factors(given: tuple[Any, ...]) -> bool:
+    return (
+        len(given) > 0
+        and all(isinstance(f, Real) and not isinstance(f, bool) for f in given)
+        and all(1e-6 <= f <= 1e6 for f in given)
+        and len(set(map(float, given))) == len(given)
+    )
 
 
 @dataclass(frozen=True)
@@ -115,13 +135,15 @@ class Grid:
         "all" takes every combination. "matched" takes the first candidates of all variables, the
         second of all, and so on. A sequence lists the combinations by numbers of candidates, one
         a variable. "auto" takes the reference, and every combination of the other candidates where
-        that makes no more than `most`; else so many that most pairs of variables meet in all pairs
-        of their candidates; else matched ones.
+        that makes no more than `most`; else as many of them, chosen so that pairs of variables
+        meet in as many pairs of their candidates as can be.
     aggregate : {"max", "min-p"}, optional
         Standardise statistics by the mean and standard deviation of their replicates and take the
         largest; or take the smallest of their p-values.
     reference_share : float, optional
-        Of the level, at least 0 and less than 1; 0 treats all combinations alike.
+        Of the level, at least 0 and less than 1; 0 treats all combinations alike. The reference
+        has the kernels whose factor is nearest to 1, those of the first family. The others need
+        about 2 / level replicates to reject by themselves: 39 at 5 %.
     most : int, optional
         The largest number of combinations that "auto" takes.
 
@@ -148,7 +170,7 @@ class Grid:
 
     def __post_init__(self) -> None:
         if not isinstance(self.candidates, Candidates):
-            object.__setattr__(self, "candidates", tuple(self.candidates))
+            object.__setattr__(self, "candidates", _items(self.candidates))
         listed = self.candidates if isinstance(self.candidates, tuple) else (self.candidates,)
         if not listed or not all(isinstance(one, Candidates) for one in listed):
             msg = f"a grid needs Candidates, one or one a variable; got {self.candidates!r}"
@@ -156,7 +178,7 @@ class Grid:
         if isinstance(self.combine, str):
             check_choice("combine", self.combine, get_args(Combine))
         else:
-            object.__setattr__(self, "combine", tuple(map(tuple, self.combine)))
+            object.__setattr__(self, "combine", tuple(map(_items, _items(self.combine))))
         check_choice("aggregate", self.aggregate, get_args(Aggregate))
         check_number(
             "reference_share",
@@ -188,7 +210,7 @@ class Grid:
         offsets = list(starts)[:-1]
         chosen = (
             tuple(start + k for start, k in zip(offsets, one, strict=True))
-            for one in self._numbers([[factor for _, factor in scaled] for scaled in listed])
+            for one in self._numbers([[change(*pair) for pair in scaled] for scaled in listed])
         )
         return Combinations(kernels, variables, tuple(chosen), factors)
 
@@ -201,46 +223,60 @@ class Grid:
             raise InvalidArgumentError(msg)
         return listed
 
-    def _numbers(self, factors: Sequence[Sequence[float]]) -> list[tuple[int, ...]]:
-        """The candidates of every combination."""
-        counts = list(map(len, factors))
+    def _numbers(self, changes: Sequence[list[float]]) -> list[tuple[int, ...]]:
+        """The candidates of every combination, given how far each is from the median heuristic."""
+        counts = list(map(len, changes))
         if self.combine == "all":
             return list(product(*map(range, counts)))
         if self.combine == "matched":
             return _matched(counts)
         if self.combine == "auto":
-            return self._around(factors)
+            return self._around(changes)
         return _listed(tuple(tuple(one) for one in self.combine), counts)
 
-    def _around(self, factors: Sequence[Sequence[float]]) -> list[tuple[int, ...]]:
+    def _around(self, changes: Sequence[list[float]]) -> list[tuple[int, ...]]:
         """The reference, and combinations of the other candidates."""
-        changes = ([abs(math.log(factor)) for factor in one] for one in factors)
         reference = [one.index(min(one)) for one in changes]
         others = [
-            [k for k in range(len(f)) if k != nearest] or [nearest]
-            for f, nearest in zip(factors, reference, strict=True)
+            [k for k in range(len(one)) if k != nearest] or [nearest]
+            for one, nearest in zip(changes, reference, strict=True)
         ]
         counts = list(map(len, others))
         numbers = list(product(*map(range, counts)))
         if len(numbers) >= self.most:
-            numbers = _balanced(counts)
-        if len(numbers) >= self.most:
-            numbers = [tuple(k % count for count in counts) for k in range(max(counts))]
+            numbers = _spaced(_balanced(counts), self.most - 1)
         rest = [tuple(o[k] for o, k in zip(others, one, strict=True)) for one in numbers]
-        return list(dict.fromkeys([tuple(reference), *rest]))[: self.most]
+        return list(dict.fromkeys([tuple(reference), *rest]))
+
+
+def _spaced(rows: list[tuple[int, ...]], most: int) -> list[tuple[int, ...]]:
+    """As many of the rows as are wanted, from first to last."""
+    count = min(most, len(rows))
+    return [rows[len(rows) * k // count] for k in range(count)]
 
 
 def _balanced(counts: Sequence[int]) -> list[tuple[int, ...]]:
-    """Variable m takes candidate i + m j, modulo their number, for all i and j.
+    """The first variable takes candidate j, the others i + m j, for all i and j.
 
-    An orthogonal array of strength 2 for three variables, and where the number of candidates is a
-    prime not below the number of variables minus one; the first variable takes j (Rao 1947).
+    Where the number g of candidates is a prime or 4, sums and products are those of the field of g
+    elements, so that up to g + 1 variables meet in pairs in all pairs of candidates: an orthogonal
+    array of strength 2 (Rao 1947). Else they are modulo g, and not all pairs may meet; nor do those
+    of more variables, of which some always take the same candidate.
     """
     g = max(counts)
     rows = (
-        (j, *(i + m * j for m in range(len(counts) - 1))) for i, j in product(range(g), repeat=2)
+        (j, *(_added(i, _multiplied(m % g, j, g), g) for m in range(len(counts) - 1)))
+        for i, j in product(range(g), repeat=2)
     )
     return list(dict.fromkeys(tuple(k % c for k, c in zip(r, counts, strict=True)) for r in rows))
+
+
+def _added(i: int, j: int, g: int) -> int:
+    return i ^ j if g == 4 else (i + j) % g
+
+
+def _multiplied(i: int, j: int, g: int) -> int:
+    return _PRODUCTS[i][j] if g == 4 else i * j % g
 
 
 def _matched(counts: Sequence[int]) -> list[tuple[int, ...]]:
@@ -258,7 +294,8 @@ def _matched(counts: Sequence[int]) -> list[tuple[int, ...]]:
 def _listed(numbers: tuple[tuple[int, ...], ...], counts: Sequence[int]) -> list[tuple[int, ...]]:
     for one in numbers or ((),):
         known = len(one) == len(counts) and all(
-            isinstance(k, int) and 0 <= k < count for k, count in zip(one, counts, strict=True)
+            isinstance(k, int | np.integer) and not isinstance(k, bool) and 0 <= k < count
+            for k, count in zip(one, counts, strict=True)
         )
         if not known:
             msg = (
@@ -266,4 +303,4 @@ def _listed(numbers: tuple[tuple[int, ...], ...], counts: Sequence[int]) -> list
                 f"below {', '.join(map(str, counts))}; got {one}"
             )
             raise InvalidArgumentError(msg)
-    return list(dict.fromkeys(numbers))
+    return list(dict.fromkeys(tuple(map(int, one)) for one in numbers))

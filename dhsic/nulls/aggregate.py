@@ -105,11 +105,13 @@ def aggregate(
     """
     rows = np.vstack([statistics, replicates])
     check_finite(rows)
-    ties = np.maximum(rounding, math.sqrt(np.finfo(dtype).eps) * np.abs(statistics))
-    distances = _distances(rows, ties)
-    each = distances if how == "max" else _below(rows, ties) + _broken_ties(distances)
-    spread = replicates.std(axis=0)
-    errors = np.divide(ties, spread, out=np.zeros_like(ties), where=spread > 0.0)
+    ties = np.maximum(rounding, math.sqrt(np.finfo(dtype).eps) * np.abs(rows).max(axis=0))
+    spread = rows.std(axis=0)
+    errors = np.where(spread > ties, ties, 0.0) / np.where(spread > ties, spread, 1.0)
+    distances = _distances(rows, spread > ties)
+    each = distances
+    if how == "min-p":
+        each, errors = _below(rows, ties) + _broken_ties(distances), errors / math.pi
     scores = _scores(each, errors, reference, share)
     return Aggregated(
         float(scores.values[0]),
@@ -119,8 +121,8 @@ def aggregate(
         distances[0],
         np.array(
             [
-                pvalue(statistic, Replicates(column), dtype, tie)
-                for statistic, column, tie in zip(statistics, replicates.T, ties, strict=True)
+                pvalue(statistic, Replicates(column), dtype, own)
+                for statistic, column, own in zip(statistics, replicates.T, rounding, strict=True)
             ]
         ),
     )
@@ -134,20 +136,28 @@ def _scores(each: Vector, errors: Vector, reference: int, share: float) -> _Scor
     alone = _largest(each, errors, [reference])
     others = _largest(each, errors, [c for c in everything if c != reference])
     weighed = _evidence(alone, share), _evidence(others, 1.0 - share)
-    decided = alone if weighed[0][0] >= weighed[1][0] else others
+    if _is_first(alone) and _is_first(others):  # ranks tell no more
+        decided = _largest(each, errors, everything)
+    else:
+        decided = alone if weighed[0][0] >= weighed[1][0] else others
     return _Scores(np.maximum(*weighed), _SAME, decided.strongest)
 
 
 def _largest(each: Vector, errors: Vector, columns: list[int]) -> _Scores:
     best = each[:, columns]
     strongest = columns[int(best[0].argmax())]
-    return _Scores(best.max(axis=1), float(errors[strongest]), strongest)
+    return _Scores(best.max(axis=1), float(errors[columns].max()), strongest)
+
+
+def _is_first(scores: _Scores) -> bool:
+    """Whether the data lie above all replicates."""
+    return bool(scores.values[0] - scores.rounding > scores.values[1:].max())
 
 
 def _evidence(scores: _Scores, share: float) -> Vector:
     """-log10 of the p-value of every row among all, over its share of the level.
 
-    Half a row is taken off the rank, so that two shares in proportion do not make ties.
+    Half a row is taken off the rank, so that with a share of 2/3 the two never tie.
     """
     n = len(scores.values)
     below = np.searchsorted(np.sort(scores.values), scores.values - scores.rounding)
@@ -155,16 +165,15 @@ def _evidence(scores: _Scores, share: float) -> Vector:
     return evidence
 
 
-def _distances(rows: Vector, ties: Vector) -> Vector:
+def _distances(rows: Vector, told: NDArray[np.bool_]) -> Vector:
     """Distance of every row from the mean of the others, in their standard deviations.
 
     With z the distance from the mean of all N rows it is z sqrt(N / (N - 1 - z^2)). Columns in
     which all rows are equal but for rounding say nothing.
     """
     n = len(rows)
-    spread = rows.std(axis=0)
-    told = spread > ties
-    z = np.where(told, (rows - rows.mean(axis=0)) / np.where(told, spread, 1.0), 0.0)
+    spread = np.where(told, rows.std(axis=0), 1.0)
+    z = np.where(told, (rows - rows.mean(axis=0)) / spread, 0.0)
     distances: Vector = z * np.sqrt(n / np.maximum(n - 1 - z**2, n * np.finfo(np.float64).eps))
     return distances
 

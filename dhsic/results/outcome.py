@@ -94,8 +94,9 @@ class _Result:
         ]
         if self.landmarks is not None:
             z = self.landmarks
+            chosen = "" if z.pool is None else f", {z.selection} of {z.pool:,} rows"
             rows.append(
-                ("landmarks", f"{_counts(z.kept)} of {z.drawn:,} kept, {z.pairing} pairing")
+                ("landmarks", f"{_counts(z.kept)} of {z.drawn:,} kept, {z.pairing} pairing{chosen}")
             )
         if self.features is not None:
             f = self.features
@@ -225,7 +226,7 @@ class IndependenceTestResult(_Result):
     null_distribution: NDArray[np.float64]
     null: str
     null_reason: str
-    grid: GridSummary | None
+    grid: GridSummary | None = None
 
     def __post_init__(self) -> None:
         replicates = np.array(self.null_distribution, dtype=np.float64)
@@ -241,12 +242,16 @@ class IndependenceTestResult(_Result):
         return [
             *self._rows(),
             *self._tried(),
-            ("statistic", f"{self.statistic:.6g} ({self._chosen()})"),
+            (self._measured, f"{self.statistic:.6g} ({self._chosen()})"),
             ("p-value", f"{self.pvalue:.4g}{error}"),
             ("null", f"{self.null}{resamples}: {self.null_reason}"),
             (self.quantity, f"{self.estimate:.6g}"),
             *self._tail(),
         ]
+
+    @property
+    def _measured(self) -> str:
+        return "statistic" if self.grid is None else "score"
 
     def _tried(self) -> list[tuple[str, str]]:
         if self.grid is None:
@@ -254,10 +259,9 @@ class IndependenceTestResult(_Result):
         grid = self.grid
         count, strongest = len(grid.combinations), grid.combinations[grid.strongest]
         scores = {"max": "largest of standardised statistics", "min-p": "smallest of p-values"}
-        shares = f", {grid.reference_share:.2g} of the level for the median heuristic"
-        tried = (
-            f"{count} combinations, {scores[grid.aggregate]}{shares * (grid.reference_share > 0)}"
-        )
+        tried = f"{count} combinations, {scores[grid.aggregate]}"
+        if grid.reference_share > 0.0:
+            tried += f", {grid.reference_share:.2g} of the level for the reference"
         by_itself = f"p = {strongest.pvalue:.4g} by itself, exploratory"
         return [("kernels", f"{tried}; strongest above, {by_itself}")]
 
@@ -285,9 +289,11 @@ class IndependenceTestResult(_Result):
             raise missing from error
         axes = plt.subplots(layout="constrained")[1] if ax is None else ax
         axes.hist(self.null_distribution, bins="auto", color="0.75", label=f"{self.null} null")
-        axes.axvline(self.statistic, color="tab:orange", label=f"statistic, p = {self.pvalue:.3g}")
+        axes.axvline(
+            self.statistic, color="tab:orange", label=f"{self._measured}, p = {self.pvalue:.3g}"
+        )
         values = "draws" if self.pvalue_error is None else "resamples"
-        axes.set(xlabel=f"{self.estimator} statistic", ylabel=values)
+        axes.set(xlabel=f"{self.estimator} {self._measured}", ylabel=values)
         axes.set_title("independence of " + ", ".join(v.name for v in self.variables))
         axes.legend()
         return axes

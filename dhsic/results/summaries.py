@@ -52,6 +52,10 @@ class LandmarkSummary:
         Relative squared distance to the span below which a tuple is dropped.
     jitter : float
         What was added to the diagonal of the Gram matrix: pivoting needs none.
+    selection : str
+        How they were chosen from a pool.
+    pool : int or None
+        Rows of the pool; None where they were drawn uniformly.
     """
 
     drawn: int
@@ -60,6 +64,8 @@ class LandmarkSummary:
     replace: bool
     tolerance: float
     jitter: float = 0.0
+    selection: str = "uniform"
+    pool: int | None = None
 
 
 @dataclass(frozen=True)

@@ -56,13 +56,17 @@ def invoke() -> Invoke:
 
 @pytest.fixture
 def run_test(invoke: Invoke, data: str, tmp_path: Path) -> TestJson:
-    """Run `dhsic test` on x and y with more options, and read the JSON that it writes."""
+    """Run `dhsic test` on x and y with more options, and read the JSON that it writes.
+
+    One kernel is tried, unless a kernel or an estimator is among the options.
+    """
 
     def run(*options: object, variables: tuple[str, ...] = ("x", "y")) -> IndependenceTestResult:
         path = tmp_path / "out.json"
         chosen = [part for name in variables for part in ("--variable", name)]
         quick = () if "--resamples" in options else ("--resamples", 50)
-        done = invoke("test", data, *chosen, *quick, *options, "--json", path)
+        one = () if {"--kernel", "--estimator"} & set(options) else ("--kernel", "gaussian")
+        done = invoke("test", data, *chosen, *quick, *one, *options, "--json", path)
         assert (done.exit_code, done.stderr) == (0, "")
         return IndependenceTestResult.from_json(path.read_text())
 

@@ -10,7 +10,7 @@ import zarr
 
 from tests.cli.conftest import Invoke
 
-SMALL = ("--rows", 5000, "--features", 10)
+SMALL = ("--rows", 1000, "--features", 4)
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def test_demo(
     invoke: Invoke, started: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    done = invoke("demo", *SMALL)
+    done = invoke("demo", "--rows", 5000, "--features", 10)
     assert (done.exit_code, done.stderr) == (0, "")
     lines = {line[:14].strip(): line[14:].strip() for line in done.stdout.splitlines()[1:]}
     assert lines[""].split("  ")[0] == "dependent data"
@@ -46,10 +46,10 @@ def test_demo_follows_its_options(invoke: Invoke, tmp_path: Path) -> None:
     keep = tmp_path / "kept"
     done = invoke("demo", *SMALL, "--keep", keep)
     other = invoke("demo", *SMALL, "--keep", keep, "--seed", 1, "--overwrite")
-    assert done.stdout.startswith("5,000 rows, 10 features and a year")
+    assert done.stdout.startswith("1,000 rows, 4 features and a year")
     assert done.stdout.splitlines()[3] != other.stdout.splitlines()[3]
     for name in ("dependent", "independent"):
-        assert zarr.open_group(keep / f"{name}.zarr", mode="r")["features"].shape == (5000, 10)
+        assert zarr.open_group(keep / f"{name}.zarr", mode="r")["features"].shape == (1000, 4)
     assert f"dhsic test {keep / 'dependent.zarr'} --variable features" in done.stdout
     assert invoke("demo", *SMALL, "--keep", keep).exit_code == 2
 

@@ -1,7 +1,5 @@
 """Several kernels from the shell."""
 
-import pytest
-
 from tests.cli.conftest import Invoke, TestJson
 
 FEW = ("--resamples", 20, "--landmarks", 30)
@@ -54,19 +52,3 @@ def test_plan__takes_the_grid(invoke: Invoke, data: str) -> None:
     one, many = (invoke("plan", data, *pair, *more) for more in ((), ("--factors", "0.25,1,4")))
     assert one.exit_code == many.exit_code == 0
     assert one.stdout != many.stdout
-
-
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        (("--factors", "wide"), "give numbers with commas"),
-        (("--factors", "1,-1"), "finite numbers > 0"),
-        (("--factors", "1,2", "--null", "gamma"), "several kernels for a variable need"),
-        (("--factors", "1,2", "--estimator", "dcov"), "several kernels for a variable need"),
-        (("--kernel", "gaussian|gausian"), "did you mean 'gaussian'"),
-    ],
-)
-def test_bad_grids__say_what_to_do(invoke: Invoke, data: str, options, match) -> None:
-    done = invoke("test", data, "--variable", "x", "--variable", "y", *options)
-    assert done.exit_code == 2
-    assert match in " ".join(done.stderr.split())

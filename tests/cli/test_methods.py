@@ -3,14 +3,15 @@
 import re
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from dhsic import DCor, DCov, Normal, Permutation, Spectral
+from dhsic import DCor, DCov, Normal, NystromMHSIC, Permutation, Spectral
 from dhsic.errors import DataError
 from dhsic.estimators.registry import TABLE
-from dhsic.kernels import parse
+from dhsic.kernels import Candidates, Gaussian, Grid, parse
+from dhsic.landmarks import Selection
 from tests.cli.conftest import Invoke, TestJson
 
 Ask = Callable[..., dict[str, Any]]
@@ -20,6 +21,8 @@ PAIR = ("--variable", "x", "--variable", "y")
 ESTIMATOR_OPTIONS: dict[str, tuple[tuple[str, ...], Any]] = {
     "n_landmarks": (("--landmarks", "64"), 64),
     "pairing": (("--pairing", "joint"), "joint"),
+    "selection": (("--selection", "rpcholesky"), "rpcholesky"),
+    "pool": (("--pool", "3"), 3),
     "n_features": (("--features", "32"), 32),
     "form": (("--form", "complex"), "complex"),
     "orthogonal": (("--orthogonal",), True),
@@ -86,6 +89,16 @@ def test_landmarks__multiples_are_left_to_the_estimator(ask: Ask, count: str) ->
     assert ask("--landmarks", count)["estimator"].n_landmarks == count
 
 
+@pytest.mark.parametrize("name", get_args(Selection))
+def test_selection__by_name(ask: Ask, name: str) -> None:
+    assert ask("--selection", name)["estimator"].selection == name
+
+
+def test_pool__goes_with_the_selection(ask: Ask) -> None:
+    asked = ask("--selection", "leverage", "--pool", 3, "--landmarks", 50)["estimator"]
+    assert asked == NystromMHSIC(50, selection="leverage", pool=3)
+
+
 @pytest.mark.parametrize(
     ("options", "null", "n_resamples"),
     [
@@ -120,6 +133,29 @@ def test_null__with_its_options(
 def test_kernel__left_out_is_the_estimators_own(ask: Ask) -> None:
     assert ask("--kernel", "y=delta")["kernels"] == [None, parse("delta")]
     assert ask("--kernel", "linear")["kernels"] == [parse("linear")] * 2
+
+
+BOTH = Candidates(Gaussian(), (1.0,))
+
+
+@pytest.mark.parametrize(
+    ("options", "grid"),
+    [
+        (("--factors", "0.5,2"), Grid((Candidates("gaussian", (0.5, 2)),) * 2)),
+        (
+            ("--factors", "0.5,2", "--kernel", "y=laplacian|linear"),
+            Grid((Candidates("gaussian", (0.5, 2)), Candidates(("laplacian", "linear"), (0.5, 2)))),
+        ),
+        (("--combine", "all"), Grid((Candidates(),) * 2, combine="all")),
+        (("--combine", "matched"), Grid((Candidates(),) * 2, combine="matched")),
+        (("--aggregate", "min-p"), Grid((Candidates(),) * 2, aggregate="min-p")),
+        (("--reference-share", 0), Grid((Candidates(),) * 2, reference_share=0.0)),
+        (("--reference-share", 0.5), Grid((Candidates(),) * 2, reference_share=0.5)),
+        (("--kernel", "gaussian", "--aggregate", "max"), Grid((BOTH, BOTH))),
+    ],
+)
+def test_grid__with_its_options(ask: Ask, options: tuple[object, ...], grid: Grid) -> None:
+    assert ask(*options)["kernels"] == ask(*options, command="plan")["kernels"] == grid
 
 
 def test_kernel__of_distances(run_test: TestJson) -> None:

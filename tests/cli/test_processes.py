@@ -16,7 +16,7 @@ import pytest
 from dhsic.io.synthetic import generate
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "dhsic"
-PAIR = ("--variable", "features", "--variable", "year")
+PAIR = ("--variable", "features", "--variable", "year", "--kernel", "gaussian")
 
 
 @pytest.fixture(scope="module")

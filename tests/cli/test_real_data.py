@@ -25,7 +25,8 @@ def run_on(invoke: Invoke, folder: Path, source: Path, variables: list[str], *mo
     names = [part for v in variables for part in ("--variable", v.partition("=")[0])]
     done = invoke("convert", "table", source, out, *columns, *more)
     assert done.exit_code == 0, done.stderr
-    done = invoke("test", out, *names, "--landmarks", 200, "--json", report)
+    options = ("--kernel", "gaussian", "--landmarks", 200, "--json", report)
+    done = invoke("test", out, *names, *options)
     assert done.exit_code == 0, done.stderr
     return IndependenceTestResult.from_json(report.read_text())
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import Result
 
 import dhsic
 from dhsic.results import IndependenceTestResult
@@ -14,15 +15,21 @@ from tests.cli.conftest import ROWS, Invoke, TestJson
 PAIR = ("--variable", "x", "--variable", "y")
 LONG_PAIR = ("--variable", "features", "--variable", "year")
 FEW = ("--resamples", 50)
+ONE = ("--kernel", "gaussian")
 
 
-def test_prints_a_short_table(invoke: Invoke, data: str) -> None:
-    done = invoke("test", data, *PAIR, *FEW)
+def table(done: Result) -> dict[str, str]:
+    """What is printed, by label."""
     assert (done.exit_code, done.stderr) == (0, "")
-    lines = dict(
+    return dict(
         re.split(r"\s{2,}|(?<=squared HSIC) ", line, maxsplit=1)
         for line in done.stdout.splitlines()
     )
+
+
+def test_prints_a_short_table(invoke: Invoke, data: str) -> None:
+    lines = table(invoke("test", data, *PAIR, *FEW, *ONE))
+    assert "kernels" not in lines
     assert lines["variables"].startswith("x (3, gaussian:")
     assert lines["n"] == f"{ROWS:,}"
     assert lines["landmarks"].endswith("kept, independent pairing")
@@ -36,8 +43,18 @@ def test_prints_a_short_table(invoke: Invoke, data: str) -> None:
     assert not list(Path.cwd().glob("*.json"))
 
 
-def test_accepts_what_is_independent(invoke: Invoke, data: str) -> None:
-    done = invoke("test", data, "--variable", "x", "--variable", "z")
+def test_tries_several_kernels_where_none_is_given(invoke: Invoke, data: str) -> None:
+    lines = table(invoke("test", data, *PAIR, *FEW, "--landmarks", 40))
+    assert lines["kernels"].startswith("17 combinations, largest of standardised statistics")
+    assert lines["kernels"].endswith("by itself, exploratory")
+    assert lines["p-value"] == "0.01961 ± 0.02"
+    assert "independence rejected" in lines["decision"]
+
+
+@pytest.mark.parametrize("kernels", [(), ONE])
+def test_accepts_what_is_independent(invoke: Invoke, data: str, kernels: tuple[str, ...]) -> None:
+    independent = ("--variable", "x", "--variable", "z", "--landmarks", 40)
+    done = invoke("test", data, *independent, *kernels)
     assert done.exit_code == 0
     assert "independence not rejected at level 0.05" in done.stdout
 
@@ -61,12 +78,13 @@ def test_kernel_for_all_and_for_one(run_test: TestJson) -> None:
 
 
 def test_kernel_of_a_variable_named_by_its_columns(run_test: TestJson) -> None:
-    result = run_test("--kernel", "x[0:2]=linear", variables=("x[0:2]", "y"))
+    options = ("--kernel", "x[0:2]=linear", *ONE)
+    result = run_test(*options, variables=("x[0:2]", "y"))
     assert [v.kernel.split(":")[0] for v in result.variables] == ["linear", "gaussian"]
 
 
 def test_categories_take_the_delta_kernel(run_test: TestJson) -> None:
-    result = run_test("--kernel", "label=delta", variables=("x", "label"))
+    result = run_test("--kernel", "label=delta", *ONE, variables=("x", "label"))
     assert result.variables[1].kernel == "delta"
 
 
@@ -84,7 +102,7 @@ def test_pairing(run_test: TestJson) -> None:
 
 
 def test_estimator(run_test: TestJson) -> None:
-    result = run_test("--estimator", "v-hsic", "--resamples", 20)
+    result = run_test("--estimator", "v-hsic", *ONE, "--resamples", 20)
     assert (result.estimator, result.landmarks) == ("v-hsic", None)
 
 
@@ -124,7 +142,7 @@ def test_precision(run_test: TestJson) -> None:
     ],
 )
 def test_alpha(invoke: Invoke, data: str, alpha: str, verdict: str) -> None:
-    done = invoke("test", data, *PAIR, *FEW, "--alpha", alpha)
+    done = invoke("test", data, *PAIR, *FEW, *ONE, "--alpha", alpha)
     assert done.exit_code == 0
     assert done.stdout.splitlines()[-1].endswith(f" independence {verdict}")
 
@@ -133,7 +151,7 @@ def test_json_is_the_whole_result(invoke: Invoke, data: str, tmp_path: Path) -> 
     path = tmp_path / "deep" / "out.json"
     path.parent.mkdir()
     path.write_text("old")
-    invoke("test", data, *PAIR, *FEW, "--json", path)
+    invoke("test", data, *PAIR, *FEW, *ONE, "--json", path)
     text = path.read_text()
     assert text == IndependenceTestResult.from_json(text).to_json(indent=2) + "\n"
     assert [child.name for child in path.parent.iterdir()] == ["out.json"]
@@ -145,7 +163,7 @@ def test_workers_are_processes_with_the_same_result(
     path = tmp_path / "out.json"
     results = []
     for where in (("--workers", 2), ("--threads", 2)):
-        options = ("--landmarks", 50, "--null", "multiplier", *FEW, "--json", path)
+        options = (*ONE, "--landmarks", 50, "--null", "multiplier", *FEW, "--json", path)
         done = invoke("test", long_data, *LONG_PAIR, *options, *where)
         assert (done.exit_code, done.stderr) == (0, "")
         results.append(IndependenceTestResult.from_json(path.read_text()))
@@ -165,5 +183,5 @@ def test_a_warning_is_a_line(monkeypatch: pytest.MonkeyPatch, invoke: Invoke, da
         return real(*arguments, **options)
 
     monkeypatch.setattr(dhsic, "independence_test", warned)
-    done = invoke("test", data, *PAIR, *FEW)
+    done = invoke("test", data, *PAIR, *FEW, *ONE)
     assert (done.exit_code, done.stderr) == (0, "dhsic: warning: mind the gap\n")

@@ -79,8 +79,9 @@ def test_the_command_runs_on_a_scheduler(client: Any, data: str, tmp_path: Path,
     results = []
     for where in ("--scheduler", client.scheduler.address), ("--threads", "1"):
         path = tmp_path / f"{where[0]}.json"
-        options = ["--landmarks", "40", "--null", null, "--resamples", "20", "--json", str(path)]
-        arguments = ["test", data, "--variable", "x", "--variable", "y", *options, *where]
+        options = ["--kernel", "gaussian", "--landmarks", "40", "--null", null, "--resamples", "20"]
+        variables = ["--variable", "x", "--variable", "y"]
+        arguments = ["test", data, *variables, *options, "--json", str(path), *where]
         done = CliRunner().invoke(main, arguments)
         assert (done.exit_code, done.stderr) == (0, "")
         results.append(IndependenceTestResult.from_json(path.read_text()))

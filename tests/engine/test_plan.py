@@ -83,7 +83,7 @@ def test_independence_test__refuses_before_it_reads(memory):
         MemoryBudgetError,
         match=r"in one process and 95.4 MiB are allowed; .* 'prune landmarks' with 1.4 GiB",
     ):
-        dhsic.independence_test(Unread(), Unread(), memory=memory, rng=0)
+        dhsic.independence_test(Unread(), Unread(), kernels="gaussian", memory=memory, rng=0)
 
 
 def test_str__has_the_numbers():
@@ -244,5 +244,8 @@ def test_plan__counts_copies_of_arrays_that_are_sent():
 def test_independence_test__says_what_to_do_for_its_estimator():
     with pytest.raises(MemoryBudgetError, match="take estimator='nystrom-m', fewer rows"):
         dhsic.independence_test(
-            *np.zeros((2, 30_000)), estimator="v-hsic", null=dhsic.Permutation(within="all")
+            *np.zeros((2, 30_000)),
+            kernels="gaussian",
+            estimator="v-hsic",
+            null=dhsic.Permutation(within="all"),
         )

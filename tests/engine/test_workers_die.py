@@ -107,6 +107,7 @@ def test_independence_test__survives_the_death_of_a_worker(mortal, tmp_path):
     for path, d in zip(paths, (5, 1), strict=True):
         zarr.create_array(path, data=rng.standard_normal((60_000, d)), chunks=(4096, d))
     options = {
+        "kernels": "gaussian",
         "estimator": dhsic.NystromMHSIC(n_landmarks=100),
         "null": dhsic.Multiplier(100),
         "rng": 0,

@@ -6,6 +6,7 @@ import pytest
 import zarr
 
 import dhsic
+from benchmarks.cases import one_kernel
 from dhsic.errors import DhsicError
 from dhsic.estimators import TABLE
 from dhsic.kernels import Gaussian
@@ -24,6 +25,7 @@ PAIRS = [
     for null in NULLS
     if type(null) in entry.nulls
 ]
+GRID_ESTIMATORS = (dhsic.NystromMHSIC(), dhsic.RFFHSIC(30), dhsic.VHSIC(), dhsic.UHSIC())
 every_pair = pytest.mark.parametrize(("estimator", "null"), PAIRS)
 every_estimator = pytest.mark.parametrize(
     "entry", [pytest.param(entry, id=entry.estimator.name) for entry in TABLE]
@@ -36,6 +38,7 @@ def independent(n, dims=(3, 1), seed=0):
 
 
 def run(data, estimator, null, **options):
+    options = {"kernels": one_kernel(estimator), **options}
     return dhsic.independence_test(*data, estimator=estimator, null=null, rng=4, **options)
 
 
@@ -113,6 +116,21 @@ def test_test__makes_no_evidence_of_nasty_data(estimator, null, case):
     assert 0.01 < result.pvalue <= 1.0
 
 
+@pytest.mark.parametrize("case", NASTY)
+@pytest.mark.parametrize("null", [dhsic.Permutation(99), dhsic.Multiplier(99)])
+@pytest.mark.parametrize("estimator", GRID_ESTIMATORS, ids=lambda estimator: estimator.name)
+def test_default_grid__makes_no_evidence_of_nasty_data(estimator, null, case):
+    result = run(NASTY[case](np.random.default_rng(7)), estimator, null, kernels=None)
+    assert len(result.grid.combinations) == 17
+    assert all(np.isfinite(one.standardised) for one in result.grid.combinations)
+    assert np.isfinite([result.statistic, *result.null_distribution]).all()
+    assert 0.01 < result.pvalue <= 1.0
+
+
+def test_grids__are_tried_by_all_of_these():
+    assert [type(one) for one in GRID_ESTIMATORS] == [e.estimator for e in TABLE if e.grids]
+
+
 @every_pair
 def test_test__makes_no_evidence_of_rounding(estimator, null):
     x, y = np.random.default_rng(0).standard_normal((2, 200, 1))
@@ -175,6 +193,8 @@ def test_plan__fits_what_runs(entry):
     for null in NULLS:
         if type(null) not in entry.nulls:
             continue
-        planned = dhsic.plan(*data, estimator=entry.estimator(), null=null)
-        result = run(data, entry.estimator(), null)
+        estimator = entry.estimator()
+        kernels = one_kernel(estimator)
+        planned = dhsic.plan(*data, kernels=kernels, estimator=estimator, null=null)
+        result = run(data, estimator, null)
         assert [done.name for done in result.passes] == [done.name for done in planned.passes]

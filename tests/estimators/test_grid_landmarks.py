@@ -7,7 +7,9 @@ import pytest
 
 import dhsic
 from dhsic._arguments import choose_method, open_session
+from dhsic.engine.tiles import Tiling
 from dhsic.errors import InvalidArgumentError, MemoryBudgetError
+from dhsic.estimators.landmark_products import CentredProducts
 from dhsic.estimators.landmark_sums import MultiplierPass
 from dhsic.kernels import Candidates, Combinations, Delta, Gaussian, Grid
 from dhsic.nulls import Multiplier, Permutation
@@ -254,3 +256,22 @@ def test_selection__is_planned():
 def test_selection__options_are_checked(options, match):
     with pytest.raises(InvalidArgumentError, match=match):
         dhsic.NystromMHSIC(**options)
+
+
+@pytest.mark.parametrize("m", [2, 3, 4, 5, 6])
+def test_permuted_sums__are_those_of_the_products(m):
+    rng = np.random.default_rng(m)
+    tiles, means = rng.standard_normal((2 * m, 30, 7)), rng.standard_normal((2 * m, 7))
+    tiling = Tiling((Gaussian(gamma=1.0),) * 2 * m, (np.zeros((7, 1)),), variables=(0,) * 2 * m)
+    chosen = [tuple(range(0, 2 * m, 2)), tuple(range(1, 2 * m, 2)), tuple(range(m))]
+    kept = [np.arange(7), np.array([0, 3]), np.array([6])]
+    products = CentredProducts.of(tiling, list(means), chosen, kept)
+    sums = np.ones(10)
+    products.add_sums(sums, slice(0, 7), list(tiles), list(means))
+    expected = []
+    for one, columns in zip(chosen, kept, strict=True):
+        kappa, k = means[list(one)], tiles[list(one)] + means[list(one)][:, None]
+        xi = k.prod(axis=0) + (m - 1) * kappa.prod(axis=0)
+        xi -= sum(k[j] * np.delete(kappa, j, axis=0).prod(axis=0) for j in range(m))
+        expected.append(xi.sum(axis=0)[columns])
+    np.testing.assert_allclose(sums, 1 + np.concatenate(expected), rtol=1e-10, atol=1e-12)

@@ -16,7 +16,7 @@ from dhsic.kernels import Candidates, Gaussian, Grid, Laplacian
 from dhsic.nulls import Multiplier, Permutation
 from tests.estimators.features import dependent, session_on
 
-ALL = Grid(Candidates(factors=(0.5, 1, 2)))
+ALL = Grid(Candidates(factors=(0.5, 1, 2)), combine="all")
 NULLS = {
     "signs": Multiplier(7),
     "all rows": Permutation(7, within="all"),

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binom
 
 import dhsic
-from benchmarks.cases import ALTERNATIVES, NULL_CASES, linear
+from benchmarks.cases import ALTERNATIVES, NULL_CASES, linear, one_kernel
 from dhsic.estimators import TABLE
 
 RUNS = 250
@@ -36,7 +36,8 @@ def rejections(draw, options, alpha, runs=RUNS):
 @pytest.mark.parametrize("case", NULL_CASES)
 @pytest.mark.parametrize("null", NULLS)
 def test_level__is_kept(null, case, m):
-    count = rejections(lambda rng: NULL_CASES[case](100, m, rng), NULLS[null], 0.1)
+    options = {**NULLS[null], "kernels": "gaussian"}
+    count = rejections(lambda rng: NULL_CASES[case](100, m, rng), options, 0.1)
     assert binom.ppf(0.0005, RUNS, 0.05) <= count <= binom.ppf(0.9995, RUNS, 0.1)
 
 
@@ -47,7 +48,8 @@ def test_level_check__sees_a_test_that_rejects_twice_as_often():
 @pytest.mark.parametrize("case", ALTERNATIVES)
 @pytest.mark.parametrize("null", NULLS)
 def test_power__is_far_above_the_level(null, case):
-    count = rejections(lambda rng: ALTERNATIVES[case](300, rng), NULLS[null], 0.05, runs=30)
+    options = {**NULLS[null], "kernels": "gaussian"}
+    count = rejections(lambda rng: ALTERNATIVES[case](300, rng), options, 0.05, runs=30)
     assert count > binom.ppf(0.9999, 30, 0.05)
 
 
@@ -67,13 +69,13 @@ PAIRS = [
 
 @pytest.mark.parametrize(("estimator", "null"), PAIRS)
 def test_level__is_kept_by_every_supported_pair(estimator, null):
-    options = {"estimator": estimator, "null": null}
+    options = {"estimator": estimator, "null": null, "kernels": one_kernel(estimator)}
     count = rejections(lambda rng: NULL_CASES["ties"](60, 2, rng), options, 0.1, FEWER_RUNS)
     assert count <= binom.ppf(0.9995, FEWER_RUNS, 0.1)
 
 
 @pytest.mark.parametrize(("estimator", "null"), PAIRS)
 def test_power__is_there_in_every_supported_pair(estimator, null):
-    options = {"estimator": estimator, "null": null}
+    options = {"estimator": estimator, "null": null, "kernels": one_kernel(estimator)}
     count = rejections(lambda rng: linear(200, rng, 0.6), options, 0.05, runs=12)
     assert count > binom.ppf(0.9999, 12, 0.05)

@@ -123,7 +123,8 @@ def test_fitted_nulls__agree_with_many_multipliers(null, m):
     rng = np.random.default_rng(m)
     data = list(rng.standard_normal((m, 800)))
     data[-1] = data[-1] + 0.06 * data[0]
-    options = {"estimator": dhsic.NystromMHSIC(n_landmarks=60), "rng": 0}
+    estimator = dhsic.NystromMHSIC(n_landmarks=60)
+    options = {"kernels": "gaussian", "estimator": estimator, "rng": 0}
     by_signs = dhsic.independence_test(*data, null=dhsic.Multiplier(20_000), **options)
     fitted = dhsic.independence_test(*data, null=null, **options)
     assert 0.01 < by_signs.pvalue < 0.6
@@ -160,9 +161,9 @@ def test_spectrum__survives_a_tolerance_at_rounding():
 
 def test_fitted_nulls__plan_their_passes_and_steps():
     x = np.zeros((50_000, 2))
+    options = {"kernels": "gaussian", "estimator": dhsic.NystromMHSIC(400), "threads": 1}
     plans = {
-        null: dhsic.plan(x, x, null=null, threads=1, estimator=dhsic.NystromMHSIC(400))
-        for null in ("multiplier", "gamma", "spectral")
+        null: dhsic.plan(x, x, null=null, **options) for null in ("multiplier", "gamma", "spectral")
     }
     assert [step.name for step in plans["gamma"].steps[2:]] == [
         "kernel sums",
@@ -195,7 +196,8 @@ def test_pruning__keeps_few_landmarks_and_the_same_test():
     kept, statistics = {}, {}
     for tolerance in (1e-4, 1e-6, 1e-8, 1e-10):
         estimator = dhsic.NystromMHSIC(n_landmarks=2000, tolerance=tolerance)
-        result = dhsic.independence_test(x, y, estimator=estimator, null="multiplier", rng=3)
+        options = {"kernels": "gaussian", "estimator": estimator, "null": "multiplier", "rng": 3}
+        result = dhsic.independence_test(x, y, **options)
         kept[tolerance], statistics[tolerance] = result.landmarks.kept, result
     assert 120 <= kept[1e-4] < kept[1e-6] < kept[1e-8] <= 330
     reference = statistics[1e-10]
@@ -209,7 +211,8 @@ def test_replace__draws_rows_more_than_once():
     drawn = {}
     for replace in (False, True):
         estimator = dhsic.NystromMHSIC(n_landmarks=50, replace=replace, pairing="joint")
-        result = dhsic.independence_test(*data, estimator=estimator, n_resamples=5, rng=0)
+        options = {"kernels": "gaussian", "estimator": estimator, "n_resamples": 5, "rng": 0}
+        result = dhsic.independence_test(*data, **options)
         drawn[replace] = result.landmarks
     assert drawn[False].kept == 50
     assert drawn[True].kept < 45
@@ -217,10 +220,11 @@ def test_replace__draws_rows_more_than_once():
 
 def test_auto_null__permutes_few_rows_and_signs_many():
     rng = np.random.default_rng(0)
-    few = dhsic.independence_test(*rng.standard_normal((2, 300)), rng=0)
-    many = dhsic.independence_test(*rng.standard_normal((2, 30_000)), rng=0)
+    options = {"kernels": "gaussian", "rng": 0}
+    few = dhsic.independence_test(*rng.standard_normal((2, 300)), **options)
+    many = dhsic.independence_test(*rng.standard_normal((2, 30_000)), **options)
     joint = dhsic.NystromMHSIC(pairing="joint")
-    known = dhsic.independence_test(*rng.standard_normal((2, 300)), estimator=joint, rng=0)
+    known = dhsic.independence_test(*rng.standard_normal((2, 300)), estimator=joint, **options)
     assert (few.null, many.null) == ("permutation", "multiplier")
     assert few.null_reason.startswith("exact, ")
     assert known.null_reason.startswith("not exact with joint landmarks, ")
@@ -231,25 +235,29 @@ def test_auto_null__permutes_few_rows_and_signs_many():
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_power__finds_three_variables_that_depend_jointly_but_not_in_pairs(null, precision):
     x, y, z = joint_triple(600, np.random.default_rng(2))
-    options = {"null": null, "precision": precision, "rng": 0}
+    options = {"kernels": "gaussian", "null": null, "precision": precision, "rng": 0}
     assert dhsic.independence_test(x, y, z, **options).pvalue < 0.01
     assert dhsic.independence_test(x, z, **options).pvalue > 0.05
 
 
-def test_units__change_nothing():
+@pytest.mark.parametrize("kernels", ["gaussian", None])
+def test_units__change_nothing(kernels):
     x, y = setting(400, 2)
-    plain = dhsic.independence_test(x, y, rng=0)
-    scaled = dhsic.independence_test(1e6 * x - 3e7, 1e-4 * y + 2.0, rng=0)
+    plain, scaled = (
+        dhsic.independence_test(*data, kernels=kernels, n_resamples=50, rng=0)
+        for data in ((x, y), (1e6 * x - 3e7, 1e-4 * y + 2.0))
+    )
     assert scaled.statistic == pytest.approx(plain.statistic, rel=1e-6)
     assert scaled.pvalue == plain.pvalue
 
 
-def test_ties__are_no_evidence_for_rare_binaries():
+@pytest.mark.parametrize("kernels", ["gaussian", None])
+def test_ties__are_no_evidence_for_rare_binaries(kernels):
     x = np.zeros(200)
     x[:3] = 1.0
     y = np.zeros(200)
     y[100:103] = 1.0
-    assert dhsic.independence_test(x, y, rng=0).pvalue > 0.5
+    assert dhsic.independence_test(x, y, kernels=kernels, rng=0).pvalue > 0.5
 
 
 @pytest.mark.parametrize(
@@ -292,7 +300,7 @@ def test_float32__warns_where_tails_cost_the_kernel_its_digits():
     rng = np.random.default_rng(0)
     x = np.abs(rng.standard_cauchy((2000, 2))) ** 1.5
     y = rng.standard_normal(2000)
-    options = {"rng": 0, "n_resamples": 5}
+    options = {"kernels": "gaussian", "rng": 0, "n_resamples": 5}
     with pytest.warns(dhsic.errors.PrecisionWarning, match="'x1' has landmarks so many bandwidths"):
         dhsic.independence_test(x, y, precision="float32", **options)
     dhsic.independence_test(x, y, **options)
@@ -329,7 +337,8 @@ def test_pairing__is_independent_for_tests_and_joint_for_estimates():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((1000, 20))
     y = x + 0.5 * rng.standard_normal((1000, 20))
-    assert dhsic.independence_test(x, y, rng=0).landmarks.pairing == "independent"
+    options = {"kernels": "gaussian", "n_resamples": 5, "rng": 0}
+    assert dhsic.independence_test(x, y, **options).landmarks.pairing == "independent"
     estimate = dhsic.hsic(x, y, rng=0)
     exact = dhsic.hsic(x, y, estimator="v-hsic", rng=0)
     assert estimate.landmarks.pairing == "joint"

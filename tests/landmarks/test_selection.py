@@ -193,12 +193,12 @@ POOLS = {
 }
 
 
-@pytest.mark.parametrize("p", [1, 2, 20, 140, 149, 150])
 @pytest.mark.parametrize("pool", POOLS.values(), ids=POOLS)
 @pytest.mark.parametrize("selection", SELECTIONS)
-def test_select__gives_distinct_rows_of_any_pool(selection, pool, p):
-    rows = chosen(selection, pool, p)
-    np.testing.assert_array_equal(rows, chosen(selection, pool, p))
+def test_select__gives_distinct_rows_of_any_pool(selection, pool):
+    for p in (1, 2, 20, 149, 150):
+        rows = chosen(selection, pool, p)
+        np.testing.assert_array_equal(rows, chosen(selection, pool, p))
 
 
 @pytest.mark.parametrize("name", ["equal", "far pairs", "rank 2", "heavy tails"])

@@ -144,3 +144,35 @@ def test_aggregate__of_huge_statistics_is_finite():
 def test_aggregate__refuses_what_overflowed():
     with pytest.raises(DataError, match="must be finite"):
         aggregate(np.array([1.0]), np.array([[np.inf]]), "max", np.zeros(1))
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("share", [0.2, 2 / 3])
+def test_aggregate__with_a_constant_column_is_exact(how, share):
+    runs, b = 2000, 39
+    rng = np.random.default_rng(1)
+    rejected = 0
+    for _ in range(runs):
+        rows = np.column_stack([rng.chisquare(2, (b + 1, 2)), 1 + 1e-9 * rng.random(b + 1)])
+        found = aggregate(rows[0], rows[1:], how, np.zeros(3), share=share)
+        p = pvalue(found.statistic, found.distribution, rounding=found.rounding)
+        rejected += p <= 0.05
+    low, high = binom.ppf([1e-5, 1 - 1e-5], runs, 0.05)
+    assert low <= rejected <= high
+
+
+@pytest.mark.parametrize("share", [0.0, 2 / 3])
+@pytest.mark.parametrize("how", HOW)
+def test_aggregate__finds_what_is_far_above_replicates_that_hardly_differ(how, share, rng):
+    rows = 1.0 + 1e-3 * rng.random((100, 3))
+    rows[0] = 1e7
+    found = aggregate(rows[0], rows[1:], how, np.zeros(3), np.float32, share=share)
+    assert pvalue(found.statistic, found.distribution, np.float32, found.rounding) == 0.01
+
+
+def test_strongest__is_the_farthest_where_all_lie_above_their_replicates(rng):
+    rows = rng.standard_normal((100, 3))
+    rows[0] = 10.0, 9.0, 50.0
+    assert aggregate(rows[0], rows[1:], "max", np.zeros(3), share=2 / 3).strongest == 2
+    rows[0] = 10.0, 9.0, 0.0
+    assert aggregate(rows[0], rows[1:], "max", np.zeros(3), share=2 / 3).strongest == 0
