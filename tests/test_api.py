@@ -370,7 +370,6 @@ def test_auto_estimator__takes_all_pairs_of_few_rows_and_says_why():
     assert dhsic.hsic(X[:300], Y[:300], **few).estimator == "v-hsic"
 
 
-@pytest.mark.xfail(reason="the kernels of a grid are counted where the null takes one")
 @pytest.mark.parametrize("null", ["gamma", "spectral"])
 def test_auto_estimator__stands_with_nulls_that_take_one_kernel(null):
     result = dhsic.independence_test(X[:300], Y[:300], estimator="auto", null=null, rng=0)
@@ -437,12 +436,14 @@ def test_quantity__is_the_estimate_s(monkeypatch):
 
 def test_n_resamples__is_refused_where_auto_finds_a_null_without(monkeypatch):
     monkeypatch.setattr(dhsic.NystromMHSIC, "choose_null", lambda *_: (dhsic.Gamma(), "why"))
-    assert dhsic.independence_test(X[:50], Y[:50], rng=0).null_reason == "why"
-    several = dhsic.independence_test(X[:50], Y[:50], kernels=GRID, rng=0, n_resamples=9)
-    assert (several.null, len(several.null_distribution)) == ("multiplier", 9)
-    assert several.null_reason == "several kernels need replicates that they share"
+    data, options = (X[:50], Y[:50]), {"kernels": "gaussian", "rng": 0}
+    assert dhsic.independence_test(*data, **options).null_reason == "why"
     with pytest.raises(dhsic.errors.InvalidArgumentError, match="left out with null 'gamma'"):
-        dhsic.independence_test(X[:50], Y[:50], rng=0, n_resamples=9)
+        dhsic.independence_test(*data, **options, n_resamples=9)
+    for kernels in (GRID, None):
+        several = dhsic.independence_test(*data, kernels=kernels, rng=0, n_resamples=9)
+        assert (several.null, len(several.null_distribution)) == ("multiplier", 9)
+        assert several.null_reason == "several kernels need replicates that they share"
 
 
 def test_witness_functions__have_the_covariance_that_they_say():

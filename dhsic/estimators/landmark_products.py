@@ -27,7 +27,7 @@ __all__ = ["CentredProducts"]
 Indices = NDArray[np.intp]
 Vector = NDArray[np.float64]
 
-_MOST_SHARED = 4  # variables; sets of more are too many
+_MOST_SHARED = 3  # variables; sets of more are too many
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,14 @@ BAD_OPTIONS: dict[str, tuple[Any, ...]] = {
         "several kernels for a variable need",
     ),
     "aggregate": (("--aggregate", "mean"), "'max', 'min-p'"),
+    "combine one kernel": (
+        ("--kernel", "gaussian", "--combine", "all"),
+        "--combine needs several kernels of a variable: list them as --kernel",
+    ),
+    "reference share of one kernel": (
+        ("--kernel", "gaussian", "--reference-share", "0.5"),
+        "--reference-share needs several kernels",
+    ),
     "reference share": (("--reference-share", "1"), "at least 0 and less than 1", "got 1.0"),
     "one of several kernels": (("--kernel", "gaussian|gausian"), "did you mean 'gaussian'"),
     "landmarks without use": (

@@ -10,7 +10,7 @@ import pytest
 from dhsic import DCor, DCov, Normal, NystromMHSIC, Permutation, Spectral
 from dhsic.errors import DataError
 from dhsic.estimators.registry import TABLE
-from dhsic.kernels import Candidates, Gaussian, Grid, parse
+from dhsic.kernels import Candidates, Grid, parse
 from dhsic.landmarks import Selection
 from tests.cli.conftest import Invoke, TestJson
 
@@ -135,9 +135,6 @@ def test_kernel__left_out_is_the_estimators_own(ask: Ask) -> None:
     assert ask("--kernel", "linear")["kernels"] == [parse("linear")] * 2
 
 
-BOTH = Candidates(Gaussian(), (1.0,))
-
-
 @pytest.mark.parametrize(
     ("options", "grid"),
     [
@@ -151,7 +148,14 @@ BOTH = Candidates(Gaussian(), (1.0,))
         (("--aggregate", "min-p"), Grid((Candidates(),) * 2, aggregate="min-p")),
         (("--reference-share", 0), Grid((Candidates(),) * 2, reference_share=0.0)),
         (("--reference-share", 0.5), Grid((Candidates(),) * 2, reference_share=0.5)),
-        (("--kernel", "gaussian", "--aggregate", "max"), Grid((BOTH, BOTH))),
+        (
+            ("--kernel", "x=delta", "--combine", "all"),
+            Grid((Candidates("delta", (1.0,)), Candidates()), combine="all"),
+        ),
+        (
+            ("--kernel", "gaussian|laplacian", "--aggregate", "min-p"),
+            Grid((Candidates(("gaussian", "laplacian")),) * 2, aggregate="min-p"),
+        ),
     ],
 )
 def test_grid__with_its_options(ask: Ask, options: tuple[object, ...], grid: Grid) -> None:

@@ -119,15 +119,15 @@ def test_test__makes_no_evidence_of_nasty_data(estimator, null, case):
 @pytest.mark.parametrize("case", NASTY)
 @pytest.mark.parametrize("null", [dhsic.Permutation(99), dhsic.Multiplier(99)])
 @pytest.mark.parametrize("estimator", GRID_ESTIMATORS, ids=lambda estimator: estimator.name)
-def test_default_grid__makes_no_evidence_of_nasty_data(estimator, null, case):
-    result = run(NASTY[case](np.random.default_rng(7)), estimator, null, kernels=None)
+def test_grid__makes_no_evidence_of_nasty_data(estimator, null, case):
+    result = run(NASTY[case](np.random.default_rng(7)), estimator, null, kernels=dhsic.Grid())
     assert len(result.grid.combinations) == 17
     assert all(np.isfinite(one.standardised) for one in result.grid.combinations)
     assert np.isfinite([result.statistic, *result.null_distribution]).all()
     assert 0.01 < result.pvalue <= 1.0
 
 
-def test_grids__are_tried_by_all_of_these():
+def test_grid__stands_with_all_of_these():
     assert [type(one) for one in GRID_ESTIMATORS] == [e.estimator for e in TABLE if e.grids]
 
 
