@@ -138,8 +138,8 @@ class Method:
 
     @property
     def several(self) -> tuple[GridEstimator, Multiplier | Permutation] | None:
-        """The estimator and the null, where there are several combinations."""
-        if len(self.combinations) == 1:
+        """The estimator and the null, where there is more than one kernel a variable to fit."""
+        if self.combinations.plain:
             return None
         assert isinstance(self.estimator, GridEstimator)
         assert isinstance(self.null, Multiplier | Permutation)
@@ -168,21 +168,20 @@ def choose_method(
         What was asked for does not go together.
     """
     asked = _read_kernels(kernels, len(session.sources))
-    grid = asked if isinstance(asked, Grid) else _open_grid(asked)
-    combinations = grid.combinations(len(session.sources))
-    if not isinstance(asked, Grid) and not draws_replicates(null):
+    if isinstance(asked, Grid):
+        grid, combinations = asked, asked.combinations(len(session.sources))
+    elif draws_replicates(null):
+        grid = Grid(tuple(map(_candidates, asked)))
+        combinations = grid.combinations(len(session.sources))
+    else:
+        grid = Grid()
         combinations = Combinations.single([kernel or Gaussian() for kernel in asked])
     chosen, reason = find_estimator(estimator, session, combinations, null, n_resamples)
     if not isinstance(asked, Grid) and not (tries_grids(chosen) and draws_replicates(null)):
         combinations = _single(asked, chosen, session.sources)
-    found, null_reason = find_null(null, chosen, session, n_resamples, len(combinations))
+    found, null_reason = find_null(null, chosen, session, n_resamples, combinations)
     checked = _checked(combinations, session.sources)
     return Method(chosen, reason, checked, grid, found, null_reason)
-
-
-def _open_grid(asked: Sequence[Kernel | None]) -> Grid:
-    """What is tried where no grid is given: kernels as given, and the usual ones beside them."""
-    return Grid(tuple(map(_candidates, asked)))
 
 
 def _candidates(kernel: Any) -> Candidates:

@@ -161,6 +161,8 @@ def _run(session: Session, method: Method) -> tuple[Outcome, GridSummary | None]
         return method.estimator.test(session, kernels, method.null), None
     estimator, null = method.several
     found = estimator.test_grid(session, method.combinations, null)
+    if len(method.combinations) == 1:
+        return found.only, None
     whole = aggregate(
         found.statistics,
         found.replicates,

@@ -114,18 +114,21 @@ def test_default__tries_kernels_of_the_variables_that_have_none():
     assert {c.kernels[0].split(":")[0] for c in result.grid.combinations} == {"laplacian"}
 
 
-def test_grid__of_one_combination_is_the_test_with_these_kernels():
+def test_grid__of_one_combination_is_the_test_with_its_kernels():
     data = sine(200, 1)
-    grid = dhsic.Grid((dhsic.Candidates(Laplacian(), (0.5,)), dhsic.Candidates(Delta())))
     data[1] = np.round(data[1])
     options = {"null": dhsic.Multiplier(50), "rng": 0}
+    median = dhsic.independence_test(*data, kernels=("laplacian", "delta"), **options)
+    grid = dhsic.Grid((dhsic.Candidates(Laplacian(), (0.5,)), dhsic.Candidates(Delta())))
     result = dhsic.independence_test(*data, kernels=grid, **options)
     assert result.grid is None
-    kernels = [
-        Laplacian(gamma=float(result.variables[0].kernel.split(":")[1]) / 2).widened(0.5),
-        Delta(),
-    ]
-    assert result.pvalue == dhsic.independence_test(*data, kernels=kernels, **options).pvalue
+    gamma, half = (float(r.variables[0].kernel.split(":")[1]) for r in (median, result))
+    assert half == pytest.approx(2 * gamma)
+    kernels = [Laplacian(gamma=half), Delta()]
+    again = dhsic.independence_test(*data, kernels=kernels, **options)
+    assert result.statistic == pytest.approx(again.statistic, rel=1e-9)
+    with pytest.raises(InvalidArgumentError, match="several kernels for a variable need"):
+        dhsic.independence_test(*data, kernels=grid, null="gamma")
 
 
 def test_grid__reasons_are_in_the_result():

@@ -224,7 +224,7 @@ class NystromMHSIC:
         steps: list[DriverStep | PassPlan] = [
             DriverStep("fetch landmarks", fetch, rows),
             *self._selection_steps(session, guessed),
-            DriverStep("prune landmarks", 3 * gram + held, held),
+            DriverStep("prune landmarks", 3 * gram + max(0, held - gram), held),
             session.plan(SumsPass(tiling, joint=null is None)),
         ]
         if isinstance(null, Multiplier | Permutation):

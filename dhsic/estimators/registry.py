@@ -121,8 +121,9 @@ def tries_grids(estimator: Estimator) -> bool:
 
 def draws_replicates(null: str | Null) -> bool:
     """Whether a null distribution is made of replicates, as far as is known before it is chosen."""
-    name = null if isinstance(null, str) else null.name
-    return name in ("auto", Multiplier.name, Permutation.name)
+    return isinstance(null, Multiplier | Permutation) or (
+        isinstance(null, str) and null in ("auto", Multiplier.name, Permutation.name)
+    )
 
 
 def find_null(
@@ -130,7 +131,7 @@ def find_null(
     estimator: Estimator,
     session: Session,
     n_resamples: int | None,
-    n_combinations: int = 1,
+    combinations: Combinations,
 ) -> tuple[Null, str]:
     """The null distribution for an estimator, and why this one.
 
@@ -144,8 +145,8 @@ def find_null(
         The run.
     n_resamples : int or None
         What was asked for.
-    n_combinations : int, optional
-        Combinations of kernels that share the replicates.
+    combinations : Combinations
+        Of kernels, that share the replicates.
 
     Raises
     ------
@@ -154,8 +155,8 @@ def find_null(
         replicates for a null that has none, or its own. Or several kernels, for an estimator or a
         null that takes one.
     """
-    found, reason = _find_null(null, estimator, session, n_resamples, n_combinations)
-    if n_combinations > 1:
+    found, reason = _find_null(null, estimator, session, n_resamples, len(combinations))
+    if not combinations.plain:
         _check_grid(estimator, found)
     return found, reason
 
@@ -260,7 +261,7 @@ def _plan(
 ) -> Plan:
     if null is None:
         return estimator.plan(session, kernels.kernels_of(0), None)
-    found, _ = find_null(null, estimator, session, n_resamples, len(kernels))
+    found, _ = find_null(null, estimator, session, n_resamples, kernels)
     if isinstance(found, Multiplier | Permutation):
         return estimator.plan_grid(session, kernels, found)
     return estimator.plan(session, kernels.kernels_of(0), found)

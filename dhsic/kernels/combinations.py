@@ -66,6 +66,11 @@ class Combinations:
     def __len__(self) -> int:
         return len(self.chosen)
 
+    @property
+    def plain(self) -> bool:
+        """Whether they are one kernel a variable, fitted as it is."""
+        return len(self) == 1 and all(factor == 1.0 for factor in self.factors)
+
     def of(self, values: Sequence[Value], combination: int) -> list[Value]:
         """Those of K values that belong to a combination, one a variable."""
         return [values[k] for k in self.chosen[combination]]
