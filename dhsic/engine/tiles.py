@@ -21,7 +21,6 @@ __all__ = [
     "Tiling",
     "as_real",
     "centre",
-    "centred_product",
     "column_sums",
     "product_of_centred",
 ]
@@ -184,8 +183,14 @@ def column_sums(tile: Matrix) -> Matrix:
     return np.ones(len(tile), tile.dtype) @ tile
 
 
-def centred_product(tiles: Sequence[Tile], means: Sequence[Tile]) -> Tile:
-    """Centred product of the Gram tiles, whose mean over all rows is u.
+def centre(tiles: Sequence[Tile], means: Sequence[Tile]) -> None:
+    """Subtract the means (c,) from the tiles (b, c), in place."""
+    for tile, mean in zip(tiles, means, strict=True):
+        tile -= mean
+
+
+def product_of_centred(tiles: Sequence[Tile], means: Sequence[Tile]) -> Tile:
+    """Centred product of the Gram tiles, whose mean over all rows is u, from the centred tiles.
 
     With k_m the tiles and kappa_m their means over all rows, this is
 
@@ -199,7 +204,7 @@ def centred_product(tiles: Sequence[Tile], means: Sequence[Tile]) -> Tile:
     Parameters
     ----------
     tiles : sequence of ndarray, shapes (b, c)
-        Overwritten.
+        d_m. All but the first of two are overwritten.
     means : sequence of ndarray, shapes (c,)
         kappa_m, in the dtype of the tiles.
 
@@ -208,18 +213,6 @@ def centred_product(tiles: Sequence[Tile], means: Sequence[Tile]) -> Tile:
     ndarray, shape (b, c)
         One of the tiles.
     """
-    centre(tiles, means)
-    return product_of_centred(tiles, means)
-
-
-def centre(tiles: Sequence[Tile], means: Sequence[Tile]) -> None:
-    """Subtract the means (c,) from the tiles (b, c), in place."""
-    for tile, mean in zip(tiles, means, strict=True):
-        tile -= mean
-
-
-def product_of_centred(tiles: Sequence[Tile], means: Sequence[Tile]) -> Tile:
-    """The centred product from the centred tiles d_m; all but the first of two are overwritten."""
     linear, product, *rest = tiles
     below = means[0]
     if not rest:

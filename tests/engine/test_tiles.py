@@ -7,10 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dhsic.engine.tiles import Tiling, as_real, centred_product, column_sums
+from dhsic.engine.tiles import Tiling, as_real, centre, column_sums, product_of_centred
 from dhsic.kernels import Combinations, Delta, Gaussian, Laplacian, Matern, parse
 
 D = (2, 1, 3, 2, 1)
+
+
+def centred_product(tiles, means):
+    centre(tiles, means)
+    return product_of_centred(tiles, means)
 
 
 def settings_of(m, n=50, p=17, dtype="float64", **tiles):
