@@ -18,11 +18,10 @@ from typing import Any, get_args
 import click
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 import dhsic
 from benchmarks.cases import NULL_CASES
-from benchmarks.level import ALPHAS, label
+from benchmarks.level import label, rejection_rates
 from benchmarks.output import parallel_map, read_csv, write_csv
 from dhsic._arguments import open_session
 from dhsic.kernels import Aggregate, Candidates, Combinations, Grid
@@ -112,15 +111,12 @@ def rows(
 
 def _rates(found: NDArray[np.float64]) -> dict[str, Any]:
     """Rates over all cases, and at 5 % for each."""
-    runs, cases = len(found), len(NULL_CASES)
-    rates = {f"{a:.0%}": float(np.mean(found <= a + 1e-9)) for a in ALPHAS}
-    limits = {f"limit {a:.0%}": float(binom.ppf(0.999, runs, a) / runs) for a in ALPHAS}
+    cases = len(NULL_CASES)
     each = {
         f"5% {case}": float(np.mean(found[number::cases] <= 0.05 + 1e-9))
         for number, case in enumerate(NULL_CASES)
     }
-    above = [f"{a:.0%}" for a in ALPHAS if rates[f"{a:.0%}"] > limits[f"limit {a:.0%}"]]
-    return {**rates, **limits, **each, "above": " ".join(above)}
+    return {**rejection_rates(found), **each}
 
 
 @click.command(help=__doc__)

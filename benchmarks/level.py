@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import binom
 
 import dhsic
@@ -73,6 +74,15 @@ def one_pvalue(setting: tuple[Any, Any, str, int, int, int]) -> float:
     ).pvalue
 
 
+def rejection_rates(pvalues: NDArray[np.float64]) -> dict[str, Any]:
+    """Share of the p-values at most alpha, its upper limit, and where it lies above."""
+    runs = len(pvalues)
+    rates = {f"{a:.0%}": float(np.mean(pvalues <= a + 1e-9)) for a in ALPHAS}
+    limits = {f"limit {a:.0%}": float(binom.ppf(0.999, runs, a) / runs) for a in ALPHAS}
+    above = [f"{a:.0%}" for a in ALPHAS if rates[f"{a:.0%}"] > limits[f"limit {a:.0%}"]]
+    return {**rates, **limits, "above": " ".join(above)}
+
+
 def rows(
     runs: int,
     settings: list[tuple[int, str]],
@@ -94,10 +104,7 @@ def rows(
             continue
         work = [(estimator, null, case, n, m, seed) for seed in range(runs)]
         pvalues = np.array(parallel_map(one_pvalue, work, processes))
-        rates = {f"{a:.0%}": float(np.mean(pvalues <= a + 1e-9)) for a in ALPHAS}
-        limits = {f"limit {a:.0%}": float(binom.ppf(0.999, runs, a) / runs) for a in ALPHAS}
-        above = [f"{a:.0%}" for a in ALPHAS if rates[f"{a:.0%}"] > limits[f"limit {a:.0%}"]]
-        yield {**keys, **rates, **limits, "above": " ".join(above)}
+        yield {**keys, **rejection_rates(pvalues)}
 
 
 @click.command(help=__doc__)

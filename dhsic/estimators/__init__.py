@@ -2,9 +2,9 @@
 
 `base` says what an estimator is, `registry` lists them. On all pairs of rows: `exact` and
 `distance` by way of `quadratic` and the files `gram_*`, and `block`. On the values of kernels or
-waves at landmark tuples: `nystrom_m` and `joint_frequencies`, by way of `landmark_basis`,
-`landmark_products`, `landmark_sums` and `landmark_tests`. On features of either variable: `nystrom_hsic`, `coco`, `rff` and `sub_corr`, by
-way of the files `feature_*`.
+waves at landmark tuples: `nystrom_m` and `joint_frequencies`, by way of the other files
+`landmark_*`. On features of either variable: `nystrom_hsic`, `coco`, `rff` and `sub_corr`, by way
+of `landmark_features` and the files `feature_*`.
 """
 
 from dhsic.estimators.base import (
