@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import accumulate, chain, combinations
 from typing import Any
 
@@ -25,6 +25,7 @@ from dhsic.engine.tiles import (
 __all__ = ["CentredProducts"]
 
 Indices = NDArray[np.intp]
+Columns = Indices | slice
 Vector = NDArray[np.float64]
 
 _MOST_SHARED = 3  # variables; sets of more are too many
@@ -124,34 +125,29 @@ class CentredProducts:
         gram, own = buffers
         for at, tiles in self.tiling.gram_tiles(rows, gram):
             means = self.centred(tiles, at)
-            landmarks = slice(at.start // self.tiling.parts, at.stop // self.tiling.parts)
-            for c in range(len(self.chosen)):
-                place, columns = self._place(c, landmarks)
-                if len(columns):
+            for c, (place, columns) in enumerate(self.places(at)):
+                if place.start < place.stop:
                     yield place, as_real(self._product(c, columns, tiles, means, own))
 
-    def add_sums(
-        self, sums: Vector, at: slice, tiles: Sequence[Tile], means: Sequence[Tile]
-    ) -> None:
-        """Add the sums over rows of the products of every combination.
+    def places(self, at: slice) -> list[tuple[slice, Columns]]:
+        """Where every combination has the landmarks of some tiles in a row, and which it keeps."""
+        parts = self.tiling.parts
+        landmarks = slice(at.start // parts, at.stop // parts)
+        return [self._place(c, landmarks) for c in range(len(self.chosen))]
+
+    def column_sums(self, tiles: Sequence[Tile], means: Sequence[Tile]) -> Iterator[Tile]:
+        """Sums over rows of the product of every combination, at all landmarks, shapes (c,).
 
         Parameters
         ----------
-        sums : ndarray, shape (n_values,)
-            A row.
-        at : slice
-            The numbers of a row of tiles that these tiles are.
         tiles : sequence of ndarray, shapes (b, c)
-            Centred, of all kernels.
+            Centred, of all kernels. Where there is one combination, its tiles but the first are
+            overwritten.
         means : sequence of ndarray, shapes (c,)
             kappa_k.
         """
-        parts = self.tiling.parts
-        landmarks = slice(at.start // parts, at.stop // parts)
-        whole = _shared_sums if self._m <= _MOST_SHARED else _own_sums
-        for c, values in enumerate(whole(self.chosen, tiles, means)):
-            place, columns = self._place(c, landmarks)
-            sums[place] += as_real(values[columns])
+        shared = self._m <= _MOST_SHARED
+        return (_shared_sums if shared else _own_sums)(self.chosen, tiles, means)
 
     def narrow(self, row_tile: int, column_tile: int) -> CentredProducts:
         """The same in tiles of another size."""
@@ -160,30 +156,31 @@ class CentredProducts:
         )
 
     def _product(
-        self, c: int, columns: Indices, tiles: list[Tile], means: list[Tile], own: Tile
+        self, c: int, columns: Columns, tiles: list[Tile], means: list[Tile], own: Tile
     ) -> Tile:
         """That of a combination at some landmarks, in the tiles where no other needs them."""
         its, its_means = ([values[k] for k in self.chosen[c]] for values in (tiles, means))
         if not self._owned:
             return product_of_centred(its, its_means)
-        shape = len(its[0]), len(columns)
+        its_means = [mean[columns] for mean in its_means]
+        shape = len(its[0]), len(its_means[0])
         copies = list(own[:, : shape[0] * shape[1]].reshape(self._m, *shape))
-        whole = len(columns) == its[0].shape[1]
-        if whole and self._m == 2:
+        if isinstance(columns, slice) and self._m == 2:
             product: Tile = np.multiply(its[0], its[1], out=copies[0])
             return product
         for tile, copy in zip(its, copies, strict=True):
-            if whole:
+            if isinstance(columns, slice):
                 np.copyto(copy, tile)
             else:
                 np.take(tile, columns, axis=1, out=copy, mode="clip")
-        return product_of_centred(copies, [mean[columns] for mean in its_means])
+        return product_of_centred(copies, its_means)
 
-    def _place(self, c: int, landmarks: slice) -> tuple[slice, Indices]:
-        """Where a combination has some landmarks in a row, and which of these it keeps."""
+    def _place(self, c: int, landmarks: slice) -> tuple[slice, Columns]:
         first, last = np.searchsorted(self.kept[c], [landmarks.start, landmarks.stop])
         start, parts = self.starts[c], self.tiling.parts
         at = slice(start + parts * int(first), start + parts * int(last))
+        if last - first == landmarks.stop - landmarks.start:
+            return at, slice(None)
         return at, self.kept[c][first:last] - landmarks.start
 
     @property
@@ -200,16 +197,17 @@ class CentredProducts:
 def _own_sums(
     chosen: Sequence[tuple[int, ...]], tiles: Sequence[Tile], means: Sequence[Tile]
 ) -> Iterator[Tile]:
-    """Sums over rows of the products of every combination, one after another."""
+    """One combination after another."""
     for one in chosen:
-        copies = [tiles[k].copy() for k in one]
-        yield column_sums(product_of_centred(copies, [means[k] for k in one]))
+        its = [tiles[k] if len(chosen) == 1 else tiles[k].copy() for k in one]
+        its[0] = tiles[one[0]].copy()
+        yield column_sums(product_of_centred(its, [means[k] for k in one]))
 
 
 def _shared_sums(
     chosen: Sequence[tuple[int, ...]], tiles: Sequence[Tile], means: Sequence[Tile]
 ) -> Iterator[Tile]:
-    """The same from sums that combinations share.
+    """From sums that combinations share.
 
     With d_l the centred tiles, the sum of xi is that over all sets S of two variables or more of
     prod_{l not in S} kappa_l times the sum of prod_{l in S} d_l.
@@ -218,13 +216,12 @@ def _shared_sums(
     heads: dict[tuple[int, ...], Tile] = {}
     for one in chosen:
         heads = {few: tile for few, tile in heads.items() if set(few) <= set(one)}
-        whole = np.zeros_like(means[0])
+        terms = []
         for few in _sets(one):
             if few not in found:
-                head = _head(few[:-1], tiles, heads)
-                found[few] = np.einsum("ij,ij->j", head, tiles[few[-1]])
-            whole += math.prod([means[k] for k in one if k not in few], start=found[few])
-        yield whole
+                found[few] = np.einsum("ij,ij->j", _head(few[:-1], tiles, heads), tiles[few[-1]])
+            terms.append(math.prod([means[k] for k in one if k not in few], start=found[few]))
+        yield reduce(np.add, terms)
 
 
 def _sets(combination: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

@@ -247,7 +247,7 @@ class PermutationPass:
         q, b, m = self.products.n_values, self.null.n_resamples, len(self.products.chosen[0])
         group = self._group(rows)
         tiling = self._narrow(group).tiling
-        heads = 2 ** (m - 1) - m + 1  # products that `add_sums` keeps, and the next
+        heads = 2 ** (m - 1) - m + 1  # products that `column_sums` keeps, and the next
         tiles = (len(tiling.kernels) + heads) * group * min(tiling.column_tile, tiling.n_landmarks)
         return Footprint(
             payload=self.products.nbytes,
@@ -272,7 +272,7 @@ class PermutationPass:
             drawn = draw_permutations(self.seed, start, count, b, m)
             identity = np.broadcast_to(np.arange(count), (1, m - 1, count))
             for at, tiles in tiling.gram_tiles(rows, buffers):
-                means = products.centred(tiles, at)
+                means, places = products.centred(tiles, at), products.places(at)
                 permuted = [
                     tile if v == 0 else np.empty_like(tile)
                     for tile, v in zip(tiles, variables, strict=True)
@@ -281,7 +281,9 @@ class PermutationPass:
                     for k in others:
                         order = orders[variables[k] - 1]
                         np.take(tiles[k], order, axis=0, out=permuted[k], mode="clip")
-                    products.add_sums(row, at, permuted, means)
+                    sums_of = products.column_sums(permuted, means)
+                    for (place, columns), values in zip(places, sums_of, strict=True):
+                        row[place] += as_real(values[columns])
         return PermutedSums(sums)
 
     def combine(self, left: PermutedSums, right: PermutedSums) -> PermutedSums:
