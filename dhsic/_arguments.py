@@ -100,13 +100,11 @@ def choose_estimator(
         raise InvalidArgumentError(msg)
     usual = Combinations.single([kernel or Gaussian() for kernel in asked])
     chosen, reason = find_estimator(estimator, session, usual, None, None)
-    return chosen, reason, _single(asked, chosen, session.sources).kernels
+    return chosen, reason, _checked(_single(asked, chosen), session.sources).kernels
 
 
-def _single(
-    asked: Sequence[Kernel | None], estimator: Estimator, sources: Sequence[Source]
-) -> Combinations:
-    return _checked(Combinations.single([estimator.kernel(kernel) for kernel in asked]), sources)
+def _single(asked: Sequence[Kernel | None], estimator: Estimator) -> Combinations:
+    return Combinations.single([estimator.kernel(kernel) for kernel in asked])
 
 
 @dataclass(frozen=True)
@@ -178,9 +176,9 @@ def choose_method(
         combinations = Combinations.single([kernel or Gaussian() for kernel in asked])
     chosen, reason = find_estimator(estimator, session, combinations, null, n_resamples)
     if not isinstance(asked, Grid) and not (tries_grids(chosen) and draws_replicates(null)):
-        combinations = _single(asked, chosen, session.sources)
-    found, null_reason = find_null(null, chosen, session, n_resamples, combinations)
+        combinations = _single(asked, chosen)
     checked = _checked(combinations, session.sources)
+    found, null_reason = find_null(null, chosen, session, n_resamples, checked)
     return Method(chosen, reason, checked, grid, found, null_reason)
 
 

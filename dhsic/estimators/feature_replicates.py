@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +24,7 @@ from dhsic.estimators.feature_sums import (
     covariances,
     signed_covariances,
 )
-from dhsic.features import StackedFeatures
+from dhsic.features import StackedFeatures, side_by_side
 from dhsic.nulls import Multiplier, Permutation, draw_permutations
 
 __all__ = ["Patch", "PermutedFeatures", "Span", "replicate_sizes", "replicate_steps"]
@@ -88,8 +87,8 @@ class Patch:
 
 def _placed(sides: Mapping[int, Side]) -> list[tuple[slice, Side]]:
     """Sides with where their features are among those that are stacked."""
-    ends = accumulate((side.map.n_features for side in sides.values()), initial=0)
-    return [(slice(*at), side) for at, side in zip(pairwise(ends), sides.values(), strict=True)]
+    places = side_by_side(side.map.n_features for side in sides.values())
+    return list(zip(places, sides.values(), strict=True))
 
 
 def _halves(sides: Mapping[int, Side]) -> list[dict[int, Side]]:
@@ -302,8 +301,7 @@ def _spanned(features: Sequence[Matrix], dtype: DTypeLike) -> tuple[Matrix, tupl
         kept = vectors[:, variances >= _NEGLIGIBLE * variances[-1]]
         coordinates.append((one @ kept).astype(dtype, copy=False))
         directions.append(kept)
-    ends = accumulate((kept.shape[1] for kept in directions), initial=0)
-    places = [slice(*at) for at in pairwise(ends)]
+    places = side_by_side(kept.shape[1] for kept in directions)
     return np.hstack(coordinates), tuple(map(Span, places, directions))
 
 

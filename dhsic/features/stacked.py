@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dhsic.features.base import FeatureMap, Matrix
 
-__all__ = ["StackedFeatures"]
+__all__ = ["StackedFeatures", "side_by_side"]
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,6 @@ class StackedFeatures:
         return parts[0] if len(parts) == 1 else cls(tuple(parts))
 
     @property
-    def slices(self) -> tuple[slice, ...]:
-        """Where the features of every part are."""
-        ends = accumulate((part.n_features for part in self.parts), initial=0)
-        return tuple(slice(*both) for both in pairwise(ends))
-
-    @property
     def n_features(self) -> int:
         """Features of all parts."""
         return sum(part.n_features for part in self.parts)
@@ -80,6 +74,12 @@ class StackedFeatures:
     def __call__(self, x: NDArray[Any]) -> Matrix:
         """Map rows (b, d) to the features of all parts (b, sum_k D_k)."""
         out = np.empty((len(x), self.n_features), self.dtype)
-        for part, at in zip(self.parts, self.slices, strict=True):
+        places = side_by_side(part.n_features for part in self.parts)
+        for part, at in zip(self.parts, places, strict=True):
             out[:, at] = part(x)
         return out
+
+
+def side_by_side(counts: Iterable[int]) -> tuple[slice, ...]:
+    """Where groups of so many columns are, one after another."""
+    return tuple(slice(*both) for both in pairwise(accumulate(counts, initial=0)))
