@@ -1,8 +1,10 @@
 """The errors and warnings that dhsic raises."""
 
 __all__ = [
+    "ClusterError",
     "DataError",
     "DhsicError",
+    "InsecureWarning",
     "InvalidArgumentError",
     "MemoryBudgetError",
     "MissingDependencyError",
@@ -23,6 +25,10 @@ class DataError(DhsicError, ValueError):
     """The data cannot be tested as they are: missing values, lengths, constants, broken chunks."""
 
 
+class ClusterError(DhsicError, RuntimeError):
+    """A cluster, or a tool that leads to it, refuses or does not answer."""
+
+
 class MemoryBudgetError(DhsicError, ValueError):
     """The plan needs more memory than it was allowed."""
 
@@ -33,6 +39,10 @@ class MissingDependencyError(DhsicError, ImportError):
 
 class PrecisionWarning(UserWarning):
     """The chosen floating-point precision loses digits that may matter."""
+
+
+class InsecureWarning(UserWarning):
+    """Data and code travel over a network without encryption, as was allowed."""
 
 
 def require(module: str, extra: str, purpose: str) -> MissingDependencyError:

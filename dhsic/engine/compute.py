@@ -15,11 +15,13 @@ from distributed import as_completed
 from distributed.protocol.pickle import dumps
 
 from dhsic.engine.blas import one_blas_thread
-from dhsic.engine.failures import failures_in_words
+from dhsic.engine.failures import NoWorkersError
 from dhsic.engine.runtime import Runtime
-from dhsic.errors import DhsicError
 
-__all__ = ["Job", "compute", "held", "ship"]
+__all__ = ["NO_WORKERS_TIMEOUT", "Job", "as_task", "compute", "held", "ship"]
+
+NO_WORKERS_TIMEOUT = "dhsic.no-workers-timeout"
+"""Seconds that a cluster may be without workers, in the configuration of Dask."""
 
 _PIECE = 4 * 2**20
 _POLL_SECONDS = 0.01
@@ -46,8 +48,12 @@ def compute(job: Job, runtime: Runtime, tell: Callable[[int], None]) -> list[Any
     amounts = {leaf.key: amount for leaf, amount in zip(job.leaves, job.amounts, strict=True)}
     if runtime.client is None:
         return _on_threads(job, amounts, runtime.threads, tell)
-    with failures_in_words():
-        return _on_client(job, amounts, runtime.client, tell)
+    return _on_client(job, amounts, runtime.client, tell)
+
+
+def as_task(function: Callable[..., Any]) -> Any:
+    """A function whose calls are tasks, each with a key of its own."""
+    return delayed(function, pure=False, traverse=False)
 
 
 def held(value: Any, runtime: Runtime) -> Any:
@@ -100,10 +106,11 @@ def _on_client(
     for emptied in (tasks, job.leaves, job.wanted):
         emptied.clear()
     try:
-        for future in _as_they_finish([futures[key] for key in amounts], client):
+        for future in _as_they_finish(list(futures.values()), client):
             if future.status != "finished":
                 future.result()
-            tell(amounts[future.key])
+            if future.key in amounts:
+                tell(amounts[future.key])
             if future.key not in wanted:  # what waits in the combine tree holds on to it
                 future.release()
         return [futures[key].result() for key in wanted]
@@ -114,6 +121,7 @@ def _on_client(
 
 def _as_they_finish(pending: Sequence[Any], client: Any) -> Iterator[Any]:
     """Futures as they finish; a cluster that stays without workers is an error, not a wait."""
+    patience = float(dask.config.get(NO_WORKERS_TIMEOUT, _ALONE_SECONDS))
     completed = as_completed(pending, loop=client.loop)
     left, looked, alone = len(pending), 0.0, None
     while left:
@@ -126,9 +134,5 @@ def _as_they_finish(pending: Sequence[Any], client: Any) -> Iterator[Any]:
             continue
         looked = now
         alone = None if client.nthreads() else alone or now
-        if alone is not None and now - alone > _ALONE_SECONDS:
-            msg = (
-                f"the cluster has had no workers for {_ALONE_SECONDS:.0f} s: start some, and run "
-                "again with the same seed"
-            )
-            raise DhsicError(msg)
+        if alone is not None and now - alone > patience:
+            raise NoWorkersError(patience)

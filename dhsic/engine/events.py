@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
 
 __all__ = [
     "BlockFinished",
@@ -12,8 +13,10 @@ __all__ = [
     "Listener",
     "PassFinished",
     "PassStarted",
+    "RunStarted",
     "StepStarted",
     "Unit",
+    "as_json",
 ]
 
 Unit: TypeAlias = Literal["rows", "pairs of rows", "resamples"]
@@ -28,12 +31,38 @@ class StepStarted:
 
 @dataclass(frozen=True)
 class PassStarted:
-    """A pass starts: over the data, or over resamples of what was made of them."""
+    """A pass starts: over the data, or over resamples of what was made of them.
+
+    Parameters
+    ----------
+    name : str
+        What it computes.
+    blocks : int
+        Row blocks, or ranges of resamples.
+    amount : int
+        Rows, pairs of them or resamples in all.
+    unit : {"rows", "pairs of rows", "resamples"}, optional
+        What the amounts count.
+    bytes_read : int, optional
+        Bytes of the data that it reads, uncompressed; 0 where it reads none.
+    resumed : int, optional
+        Amount that an earlier run has left done; no `BlockFinished` follows for it.
+    resumed_parts : int, optional
+        How many of the parts that are.
+    """
 
     name: str
     blocks: int
     amount: int
     unit: Unit = "rows"
+    bytes_read: int = 0
+    resumed: int = 0
+    resumed_parts: int = 0
+
+    @property
+    def parts(self) -> int:
+        """Row blocks, pairs of them or ranges: as many as there are `BlockFinished`."""
+        return math.comb(self.blocks + 1, 2) if self.unit == "pairs of rows" else self.blocks
 
 
 @dataclass(frozen=True)
@@ -58,5 +87,49 @@ class PassFinished:
     unit: Unit = "rows"
 
 
-Event: TypeAlias = StepStarted | PassStarted | BlockFinished | PassFinished
+@dataclass(frozen=True)
+class RunStarted:
+    """A plan was made and allowed, and its run starts.
+
+    Parameters
+    ----------
+    n : int
+        Rows of the data.
+    variables : tuple of str
+        Their names.
+    passes : tuple of PassStarted
+        The passes over the data, as they will be told of.
+    workers : int
+        Worker processes; 1 where it runs on threads of this process.
+    threads : int
+        Threads in all.
+    worker_bytes : int
+        Predicted peak bytes of one worker process.
+    driver_bytes : int
+        Predicted peak bytes of this process.
+    """
+
+    n: int
+    variables: tuple[str, ...]
+    passes: tuple[PassStarted, ...]
+    workers: int
+    threads: int
+    worker_bytes: int
+    driver_bytes: int
+
+
+Event: TypeAlias = StepStarted | PassStarted | BlockFinished | PassFinished | RunStarted
 Listener: TypeAlias = Callable[[Event], None]
+
+_NAMES = {
+    StepStarted: "step-started",
+    PassStarted: "pass-started",
+    BlockFinished: "block-finished",
+    PassFinished: "pass-finished",
+    RunStarted: "run-started",
+}
+
+
+def as_json(event: Event) -> dict[str, Any]:
+    """What JSON can hold of an event: its fields, and its kind under "event"."""
+    return {"event": _NAMES[type(event)], **asdict(event)}

@@ -2,39 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from distributed.client import FutureCancelledError
+from distributed.comm import CommClosedError
 from distributed.scheduler import KilledWorker
 
+from dhsic.engine.checkpoint import Checkpoint
 from dhsic.errors import DhsicError, MemoryBudgetError
 
-__all__ = ["failures_in_words"]
+__all__ = ["NoWorkersError", "failures_in_words"]
+
+
+class NoWorkersError(Exception):
+    """A cluster stays without workers.
+
+    Parameters
+    ----------
+    seconds : float
+        For so long.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
 
 
 @contextmanager
-def failures_in_words() -> Iterator[None]:
+def failures_in_words(
+    checkpoint: Checkpoint | None = None, rows_of: Callable[[str], str] = lambda key: ""
+) -> Iterator[None]:
     """Turn the loss of workers or of the scheduler into an error with a remedy.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint, optional
+        Where what is done is kept.
+    rows_of : callable, optional
+        Says which rows a task is about, given its key.
 
     Raises
     ------
     MemoryBudgetError
         Workers died of the same task, one after the other.
     DhsicError
-        The scheduler is gone.
+        The scheduler is gone, or all workers.
     """
+    again = "start again"
+    if checkpoint is not None:
+        again = f"start again, since what is done is kept in {checkpoint.folder}"
     try:
         yield
     except KilledWorker as error:
+        where = rows_of(str(error.task))
         msg = (
-            f"{error.allowed_failures + 1} workers died while they ran the same task, most likely "
-            "because they took more memory than they have: allow more memory, or take fewer "
-            "landmarks or resamples"
+            f"{error.allowed_failures + 1} workers died while they ran the same task"
+            f"{f' ({where})' if where else ''}, most likely because they took more memory than "
+            "they have: allow more memory, or take fewer landmarks or resamples"
         )
         raise MemoryBudgetError(msg) from error
+    except NoWorkersError as error:
+        again = again if checkpoint is not None else "run again with the same seed"
+        msg = f"the cluster has had no workers for {error.seconds:.0f} s: start some, and {again}"
+        raise DhsicError(msg) from error
     except FutureCancelledError as error:
         if error.reason != "scheduler-connection-lost":
             raise
-        msg = "the connection to the scheduler was lost: see whether it runs, and start again"
-        raise DhsicError(msg) from error
+        raise _lost(again) from error
+    except CommClosedError as error:
+        raise _lost(again) from error
+
+
+def _lost(again: str) -> DhsicError:
+    msg = f"the connection to the scheduler was lost: see whether it runs, and {again}"
+    return DhsicError(msg)

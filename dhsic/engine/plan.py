@@ -12,7 +12,7 @@ import psutil
 from numpy.typing import NDArray
 
 from dhsic.engine.blocks import PAIRS, ROWS, Source, block_bounds
-from dhsic.engine.events import Unit
+from dhsic.engine.events import PassStarted, RunStarted, Unit
 from dhsic.engine.reduction import PairReduction, RowReduction
 from dhsic.engine.runtime import Runtime
 from dhsic.errors import MemoryBudgetError
@@ -112,6 +112,11 @@ class PassPlan:
         return math.comb(n + 1, 2) if self.pairs else n
 
     @property
+    def started(self) -> PassStarted:
+        """What listeners are told when it starts."""
+        return PassStarted(self.name, self.blocks, self.amount, self.unit, self.bytes_read)
+
+    @property
     def tasks(self) -> int:
         """Tasks of the graph: one a block or pair, and those that combine them."""
         tasks = level = self.leaves
@@ -155,6 +160,19 @@ class Plan:
     def passes(self) -> tuple[PassPlan, ...]:
         """The passes over the data."""
         return tuple(step for step in self.steps if isinstance(step, PassPlan))
+
+    @property
+    def started(self) -> RunStarted:
+        """What listeners are told when it starts."""
+        return RunStarted(
+            self.n,
+            self.variables,
+            tuple(step.started for step in self.passes),
+            self.runtime.workers,
+            self.runtime.threads,
+            self.peak_worker_bytes,
+            self.peak_driver_bytes,
+        )
 
     @property
     def peak_driver_bytes(self) -> int:
@@ -274,7 +292,7 @@ def _plan(
     kept = sent + n * sum(s.row_bytes for s in sources if pairs and s.place == "graph")
     # The chunks that a block touches are decoded whole beside it; partial results wait along one
     # path of the combine tree.
-    threads = min(-(-runtime.threads // runtime.workers), plan.leaves)
+    threads = min(runtime.worker_threads, plan.leaves)
     waiting = (FAN_IN - 1) * math.ceil(math.log(plan.leaves, FAN_IN)) if plan.leaves > 1 else 0
     task = cost.scratch + sum(_task_bytes(source, plan) for source in sources)
     return replace(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+from distributed.protocol.pickle import dumps
 from numpy.typing import NDArray
 
-__all__ = ["Footprint", "PairReduction", "Partial", "RowBlock", "RowReduction", "add"]
+__all__ = ["Footprint", "PairReduction", "Partial", "RowBlock", "RowReduction", "add", "unpacked"]
 
 State = TypeVar("State")
 Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
@@ -108,6 +111,18 @@ class Partial(Generic[State]):
 
     state: State
     seconds: float
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return unpacked, (Partial, dumps((self.state, self.seconds)))
+
+
+def unpacked(kind: Callable[..., Any], data: bytes) -> Any:
+    """Rebuild a value that was pickled with its arrays inside.
+
+    Dask would send the arrays beside it, and they could arrive unaligned: NumPy then sums them in
+    another order, and the last digits depend on which worker had what.
+    """
+    return kind(*pickle.loads(data))
 
 
 def add(left: Arrays, right: Arrays) -> Arrays:

@@ -6,24 +6,38 @@ import itertools
 import math
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import dask
 import numpy as np
-from dask.delayed import delayed
+from distributed.protocol.pickle import dumps
 from numpy.typing import NDArray
 
 from dhsic.engine.blas import one_blas_thread
 from dhsic.engine.blocks import Source, read_block
-from dhsic.engine.compute import Job, compute, held, ship
+from dhsic.engine.checkpoint import Checkpoint, Shards
+from dhsic.engine.compute import Job, as_task, held, ship
+from dhsic.engine.digest import can_digest
 from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStarted
 from dhsic.engine.failures import failures_in_words
+from dhsic.engine.metrics import count_task
 from dhsic.engine.plan import FAN_IN, PassPlan
-from dhsic.engine.reduction import PairReduction, Partial, RowBlock, RowReduction
+from dhsic.engine.reduction import PairReduction, Partial, RowBlock, RowReduction, unpacked
 from dhsic.engine.runtime import Runtime
+from dhsic.engine.shards import Numbers, compute_missing, keep_shard, load_shard
 
-__all__ = ["Payload", "run_map", "run_pass", "take_rows"]
+__all__ = [
+    "Payload",
+    "Replicates",
+    "blocks_of",
+    "readable",
+    "run_chunk",
+    "run_map",
+    "run_pass",
+    "take_rows",
+]
 
 State = TypeVar("State")
 Value = TypeVar("Value")
@@ -32,6 +46,7 @@ Spans = tuple[Span, ...]
 Parts = dict[Span, list[Any]]
 
 _RANGES = 32
+_MOST_SHARDS = 128
 
 
 class Payload(NamedTuple):
@@ -40,6 +55,20 @@ class Payload(NamedTuple):
     reduction: RowReduction[Any] | PairReduction[Any]
     sources: tuple[Source | None, ...]
     finite: bool
+    shards: Shards | None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return unpacked, (Payload, dumps(tuple(self)))
+
+
+class Replicates(NamedTuple):
+    """What every task over replicates needs."""
+
+    function: Callable[[range], Any]
+    shards: Shards | None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return unpacked, (Replicates, dumps(tuple(self)))
 
 
 def run_pass(
@@ -50,6 +79,7 @@ def run_pass(
     listener: Listener,
     *,
     finite: bool = True,
+    checkpoint: Checkpoint | None = None,
 ) -> tuple[State, PassFinished]:
     """Map every row block, or pair of them, to a partial result and combine these in order.
 
@@ -67,12 +97,14 @@ def run_pass(
         Is told when the pass starts, when a block or pair is done and when the pass is done.
     finite : bool, optional
         Refuse NaN and infinity.
+    checkpoint : Checkpoint, optional
+        Where shards of the pass are kept; those that are there are not computed.
 
     Returns
     -------
     state
         The combined state. The tree that combines depends on the blocks alone, so the same
-        blocks give the same bits wherever and in whatever order they ran.
+        blocks give the same bits wherever and in whatever order they ran, or were kept.
     PassFinished
         What it took.
     """
@@ -80,17 +112,29 @@ def run_pass(
     def tell(amount: int) -> None:
         listener(BlockFinished(plan.name, amount, plan.unit))
 
-    listener(PassStarted(plan.name, plan.blocks, plan.amount, plan.unit))
+    def job(there: Numbers) -> Job:
+        done = [group for number in there for group in groups[number]]
+        amount = sum(map(_amount, done))
+        listener(replace(plan.started, resumed=amount, resumed_parts=len(done)))
+        return _job(payload, groups, there, sources, plan, runtime)
+
     began = time.perf_counter()
-    shared = tuple(source if _readable(source, runtime) else None for source in sources)
-    payload = Payload(reduction, shared, finite)
+    shared = tuple(source if readable(source, runtime) else None for source in sources)
     spans = _spans(plan)
-    if len(spans) == 1 and runtime.client is None and None not in shared:
+    shards, groups = None, [spans]
+    if checkpoint is not None:
+        groups = _groups(spans)
+        determined = (reduction, plan.bounds, plan.pairs, finite, FAN_IN)
+        shards = checkpoint.shards(plan.name, len(groups), determined)
+    payload = Payload(reduction, shared, finite, shards)
+    if len(spans) == 1 and runtime.client is None and None not in shared and shards is None:
+        listener(plan.started)
         with one_blas_thread():
-            total: Partial[State] = _chunk(payload, spans[0])
+            total: Partial[State] = run_chunk(payload, spans[0])
         tell(plan.amount)
     else:
-        (total,) = compute(_job(payload, sources, plan, runtime), runtime, tell)
+        with failures_in_words(checkpoint, lambda key: _rows_of(key, plan)):
+            (total,) = compute_missing(job, shards, runtime, tell)
     seconds = time.perf_counter() - began
     done = PassFinished(
         plan.name, plan.blocks, plan.amount, plan.bytes_read, seconds, total.seconds, plan.unit
@@ -105,6 +149,7 @@ def run_map(
     count: int,
     runtime: Runtime,
     listener: Listener,
+    checkpoint: Checkpoint | None = None,
 ) -> list[Value]:
     """Apply a function to ranges of replicates, which depend on their number alone.
 
@@ -120,6 +165,8 @@ def run_map(
         Where tasks run.
     listener : callable
         Is told when it starts, when a range is done and when all are done.
+    checkpoint : Checkpoint, optional
+        Where ranges are kept, of a function whose fields say all that it computes.
 
     Returns
     -------
@@ -130,14 +177,20 @@ def run_map(
     def tell(amount: int) -> None:
         listener(BlockFinished(name, amount, "resamples"))
 
+    def job(there: Numbers) -> Job:
+        amount = sum(len(ranges[number]) for number in there)
+        started = PassStarted(name, len(ranges), count, "resamples")
+        listener(replace(started, resumed=amount, resumed_parts=len(there)))
+        return _replicates_job(Replicates(function, shards), ranges, there, runtime)
+
     bounds = [count * i // _RANGES for i in range(_RANGES + 1)]
     ranges = [range(a, b) for a, b in itertools.pairwise(bounds) if a < b]
-    listener(PassStarted(name, len(ranges), count, "resamples"))
+    shards = None
+    if checkpoint is not None and can_digest(function):
+        shards = checkpoint.shards(name, len(ranges), (function, count))
     began = time.perf_counter()
-    shared, apply = held(function, runtime), delayed(_apply, pure=False, traverse=False)
-    tasks = [apply(shared, numbers) for numbers in ranges]
-    del shared
-    partials = compute(Job(tasks, [len(numbers) for numbers in ranges], [*tasks]), runtime, tell)
+    with failures_in_words(checkpoint):
+        partials = compute_missing(job, shards, runtime, tell)
     seconds = time.perf_counter() - began
     work = sum(partial.seconds for partial in partials)
     listener(PassFinished(name, len(ranges), count, 0, seconds, work, "resamples"))
@@ -145,21 +198,24 @@ def run_map(
 
 
 def take_rows(
-    sources: Sequence[Source], rows: Sequence[NDArray[Any]], runtime: Runtime
+    sources: Sequence[Source],
+    rows: Sequence[NDArray[Any]],
+    runtime: Runtime,
+    checkpoint: Checkpoint | None = None,
 ) -> list[NDArray[Any]]:
     """Rows by number, one increasing array of numbers a source."""
     taken = [source.take(numbers) for source, numbers in zip(sources, rows, strict=True)]
     lazy = [number for number, source in enumerate(sources) if source.place == "graph"]
-    computed = _start([taken[number] for number in lazy], runtime)
-    if runtime.client is not None:
-        with failures_in_words():
+    with failures_in_words(checkpoint):
+        computed = _start([taken[number] for number in lazy], runtime)
+        if runtime.client is not None:
             computed = runtime.client.gather(computed)
     for number, values in zip(lazy, computed, strict=True):
         taken[number] = values
     return taken
 
 
-def _readable(source: Source, runtime: Runtime) -> bool:
+def readable(source: Source, runtime: Runtime) -> bool:
     """Whether any task can read the source by itself."""
     return source.place == "storage" or (source.place == "memory" and runtime.client is None)
 
@@ -178,41 +234,104 @@ def _amount(spans: Spans) -> int:
     return math.comb(sizes[0] + 1, 2) if spans[1:] == spans[:1] else math.prod(sizes)
 
 
-def _job(payload: Payload, sources: Sequence[Source], plan: PassPlan, runtime: Runtime) -> Job:
-    """The tasks of the blocks or pairs, and the tree that combines them."""
-    run, spans, parts = uuid.uuid4().hex, _spans(plan), _parts(sources, plan, runtime)
-    chunk = delayed(_chunk, pure=False, traverse=False)
-    combine = delayed(_combine, pure=False, traverse=False)
-    shared = held(payload, runtime)
-    leaves = [
-        chunk(
-            shared,
-            group,
-            *(part for span in dict.fromkeys(group) for part in parts[span]),
-            dask_key_name="-".join([plan.name.replace(" ", "-"), run, *(str(a) for a, _ in group)]),
-        )
-        for group in spans
-    ]
-    level = leaves
+def _groups(spans: list[Spans]) -> list[list[Spans]]:
+    """Leaves of every shard: whole subtrees of the tree that combines, as few as are enough."""
+    size = 1
+    while -(-len(spans) // size) > _MOST_SHARDS:
+        size *= FAN_IN
+    return [spans[i : i + size] for i in range(0, len(spans), size)]
+
+
+def _job(
+    payload: Payload,
+    groups: Sequence[list[Spans]],
+    there: Numbers,
+    sources: Sequence[Source],
+    plan: PassPlan,
+    runtime: Runtime,
+) -> Job:
+    """The tasks of the blocks or pairs that are not kept, and the tree that combines all."""
+    missing = [group for number, group in enumerate(groups) if number not in there]
+    needed = {span for group in missing for spans in group for span in spans}
+    parts, shared = blocks_of(sources, plan, needed, runtime), held(payload, runtime)
+    chunk, run = as_task(run_chunk), uuid.uuid4().hex
+    leaves: list[Any] = []
+
+    def subtree(number: int) -> Any:
+        if number in there:
+            return load(shared, number)
+        own = [
+            chunk(
+                shared,
+                spans,
+                *(part for span in dict.fromkeys(spans) for part in parts[span]),
+                dask_key_name=f"{_key_of(plan)}{run}-{'-'.join(str(a) for a, _ in spans)}",
+            )
+            for spans in groups[number]
+        ]
+        leaves.extend(own)
+        top = _tree(shared, own)
+        return top if payload.shards is None else keep(shared, number, top)
+
+    keep, load = as_task(keep_shard), as_task(load_shard)
+    top = _tree(shared, [subtree(number) for number in range(len(groups))])
+    return Job(leaves, [_amount(spans) for group in missing for spans in group], [top])
+
+
+def _replicates_job(
+    replicates: Replicates, ranges: Sequence[range], there: Numbers, runtime: Runtime
+) -> Job:
+    shared, apply = held(replicates, runtime), as_task(_apply)
+    keep, load = as_task(keep_shard), as_task(load_shard)
+    missing = [number for number in range(len(ranges)) if number not in there]
+    leaves = {number: apply(shared, ranges[number]) for number in missing}
+    made = leaves
+    if replicates.shards is not None:
+        made = {number: keep(shared, number, leaf) for number, leaf in leaves.items()}
+    wanted = [made[n] if n in made else load(shared, n) for n in range(len(ranges))]
+    return Job(list(leaves.values()), [len(ranges[n]) for n in missing], wanted)
+
+
+def _tree(shared: Any, level: list[Any]) -> Any:
+    """The task that combines tasks in order, a few at a time."""
+    combine = as_task(_combine)
     while len(level) > 1:
         level = [combine(shared, *level[i : i + FAN_IN]) for i in range(0, len(level), FAN_IN)]
-    return Job(leaves, [_amount(group) for group in spans], level[:1])
+    return level[0]
 
 
-def _parts(sources: Sequence[Source], plan: PassPlan, runtime: Runtime) -> Parts:
+def _key_of(plan: PassPlan) -> str:
+    return f"{plan.name.replace(' ', '-')}-"
+
+
+def _rows_of(key: str, plan: PassPlan) -> str:
+    """The rows of a task, in words; nothing where it has none of its own."""
+    if not key.startswith(_key_of(plan)):
+        return ""
+    stops = dict(itertools.pairwise(plan.bounds))
+    starts = [int(start) for start in key.rsplit("-", 2 if plan.pairs else 1)[1:]]
+    rows = (f"{start} to {stops[start] - 1}" for start in dict.fromkeys(starts))
+    return f"rows {' and '.join(rows)}"
+
+
+def blocks_of(
+    sources: Sequence[Source], plan: PassPlan, needed: Iterable[Span], runtime: Runtime
+) -> Parts:
     """Blocks that must travel to their tasks, by bounds and in the order of their sources."""
-    spans = list(itertools.pairwise(plan.bounds))
-    graphs = [source for source in sources if source.place == "graph"]
-    lazy = [block for source in graphs for block in source.lazy(plan.bounds)]
+    numbers = {span: i for i, span in enumerate(itertools.pairwise(plan.bounds))}
+    spans = sorted(needed)
+    graphs = [source for source in sources if source.place == "graph" and spans]
+    blocks = [source.lazy(plan.bounds) for source in graphs]
+    lazy = [column[numbers[span]] for column in blocks for span in spans]
     if plan.pairs:  # in one graph with all pairs that share them, partial results would pile up
         lazy = _start(lazy, runtime)
     computed = iter(lazy)
     columns = [
-        list(itertools.islice(computed, plan.blocks))
+        list(itertools.islice(computed, len(spans)))
         if source.place == "graph"
         else [ship(runtime.client, source.read(*span)) for span in spans]
         for source in sources
-        if not _readable(source, runtime)
+        if not readable(source, runtime)
     ]
     return {span: [column[i] for column in columns] for i, span in enumerate(spans)}
 
@@ -224,18 +343,23 @@ def _start(lazy: Sequence[Any], runtime: Runtime) -> list[Any]:
     return list(dask.compute(*lazy, scheduler="threads", num_workers=runtime.threads))
 
 
-def _chunk(payload: Payload, spans: Spans, *parts: NDArray[Any]) -> Partial[Any]:
+def run_chunk(payload: Payload, spans: Spans, *parts: NDArray[Any]) -> Partial[Any]:
+    """The partial result of a block or pair, given the blocks that no task reads by itself."""
+    if payload.shards is not None:
+        payload.shards.check()
     began = time.perf_counter()
     numbers = [number for number, source in enumerate(payload.sources) if source is None]
     given = iter(parts)
     blocks = {}
     for start, stop in dict.fromkeys(spans):
-        computed = {number: next(given) for number in numbers}
+        computed = {number: np.require(next(given), requirements="A") for number in numbers}
         values = read_block(payload.sources, start, stop, computed, payload.finite)
         blocks[start, stop] = RowBlock(start, values)
     with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused in words
         state = payload.reduction.chunk(*(blocks[span] for span in spans))
-    return Partial(state, time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    count_task(payload.reduction.name, blocks.values(), seconds)
+    return Partial(state, seconds)
 
 
 def _combine(payload: Payload, first: Partial[Any], *others: Partial[Any]) -> Partial[Any]:
@@ -245,6 +369,8 @@ def _combine(payload: Payload, first: Partial[Any], *others: Partial[Any]) -> Pa
     return first
 
 
-def _apply(function: Callable[[range], Any], numbers: range) -> Partial[Any]:
+def _apply(replicates: Replicates, numbers: range) -> Partial[Any]:
+    if replicates.shards is not None:
+        replicates.shards.check()
     began = time.perf_counter()
-    return Partial(function(numbers), time.perf_counter() - began)
+    return Partial(replicates.function(numbers), time.perf_counter() - began)

@@ -28,12 +28,20 @@ class Runtime:
         Worker processes.
     client : distributed.Client, optional
         Where not given, tasks run on threads of this process.
+    most_threads : int, optional
+        Threads of the worker that has most; where not given, all have as many.
     """
 
     threads: int
     memory: int
     workers: int = 1
     client: Any = None
+    most_threads: int | None = None
+
+    @property
+    def worker_threads(self) -> int:
+        """Threads of the worker that has most, which needs the most memory."""
+        return self.most_threads or -(-self.threads // self.workers)
 
     @classmethod
     def here(cls, threads: int | None, memory: int) -> Runtime:
@@ -59,7 +67,7 @@ class Runtime:
                 )
                 raise InvalidArgumentError(msg) from None
         counts = client.nthreads()
-        return cls(sum(counts.values()), memory, len(counts), client)
+        return cls(sum(counts.values()), memory, len(counts), client, max(counts.values()))
 
 
 def current_client() -> Any:

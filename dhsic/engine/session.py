@@ -9,11 +9,15 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.engine.blocks import INEXACT, NonFiniteError, Source, is_exact
+from dhsic.engine.checkpoint import Checkpoint
 from dhsic.engine.events import Event, Listener, PassFinished, StepStarted
+from dhsic.engine.folder import Folder
+from dhsic.engine.lazy import LazyRows
 from dhsic.engine.plan import PassPlan, plan_pairs, plan_pass
 from dhsic.engine.reduction import PairReduction, RowReduction
 from dhsic.engine.run import run_map, run_pass, take_rows
 from dhsic.engine.runtime import Runtime
+from dhsic.engine.samples import describe_sources
 from dhsic.engine.scan import Extent, Scan
 from dhsic.errors import DataError
 
@@ -38,6 +42,8 @@ class Session:
         Precision of the tiles.
     listener : callable, optional
         Is told of progress.
+    folder : Folder, optional
+        Where what is done is kept, once `resume` has opened it.
     """
 
     def __init__(
@@ -47,6 +53,7 @@ class Session:
         seed: int,
         dtype: DTypeLike = np.float64,
         listener: Listener | None = None,
+        folder: Folder | None = None,
     ) -> None:
         self.sources = tuple(sources)
         self.runtime = runtime
@@ -54,6 +61,8 @@ class Session:
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.listener: Listener = listener or _ignore
         self.finished: list[PassFinished] = []
+        self._folder = folder
+        self._checkpoint: Checkpoint | None = None
 
     @property
     def n(self) -> int:
@@ -73,6 +82,33 @@ class Session:
     def step(self, name: str) -> None:
         """Tell the listener that a step of the driver starts."""
         self.listener(StepStarted(name))
+
+    def resume(self, **run: Any) -> None:
+        """Open the checkpoint, where one was asked for.
+
+        Parameters
+        ----------
+        **run : object
+            What is computed and how, besides the data, the seed and the precision.
+
+        Raises
+        ------
+        InvalidArgumentError
+            It is of another run, or of something else.
+        DataError
+            It cannot be read or written.
+        """
+        if self._folder is None:
+            return
+        self.step("open the checkpoint")
+        described = {
+            **run,
+            "seed": self.seed,
+            "precision": self.dtype.name,
+            "rows": self.n,
+            "variables": describe_sources(self.sources, self.runtime),
+        }
+        self._checkpoint = Checkpoint.open(self._folder, described)
 
     def plan(self, reduction: RowReduction[Any]) -> PassPlan:
         """Choose the blocks of a pass."""
@@ -102,6 +138,10 @@ class Session:
         """
         return self._run(reduction, self.plan_pairs(reduction))
 
+    def lazy(self, reduction: RowReduction[tuple[NDArray[Any], ...]], plan: PassPlan) -> LazyRows:
+        """What a reduction makes of the row blocks of a plan, computed when it is asked for."""
+        return LazyRows(reduction, self.sources, plan, self.runtime, self.listener)
+
     def map(self, name: str, function: Callable[[range], Value], count: int) -> list[Value]:
         """Apply a function to ranges of replicates where tasks run; not a pass over the data.
 
@@ -119,7 +159,7 @@ class Session:
         list
             What the function returned, in order. The ranges depend on `count` alone.
         """
-        return run_map(name, function, count, self.runtime, self.listener)
+        return run_map(name, function, count, self.runtime, self.listener, self._checkpoint)
 
     def take(self, rows: Sequence[NDArray[np.intp]]) -> list[NDArray[np.float64]]:
         """Rows by number, for every variable an array of numbers in any order.
@@ -130,7 +170,8 @@ class Session:
             A value is NaN or infinite, or a source cannot be read.
         """
         unique = [np.unique(numbers, return_inverse=True) for numbers in rows]
-        taken = take_rows(self.sources, [numbers for numbers, _ in unique], self.runtime)
+        numbers = [numbers for numbers, _ in unique]
+        taken = take_rows(self.sources, numbers, self.runtime, self._checkpoint)
         for name, values in zip(self.names, taken, strict=True):
             if not np.isfinite(values).all():
                 self._refuse_non_finite()
@@ -142,10 +183,21 @@ class Session:
             for values, (_, inverse) in zip(taken, unique, strict=True)
         ]
 
-    def refuse_constant(self, number: int) -> None:
-        """Raise where all rows of a variable are the same, after a pass that looks at them."""
+    def extent(self) -> Extent:
+        """The smallest and the largest value of every column, after a pass that looks at all.
+
+        Raises
+        ------
+        DataError
+            A value is NaN or infinite.
+        """
         extent = self._scan()
         self._check_finite(extent)
+        return extent
+
+    def refuse_constant(self, number: int) -> None:
+        """Raise where all rows of a variable are the same, after a pass that looks at them."""
+        extent = self.extent()
         if np.array_equal(extent.low[number], extent.high[number]):
             msg = (
                 f"variable {self.names[number]!r} is constant: all {self.n} rows are the same, so "
@@ -155,7 +207,14 @@ class Session:
 
     def _run(self, reduction: RowReduction[State] | PairReduction[State], plan: PassPlan) -> State:
         try:
-            state, finished = run_pass(reduction, self.sources, plan, self.runtime, self.listener)
+            state, finished = run_pass(
+                reduction,
+                self.sources,
+                plan,
+                self.runtime,
+                self.listener,
+                checkpoint=self._checkpoint,
+            )
         except NonFiniteError:
             self._refuse_non_finite()
         self.finished.append(finished)
@@ -172,8 +231,10 @@ class Session:
         number = int(np.argmin(extent.first_bad))
         row = extent.first_bad[number]
         if np.isfinite(row):
+            place = getattr(self.sources[number], "place_of", None)
+            name, row = (self.names[number], row) if place is None else place(int(row))
             msg = (
-                f"variable {self.names[number]!r} has NaN or infinity, first in row {int(row)}: "
+                f"variable {name!r} has NaN or infinity, first in row {int(row)}: "
                 "drop or fill such rows"
             )
             raise DataError(msg)

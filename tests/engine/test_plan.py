@@ -50,6 +50,29 @@ def test_plan__without_a_pass_needs_nothing_of_the_workers():
     assert plan(client=object(), steps=STEPS[:2]).peak_worker_bytes == 100 * MIB
 
 
+class Uneven:
+    """A client whose workers have one and seven threads."""
+
+    status = "running"
+
+    def nthreads(self):
+        return {"tcp://a": 1, "tcp://b": 7}
+
+
+def test_plan__is_for_the_worker_with_most_threads(tmp_path):
+    class Scratch(Gather):
+        def footprint(self, rows):
+            return Footprint(payload=0, scratch=MIB, state=0, operations=1.0)
+
+    array = zarr.create_array(tmp_path / "x.zarr", data=np.ones((40_000, 1)), chunks=(4096, 1))
+    sources = open_variables([array, array])
+    uneven = Runtime.on(Uneven(), 2**31)
+    assert (uneven.threads, uneven.workers) == (8, 2)
+    seven, four = (Runtime(2 * most, 2**31, 2, object()) for most in (7, 4))
+    needed = [plan_pass(Scratch(), sources, one).worker_bytes for one in (uneven, seven, four)]
+    assert needed[0] == needed[1] >= needed[2] + 3 * MIB
+
+
 def test_check__returns_a_plan_that_fits_exactly_and_refuses_the_next_byte():
     fits = plan(memory=174 * MIB)
     assert fits.check() is fits

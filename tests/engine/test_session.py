@@ -176,9 +176,10 @@ def test_session__tells_and_remembers_passes():
     data = session(normal(N), normal(N, 3), listener=events.append)
     data.step("prune")
     data.run(Gather())
+    blocks = data.plan(Gather()).blocks
     assert events[:2] == [
         StepStarted("prune"),
-        PassStarted("gather", data.plan(Gather()).blocks, N),
+        PassStarted("gather", blocks, N, bytes_read=8 * 4 * N),
     ]
     assert data.finished == [events[-1]]
     assert events[-1].bytes_read == 8 * 4 * N

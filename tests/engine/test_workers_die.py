@@ -5,6 +5,7 @@ import os
 import signal
 import time
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -16,7 +17,17 @@ from dhsic.engine.events import BlockFinished
 from dhsic.engine.session import Session
 from dhsic.io.open import open_variables
 from tests.conftest import start_cluster
-from tests.engine.toys import Gather, PairSums, bits, even_bounds, gathered, on, run, threads
+from tests.engine.toys import (
+    Gather,
+    PairSums,
+    bits,
+    cluster_of_threads,
+    even_bounds,
+    gathered,
+    on,
+    run,
+    threads,
+)
 
 N = 400
 DATA = np.random.default_rng(0).standard_normal((2, N, 2))
@@ -130,8 +141,8 @@ def test_independence_test__survives_the_death_of_a_worker(mortal, tmp_path):
 
 
 def test_run_pass__does_not_wait_for_ever_without_workers(monkeypatch):
-    monkeypatch.setattr("dhsic.engine.compute._ALONE_SECONDS", 0.5)
-    with start_cluster() as cluster, Client(cluster, set_as_default=False) as own:
+    monkeypatch.setitem(dask.config.config, "dhsic", {"no-workers-timeout": 0.5})
+    with cluster_of_threads() as cluster, Client(cluster, set_as_default=False) as own:
         sources, bounds = open_variables(list(DATA)), even_bounds(N, 40)
 
         def retire(event):

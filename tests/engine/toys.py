@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 import zarr
+from distributed import LocalCluster
 from zarr.storage import WrapperStore
 
 from dhsic.engine.plan import PassPlan
@@ -180,6 +181,11 @@ def settled(client):
             break
         time.sleep(0.05)
     return count
+
+
+def cluster_of_threads():
+    """Two workers that are threads of this process, to be lost quickly."""
+    return LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None)
 
 
 class Watch:

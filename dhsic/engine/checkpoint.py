@@ -1,0 +1,318 @@
+"""What a run has done, kept in a folder, so that a later run does only the rest.
+
+The root holds a manifest that says which run it is. Every pass has a folder named after a digest of
+all that determines it, and in it a file for each shard: a subtree of the tree that combines the
+partial results. Whoever reads a shard gets what the computation would give, bit by bit.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from dhsic._version import __version__
+from dhsic.engine.digest import difference, digest, plain
+from dhsic.engine.folder import Folder
+from dhsic.engine.reduction import Partial
+from dhsic.engine.stored_state import BrokenStateError, pack, unpack
+from dhsic.errors import DataError, DhsicError, InvalidArgumentError
+
+__all__ = [
+    "MANIFEST",
+    "PASS",
+    "SHARD",
+    "Checkpoint",
+    "CheckpointWarning",
+    "Manifest",
+    "MissingShardError",
+    "Shards",
+]
+
+MANIFEST = "dhsic-checkpoint.json"
+PASS = "pass.json"
+SHARD = "shard-"
+_FORMAT = 1
+
+
+class CheckpointWarning(UserWarning):
+    """A part of a checkpoint cannot be used and is computed again."""
+
+
+class MissingShardError(DhsicError):
+    """A shard is gone or broken and must be computed again.
+
+    Parameters
+    ----------
+    number : int
+        Of the shard.
+    reason : str
+        What is wrong with it.
+    """
+
+    def __init__(self, number: int, reason: str) -> None:
+        super().__init__(number, reason)
+        self.number, self.reason = number, reason
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Which run a checkpoint is of.
+
+    Parameters
+    ----------
+    run : dict
+        The fields that determine the run, as plain values.
+    token : str
+        Tells this folder from one of the same name on another machine.
+    """
+
+    run: dict[str, Any]
+    token: str
+
+    @classmethod
+    def read(cls, folder: Folder) -> Manifest | None:
+        """The manifest of a folder, or None where there is none.
+
+        Raises
+        ------
+        DataError
+            There is one that this version cannot read.
+        """
+        data = folder.read(MANIFEST)
+        if data is None:
+            return None
+        try:
+            found = json.loads(data)
+            version, run, token = found["format"], found["run"], found["token"]
+            if version == _FORMAT and isinstance(run, dict) and isinstance(token, str):
+                return cls(run, token)
+        except (ValueError, KeyError, TypeError):
+            version = "none"
+        msg = (
+            f"the manifest of checkpoint {folder} must have format {_FORMAT}, got {version}: take "
+            "another URL, or remove the folder if nobody needs it"
+        )
+        raise DataError(msg)
+
+    def to_json(self) -> bytes:
+        """As it is written."""
+        return json.dumps(
+            {"format": _FORMAT, "token": self.token, "run": self.run}, indent=1
+        ).encode()
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The checkpoint of a run.
+
+    Parameters
+    ----------
+    folder : Folder
+        Where it is.
+    manifest : Manifest
+        Which run it is of.
+    """
+
+    folder: Folder
+    manifest: Manifest
+
+    @classmethod
+    def open(cls, folder: Folder, run: Mapping[str, Any]) -> Checkpoint:
+        """Open the checkpoint of a run, or start it.
+
+        Parameters
+        ----------
+        folder : Folder
+            Empty, missing, or a checkpoint of the same run.
+        run : mapping
+            The fields that determine the run.
+
+        Returns
+        -------
+        Checkpoint
+
+        Raises
+        ------
+        InvalidArgumentError
+            It is the checkpoint of another run, or a folder of something else.
+        DataError
+            The folder cannot be read or written.
+        """
+        try:
+            here = plain({"dhsic": __version__, "numpy": np.__version__, **run})
+        except TypeError as error:
+            msg = f"a checkpoint must know all that the result depends on: {error}"
+            raise InvalidArgumentError(msg) from error
+        if folder.is_file():
+            msg = f"checkpoint must be a folder, got the file {folder}: take another name"
+            raise InvalidArgumentError(msg)
+        manifest = Manifest.read(folder)
+        if manifest is None:
+            manifest = _start(folder, here)
+        found = difference(manifest.run, here)
+        if found is not None:
+            msg = (
+                f"checkpoint {folder} is of another run: {found.field} was {_said(found.there)} "
+                f"there and is {_said(found.here)} now; take another URL, or remove it with "
+                "'dhsic checkpoints clean'"
+            )
+            raise InvalidArgumentError(msg)
+        return cls(folder, manifest)
+
+    def shards(self, name: str, count: int, determined_by: Any) -> Shards:
+        """The shards of a pass.
+
+        Parameters
+        ----------
+        name : str
+            What it computes.
+        count : int
+            Shards in all.
+        determined_by : object
+            All that determines their content besides the run.
+
+        Raises
+        ------
+        TypeError
+            A value cannot be digested.
+        """
+        run = json.dumps(self.manifest.run, sort_keys=True)
+        key = digest((run, name, count, determined_by))[:32]
+        shards = Shards(self.folder, self.manifest.token, key, count)
+        shards.folder.make()
+        described = json.dumps({"name": name, "shards": count}).encode()
+        shards.folder.write_new(PASS, described)
+        return shards
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The shards of one pass, as the driver and the workers see them.
+
+    Parameters
+    ----------
+    root : Folder
+        The checkpoint.
+    token : str
+        Of its manifest.
+    key : str
+        Name of the folder of the pass.
+    count : int
+        Shards in all.
+    """
+
+    root: Folder
+    token: str
+    key: str
+    count: int
+
+    @property
+    def folder(self) -> Folder:
+        """The folder of the pass."""
+        return self.root.inner(self.key)
+
+    def present(self) -> frozenset[int]:
+        """Numbers of the shards that are there, by their names; none is read."""
+        names = {entry.name for entry in self.folder.entries()}
+        return frozenset(number for number in range(self.count) if _name(number) in names)
+
+    def check(self) -> None:
+        """Refuse to work where the folder is not the one that the driver sees.
+
+        Raises
+        ------
+        InvalidArgumentError
+            It is not there, or is another of the same name.
+        """
+        _check(self.root, self.token)
+
+    def write(self, number: int, partial: Partial[Any]) -> None:
+        """Keep a shard."""
+        parts = pack((self.key, number, partial))
+        try:
+            self.folder.write(_name(number), parts)
+        except DataError:
+            _refuse_other(self.root, self.token)
+            raise
+
+    def load(self, number: int) -> Partial[Any]:
+        """The shard as it was written.
+
+        Raises
+        ------
+        MissingShardError
+            It is not there or not whole.
+        """
+        try:
+            with self.folder.open(_name(number)) as file:
+                if file is None:
+                    raise MissingShardError(number, "it is gone")
+                found = unpack(file)
+        except BrokenStateError as error:
+            raise MissingShardError(number, str(error)) from error
+        if type(found) is not tuple or found[:2] != (self.key, number):
+            raise MissingShardError(number, "it is another one")
+        partial: Partial[Any] = found[2]
+        return partial
+
+    def drop(self, missing: MissingShardError) -> None:
+        """Remove what is left of a shard that cannot be used, and warn."""
+        self.folder.remove(_name(missing.number))
+        msg = (
+            f"a part of checkpoint {self.root} cannot be used and is computed again "
+            f"({self.key}/{_name(missing.number)}: {missing.reason})"
+        )
+        warnings.warn(msg, CheckpointWarning, stacklevel=2)
+
+
+@lru_cache(maxsize=64)  # once a process
+def _check(root: Any, token: str) -> None:
+    _refuse_other(root, token)
+
+
+def _refuse_other(root: Folder, token: str) -> None:
+    manifest = Manifest.read(root)
+    if manifest is None or manifest.token != token:
+        msg = (
+            f"checkpoint {root} must be a folder that every worker sees, and one does not see it: "
+            "take a folder that all machines share, or the URL of an object store; if it was "
+            "removed during the run, start again"
+        )
+        raise InvalidArgumentError(msg)
+
+
+def _name(number: int) -> str:
+    return f"{SHARD}{number:04d}"
+
+
+def _start(folder: Folder, run: dict[str, Any]) -> Manifest:
+    """Write the manifest; of several runs that start at a time, all get the same."""
+    if any(not entry.is_partial for entry in folder.entries()):
+        manifest = Manifest.read(folder)
+        if manifest is not None:  # of a run that started at the same time
+            return manifest
+        msg = (
+            f"checkpoint must be an empty folder or a checkpoint, and {folder} holds other files: "
+            "take another URL"
+        )
+        raise InvalidArgumentError(msg)
+    folder.make()
+    own = Manifest(run, uuid4().hex)
+    folder.write_new(MANIFEST, own.to_json())
+    manifest = Manifest.read(folder)
+    if manifest is None:
+        msg = f"checkpoint {folder} was removed while the run began: start again"
+        raise DataError(msg)
+    return manifest
+
+
+def _said(value: Any) -> str:
+    text = json.dumps(value) if value is not None else "missing"
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,136 @@
+"""Checkpoints from outside: what is in them, and their removal."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from dhsic._validation import check_integer
+from dhsic.engine.checkpoint import MANIFEST, PASS, SHARD, Manifest
+from dhsic.engine.folder import Entry, Folder
+from dhsic.errors import DataError, DhsicError
+
+__all__ = ["Found", "KeptPass", "find_checkpoints", "kept_passes", "remove_checkpoint"]
+
+
+class KeptPass(NamedTuple):
+    """A pass of a checkpoint, as it is listed."""
+
+    name: str
+    shards: int
+    of: int
+    size: int
+    modified: float | None
+    """Seconds since 1970 of the last shard, where the store says so."""
+
+
+class Found(NamedTuple):
+    """The checkpoints of a folder."""
+
+    checkpoints: list[tuple[Folder, Manifest]]
+    """Those that this version can read."""
+    broken: list[DataError]
+    """What is wrong with each of the others."""
+
+    def refuse_broken(self) -> None:
+        """Raise where there are others, once the rest is done.
+
+        Raises
+        ------
+        DataError
+            Names all of them.
+        """
+        if self.broken:
+            raise DataError("; ".join(map(str, self.broken)))
+
+
+def find_checkpoints(root: Folder) -> Found:
+    """The checkpoint that a folder is, or those in it.
+
+    Raises
+    ------
+    DataError
+        There is none, or that of the folder itself cannot be read.
+    """
+    manifest = Manifest.read(root)
+    if manifest is not None:
+        return Found([(root, manifest)], [])
+    found = Found([], [])
+    for folder in (root.inner(entry.name) for entry in root.entries() if entry.is_folder):
+        try:
+            manifest = Manifest.read(folder)
+        except DataError as error:
+            found.broken.append(error)
+        else:
+            if manifest is not None:
+                found.checkpoints.append((folder, manifest))
+    if not found.checkpoints and not found.broken:
+        msg = f"there must be a checkpoint, or a folder of some, at {root}, and there is none"
+        raise DataError(msg)
+    return found
+
+
+def kept_passes(folder: Folder) -> list[KeptPass]:
+    """The passes of a checkpoint, the oldest first."""
+    passes = [_kept_pass(folder.inner(e.name)) for e in folder.entries() if e.is_folder]
+    return sorted((one for one in passes if one is not None), key=lambda one: one.modified or 0.0)
+
+
+def _kept_pass(folder: Folder) -> KeptPass | None:
+    data = folder.read(PASS)
+    if data is None:
+        return None
+    try:
+        described = json.loads(data)
+        name, count = (
+            str(described["name"]),
+            check_integer("shards", described["shards"], minimum=0),
+        )
+    except (ValueError, KeyError, TypeError, DhsicError):
+        return None
+    shards = [entry for entry in folder.entries() if entry.name.startswith(SHARD)]
+    times = [entry.modified for entry in shards if entry.modified is not None]
+    size = sum(entry.size for entry in shards)
+    return KeptPass(name, len(shards), count, size, max(times, default=None))
+
+
+def remove_checkpoint(folder: Folder) -> int:
+    """Remove a checkpoint, the manifest last, and nothing that is not of it.
+
+    Parameters
+    ----------
+    folder : Folder
+        With a manifest.
+
+    Returns
+    -------
+    int
+        How many other files were left where they are.
+    """
+    left = 0
+    for entry in folder.entries():
+        if entry.is_folder:
+            left += _remove_pass(folder.inner(entry.name))
+        elif entry.is_partial:
+            folder.remove(entry.name)
+        elif entry.name != MANIFEST:
+            left += 1
+    folder.remove(MANIFEST)
+    folder.remove_empty()
+    return left
+
+
+def _remove_pass(folder: Folder) -> int:
+    entries = folder.entries()
+    # A run that was killed may leave no more than the folder.
+    known = any(entry.name == PASS for entry in entries) or all(e.is_partial for e in entries)
+    ours = [entry for entry in entries if known and _is_ours(entry)]
+    for entry in sorted(ours, key=lambda one: one.name == PASS):
+        folder.remove(entry.name)
+    folder.remove_empty()
+    return len(entries) - len(ours)
+
+
+def _is_ours(entry: Entry) -> bool:
+    is_shard = entry.name.startswith(SHARD) and entry.name.removeprefix(SHARD).isdigit()
+    return not entry.is_folder and (entry.name == PASS or is_shard or entry.is_partial)

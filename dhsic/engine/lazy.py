@@ -1,0 +1,127 @@
+"""What a function makes of every row block, computed when it is asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask.delayed import Delayed
+from numpy.typing import DTypeLike, NDArray
+
+from dhsic.engine.blocks import Source
+from dhsic.engine.compute import Job, as_task, compute, held
+from dhsic.engine.events import BlockFinished, Listener, PassFinished
+from dhsic.engine.failures import failures_in_words
+from dhsic.engine.plan import PassPlan
+from dhsic.engine.reduction import RowReduction
+from dhsic.engine.run import Payload, blocks_of, readable, run_chunk, take_rows
+from dhsic.engine.runtime import Runtime
+
+__all__ = ["LazyRows"]
+
+Arrays = tuple[NDArray[Any], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class LazyRows:
+    """Arrays that are aligned with the rows of the data, block by block.
+
+    Parameters
+    ----------
+    reduction : RowReduction
+        Its partial results are tuples of arrays with a row for each of the block's.
+    sources : tuple of Source
+        The variables.
+    plan : PassPlan
+        The row blocks.
+    runtime : Runtime
+        Where `blocks` computes them.
+    listener : callable
+        Is told of the progress of `blocks`.
+    """
+
+    reduction: RowReduction[Arrays]
+    sources: tuple[Source, ...]
+    plan: PassPlan
+    runtime: Runtime
+    listener: Listener
+
+    @cached_property
+    def _tasks(self) -> list[Delayed]:
+        """A task for every block, made when the first is needed."""
+        shared = tuple(s if readable(s, self.runtime) else None for s in self.sources)
+        payload = held(Payload(self.reduction, shared, True, None), self.runtime)
+        spans = list(pairwise(self.plan.bounds))
+        parts = blocks_of(self.sources, self.plan, spans, self.runtime)
+        rows = as_task(_rows)
+        return [rows(payload, span, *parts[span]) for span in spans]
+
+    def array(self, number: int, width: int | None, dtype: DTypeLike) -> Any:
+        """One of the arrays as a Dask array, whose chunks are the row blocks.
+
+        Parameters
+        ----------
+        number : int
+            Which of the tuple.
+        width : int or None
+            Its columns; None for an array of one dimension.
+        dtype : dtype
+            Of its values.
+
+        Returns
+        -------
+        dask.array.Array, shape (n,) or (n, width)
+        """
+        tail = () if width is None else (width,)
+        pieces = [
+            da.from_delayed(task[number], (stop - start, *tail), dtype)
+            for task, (start, stop) in zip(self._tasks, pairwise(self.plan.bounds), strict=True)
+        ]
+        return da.concatenate(pieces)
+
+    def data(self, step: int) -> list[NDArray[Any]]:
+        """Rows at a distance of `step` of the variables, arrays of shapes (k, d_m).
+
+        Raises
+        ------
+        DataError
+            A source cannot be read.
+        """
+        numbers = np.arange(0, self.plan.bounds[-1], step)
+        return take_rows(self.sources, [numbers] * len(self.sources), self.runtime)
+
+    def blocks(self) -> Iterator[Arrays]:
+        """The arrays block by block, in order; as many are held as there are threads.
+
+        Raises
+        ------
+        DataError
+            A source cannot be read.
+        """
+        spans = list(pairwise(self.plan.bounds))
+        began = time.perf_counter()
+        self.listener(self.plan.started)
+        for first in range(0, len(spans), self.runtime.threads):
+            at = slice(first, first + self.runtime.threads)
+            tasks, amounts = self._tasks[at], [stop - start for start, stop in spans[at]]
+            with failures_in_words():
+                found = compute(Job(list(tasks), amounts, list(tasks)), self.runtime, self._tell)
+            yield from found
+        plan, seconds = self.plan, time.perf_counter() - began
+        self.listener(
+            PassFinished(plan.name, plan.blocks, plan.amount, plan.bytes_read, seconds, seconds)
+        )
+
+    def _tell(self, amount: int) -> None:
+        self.listener(BlockFinished(self.plan.name, amount))
+
+
+def _rows(payload: Payload, span: tuple[int, int], *parts: NDArray[Any]) -> Arrays:
+    arrays: Arrays = run_chunk(payload, (span,), *parts).state
+    return arrays

@@ -1,0 +1,31 @@
+"""How much memory processes have used at most."""
+
+from __future__ import annotations
+
+import re
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+__all__ = ["peak_bytes", "worker_peak_bytes"]
+
+
+def peak_bytes() -> int | None:
+    """Most resident memory that this process had since it began; None where no system tells."""
+    with suppress(OSError):  # of this program alone, where what follows counts its parent's too
+        found = re.search(r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.M)
+        if found is not None:
+            return int(found[1]) * 1024
+    try:
+        import resource
+    except ImportError:
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def worker_peak_bytes(client: Any) -> int | None:
+    """That of the worker process of a client that had most; None where none tells."""
+    peaks = client.run(peak_bytes, on_error="ignore").values()
+    return max((peak for peak in peaks if peak is not None), default=None)

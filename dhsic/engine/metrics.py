@@ -1,0 +1,44 @@
+"""Counters of the work that a process has done, for Prometheus.
+
+Where ``prometheus_client`` is installed, a Dask worker serves them with its own, at ``/metrics`` of
+its HTTP port. They count work: a block that ran twice counts twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from importlib import import_module
+from typing import Any
+
+from dhsic.engine.reduction import RowBlock
+
+__all__ = ["count_task"]
+
+_COUNTED = {
+    "dhsic_tasks": "Tasks over row blocks or pairs of them.",
+    "dhsic_rows": "Rows of the blocks that these tasks took.",
+    "dhsic_block_bytes": "Bytes of these blocks, as arrays.",
+    "dhsic_task_seconds": "Seconds in these tasks, reading included.",
+}
+
+
+def count_task(name: str, blocks: Collection[RowBlock], seconds: float) -> None:
+    """Count a task of the pass of that name, with the row blocks it took and its time."""
+    if not _COUNTERS:
+        return
+    arrays = [values for block in blocks for values in block.values]
+    rows, size = sum(block.rows for block in blocks), sum(values.nbytes for values in arrays)
+    for counter, amount in zip(_COUNTERS, (1, rows, size, seconds), strict=True):
+        counter.labels(name).inc(amount)
+
+
+def _counters() -> list[Any]:
+    """At import, since tasks of several threads may count first at the same time."""
+    try:
+        library = import_module("prometheus_client")
+    except ImportError:
+        return []
+    return [library.Counter(name, meaning, ["pass"]) for name, meaning in _COUNTED.items()]
+
+
+_COUNTERS = _counters()

@@ -1,0 +1,154 @@
+"""States as files: what comes back is what was written, or nothing."""
+
+import io
+import json
+import math
+import pickle
+from collections import namedtuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from dhsic.engine.reduction import Partial
+from dhsic.engine.scan import Extent
+from dhsic.engine.stored_state import BrokenStateError, pack, unpack
+from dhsic.kernels import Gaussian
+from tests.engine.toys import Moments
+
+
+def packed(value):
+    return b"".join(pack(value))
+
+
+def again(value):
+    return unpack(io.BytesIO(packed(value)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    hnp.arrays(
+        st.one_of(hnp.floating_dtypes(), hnp.integer_dtypes(), hnp.boolean_dtypes()),
+        hnp.array_shapes(min_dims=0, max_dims=3, min_side=0),
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_unpack__gives_arrays_back_with_their_order(array, random):
+    axes = list(range(array.ndim))
+    random.shuffle(axes)
+    moved = array.transpose(axes)
+    found = again(Partial((moved, 1), 0.5)).state[0]
+    assert (found.dtype, found.shape) == (moved.dtype, moved.shape)
+    assert found.tobytes() == moved.tobytes()
+    assert found.flags.writeable
+    for flag in ("c_contiguous", "f_contiguous"):
+        assert getattr(found.flags, flag) or not getattr(moved.flags, flag)
+
+
+def test_unpack__gives_a_view_back_whole():
+    x = np.arange(24.0).reshape(4, 6)[::2, 1::2]
+    np.testing.assert_array_equal(again(x), x)
+
+
+VALUES = [
+    *(None, True, 3, -(2**80), 0.1, -0.0, math.inf, "words", (), (1, (2.0, [None, "x"])), []),
+    *(np.float64(0.1), np.float32(0.1), np.int64(3), np.bool_(True)),
+    *(Gaussian(gamma=0.25, origin=(1.0,)), Partial(np.float64(1.5), 0.25)),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_unpack__gives_values_back_with_their_types(value):
+    found = again(value)
+    assert type(found) is type(value)
+    assert found == value
+    assert repr(found) == repr(value)
+
+
+def test_unpack__gives_named_tuples_back():
+    extent = Extent(np.array([math.inf]), (np.zeros(2), np.ones(1)), ())
+    found = again(Partial(extent, 1.0)).state
+    assert type(found) is Extent
+    assert [x.tolist() for x in found.low] == [[0.0, 0.0], [1.0]]
+
+
+Local = namedtuple("Local", "x")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(Moments(1, 2), Local(1), object(), {1: 2}, {"a": 1}, {1}, b"x", 1j, len, Gaussian),
+        *(np.array([None]), np.array(["a"]), np.array([(1,)], "i4,"), np.dtype(float)),
+        *((1, Moments(1, 2)), Partial(Moments(1, 2), 0.0)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_pack__refuses_other_types(value):
+    with pytest.raises(TypeError, match="cannot be kept"):
+        packed(value)
+
+
+WHOLE = packed(Partial(Extent(np.arange(3.0), (np.ones((2, 2)),), ()), 0.5))
+
+
+@pytest.mark.parametrize("length", [0, 1, 13, 14, 78, 79, 80, 200, len(WHOLE) - 1])
+def test_unpack__refuses_what_is_cut_short(length):
+    assert length < len(WHOLE)
+    with pytest.raises(BrokenStateError):
+        unpack(io.BytesIO(WHOLE[:length]))
+
+
+@pytest.mark.parametrize("place", [*range(0, len(WHOLE), 7), len(WHOLE) - 1])
+def test_unpack__refuses_what_was_altered(place):
+    altered = bytearray(WHOLE)
+    altered[place] ^= 1
+    with pytest.raises(BrokenStateError):
+        unpack(io.BytesIO(altered))
+
+
+def test_unpack__refuses_what_is_longer():
+    with pytest.raises(BrokenStateError):
+        unpack(io.BytesIO(WHOLE + b"\0"))
+
+
+def signed(structure, blocks=b""):
+    """A file with a right checksum, as someone may make it on purpose."""
+    import hashlib
+
+    line = json.dumps(structure).encode() + b"\n"
+    checksum = hashlib.sha256(line + blocks).hexdigest().encode()
+    return b"dhsic-state-1\n" + checksum + b"\n" + line + blocks
+
+
+FORGED = [
+    {"in": "os:system", "of": ["true"]},
+    {"in": "subprocess:Popen", "of": ["true"]},
+    {"in": "builtins:eval", "of": ["1"]},
+    {"in": "dhsic.api:hsic", "of": []},
+    {"in": "dhsic.engine.stored_state:io.BytesIO", "of": []},
+    {"in": "dhsic.engine.stored_state:np.ndarray", "of": [[3]]},
+    {"in": "dhsic.nowhere:Nothing", "of": []},
+    {"in": "dhsic.engine.reduction:Partial", "of": [1]},
+    {"in": "dhsic.engine.reduction:Partial", "of": 3},
+    {"in": "array", "dtype": "O", "shape": [1], "order": [0]},
+    {"in": "array", "dtype": "<f8", "shape": [10**15], "order": [0]},
+    {"in": "array", "dtype": "<f8", "shape": [-1], "order": [0]},
+    {"in": "array", "dtype": "<f8", "shape": [1], "order": [1]},
+    {"in": "array"},
+    {},
+]
+
+
+@pytest.mark.parametrize("structure", FORGED, ids=json.dumps)
+def test_unpack__makes_nothing_but_states(structure):
+    with pytest.raises(BrokenStateError):
+        unpack(io.BytesIO(signed(structure, bytes(8))))
+
+
+def test_unpack__does_not_unpickle():
+    with pytest.raises(BrokenStateError):
+        unpack(io.BytesIO(pickle.dumps((1, 2))))
+    assert unpack(io.BytesIO(signed(17))) == 17
