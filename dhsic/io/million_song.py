@@ -49,13 +49,13 @@ def convert_million_song(
         The text file, plain, in a ``.zip`` with that one ``.txt`` in it, or compressed by gzip;
         recognised by content, not by name.
     destination : path
-        The zarr group to create, on the local file system.
+        The zarr group to create: a path, or the URL of an object store, as s3://bucket/songs.zarr.
     shuffle : int, optional
         A seed, to write the songs in a random order. The file lists songs of one artist together,
         so that neighbouring rows are alike; tests that permute within row blocks lose power then.
         Needs free disk space for the data twice.
     overwrite : bool
-        Replace a zarr group at the destination, once the new one is complete.
+        Replace a zarr group at the destination, once the new one is complete. Not for URLs.
     progress : callable, optional
         Called with the number of rows written so far; with `shuffle`, first with the number of
         rows read so far, and then from the start with the number written.

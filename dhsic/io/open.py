@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -14,10 +14,19 @@ import zarr
 from numpy.typing import NDArray
 
 from dhsic._validation import nearest
-from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.io.sources import ArraySource, Columns, GraphSource, StoredSource
+from dhsic.io.storage import RemoteStore
+from dhsic.io.urls import is_url, scheme_of
 
-__all__ = ["AnySource", "open_group", "open_variables", "parse_variable"]
+__all__ = [
+    "AnySource",
+    "open_group",
+    "open_group_samples",
+    "open_samples",
+    "open_variables",
+    "parse_variable",
+]
 
 AnySource = ArraySource | StoredSource | GraphSource
 Opened = TypeVar("Opened", ArraySource, StoredSource, GraphSource)
@@ -37,8 +46,9 @@ def open_variables(data: Sequence[Any], names: Sequence[str] | None = None) -> l
     Parameters
     ----------
     data : sequence of array-like
-        NumPy, Dask or zarr arrays, zarr paths or URLs, xarray, pandas or Dask dataframe objects,
-        HDF5 data sets, memory maps; of shape (n,) or (n, d).
+        NumPy, Dask or zarr arrays, zarr paths or URLs (s3, gs, az, https and others of fsspec),
+        xarray, pandas or Dask dataframe objects, HDF5 data sets, memory maps; of shape (n,) or
+        (n, d). Every process opens a URL by itself, with the credentials that it finds.
     names : sequence of str, optional
         Names for messages and results; x1, x2, ... where not given.
 
@@ -57,16 +67,42 @@ def open_variables(data: Sequence[Any], names: Sequence[str] | None = None) -> l
     if len(data) < 2:
         msg = f"an independence test needs at least two variables, got {len(data)}"
         raise InvalidArgumentError(msg)
-    if names is not None and (isinstance(names, str) or not isinstance(names, Sequence)):
-        msg = f"names must be a sequence of words, one a variable, got {names!r}"
-        raise InvalidArgumentError(msg)
-    given = _names(data) if names is None else list(names)
-    words = {name for name in given if isinstance(name, str)}
-    if not len(words) == len(given) == len(data):
-        msg = f"names must be {len(data)} different words, one a variable, got {given!r}"
-        raise InvalidArgumentError(msg)
+    given = _checked_names(data, names, "variable")
     _check_indexes(data)
     return _aligned([_open(x, name) for x, name in zip(data, given, strict=True)])
+
+
+def open_samples(data: Sequence[Any], names: Sequence[str] | None = None) -> list[AnySource]:
+    """Open samples of the same columns, one or more, whose rows need not be equally many.
+
+    Parameters
+    ----------
+    data : sequence of array-like
+        As for `open_variables`.
+    names : sequence of str, optional
+        As for `open_variables`.
+
+    Returns
+    -------
+    list of source
+
+    Raises
+    ------
+    InvalidArgumentError
+        Names that do not fit.
+    DataError
+        As for `open_variables`; or unequal columns, or categories beside numbers.
+    """
+    pairs = zip(data, _checked_names(data, names, "sample"), strict=True)
+    sources = [_open(x, name) for x, name in pairs]
+    if len({(source.shape[1], source.categorical) for source in sources}) > 1:
+        kinds = ", ".join(
+            f"{s.name!r} {s.shape[1]} of {'categories' if s.categorical else 'numbers'}"
+            for s in sources
+        )
+        msg = f"samples must have the same columns, got {kinds}: compare the columns they share"
+        raise DataError(msg)
+    return sources
 
 
 def open_group(path: str, variables: Sequence[str]) -> list[AnySource]:
@@ -75,7 +111,7 @@ def open_group(path: str, variables: Sequence[str]) -> list[AnySource]:
     Parameters
     ----------
     path : str
-        Path or URL of the group.
+        Path or URL of the group; a URL holds no credentials.
     variables : sequence of str
         Each ``array``, ``array[columns]`` or ``name=array[columns]``, where columns are written
         as in Python: ``0:10``, ``3``, ``0,2,5``; a leading ``:,`` for the rows may be there.
@@ -89,30 +125,33 @@ def open_group(path: str, variables: Sequence[str]) -> list[AnySource]:
     InvalidArgumentError
         A variable cannot be read or is not in the group.
     DataError
-        There is no zarr group, or see `open_variables`.
+        There is no zarr group, its store does not give it, or see `open_variables`.
+    MissingDependencyError
+        What reads the URL is not installed.
     """
-    try:
-        group = zarr.open_group(path, mode="r")
-    except Exception as error:
-        msg = f"{path!r} is not a readable zarr group ({type(error).__name__}): check the path"
-        raise DataError(msg) from error
-    known = sorted(name for name, _ in group.arrays())
-    opened, names = [], []
-    for text in variables:
-        name, key, chosen = parse_variable(text)
-        if key not in known:
-            msg = (
-                f"variable {text!r} needs an array {key!r} in {path!r}; there are: "
-                f"{', '.join(known) or 'none'}{nearest(key, known)}"
-            )
-            raise InvalidArgumentError(msg)
-        columns = None if chosen is None else _resolve(chosen, group[key], text)
-        opened.append(_stored(group[key], name, columns))
-        names.append(name)
+    opened = _members(path, variables)
+    names = [source.name for source in opened]
     if len(opened) < 2 or len(set(names)) != len(names):
         msg = f"a test needs two or more variables of different names, got {names!r}"
         raise InvalidArgumentError(msg)
     return _aligned(opened)
+
+
+def open_group_samples(path: str, samples: Sequence[str]) -> list[AnySource]:
+    """Open samples in a zarr group, as `open_group` variables, and `open_samples` the samples."""
+    return open_samples(_members(path, samples))
+
+
+def _members(path: str, variables: Sequence[str]) -> list[AnySource]:
+    """Arrays of a group, or columns of them."""
+    group = _open_stored(zarr.open_group, path, "group")
+    opened: list[AnySource] = []
+    for text in variables:
+        name, key, chosen = parse_variable(text)
+        array = _member(group, key, text, path)
+        columns = None if chosen is None else _resolve(chosen, array, text)
+        opened.append(_stored(array, name, columns))
+    return opened
 
 
 def parse_variable(text: str) -> tuple[str, str, slice | list[int] | None]:
@@ -133,6 +172,19 @@ def parse_variable(text: str) -> tuple[str, str, slice | list[int] | None]:
     label = array if match["columns"] is None else f"{array}[{match['columns'].strip()}]"
     name = (match["name"] or label).strip()
     return name, array, _parse_columns(match["columns"], text)
+
+
+def _checked_names(data: Sequence[Any], names: Sequence[str] | None, what: str) -> list[str]:
+    """The names that were given, or x1, x2, ..., all different."""
+    if names is not None and (isinstance(names, str) or not isinstance(names, Sequence)):
+        msg = f"names must be a sequence of words, one a {what}, got {names!r}"
+        raise InvalidArgumentError(msg)
+    given = _names(data) if names is None else list(names)
+    words = {name for name in given if isinstance(name, str)}
+    if not len(words) == len(given) == len(data):
+        msg = f"names must be {len(data)} different words, one a {what}, got {given!r}"
+        raise InvalidArgumentError(msg)
+    return given
 
 
 def _names(data: Sequence[Any]) -> list[str]:
@@ -187,7 +239,7 @@ def _open(x: Any, name: str) -> AnySource:
     if isinstance(x, AnySource):
         return replace(x, name=name)
     if isinstance(x, (str, bytes)) or hasattr(x, "__fspath__"):
-        return _stored(_open_array(os.fsdecode(x)), name)
+        return _stored(_open_stored(zarr.open_array, os.fsdecode(x), "array"), name)
     if isinstance(x, zarr.Array):
         return _stored(x, name)
     if _is(x, "dask.dataframe", "DataFrame") or _is(x, "dask.dataframe", "Series"):
@@ -231,12 +283,46 @@ def _listed(x: Sequence[Any], name: str) -> NDArray[Any]:
         raise DataError(msg) from error
 
 
-def _open_array(path: str) -> Any:
+def _open_stored(opener: Callable[..., Any], path: str, kind: str) -> Any:
+    """Open a zarr array or group at a path or URL."""
+    if not is_url(path):
+        return _opened(opener, path, kind, None)
+    store = RemoteStore(path)
     try:
-        return zarr.open_array(path, mode="r")
+        # Format by format, since a store may refuse to say that the names of the other are absent.
+        return _opened(opener, store, kind, 3)
+    except FileNotFoundError:
+        return _opened(opener, store, kind, 2)
+
+
+def _opened(opener: Callable[..., Any], place: Any, kind: str, zarr_format: int | None) -> Any:
+    try:
+        return opener(place, mode="r", zarr_format=zarr_format)
+    except DhsicError:
+        raise
     except Exception as error:
-        msg = f"{path!r} is not a readable zarr array ({type(error).__name__}): check the path"
+        if zarr_format == 3 and isinstance(error, FileNotFoundError):
+            raise
+        msg = (
+            f"{str(place)!r} is not a readable zarr {kind} ({type(error).__name__}): check the path"
+        )
         raise DataError(msg) from error
+
+
+def _member(group: Any, key: str, variable: str, path: str) -> Any:
+    """An array of a group; names are listed only where it is not there, since https lists none."""
+    try:
+        array = group[key]
+    except KeyError:
+        array = None
+    if isinstance(array, zarr.Array):
+        return array
+    known = sorted(name for name, _ in group.arrays())
+    msg = (
+        f"variable {variable!r} needs an array {key!r} in {path!r}; there are: "
+        f"{', '.join(known) or 'none'}{nearest(key, known)}"
+    )
+    raise InvalidArgumentError(msg)
 
 
 def _stored(array: Any, name: str, columns: Columns = None) -> StoredSource:
@@ -247,9 +333,16 @@ def _stored(array: Any, name: str, columns: Columns = None) -> StoredSource:
         int(stored[0]) if stored else None,
         columns,
         categorical=array.attrs.get("kind") == "categorical",
-        place="memory" if isinstance(array.store, zarr.storage.MemoryStore) else "storage",
+        place="memory" if _in_memory(array.store) else "storage",
     )
     return _checked(source, array)
+
+
+def _in_memory(store: Any) -> bool:
+    """Whether no other process sees what is stored."""
+    if isinstance(store, RemoteStore):
+        return scheme_of(store.url) == "memory"
+    return isinstance(store, zarr.storage.MemoryStore)
 
 
 def _frame(x: Any, name: str) -> ArraySource:

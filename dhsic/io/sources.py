@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,6 +16,8 @@ from dask.delayed import Delayed
 from numpy.typing import NDArray
 
 from dhsic.errors import DataError
+from dhsic.io.chunks import broken_chunk, missing_folder
+from dhsic.io.storage import StorageError
 
 __all__ = ["ArraySource", "Columns", "GraphSource", "StoredSource"]
 
@@ -20,6 +25,8 @@ Columns = tuple[int, ...] | None
 
 _READERS = 4
 _TAKE_ROWS = 4096
+_TRIES = 3
+_PAUSE_SECONDS = 0.5
 
 
 def _as_rows(block: Any, columns: Columns) -> NDArray[Any]:
@@ -135,14 +142,35 @@ class StoredSource:
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1."""
-        try:
-            return _as_rows(self.array[start:stop], self.columns)
-        except Exception as error:
+        what = f"rows {start} to {stop - 1} of variable {self.name!r} cannot be read"
+        if (folder := missing_folder(self.array)) is not None:
             msg = (
-                f"rows {start} to {stop - 1} of variable {self.name!r} cannot be read "
-                f"({type(error).__name__}: {error}): is the data complete and intact?"
+                f"{what}: process {os.getpid()} on {socket.gethostname()} sees no folder {folder}; "
+                "put the data where every worker finds it by the same path"
             )
+            raise DataError(msg)
+        try:
+            return _as_rows(self._rows(start, stop), self.columns)
+        except StorageError as error:
+            msg = f"{what}: {error}"
             raise DataError(msg) from error
+        except Exception as error:
+            chunk = broken_chunk(self.array, start, stop)
+            where = "" if chunk is None else f"stored chunk {chunk}: "
+            said = f"{type(error).__name__}: {error}"
+            msg = f"{what} ({where}{said}): is the data complete and intact?"
+            raise DataError(msg) from error
+
+    def _rows(self, start: int, stop: int) -> Any:
+        """Slice the array; a network's file system may fail for a moment."""
+        for left in reversed(range(_TRIES)):
+            try:
+                return self.array[start:stop]
+            except OSError as error:
+                if not left or isinstance(error, (FileNotFoundError, PermissionError)):
+                    raise
+                time.sleep(_PAUSE_SECONDS)
+        raise AssertionError
 
     def take(self, rows: NDArray[np.intp]) -> NDArray[Any]:
         """Rows by increasing number; each stored chunk is read at most once."""

@@ -44,8 +44,8 @@ def generate(
     Parameters
     ----------
     destination : path
-        The zarr group to create, on the local file system. It gets the arrays ``features``
-        (rows, features) and ``year`` (rows, 1).
+        The zarr group to create: a path, or the URL of an object store, as s3://bucket/songs.zarr.
+        It gets the arrays ``features`` (rows, features) and ``year`` (rows, 1).
     rows, features : int
         At least 1.
     dependence : float
@@ -55,7 +55,7 @@ def generate(
     dtype : float32 or float64
         Of the stored values, which are the same in both.
     overwrite : bool
-        Replace a zarr group at the destination, once the new one is complete.
+        Replace a zarr group at the destination, once the new one is complete. Not for URLs.
     progress : callable, optional
         Called with the number of rows written so far.
 

@@ -50,7 +50,7 @@ def convert_table(
         first MiB of a CSV file decides whether a column is numeric. Empty fields, ``NA``,
         ``NaN``, ``null`` and the like are missing.
     destination : path
-        The zarr group to create, on the local file system.
+        The zarr group to create: a path, or the URL of an object store, as s3://bucket/songs.zarr.
     variables : mapping of str to sequence of str
         The columns of each variable, all numeric or all categorical.
     missing : {"error", "drop"}
@@ -61,7 +61,7 @@ def convert_table(
         A seed, to write the rows in a random order, the same one for all variables; needs free
         disk space for the data twice.
     overwrite : bool
-        Replace a zarr group at the destination, once the new one is complete.
+        Replace a zarr group at the destination, once the new one is complete. Not for URLs.
     progress : callable, optional
         Called with the number of rows written so far; with `shuffle`, first with the number of
         rows read so far, and then from the start with the number written.

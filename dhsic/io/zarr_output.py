@@ -19,12 +19,16 @@ from numpy.typing import DTypeLike, NDArray
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.io.upload import Place, uploading
+from dhsic.io.urls import is_url
 
 __all__ = [
     "GroupWriter",
     "Progress",
     "WrittenGroup",
     "check_dtype",
+    "check_new_group",
+    "chunk_bytes",
     "chunk_rows",
     "disk_errors",
     "new_group",
@@ -45,8 +49,8 @@ class WrittenGroup:
 
     Parameters
     ----------
-    path : pathlib.Path
-        The zarr group.
+    path : pathlib.Path or str
+        The zarr group; a string where it is a URL.
     rows : int
         Rows of every array in it.
     shapes : mapping of str to (int, int)
@@ -61,7 +65,7 @@ class WrittenGroup:
     (5, 0)
     """
 
-    path: Path
+    path: Path | str
     rows: int
     shapes: Mapping[str, tuple[int, int]]
     dropped: int = 0
@@ -95,6 +99,11 @@ def chunk_rows(columns: Mapping[str, int], dtype: DTypeLike = np.float64) -> int
     return min(max(power, _MIN_CHUNK_ROWS), _MAX_CHUNK_ROWS)
 
 
+def chunk_bytes(columns: Mapping[str, int], dtype: DTypeLike = np.float64) -> int:
+    """Bytes of a chunk of every array of a group, which is what a writer gathers."""
+    return chunk_rows(columns, dtype) * sum(columns.values()) * np.dtype(dtype).itemsize
+
+
 def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     """Return float32 or float64 as a dtype, or raise `InvalidArgumentError`."""
     try:
@@ -123,17 +132,14 @@ class GroupWriter:
 
     def __init__(
         self,
-        scratch: Path,
-        target: Path,
+        place: Place,
         columns: Mapping[str, int],
         dtype: np.dtype[Any],
         compress: bool,
         pool: ThreadPoolExecutor,
     ) -> None:
-        self.scratch = scratch
+        self.scratch, self._group, self._target = place
         self.rows = 0
-        self._group = scratch / "group"
-        self._target = target
         self._columns = dict(columns)
         self._dtype = dtype
         self._compress = compress
@@ -258,12 +264,14 @@ def new_group(
     """Write a zarr group (format 3) that appears at its destination only when it is complete.
 
     Everything is written into a hidden sibling of the destination, which is renamed at the end.
-    The sibling is removed on every exception, `KeyboardInterrupt` included.
+    In an object store the chunks are written at their places, and the metadata last, without which
+    nothing opens. What was written is removed on every exception, `KeyboardInterrupt` included.
 
     Parameters
     ----------
-    destination : path
-        A path of the local file system that does not exist, in a folder that does.
+    destination : path or URL
+        A path of the local file system that does not exist, in a folder that does; or the URL of
+        an object store under which there is nothing.
     columns : mapping of str to int
         Names of the arrays and their numbers of columns.
     dtype : float32 or float64
@@ -272,7 +280,7 @@ def new_group(
         Zstandard where true; else raw values, which read faster and suit random numbers, as they
         hardly get smaller. Both carry checksums.
     overwrite : bool
-        Replace a zarr group at the destination, once the new one is complete.
+        Replace a zarr group at the destination, once the new one is complete. Not for URLs.
 
     Yields
     ------
@@ -282,10 +290,10 @@ def new_group(
     Raises
     ------
     InvalidArgumentError
-        If the destination exists and may not be replaced, or is not a local path, or if a name,
+        If the destination exists and may not be replaced, or cannot be written, or if a name,
         a number of columns or the dtype cannot be used.
     DataError
-        If no rows were appended, or if the disk refuses.
+        If no rows were appended, or if the disk or the store refuses.
 
     Examples
     --------
@@ -300,24 +308,49 @@ def new_group(
     """
     stored = check_dtype(dtype)
     _check_columns(columns)
+    text = os.fspath(destination)
+    # Zarr is called in the pool's thread only: Ctrl-C reaches the main thread alone, and the
+    # pool waits for its thread, so nothing still writes when the folder is removed.
+    with (
+        uploading(text, overwrite) if is_url(text) else _on_disk(text, overwrite) as place,
+        ThreadPoolExecutor(1, "dhsic-zarr-writer") as pool,
+    ):
+        writer = GroupWriter(place, columns, stored, compress, pool)
+        yield writer
+        writer.finish()
+
+
+def check_new_group(
+    destination: str | os.PathLike[str], columns: Mapping[str, int], *, overwrite: bool = False
+) -> None:
+    """Refuse what `new_group` would refuse of a local path, before the work that fills it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        As for `new_group`.
+    """
+    _check_columns(columns)
+    text = os.fspath(destination)
+    if not is_url(text):
+        _checked_destination(text, overwrite)
+
+
+@contextmanager
+def _on_disk(destination: str, overwrite: bool) -> Iterator[Place]:
     target = _checked_destination(destination, overwrite)
     scratch = target.with_name(f".{target.name}.{uuid4().hex[:8]}.partial")
     try:
         with disk_errors(target):
             scratch.mkdir()
-        # Zarr is called in the pool's thread only: Ctrl-C reaches the main thread alone, and the
-        # pool waits for its thread, so nothing still writes when the folder is removed.
-        with ThreadPoolExecutor(1, "dhsic-zarr-writer") as pool:
-            writer = GroupWriter(scratch, target, columns, stored, compress, pool)
-            yield writer
-            writer.finish()
+        yield Place(scratch, scratch / "group", target)
         _install(scratch, target, overwrite)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
 @contextmanager
-def disk_errors(target: Path) -> Iterator[None]:
+def disk_errors(target: Path | str) -> Iterator[None]:
     """Turn an error of the file system while writing into a `DataError` that names the target."""
     try:
         yield
@@ -342,15 +375,8 @@ def _check_columns(columns: Mapping[str, int]) -> None:
             raise InvalidArgumentError(msg)
 
 
-def _checked_destination(destination: str | os.PathLike[str], overwrite: bool) -> Path:
-    text = os.fspath(destination)
-    if "://" in text:
-        msg = (
-            f"the destination must be a path of the local file system, not {text}: "
-            "write locally, then copy the folder"
-        )
-        raise InvalidArgumentError(msg)
-    target = Path(text).resolve()
+def _checked_destination(destination: str, overwrite: bool) -> Path:
+    target = Path(destination).resolve()
     if target.exists():
         _check_replaceable(target, overwrite)
     elif not target.parent.is_dir():

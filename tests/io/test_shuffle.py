@@ -104,8 +104,8 @@ def test_shuffled__says_when_the_disk_is_full(tmp_path, monkeypatch):
 
 
 def test_shuffled__holds_a_bucket_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(shuffle, "_BUCKET_BYTES", 2**20)
-    block = {"x": np.zeros((1000, 40))}
+    monkeypatch.setattr(shuffle, "_BUCKET_BYTES", 2**22)
+    block = {"x": np.zeros((1000, 160))}  # much beside the table of interned names, when it grows
     total = 100 * block["x"].nbytes
     tracemalloc.start()
     parts = shuffled(itertools.repeat(block, 100), seed=0, scratch=tmp_path, expected_bytes=total)

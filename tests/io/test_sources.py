@@ -135,3 +135,35 @@ def test_source__refuses_the_ways_of_other_places():
         StoredSource("x", X, None).lazy([0, 60])
     with pytest.raises(NotImplementedError):
         GraphSource("x", da.from_array(X)).read(0, 60)
+
+
+class Shaky:
+    """Rows on a file system that fails for a moment."""
+
+    shape, dtype, ndim, chunks = (4, 1), np.dtype(float), 2, None
+
+    def __init__(self, *errors):
+        self.errors = list(errors)
+
+    def __getitem__(self, rows):
+        if self.errors:
+            raise self.errors.pop()
+        return np.ones(self.shape)[rows]
+
+
+def test_read__asks_again_where_the_file_system_fails(monkeypatch):
+    monkeypatch.setattr("dhsic.io.sources._PAUSE_SECONDS", 0.0)
+    shaky = Shaky(OSError("stale"), OSError("stale"))
+    assert StoredSource("x", shaky, None).read(1, 3).shape == (2, 1)
+    shaky = Shaky(*[OSError("stale")] * 4)
+    with pytest.raises(DataError, match=r"rows 1 to 2 .* cannot be read"):
+        StoredSource("x", shaky, None).read(1, 3)
+    assert len(shaky.errors) == 1
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("gone"), PermissionError(), ValueError("bad")])
+def test_read__asks_once_for_what_will_not_change(error):
+    shaky = Shaky(error, error)
+    with pytest.raises(DataError, match="cannot be read"):
+        StoredSource("x", shaky, None).read(0, 4)
+    assert len(shaky.errors) == 1

@@ -255,11 +255,6 @@ def test_new_group__refuses_a_missing_folder(tmp_path):
         write(tmp_path / "absent/g.zarr")
 
 
-def test_new_group__refuses_urls():
-    with pytest.raises(InvalidArgumentError, match=r"local file system, not s3://bucket"):
-        write("s3://bucket/g.zarr")
-
-
 def test_new_group__says_when_the_disk_is_full(tmp_path, monkeypatch):
     def full(*args, **options):
         raise OSError(errno.ENOSPC, "No space left on device")

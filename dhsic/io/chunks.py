@@ -1,0 +1,39 @@
+"""Where the chunks of a zarr array lie, for what goes wrong with them."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import zarr
+
+__all__ = ["broken_chunk", "missing_folder"]
+
+
+def missing_folder(array: Any) -> str | None:
+    """The folder of a zarr array that this process does not see, all of which would read as fill.
+
+    A worker on another machine may lack the file system of the process that opened the array.
+    """
+    if not isinstance(array, zarr.Array) or not isinstance(array.store, zarr.storage.LocalStore):
+        return None
+    folder = array.store.root / array.path
+    return None if folder.is_dir() else str(folder)
+
+
+def broken_chunk(array: Any, start: int, stop: int) -> str | None:
+    """Name of the first stored chunk, or shard, among the rows that cannot be read."""
+    if not isinstance(array, zarr.Array):
+        return None
+    sizes = array.shards or array.chunks
+    spans = [(start, stop), *((0, length) for length in array.shape[1:])]
+    numbers = (range(a // size, -(-b // size)) for (a, b), size in zip(spans, sizes, strict=True))
+    for chunk in product(*numbers):
+        region = tuple(
+            slice(i * size, (i + 1) * size) for i, size in zip(chunk, sizes, strict=True)
+        )
+        try:
+            array[region]
+        except Exception:
+            return str(array.store_path / array.metadata.encode_chunk_key(chunk))
+    return None

@@ -1,0 +1,142 @@
+"""What an object store said when it did not give an object, whichever library asked it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+from dhsic.io.urls import credentials_of, redacted
+
+__all__ = ["Failure", "failure_of", "remedy_of"]
+
+Kind = Literal["absent", "no bucket", "refused", "passing", "lasting"]
+
+_LENGTH = 200
+_PASSING_STATUS = {408, 425, 429, 500, 502, 503, 504}
+_STATUS = re.compile(r"(?:status code|HTTP error|status)[:=]? ?(\d{3})\b")
+_ELEMENT = re.compile(r"<(Code|Message)>([^<]*)</\1>")
+_NO_BUCKET = re.compile(
+    r"NoSuchBucket|ContainerNotFound|(?:bucket|container) does not exist", re.IGNORECASE
+)
+_REFUSED = re.compile(
+    r"AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken|"
+    r"NoCredentials|locate credentials|not have (?:enough )?permission|InstanceMetadata|"
+    r"DefaultCredentials|AuthenticationFailed",
+    re.IGNORECASE,
+)
+_PASSING = re.compile(
+    r"SlowDown|ServiceUnavailable|InternalError|RequestTimeout|Throttl|\btimed? ?out\b|"
+    r"error sending request|response body error|error decoding response body|disconnected",
+    re.IGNORECASE,
+)
+_DEBUG = "\n\nDebug source:"
+_CAUSE = re.compile(r'message: "([^"]+)"')
+_PASSING_TYPES = {
+    "ClientConnectionError",
+    "ClientPayloadError",
+    "ConnectionError",
+    "HTTPClientError",
+    "IncompleteRead",
+    "ServiceRequestError",
+    "ServiceResponseError",
+    "TimeoutError",
+}
+
+
+class Failure(NamedTuple):
+    """What went wrong, and what kind of thing it is."""
+
+    kind: Kind
+    """Whether the object is not there, or asking again may help, or not."""
+    said: str
+    """What the store said, in a line without credentials."""
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Classify an error of a library that reads an object store."""
+    chain = list(_chain(error))
+    status = next(filter(None, map(_status, chain)), None)
+    return Failure(_kind(chain, status), _said(chain, status))
+
+
+def remedy_of(failure: Failure, url: str) -> str:
+    """What a user can do about a failure of the store of a URL."""
+    if failure.kind == "lasting" and "region" in failure.said:
+        return "set AWS_REGION to the region of the bucket"
+    remedies = {
+        "passing": "run again when the store answers",
+        "refused": credentials_of(url),
+        "no bucket": "check the name of the bucket",
+    }
+    return remedies.get(failure.kind, "check the URL and the settings of the store")
+
+
+def _kind(chain: list[BaseException], status: int | None) -> Kind:
+    text = " ".join(f"{type(one).__name__}: {_plain(one)}" for one in chain)
+    if _NO_BUCKET.search(text):
+        return "no bucket"
+    if status == 404 or any(isinstance(one, FileNotFoundError) for one in chain):
+        return "absent"
+    refused = status in (401, 403) or any(isinstance(one, PermissionError) for one in chain)
+    if refused or _REFUSED.search(text):
+        return "refused"
+    names = {base.__name__ for one in chain for base in type(one).__mro__}
+    if names & _PASSING_TYPES:
+        return "passing"
+    if status is not None:
+        return "passing" if status in _PASSING_STATUS else "lasting"
+    return "passing" if _PASSING.search(text) else "lasting"
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what caused it."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__
+
+
+def _status(error: BaseException) -> int | None:
+    """The HTTP status behind an error, where it has one."""
+    response: Any = getattr(error, "response", None)
+    if isinstance(response, dict):
+        return _number(response.get("ResponseMetadata", {}).get("HTTPStatusCode"))
+    for name in ("status", "status_code", "code"):
+        if (number := _number(getattr(error, name, None))) is not None:
+            return number
+    found = _STATUS.search(_plain(error))
+    return int(found[1]) if found else None
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and 400 <= value < 600 else None
+
+
+def _plain(error: BaseException) -> str:
+    """The text of an error; obstore's ends with all that it knows, of its own settings too."""
+    return str(error).partition(_DEBUG)[0]
+
+
+def _said(chain: list[BaseException], status: int | None) -> str:
+    """Status, code and message where there are such, else the first words of the error."""
+    for one in chain:
+        response: Any = getattr(one, "response", None)
+        if isinstance(response, dict):
+            stated = response.get("Error", {})
+            return _short(status, stated.get("Code"), stated.get("Message"))
+        elements = dict(_ELEMENT.findall(_plain(one)))
+        if elements:
+            return _short(status, elements.get("Code"), elements.get("Message"))
+    first = chain[0]
+    text = _plain(first).rpartition(" - ")[2].strip().partition("\n")[0]
+    causes = _CAUSE.findall(str(first).partition(_DEBUG)[2])
+    return _short(status, type(first).__name__, ": ".join([text, *causes[-1:]]))
+
+
+def _short(status: int | None, code: Any, message: Any) -> str:
+    head = " ".join(str(part) for part in (status, code) if part and str(status) != part)
+    text = " ".join(f"{head}: {message}".split()) if message else head
+    text = redacted(text).rstrip(".:")
+    return text if len(text) <= _LENGTH else f"{text[:_LENGTH]}..."

@@ -1,0 +1,205 @@
+"""A folder on a disk or in an object store, in which files are there as a whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fsspec.core import url_to_fs
+from fsspec.registry import get_filesystem_class, known_implementations
+
+from dhsic.engine.folder import Entry
+from dhsic.errors import DataError, DhsicError, InvalidArgumentError, MissingDependencyError
+from dhsic.io.failures import failure_of, remedy_of
+from dhsic.io.urls import checked_url, credentials_of, redacted, scheme_of
+from dhsic.io.whole import put_new, put_whole
+
+__all__ = ["Folder"]
+
+_UNKNOWN_REQUEST = re.compile("NotImplemented|ParamValidation|unexpected keyword")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder by its path or URL.
+
+    Parameters
+    ----------
+    url : str
+        An absolute path, or a URL that fsspec can open; holds no credentials.
+    """
+
+    url: str
+
+    @classmethod
+    def at(cls, url: Any, what: str) -> Folder:
+        """Read a path or URL; a relative path is made absolute, for workers elsewhere.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Neither; or of a kind that cannot be written.
+        MissingDependencyError
+            The library behind that kind of URL is not installed.
+        """
+        if not isinstance(url, str) or not url.strip() or not url.isprintable() or "::" in url:
+            msg = (
+                f"{what} must be the path or URL of a folder, as runs/first or s3://bucket/first; "
+                f"got {redacted(repr(url))}"
+            )
+            raise InvalidArgumentError(msg)
+        if "://" not in url:
+            return cls(os.path.abspath(os.path.expanduser(url)))
+        if url.startswith(("file://", "local://")):
+            return cls(os.path.abspath(url.partition("://")[2]))
+        if redacted(url) != url:
+            msg = (
+                f"{what} must be a URL without user name, password or query, since it is shown and "
+                f"sent to workers; got {redacted(url)!r}: {credentials_of(url)}"
+            )
+            raise InvalidArgumentError(msg)
+        kind = scheme_of(url)
+        try:
+            folder = cls(checked_url(url))
+            get_filesystem_class(kind)
+        except ImportError as error:
+            needed = known_implementations.get(kind, {}).get("err", str(error))
+            msg = f"{what} at {url} needs a library that is not installed: {needed}"
+            raise MissingDependencyError(msg) from error
+        return folder
+
+    def __str__(self) -> str:
+        return self.url
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on a disk."""
+        return "://" not in self.url
+
+    def inner(self, name: str) -> Folder:
+        """A folder in it."""
+        return Folder(f"{self.url}/{name}")
+
+    def make(self) -> None:
+        """Create it where it is missing; object stores have no folders."""
+        if self.is_local:
+            with self._in_words("create"):
+                os.makedirs(self.url, exist_ok=True)
+
+    def entries(self) -> list[Entry]:
+        """What is in it, by name; nothing where it does not exist."""
+        with self._in_words("list"):
+            fs, path = self._opened()
+            fs.invalidate_cache()
+            try:
+                found = fs.ls(path, detail=True)
+            except FileNotFoundError:
+                return []
+        entries = (_entry(one) for one in found if one["name"].rstrip("/") != path.rstrip("/"))
+        return sorted(entries)
+
+    def is_file(self) -> bool:
+        """Whether a file is in its place."""
+        with self._in_words("look for"):
+            fs, path = self._opened()
+            return bool(fs.isfile(path))
+
+    def read(self, name: str) -> bytes | None:
+        """A small file, or None where there is none."""
+        with self.open(name) as file:
+            return None if file is None else bytes(file.read())
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[Any]:
+        """A file to read from, or None where there is none."""
+        with self._in_words("read"):
+            fs, path = self._opened(name)
+            try:
+                file = fs.open(path, "rb")
+            except FileNotFoundError:
+                file = None
+        if file is None:
+            yield None
+            return
+        with self._in_words("read"), file:
+            yield file
+
+    def write(self, name: str, parts: Iterable[bytes | memoryview]) -> None:
+        """Write a file, which is there when all of it is."""
+        with self._in_words("write to"):
+            if self.is_local:
+                # Forcing may take a second, and what a crash of the machine tears has a checksum.
+                put_whole(Path(self.url, name), parts, forced=False)
+            else:
+                fs, path = self._opened(name)
+                fs.pipe_file(path, b"".join(parts))  # an object appears when its upload is complete
+
+    def write_new(self, name: str, data: bytes) -> None:
+        """Write a small file unless there is one.
+
+        Of several at a time one succeeds, on a disk and in stores that can be asked for it.
+        """
+        with self._in_words("write to"):
+            if self.is_local:
+                put_new(Path(self.url, name), data)
+            elif self.read(name) is None:  # stores that do not know the request may replace it
+                self._put_new(name, data)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        with self._in_words("remove from"), suppress(FileNotFoundError):
+            fs, path = self._opened(name)
+            fs.rm_file(path)
+
+    def remove_empty(self) -> None:
+        """Remove the folder itself where nothing is left in it."""
+        if self.is_local:
+            with suppress(OSError):
+                os.rmdir(self.url)
+
+    def _put_new(self, name: str, data: bytes) -> None:
+        fs, path = self._opened(name)
+        try:
+            fs.pipe_file(path, data, mode="create")
+        except FileExistsError:
+            return
+        except Exception as error:
+            if not _UNKNOWN_REQUEST.search(f"{type(error).__name__}: {failure_of(error).said}"):
+                raise
+            fs.pipe_file(path, data)
+
+    def _opened(self, name: str = "") -> tuple[Any, str]:
+        fs, path = url_to_fs(f"{self.url}/{name}" if name else self.url)
+        return fs, str(path)
+
+    @contextmanager
+    def _in_words(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except DhsicError:
+            raise
+        except Exception as error:
+            failure = failure_of(error)
+            if self.is_local:
+                said = getattr(error, "strerror", None) or failure.said
+                remedy = "check that it exists, has room and may be written"
+            else:
+                said, remedy = failure.said, remedy_of(failure, self.url)
+            msg = f"cannot {doing} {self} ({said}): {remedy}"
+            raise DataError(msg) from error
+
+
+def _entry(found: Any) -> Entry:
+    modified = found.get("mtime") or found.get("LastModified") or found.get("created")
+    stamp = getattr(modified, "timestamp", None)
+    return Entry(
+        found["name"].rstrip("/").rpartition("/")[2],
+        found["type"] == "directory",
+        int(found.get("size") or 0),
+        stamp() if stamp else modified,
+    )

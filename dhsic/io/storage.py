@@ -1,0 +1,161 @@
+"""Zarr in object stores: opened anew in every process by its URL, with the credentials found there.
+
+What the store says is put in words here: what may pass is asked for again, a few times; what will
+not pass is an error at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any
+
+from zarr.storage import WrapperStore
+
+from dhsic.errors import DataError, MissingDependencyError
+from dhsic.io.backends import backend
+from dhsic.io.failures import Failure, failure_of, remedy_of
+from dhsic.io.urls import checked_url
+
+__all__ = ["RemoteStore", "StorageError"]
+
+_TRIES = 4
+_PAUSE_SECONDS = 0.25
+_PATIENCE_SECONDS = 20.0
+
+
+class StorageError(DataError):
+    """A store does not give an object, for a reason that it stated."""
+
+
+class RemoteStore(WrapperStore):  # type: ignore[misc]
+    """A zarr store at a URL, which is all that is pickled of it.
+
+    Parameters
+    ----------
+    url : str
+        Of a folder; holds no credentials.
+    read_only : bool, optional
+        Refuse to write.
+    """
+
+    def __init__(self, url: str, *, read_only: bool = True) -> None:
+        self.url = checked_url(url)
+        self._read_only = read_only
+        self._opened: tuple[int, Any] | None = None
+
+    @property
+    def _store(self) -> Any:
+        """The store of this process: neither connections nor event loops survive a fork."""
+        process = os.getpid()
+        if self._opened is None or self._opened[0] != process:
+            self._opened = process, backend(self.url, self._read_only)
+        return self._opened[1]
+
+    @property
+    def read_only(self) -> bool:
+        """Whether writing is refused."""
+        return self._read_only
+
+    def with_read_only(self, read_only: bool = False) -> RemoteStore:
+        """The same place, to read or to write."""
+        return RemoteStore(self.url, read_only=read_only)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self.url, self._read_only)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RemoteStore) and other.__reduce__() == self.__reduce__()
+
+    def __hash__(self) -> int:
+        return hash(self.url)
+
+    def __str__(self) -> str:
+        return self.url
+
+    def __repr__(self) -> str:
+        return f"RemoteStore({self.url!r})"
+
+    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+        """The bytes of an object, None where there is none."""
+        return await self._insist(key, lambda: self._store.get(key, prototype, byte_range))
+
+    async def get_partial_values(self, prototype: Any, key_ranges: Iterable[Any]) -> list[Any]:
+        """Ranges of bytes of objects."""
+        gets = (self.get(key, prototype, byte_range) for key, byte_range in key_ranges)
+        return await asyncio.gather(*gets)
+
+    async def is_empty(self, prefix: str) -> bool:
+        """Whether a folder holds no object."""
+        return await self._insist(prefix, lambda: self._store.is_empty(prefix)) is not False
+
+    async def exists(self, key: str) -> bool:
+        """Whether there is such an object."""
+        return bool(await self._insist(key, lambda: self._store.exists(key)))
+
+    async def set(self, key: str, value: Any) -> None:
+        """Write an object as a whole."""
+        await self._insist(key, lambda: self._store.set(key, value), "take")
+
+    async def set_if_not_exists(self, key: str, value: Any) -> None:
+        """Write an object that is not there."""
+        if not await self.exists(key):
+            await self.set(key, value)
+
+    async def delete(self, key: str) -> None:
+        """Remove an object."""
+        await self._insist(key, lambda: self._store.delete(key), "remove")
+
+    async def delete_dir(self, prefix: str) -> None:
+        """Remove the objects in a folder."""
+        await self._insist(prefix, lambda: self._store.delete_dir(prefix), "remove")
+
+    async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+        """Names of the objects in a folder and in those within it."""
+        for name in await self._listed(prefix, lambda: self._store.list_prefix(prefix)):
+            yield name
+
+    async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+        """Names of the objects and folders in a folder."""
+        for name in await self._listed(prefix, lambda: self._store.list_dir(prefix)):
+            yield name
+
+    async def _listed(self, prefix: str, ask: Callable[[], AsyncIterator[str]]) -> list[str]:
+        async def names() -> list[str]:
+            return [name async for name in ask()]
+
+        return await self._insist(prefix, names) or []
+
+    async def _insist(self, key: str, ask: Callable[[], Awaitable[Any]], verb: str = "give") -> Any:
+        """Ask again for what may pass; the libraries below have tried already in their ways."""
+        began = time.monotonic()
+        tries = 0
+        while True:
+            try:
+                await self._store._ensure_open()
+                return await ask()
+            except MissingDependencyError:
+                raise
+            except Exception as error:
+                failure = failure_of(error)
+                if failure.kind == "absent" and verb == "give":
+                    return None
+                tries += 1
+                late = time.monotonic() - began > _PATIENCE_SECONDS
+                if failure.kind != "passing" or tries == _TRIES or late:
+                    # Not from the error: answers of stores may hold names of keys and signatures.
+                    raise StorageError(self._in_words(key, failure, tries, verb)) from None
+            await asyncio.sleep(_PAUSE_SECONDS * 2**tries * random.uniform(0.5, 1.0))
+
+    def _in_words(self, key: str, failure: Failure, tries: int, verb: str) -> str:
+        place = f"{self.url}/{key}" if key else self.url
+        tried = f"given up after {tries} tries; " if failure.kind == "passing" else ""
+        remedy = remedy_of(failure, self.url)
+        return f"the store does not {verb} {place} ({failure.said}): {tried}{remedy}"
+
+
+def _restored(url: str, read_only: bool) -> RemoteStore:
+    return RemoteStore(url, read_only=read_only)

@@ -1,0 +1,111 @@
+"""A zarr group under construction in an object store."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from zarr.core.sync import sync
+
+from dhsic.errors import InvalidArgumentError
+from dhsic.io.storage import RemoteStore
+from dhsic.io.urls import scheme_of
+
+__all__ = ["Place", "Upload", "uploading"]
+
+_METADATA = "zarr.json"
+
+
+class Place(NamedTuple):
+    """Where a group is written."""
+
+    scratch: Path
+    """A folder for temporary files."""
+    group: Any
+    """The group under construction: a path or a zarr store."""
+    target: Path | str
+    """Where it will be."""
+
+
+@contextmanager
+def uploading(url: str, overwrite: bool) -> Iterator[Place]:
+    """Write to an object store; on an exception, remove what was written.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The URL cannot be written to, something is there, or it should be replaced.
+    StorageError
+        The store refuses.
+    """
+    store = Upload(url)
+    if scheme_of(url) in ("http", "https"):
+        msg = f"the destination must be a path or the URL of an object store, got {url!r}: use that"
+        raise InvalidArgumentError(msg)
+    if overwrite:
+        msg = (
+            f"an object store cannot replace a group at once, so {url!r} is not overwritten: "
+            "remove what is there, or choose another destination"
+        )
+        raise InvalidArgumentError(msg)
+    if not sync(store.is_empty("")):
+        msg = f"{store.url!r} holds objects already: choose another destination, or remove them"
+        raise InvalidArgumentError(msg)
+    with tempfile.TemporaryDirectory(prefix="dhsic-") as scratch:
+        try:
+            yield Place(Path(scratch), store, store.url)
+            sync(store.publish())
+        except BaseException:
+            with suppress(Exception):  # chunks alone do not open
+                sync(store.withdraw())
+            raise
+
+
+class Upload(RemoteStore):
+    """Keeps the metadata back until all chunks are written.
+
+    Parameters
+    ----------
+    url : str
+        Of a folder in an object store.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, read_only=False)
+        self._metadata: dict[str, Any] = {}
+
+    async def publish(self) -> None:
+        """Write the metadata, that of the group last."""
+        for key in sorted(self._metadata, key=len, reverse=True):
+            await super().set(key, self._metadata[key])
+
+    async def withdraw(self) -> None:
+        """Remove what was written, first what makes it open; an interrupted publishing ends."""
+        self._metadata.clear()
+        await self.delete(_METADATA)
+        await self.delete_dir("")
+
+    async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+        """What is kept back, or what the store has."""
+        if key in self._metadata:
+            return self._metadata[key]
+        return await super().get(key, prototype, byte_range)
+
+    async def exists(self, key: str) -> bool:
+        """Whether it is kept back, or in the store."""
+        return key in self._metadata or await super().exists(key)
+
+    async def set(self, key: str, value: Any) -> None:
+        """Write a chunk, or keep metadata back."""
+        if key.rpartition("/")[2] == _METADATA:
+            self._metadata[key] = value
+        else:
+            await super().set(key, value)
+
+    def with_read_only(self, read_only: bool = False) -> Upload:
+        """Itself: what is under construction is written."""
+        del read_only
+        return self

@@ -1,0 +1,131 @@
+"""URLs of data: which are allowed, what reads them, and how messages show them."""
+
+from __future__ import annotations
+
+import re
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from fsspec.registry import known_implementations
+
+from dhsic._validation import nearest
+from dhsic.errors import InvalidArgumentError, require
+
+__all__ = ["checked_url", "credentials_of", "is_url", "redacted", "scheme_of"]
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s@:]*:(?!\d+/)\S*@")
+_KEYS = re.compile(r"(?<=://)[^/\s@]*:\S*@")
+"""Where no port can stand, since a secret key may begin as one does: 12/..."""
+_USER = re.compile(r"(?<=://)[^/\s@]+@")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
+_CONTAINERS = ("abfs", "abfss", "az")
+
+
+class _Library(NamedTuple):
+    """What reads a kind of URL."""
+
+    module: str
+    extra: str
+    credentials: str
+
+
+_S3 = _Library(
+    "s3fs",
+    "s3",
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role, or FSSPEC_S3_ANON=true "
+    "for public data",
+)
+_GCS = _Library("gcsfs", "gcs", "set GOOGLE_APPLICATION_CREDENTIALS, or use a service account")
+_AZURE = _Library(
+    "adlfs",
+    "azure",
+    "set AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN",
+)
+_HTTP = _Library("aiohttp", "http", "use the s3, gs or az URL of the data with its credentials")
+_LIBRARIES = {
+    **dict.fromkeys(("s3", "s3a"), _S3),
+    **dict.fromkeys(("gs", "gcs"), _GCS),
+    **dict.fromkeys(_CONTAINERS, _AZURE),
+    **dict.fromkeys(("http", "https"), _HTTP),
+}
+
+
+def is_url(location: str) -> bool:
+    """Whether a location is a URL, not a path of the local file system."""
+    return "://" in location
+
+
+def scheme_of(url: str) -> str:
+    """The part of a URL before ``://``, which says what reads it."""
+    return url.partition("://")[0].lower()
+
+
+def redacted(text: str) -> str:
+    """A text in which no URL shows a password, a token or a signature.
+
+    Examples
+    --------
+    >>> redacted("GET https://me:secret@host/x.zarr?sig=abc failed")
+    'GET https://***@host/x.zarr?*** failed'
+    >>> redacted("abfs://container@account/x.zarr")
+    'abfs://container@account/x.zarr'
+    """
+    return _URL.sub(lambda found: _redacted(found[0]), text)
+
+
+def checked_url(url: str) -> str:
+    """Return a URL that can be read here and shown anywhere, or raise.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It holds credentials or a query, names no bucket, or nothing reads its kind.
+    MissingDependencyError
+        What reads it is not installed.
+    """
+    scheme, (_, _, place) = scheme_of(url), url.partition("://")
+    library = _LIBRARIES.get(scheme)
+    if (shown := _redacted(url)) != url:
+        msg = (
+            "the URL of data must hold no user name, password or query, since it is shown and sent "
+            f"to workers; got {shown!r} with one: {credentials_of(url)}"
+        )
+        raise InvalidArgumentError(msg)
+    if not url.isprintable():
+        msg = f"a URL must have no control characters, got {url!r}: remove them"
+        raise InvalidArgumentError(msg)
+    if library is None and scheme not in known_implementations:
+        msg = (
+            f"a URL must be of a kind that can be read ({', '.join(sorted(_LIBRARIES))} or another "
+            f"of fsspec), got {url!r}{nearest(scheme, _LIBRARIES)}"
+        )
+        raise InvalidArgumentError(msg)
+    if library is not None and not place.partition("/")[0]:
+        what = "host" if library is _HTTP else "bucket"
+        msg = f"a URL must name a {what}, as {scheme}://{what}/songs.zarr, got {url!r}"
+        raise InvalidArgumentError(msg)
+    if library is not None and not _installed(library):
+        raise require(library.module, library.extra, f"reading {scheme}:// URLs")
+    return re.sub(r"(?<!:)/+$", "", url)
+
+
+def credentials_of(url: str) -> str:
+    """How to give the credentials for a URL."""
+    library = _LIBRARIES.get(scheme_of(url))
+    return library.credentials if library else "use the environment or settings of its library"
+
+
+def _installed(library: _Library) -> bool:
+    return find_spec(library.module) is not None or (
+        library is _S3 and find_spec("obstore") is not None
+    )
+
+
+def _redacted(url: str) -> str:
+    scheme = scheme_of(url)
+    has_port = _LIBRARIES.get(scheme, _HTTP) is _HTTP
+    shown = (_CREDENTIALS if has_port else _KEYS).sub("***@", url)
+    if scheme in _LIBRARIES and scheme not in _CONTAINERS:
+        shown = _USER.sub("***@", shown)
+    before, mark, query = shown.partition("?")
+    return f"{before}{mark}***" if mark and not query.startswith("***") else shown

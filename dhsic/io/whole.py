@@ -1,0 +1,124 @@
+"""Files that are there as a whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+from dhsic.errors import DataError
+
+__all__ = ["put_new", "put_whole", "write_whole", "written_whole"]
+
+_Bytes = bytes | memoryview
+_CLAIM_SECONDS = 5.0
+
+
+@contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A file beside another, whose place it takes when the block ends well.
+
+    Raises
+    ------
+    DataError
+        The disk refuses.
+    """
+    with _in_words(path), _beside(path) as partial:
+        yield partial
+        partial.replace(path)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text to a file.
+
+    Raises
+    ------
+    DataError
+        The disk refuses.
+    """
+    with _in_words(path):
+        put_whole(path, [text.encode()], forced=True)
+
+
+def put_whole(path: Path, parts: Iterable[_Bytes], *, forced: bool) -> None:
+    """Write the parts of a file.
+
+    Parameters
+    ----------
+    path : Path
+        Of the file.
+    parts : iterable of bytes or memoryview
+        What it holds.
+    forced : bool
+        Wait until the disk has it, which may take a second; else a crash of the machine may tear
+        it.
+
+    Raises
+    ------
+    OSError
+        The disk refuses.
+    """
+    with _beside(path) as partial:
+        _fill(partial, parts, forced=forced)
+        partial.replace(path)
+
+
+def put_new(path: Path, data: bytes) -> None:
+    """Write a small file unless there is one; of several at a time one succeeds.
+
+    Where a disk has no hard links, as a mounted object store, others see it empty for a moment.
+
+    Raises
+    ------
+    OSError
+        The disk refuses.
+    """
+    with _beside(path) as partial, suppress(FileExistsError):
+        _fill(partial, [data], forced=True)
+        try:
+            os.link(partial, path)
+        except FileExistsError:
+            raise
+        except OSError:
+            _claim(path, data)
+
+
+def _claim(path: Path, data: bytes) -> None:
+    """Write a file that is not there, or wait until another process has written it."""
+    try:
+        _fill(path, [data], forced=True)
+    except FileExistsError:
+        until = time.monotonic() + _CLAIM_SECONDS
+        while not path.stat().st_size and time.monotonic() < until:
+            time.sleep(0.01)
+
+
+@contextmanager
+def _in_words(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        msg = f"cannot write {path}: {error.strerror or error}"
+        raise DataError(msg) from error
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    """A name for a file beside another, which is gone at the end."""
+    partial = path.with_name(f".{path.name}.{uuid4().hex[:8]}.partial")
+    try:
+        yield partial
+    finally:
+        with suppress(OSError):
+            partial.unlink()
+
+
+def _fill(path: Path, parts: Iterable[_Bytes], *, forced: bool) -> None:
+    with path.open("xb") as file:
+        file.writelines(parts)
+        if forced:
+            file.flush()
+            os.fsync(file.fileno())
