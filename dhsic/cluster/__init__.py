@@ -1,6 +1,21 @@
-"""Where tasks run: processes of this machine, or a scheduler that runs already."""
+"""Where tasks run: processes of this machine, a scheduler that runs already, or a cluster."""
 
+from dhsic.cluster.connection import connect
 from dhsic.cluster.local import PlannedWorkers, local_cluster, processors
-from dhsic.cluster.remote import connect
+from dhsic.cluster.sections import TLS, Adaptive, Gateway, JobQueue, Kubernetes, SchedulerAt
+from dhsic.cluster.spec import JOB_QUEUES, ClusterSpec
 
-__all__ = ["PlannedWorkers", "connect", "local_cluster", "processors"]
+__all__ = [
+    "JOB_QUEUES",
+    "TLS",
+    "Adaptive",
+    "ClusterSpec",
+    "Gateway",
+    "JobQueue",
+    "Kubernetes",
+    "PlannedWorkers",
+    "SchedulerAt",
+    "connect",
+    "local_cluster",
+    "processors",
+]

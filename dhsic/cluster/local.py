@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import logging
 import signal
 import tempfile
@@ -15,32 +16,22 @@ from typing import Any
 
 import dask
 from dask.system import CPU_COUNT
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Nanny
 from distributed.system import MEMORY_LIMIT
 
 from dhsic._validation import check_integer, parse_bytes
+from dhsic.cluster.sections import Adaptive
+from dhsic.cluster.settings import HERE, WORKER_SETTINGS, process_limit, process_share
 
-__all__ = ["PlannedWorkers", "local_cluster", "processors"]
+__all__ = [
+    "PlannedWorkers",
+    "default_workers",
+    "local_cluster",
+    "memory_share",
+    "processors",
+]
 
-_HEADROOM = 1.25
-_TERMINATE = 0.95
 _KILL_SECONDS = 0.5
-
-# Row blocks are small and partial results few, so there is nothing worth spilling; and a paused
-# worker never goes on by itself, which would be a hang. What is left is the limit that kills.
-# Dask's default MALLOC_TRIM_THRESHOLD_ is left out: it makes every large array fresh pages, which
-# costs a sixth of the time of a pass.
-_CONFIG = {
-    "distributed.worker.memory.target": False,
-    "distributed.worker.memory.spill": False,
-    "distributed.worker.memory.pause": False,
-    "distributed.worker.memory.terminate": _TERMINATE,
-    "distributed.nanny.pre-spawn-environ": {
-        "OMP_NUM_THREADS": 1,
-        "MKL_NUM_THREADS": 1,
-        "OPENBLAS_NUM_THREADS": 1,
-    },
-}
 
 
 @dataclass(frozen=True)
@@ -50,14 +41,25 @@ class PlannedWorkers:
     Parameters
     ----------
     workers : int
-        Processes of one thread each.
+        Worker processes.
+    threads : int, optional
+        Threads of each.
     """
 
     workers: int
+    threads: int = 1
 
     def nthreads(self) -> dict[str, int]:
         """Threads of every worker."""
-        return {f"worker {number}": 1 for number in range(self.workers)}
+        return {f"worker {number}": self.threads for number in range(self.workers)}
+
+
+class _Worker(Nanny):  # type: ignore[misc]
+    """A worker process with our settings, also where it is started while others work."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        with dask.config.set(WORKER_SETTINGS):
+            super().__init__(*arguments, config=copy.deepcopy(dask.config.config), **options)
 
 
 def processors() -> int:
@@ -65,20 +67,34 @@ def processors() -> int:
     return int(CPU_COUNT)
 
 
+def default_workers(threads: int) -> int:
+    """Worker processes that keep every processor busy."""
+    return max(1, processors() // threads)
+
+
+def memory_share(workers: int) -> int:
+    """Bytes that the plan may use in one process where so many share this machine."""
+    return process_share(MEMORY_LIMIT // workers)
+
+
 @contextmanager
-def local_cluster(workers: int | None = None, memory: int | str = "2GiB") -> Iterator[Any]:
-    """Start worker processes of one thread each, which are gone when the block ends.
+def local_cluster(
+    workers: int | Adaptive | None = None, memory: int | str = "2GiB", threads: int = 1
+) -> Iterator[Any]:
+    """Start worker processes, which are gone when the block ends.
 
     A script that calls this needs ``if __name__ == "__main__":`` around its main part, since the
     processes are spawned.
 
     Parameters
     ----------
-    workers : int, optional
-        Processes; one a processor where not given.
+    workers : int or Adaptive, optional
+        Processes; where not given, as many as keep every processor busy.
     memory : int or str, optional
         Bytes that the plan may use in one process. A process is killed only at a quarter more,
         as a safety net for the machine, and its tasks run again.
+    threads : int, optional
+        Threads of a process, each with one thread of BLAS.
 
     Yields
     ------
@@ -90,25 +106,32 @@ def local_cluster(workers: int | None = None, memory: int | str = "2GiB") -> Ite
     InvalidArgumentError
         A number that cannot be used.
     """
-    count = processors() if workers is None else check_integer("workers", workers, minimum=1)
-    limit = min(int(parse_bytes(memory) * _HEADROOM / _TERMINATE), MEMORY_LIMIT)
+    threads = check_integer("threads", threads, minimum=1)
+    if workers is None:
+        workers = default_workers(threads)
+    if not isinstance(workers, Adaptive):
+        workers = check_integer("workers", workers, minimum=1)
+    limit = min(process_limit(parse_bytes(memory)), MEMORY_LIMIT)
     with ExitStack() as stack:
         scratch = tempfile.TemporaryDirectory(prefix="dhsic-", ignore_cleanup_errors=True)
         directory = stack.enter_context(scratch)
-        with _interrupts_held(), _interrupts_blocked(), dask.config.set(_CONFIG):
+        with _interrupts_held(), _interrupts_blocked():
             cluster = LocalCluster(
-                n_workers=count,
-                threads_per_worker=1,
+                n_workers=workers.minimum if isinstance(workers, Adaptive) else workers,
+                threads_per_worker=threads,
                 processes=True,
+                worker_class=_Worker,
                 host="127.0.0.1",
                 dashboard_address=None,
                 # Even without a dashboard it serves its health, by default on a fixed port.
-                scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+                scheduler_kwargs={"dashboard_address": HERE},
                 memory_limit=limit,
                 local_directory=directory,
                 silence_logs=logging.CRITICAL,
             )
             stack.enter_context(cluster)
+        if isinstance(workers, Adaptive):
+            cluster.adapt(minimum=workers.minimum, maximum=workers.maximum)
         client = stack.enter_context(Client(cluster))
         try:
             yield client

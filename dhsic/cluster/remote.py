@@ -2,57 +2,78 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from distributed import Client
+from distributed import Client, Security
 from distributed.comm.addressing import parse_address, parse_host_port
 from distributed.comm.registry import get_backend
 from distributed.utils import silence_logging_cmgr
 
+from dhsic.cluster import checks
+from dhsic.cluster.probe import NOBODY, refusal
+from dhsic.cluster.sections import SchedulerAt
+from dhsic.cluster.security import check_address, security_of
+from dhsic.cluster.spec import ClusterSpec
 from dhsic.errors import InvalidArgumentError
 
-__all__ = ["connect"]
+__all__ = ["first_worker", "scheduler_client"]
 
 _REQUIREMENT = "scheduler must be the address of a running Dask scheduler, as tcp://10.0.0.1:8786"
 
 
 @contextmanager
-def connect(address: str, timeout: float = 5.0) -> Iterator[Any]:
-    """Connect to a Dask scheduler; the cluster keeps running when the block ends.
+def scheduler_client(spec: ClusterSpec) -> Iterator[Any]:
+    """Connect to a scheduler, which keeps running when the block ends."""
+    assert spec.scheduler is not None
+    address = _address(spec.scheduler)
+    _check_words(address)
+    check_address(address, spec.tls, spec.insecure)
+    security = None if spec.tls is None else security_of(spec.tls)
+    with _connected(address, security, spec) as client:
+        first_worker(client, spec.patience, f"start some, as with 'dask worker {address}'")
+        yield client
 
-    Parameters
-    ----------
-    address : str
-        Such as ``tcp://10.0.0.1:8786``.
-    timeout : float, optional
-        Seconds to wait for an answer, and then for a first worker.
 
-    Yields
-    ------
-    distributed.Client
-        For the `client` of `dhsic.independence_test`.
+def first_worker(client: Any, timeout: float, remedy: str) -> None:
+    """Wait until there is a worker.
 
     Raises
     ------
     InvalidArgumentError
-        Nobody answers at the address, or the scheduler has no workers.
+        There was none in time.
     """
-    with _connected(address, timeout) as client:
-        try:
-            client.wait_for_workers(1, timeout=timeout)
-        except TimeoutError:
-            msg = (
-                f"the scheduler must have workers, and that at {address} got none within "
-                f"{timeout:g} s: start some, as with 'dask worker {address}'"
-            )
-            raise InvalidArgumentError(msg) from None
-        yield client
+    try:
+        client.wait_for_workers(1, timeout=timeout)
+    except TimeoutError:
+        address = client.scheduler.address
+        msg = (
+            f"the scheduler must have workers, and that at {address} got none within "
+            f"{timeout:g} s: {remedy}"
+        )
+        raise InvalidArgumentError(msg) from None
 
 
-def _connected(address: str, timeout: float) -> Any:
+def _connected(address: str, security: Security | None, spec: ClusterSpec) -> Any:
+    reason = refusal(address, spec.tls, spec.patience)
+    if reason == NOBODY:
+        msg = f"{_REQUIREMENT}; {reason} at {address!r} within {spec.patience:g} s: is it running?"
+        raise InvalidArgumentError(msg)
+    if reason:
+        msg = f"no connection to the scheduler at {address}: {reason}"
+        raise InvalidArgumentError(msg)
+    try:
+        with silence_logging_cmgr(logging.CRITICAL):  # the error says it once
+            return Client(address, timeout=spec.patience, security=security)
+    except (OSError, ImportError, RuntimeError) as error:
+        msg = f"no connection to the scheduler at {address}: {' '.join(str(error).split())[:200]}"
+        raise InvalidArgumentError(msg) from error
+
+
+def _check_words(address: str) -> None:
     try:
         scheme, location = parse_address(address)
         get_backend(scheme)
@@ -60,9 +81,19 @@ def _connected(address: str, timeout: float) -> Any:
     except ValueError as error:
         msg = f"{_REQUIREMENT}; got {address!r}: write protocol, host and port"
         raise InvalidArgumentError(msg) from error
+
+
+def _address(at: SchedulerAt) -> str:
+    if at.address is not None:
+        return at.address
+    assert at.scheduler_file is not None
+    requirement, remedy = "a file of a running scheduler", "give what --scheduler-file wrote"
     try:
-        with silence_logging_cmgr(logging.CRITICAL):  # the error says it once
-            return Client(address, timeout=timeout)
-    except (OSError, ImportError) as error:
-        msg = f"{_REQUIREMENT}; nobody answered at {address!r} within {timeout:g} s: is it running?"
-        raise InvalidArgumentError(msg) from error
+        with open(at.scheduler_file, encoding="utf-8") as file:
+            address = json.load(file)["address"]
+    except OSError as error:
+        reason = str(error.strerror)
+        checks.refuse("scheduler_file", requirement, at.scheduler_file, f"{reason}; {remedy}")
+    except (ValueError, LookupError, TypeError):
+        checks.refuse("scheduler_file", requirement, at.scheduler_file, remedy)
+    return str(address)

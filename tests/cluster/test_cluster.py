@@ -1,5 +1,6 @@
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import zarr
 from click.testing import CliRunner
-from distributed import LocalCluster
+from distributed import LocalCluster, wait
 
 import dhsic
 from dhsic.cli import main
@@ -64,14 +65,33 @@ def test_workers_do_not_get_the_interrupts_of_a_terminal(client: Any) -> None:
     assert signal.SIGINT not in blocked_signals()
 
 
-def test_workers_neither_spill_nor_pause_and_die_above_the_memory_that_is_promised(
+def test_workers_spill_above_what_a_plan_may_use_never_pause_and_die_above_what_is_promised(
     client: Any,
 ) -> None:
-    assert set(client.run(memory_settings).values()) == {(False, False)}
+    assert set(client.run(memory_settings).values()) == {(0.85, False)}
     limits = {worker["memory_limit"] for worker in client.scheduler_info()["workers"].values()}
     (limit,) = limits
     assert GIB * 1.2 < 0.95 * limit < GIB * 1.3
     assert dask.config.get("distributed.worker.memory.pause") is not False
+
+
+def test_what_others_keep_on_the_cluster_spills() -> None:
+    with local_cluster(1, "300MB") as client:
+        pids = client.run(os.getpid)
+        kept = []
+        for number in range(45):
+            kept.append(client.submit(slow_numbers, number))
+            wait(kept, timeout=60)
+        spilled = client.run(lambda dask_worker: len(dask_worker.data.slow))
+        assert sum(spilled.values()) > 0
+        assert [client.submit(len, kept[number]).result(60) for number in (0, 44)] == [10**7, 10**7]
+        assert client.run(os.getpid) == pids, "it was killed"
+
+
+def slow_numbers(number: int) -> bytes:
+    """10 MB that come slowly enough to be seen by what watches over the memory."""
+    time.sleep(0.1)
+    return bytes([number]) * 10**7
 
 
 @pytest.mark.parametrize("null", ["multiplier", "permutation"])
@@ -93,6 +113,12 @@ def test_the_plan_of_a_scheduler_knows_its_workers(client: Any, data: str) -> No
     arguments = ["plan", data, "--variable", "x", "--variable", "y"]
     done = CliRunner().invoke(main, [*arguments, "--scheduler", client.scheduler.address])
     assert "2 workers with 2 threads in all" in done.stdout
+
+
+def test_timeout_is_also_how_long_a_run_goes_without_workers(client: Any) -> None:
+    with connect(client.scheduler.address, timeout=7):
+        assert dask.config.get("dhsic.no-workers-timeout") == 7
+    assert dask.config.get("dhsic.no-workers-timeout", None) is None
 
 
 def test_clusters_side_by_side_need_no_fixed_port(client: Any) -> None:
@@ -120,6 +146,14 @@ def test_nobody_answers() -> None:
     with (
         pytest.raises(InvalidArgumentError, match=r"nobody answered at .* within 0\.2 s"),
         connect("tcp://127.0.0.1:9", timeout=0.2),
+    ):
+        pass
+
+
+def test_nobody_is_waited_for_on_this_machine() -> None:
+    with (
+        pytest.raises(InvalidArgumentError, match="timeout must be left out"),
+        connect(1, timeout=5),
     ):
         pass
 

@@ -1,0 +1,140 @@
+"""One way to all clusters."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import dask
+
+from dhsic._validation import parse_bytes
+from dhsic.cluster import checks
+from dhsic.cluster.gateway import gateway_client
+from dhsic.cluster.job_queues import job_client
+from dhsic.cluster.kubernetes import kubernetes_client
+from dhsic.cluster.local import local_cluster, memory_share, processors
+from dhsic.cluster.remote import scheduler_client
+from dhsic.cluster.sections import TLS, SchedulerAt
+from dhsic.cluster.spec import JOB_QUEUES, ClusterSpec
+from dhsic.engine.compute import NO_WORKERS_TIMEOUT
+from dhsic.errors import InvalidArgumentError
+
+__all__ = ["connect", "described"]
+
+
+@contextmanager
+def connect(
+    where: int | str | os.PathLike[str] | ClusterSpec | None = None,
+    *,
+    memory: int | str | None = None,
+    tls: TLS | None = None,
+    insecure: bool = False,
+    timeout: float | None = None,
+) -> Iterator[Any]:
+    """Start a cluster or connect to one; what was started is gone when the block ends.
+
+    Traffic that leaves this machine is encrypted, unless `insecure` allows otherwise. Dashboards
+    of local clusters and of job queues listen on this machine only, since Dask serves them as plain
+    http, also beside TLS.
+
+    Parameters
+    ----------
+    where : int, str, path or ClusterSpec, optional
+        Nothing for worker processes on this machine, one a processor; a number of them; the
+        address of a scheduler that runs already, such as ``tls://10.0.0.1:8786``; a file
+        ``*.json`` that ``dask scheduler --scheduler-file`` wrote; a file ``*.yaml`` that describes
+        a cluster, or such a description.
+    memory : int or str, optional
+        Bytes that the plan may use in one worker process on this machine: give the same to the
+        test. An equal share of the machine's memory where not given.
+    tls : TLS, optional
+        Certificates for a scheduler that runs already.
+    insecure : bool, optional
+        Allow a scheduler on the network without TLS, with a warning.
+    timeout : float, optional
+        Seconds to wait for an answer, for a first worker, and during a run where all workers are
+        gone; 60 for a scheduler that runs already.
+
+    Yields
+    ------
+    distributed.Client
+        For the `client` of `dhsic.independence_test`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A description that cannot be used, nobody who answers, or no workers in time.
+    MissingDependencyError
+        The cluster needs a library that is not installed.
+
+    Examples
+    --------
+    >>> from dhsic.cluster import connect
+    >>> with connect("cluster.yaml") as client:  # doctest: +SKIP
+    ...     dhsic.independence_test("x.zarr", "y.zarr", client=client)
+    """
+    spec = described(where, memory=memory, tls=tls, insecure=insecure, timeout=timeout)
+    patience = {} if spec.kind == "local" else {NO_WORKERS_TIMEOUT: spec.patience}
+    with dask.config.set(patience), _started(spec) as client:
+        yield client
+
+
+def described(
+    where: Any,
+    *,
+    memory: int | str | None = None,
+    tls: TLS | None = None,
+    insecure: bool = False,
+    timeout: float | None = None,
+) -> ClusterSpec:
+    """Describe what `connect` is asked for; nothing is started."""
+    checks.flag("insecure", insecure)
+    options: dict[str, Any] = {
+        "memory": None if memory is None else parse_bytes(memory),
+        "tls": tls,
+        "insecure": insecure or None,
+        "timeout": timeout,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    if isinstance(where, (str, os.PathLike)):
+        where = _found(os.fspath(where), given)
+    if where is None or isinstance(where, int):
+        _drop("on this machine", ("tls", "insecure", "timeout"), given)
+        count = processors() if where is None else where
+        spec = ClusterSpec("local", count)
+        return dataclasses.replace(spec, **{"memory": memory_share(count), **given})
+    if not isinstance(where, ClusterSpec):
+        remedy = "give a number of workers, an address, a file or a ClusterSpec"
+        checks.refuse("where", "a place to run", where, remedy)
+    return where
+
+
+def _found(where: str, given: dict[str, Any]) -> ClusterSpec:
+    suffix = os.path.splitext(where)[1].lower()
+    if "://" not in where and suffix in (".yaml", ".yml"):
+        _drop(f"beside {where}", tuple(given), given)
+        return ClusterSpec.read(where)
+    _drop("for a scheduler", ("memory",), given)
+    file = "://" not in where and suffix == ".json"
+    at = SchedulerAt(scheduler_file=where) if file else SchedulerAt(where)
+    return ClusterSpec("scheduler", scheduler=at, **given)
+
+
+def _drop(where: str, unused: tuple[str, ...], given: dict[str, Any]) -> None:
+    for name in unused:
+        if name in given:
+            msg = f"{name} must be left out {where}, got {given[name]!r}: drop it"
+            raise InvalidArgumentError(msg)
+
+
+def _started(spec: ClusterSpec) -> AbstractContextManager[Any]:
+    if spec.kind == "local":
+        return local_cluster(spec.workers, spec.memory, spec.threads)
+    if spec.kind == "scheduler":
+        return scheduler_client(spec)
+    if spec.kind in JOB_QUEUES:
+        return job_client(spec)
+    return kubernetes_client(spec) if spec.kind == "kubernetes" else gateway_client(spec)

@@ -1,0 +1,81 @@
+"""What a cluster shows of itself: its workers, its dashboard, a report of how time was spent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import distributed
+
+from dhsic._version import __version__
+from dhsic.errors import InvalidArgumentError, require
+from dhsic.io.whole import written_whole
+
+__all__ = ["dashboard_link", "performance_report", "worker_count"]
+
+
+def worker_count(client: Any) -> int | None:
+    """Worker processes as the client last heard of them, without asking; None where it did not.
+
+    A client asks its scheduler every two seconds.
+    """
+    known = getattr(client, "_scheduler_identity", {})
+    return known.get("n_workers", len(known["workers"]) if "workers" in known else None)
+
+
+def dashboard_link(client: Any) -> str | None:
+    """URL of the dashboard of a client's scheduler, None where it serves none."""
+    with suppress(Exception):  # a run goes on without it
+        if client.run_on_scheduler(_serves_dashboard):
+            return str(client.dashboard_link)
+    return None
+
+
+def _serves_dashboard(dask_scheduler: Any) -> bool:
+    """A scheduler without one has an HTTP server all the same, for its health and its metrics."""
+    return bool(dask_scheduler.http_application.applications)
+
+
+@contextmanager
+def performance_report(client: Any, path: str | Path) -> Iterator[None]:
+    """Write how a cluster spent its time while the block ran: tasks, profiles, memory, transfers.
+
+    The file is one HTML page, with all that it needs to be read offline. It is written whole or
+    not at all, and not where the block ends by an error. It names addresses of the scheduler and
+    the workers, lines of code that ran and what the scheduler logged; no data.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        Of the cluster. Its scheduler needs bokeh: ``pip install 'dhsic[report]'``.
+    path : str or Path
+        The file; one that is there is replaced.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no client.
+    MissingDependencyError
+        The scheduler lacks bokeh.
+    DataError
+        The file cannot be written.
+    """
+    if client is None:
+        msg = "a performance report needs worker processes: start some, or give a client"
+        raise InvalidArgumentError(msg)
+    try:
+        client.run_on_scheduler(version, "bokeh")
+    except PackageNotFoundError as error:
+        purpose = "a performance report, which the scheduler makes,"
+        raise require("bokeh", "report", purpose) from error  # noqa: EM101
+    with client.as_current():
+        report = distributed.performance_report(mode="inline")
+        client.sync(report.__aenter__)
+        yield
+        with written_whole(Path(path)) as partial:
+            report.filename = str(partial)
+            # What Dask would show is the caller's source, which may hold a password.
+            client.sync(report.__aexit__, None, None, None, code=f"dhsic {__version__}")

@@ -1,0 +1,113 @@
+"""Encryption between client, scheduler and workers."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+import warnings
+
+from distributed import Security
+from distributed.comm.addressing import parse_address, parse_host_port
+
+from dhsic.cluster import checks
+from dhsic.cluster.sections import TLS
+from dhsic.errors import InsecureWarning, InvalidArgumentError
+
+__all__ = ["allow_insecure", "check_address", "security_of", "ssl_context", "stays_here"]
+
+_ENCRYPTED = ("tls", "wss")
+
+
+def security_of(tls: TLS) -> Security:
+    """What Dask needs of certificates, whose files are checked first.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A file that cannot be read, is not what it should be, or does not fit the others.
+    """
+    ssl_context(tls)
+    return Security(
+        require_encryption=True,
+        tls_ca_file=tls.ca,
+        **{
+            f"tls_{role}_{name}": getattr(tls, name)
+            for role in ("client", "scheduler", "worker")
+            for name in ("cert", "key")
+        },
+    )
+
+
+def check_address(address: str, tls: TLS | None, insecure: bool) -> None:
+    """Refuse what would travel over a network unencrypted, unless it is allowed.
+
+    Raises
+    ------
+    InvalidArgumentError
+        An address and certificates that do not go together.
+    """
+    protocol, location = parse_address(address)
+    if protocol in _ENCRYPTED:
+        if tls is None:
+            msg = (
+                f"the scheduler at {address} speaks TLS, which needs certificates: give tls with "
+                "the files ca, cert and key"
+            )
+            raise InvalidArgumentError(msg)
+    elif tls is not None:
+        msg = (
+            f"certificates are given and {address} is not encrypted: write tls://{location}, or "
+            "drop them"
+        )
+        raise InvalidArgumentError(msg)
+    elif protocol != "inproc" and not stays_here(parse_host_port(location)[0]):
+        allow_insecure(f"the way to the scheduler at {address}", insecure)
+
+
+def allow_insecure(way: str, insecure: bool) -> None:
+    """Refuse a way over a network without encryption, or say that it was allowed."""
+    if not insecure:
+        msg = (
+            f"{way} leaves this machine and has no TLS: use tls:// and certificates, or allow it "
+            "by insecure where all on the network may read the data and run code"
+        )
+        raise InvalidArgumentError(msg)
+    msg = f"{way} is not encrypted: all on the network can read the data and run code"
+    warnings.warn(msg, InsecureWarning, stacklevel=3)
+
+
+def ssl_context(tls: TLS) -> ssl.SSLContext:
+    """As Dask makes it; certificates are of an authority and not of a host name."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    contents = {name: _content(name, getattr(tls, name)) for name in ("ca", "cert", "key")}
+    if b"ENCRYPTED" in contents["key"]:  # OpenSSL would ask on the terminal
+        remedy = "remove it, as with 'openssl rsa'"
+        checks.refuse("tls: key", "a private key without a passphrase", tls.key, remedy)
+    try:
+        context.load_verify_locations(cafile=tls.ca)
+    except ssl.SSLError:
+        checks.refuse("tls: ca", "a PEM file of certificates", tls.ca, "give that of the authority")
+    try:
+        context.load_cert_chain(tls.cert, tls.key)
+    except ssl.SSLError as error:
+        requirement = "PEM files of a certificate and its own private key"
+        reason = str(error.reason).lower().replace("_", " ")
+        checks.refuse("tls: cert and key", requirement, (tls.cert, tls.key), reason)
+    return context
+
+
+def _content(name: str, path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(2**20)
+    except OSError as error:
+        checks.refuse(f"tls: {name}", "a file that can be read", path, str(error.strerror))
+
+
+def stays_here(host: str) -> bool:
+    """Whether traffic to a host stays on this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

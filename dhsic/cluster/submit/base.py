@@ -1,0 +1,44 @@
+"""What a queue is asked for, whichever it is."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol, get_args
+
+from dhsic.cluster.submit.runs import Run, Where
+
+__all__ = ["PHASES", "Phase", "Place", "Where"]
+
+Phase = Literal["waiting", "running", "ended"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+
+
+class Place(Protocol):
+    """A queue that starts runs."""
+
+    def prepare(self, run: Run) -> Run:
+        """The run with all of its cluster that the user left open."""
+        ...
+
+    def render(self, run: Run) -> str:
+        """All that the queue is given."""
+        ...
+
+    def submit(self, run: Run, text: str) -> str:
+        """Hand over what was rendered; returns the queue's name of the job."""
+        ...
+
+    def phase(self, run: Run, job: str) -> Phase:
+        """Where the job stands; what it left behind is in the folder of the run afterwards."""
+        ...
+
+    def trouble(self, run: Run, job: str, phase: Phase) -> str | None:
+        """What keeps the job from going on, and what to do; None where the queue knows nothing."""
+        ...
+
+    def cancel(self, run: Run, job: str) -> None:
+        """End the job and all that it started."""
+        ...
+
+    def clear(self, run: Run, job: str) -> bool:
+        """Remove what a job that ended left in the queue; False where it leaves nothing."""
+        ...

@@ -1,0 +1,144 @@
+"""One `DaskJob` of the Dask operator a run: a cluster, and a pod that runs the test on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+
+from dhsic.cluster.sections import Kubernetes
+from dhsic.cluster.submit.base import Phase
+from dhsic.cluster.submit.manifests import RESULT, job_manifests
+from dhsic.cluster.submit.pods import gone, trouble
+from dhsic.cluster.submit.quoting import yaml_text
+from dhsic.cluster.submit.runs import Run
+from dhsic.cluster.submit.tools import call
+from dhsic.errors import ClusterError
+
+__all__ = ["KubernetesPlace"]
+
+_MISSING = "install it and give it the address of the cluster"
+_ENDED = ("Successful", "Failed")
+_KINDS = "daskjob,daskautoscaler,networkpolicy"
+_NO_OPERATOR = "no matches for kind"
+_NOT_FOUND = "(NotFound)"
+_TAIL = 50
+
+
+class KubernetesPlace:
+    """Runs on Kubernetes."""
+
+    def prepare(self, run: Run) -> Run:
+        """Name the context and the namespace, which may be others by the time of a later call."""
+        section = _section(run)
+        context = section.context or _configured("current-context")
+        shown = ("view", "--minify", "--output=jsonpath={.contexts[0].context.namespace}")
+        given = () if context is None else (f"--context={context}",)
+        namespace = section.namespace or _configured(*shown, *given)
+        section = dataclasses.replace(section, context=context, namespace=namespace)
+        return dataclasses.replace(run, spec=dataclasses.replace(run.spec, kubernetes=section))
+
+    def render(self, run: Run) -> str:
+        """All objects as YAML."""
+        return yaml_text(job_manifests(run.name, run.spec, run.command))
+
+    def submit(self, run: Run, text: str) -> str:
+        """Hand the objects to kubectl; none stays where one is refused."""
+        try:
+            _kubectl(run, ["apply", "--filename=-"], text)
+        except ClusterError as error:
+            with suppress(ClusterError):
+                self.cancel(run, run.name)
+            if _NO_OPERATOR in str(error):
+                msg = (
+                    "the cluster must have the Dask operator and has none: install the chart "
+                    "dask-kubernetes-operator first"
+                )
+                raise ClusterError(msg) from error
+            raise
+        return run.name
+
+    def phase(self, run: Run, job: str) -> Phase:
+        """Ask for the job, and keep what its pod printed: all in the end, before that the end."""
+        said = _kubectl(run, ["get", "daskjob", job, "--ignore-not-found", "--output=json"])
+        if not said.strip():
+            return "ended"
+        status = json.loads(said).get("status", {}).get("jobStatus", "")
+        if status in _ENDED:
+            _keep_printed(run, job)
+            return "ended"
+        if status != "Running":
+            return "waiting"
+        # Nobody tells the operator of a pod that is gone.
+        return "running" if _keep_printed(run, job, f"--tail={_TAIL}") else "ended"
+
+    def trouble(self, run: Run, job: str, phase: Phase) -> str | None:
+        """Look at the pods, as far as the user may."""
+        words = ["get", "pods", f"--selector=dask.org/cluster-name={job}", "--output=json"]
+        try:
+            pods = json.loads(_kubectl(run, words))["items"]
+        except ClusterError:
+            return None
+        if phase == "ended" and _runner(job) not in (pod["metadata"]["name"] for pod in pods):
+            return gone(_runner(job), run.identity)
+        return trouble(pods)
+
+    def cancel(self, run: Run, job: str) -> None:
+        """Delete all objects of the run; the operator deletes what it made for them."""
+        words = ["delete", _KINDS, "--ignore-not-found", "--wait=false"]
+        _kubectl(run, [*words, f"--selector=app.kubernetes.io/instance={job}"])
+
+    def clear(self, run: Run, job: str) -> bool:
+        """Delete the objects of a run that ended; the result and the log are kept here."""
+        self.cancel(run, job)
+        return True
+
+
+def _runner(job: str) -> str:
+    """What the operator calls the pod that leads a run."""
+    return f"{job}-runner"
+
+
+def _keep_printed(run: Run, job: str, *part: str) -> bool:
+    """Put the log, the events and the result where those of other runs are, if there is a pod."""
+    try:
+        log = _kubectl(run, ["logs", f"pod/{_runner(job)}", "--container=dhsic", *part])
+    except ClusterError as error:
+        if _NOT_FOUND in str(error):
+            return False
+        raise
+    run.keep(run.log.name, log)
+    printed, found, result = log.rpartition(f"\n{RESULT}\n")
+    lines = (printed if found else log).splitlines(keepends=True)
+    run.keep(run.journal.name, "".join(line for line in lines if line.startswith("{")))
+    if found and _is_json(result):
+        run.keep(run.result.name, result)
+    return True
+
+
+def _kubectl(run: Run, words: Sequence[str], given: str | None = None) -> str:
+    section = _section(run)
+    options = {"context": section.context, "namespace": section.namespace}
+    where = [f"--{name}={value}" for name, value in options.items() if value is not None]
+    return call(["kubectl", *where, *words], _MISSING, given)
+
+
+def _configured(*words: str) -> str | None:
+    """What the user's configuration says; None inside a pod, which has none."""
+    with suppress(ClusterError):
+        return call(["kubectl", "config", *words], _MISSING).strip() or None
+    return None
+
+
+def _section(run: Run) -> Kubernetes:
+    assert run.spec.kubernetes is not None
+    return run.spec.kubernetes
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True

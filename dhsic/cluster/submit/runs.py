@@ -1,0 +1,248 @@
+"""Runs and their folders."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, Self, cast
+
+from dhsic._validation import nearest
+from dhsic.cluster.spec import ClusterSpec
+from dhsic.cluster.submit.quoting import yaml_text
+from dhsic.errors import ClusterError, InvalidArgumentError
+from dhsic.io.whole import write_whole
+
+__all__ = ["Run", "State", "Where", "find_run", "list_runs", "runs_folder"]
+
+Where = Literal["slurm", "kubernetes"]
+
+_FORMAT = 1
+_IDENTITY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
+
+
+@dataclass(frozen=True)
+class State:
+    """What became of a run, as far as its queue does not know it.
+
+    Parameters
+    ----------
+    job : str
+        The queue's name of the job.
+    cancelled : bool
+        Whether it was cancelled.
+    """
+
+    job: str
+    cancelled: bool = False
+
+
+@dataclass(frozen=True)
+class Run:
+    """A test that a queue starts.
+
+    Parameters
+    ----------
+    identity : str
+        What the user calls it.
+    where : str
+        The queue.
+    command : tuple of str
+        The words after ``dhsic``.
+    directory : str
+        Folder in which the command was given.
+    created : str
+        Time of that, in UTC.
+    spec : ClusterSpec
+        Where its tasks run.
+    folder : Path
+        What is kept of it.
+    checkpoint : bool
+        Whether it keeps a checkpoint in its folder.
+    """
+
+    identity: str
+    where: Where
+    command: tuple[str, ...]
+    directory: str
+    created: str
+    spec: ClusterSpec
+    folder: Path
+    checkpoint: bool
+
+    @classmethod
+    def new(
+        cls,
+        where: Where,
+        command: tuple[str, ...],
+        spec: ClusterSpec,
+        runs: Path,
+        *,
+        checkpoint: bool = False,
+    ) -> Self:
+        """A run with a name of its own, of which nothing is written yet."""
+        now = datetime.now(UTC)
+        identity = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+        created = now.isoformat(timespec="seconds")
+        folder = runs / identity
+        return cls(identity, where, command, os.getcwd(), created, spec, folder, checkpoint)
+
+    @property
+    def name(self) -> str:
+        """What the queue calls it."""
+        return f"dhsic-{self.identity}"
+
+    @property
+    def text(self) -> Path:
+        """File of what the queue was given."""
+        return self.folder / {"slurm": "job.sh", "kubernetes": "manifests.yaml"}[self.where]
+
+    @property
+    def log(self) -> Path:
+        """File of what the command printed."""
+        return self.folder / "job.log"
+
+    @property
+    def journal(self) -> Path:
+        """File of the events of the test."""
+        return self.folder / "journal.jsonl"
+
+    @property
+    def result(self) -> Path:
+        """File of the result."""
+        return self.folder / "result.json"
+
+    def has_result(self) -> bool:
+        """Whether the result is there; a list is fresh where a shared disk remembers a miss."""
+        return self.result.name in os.listdir(self.folder)
+
+    def write(self, text: str) -> None:
+        """Make the folder, as a whole or not at all.
+
+        Raises
+        ------
+        ClusterError
+            The disk refuses.
+        """
+        partial = self.folder.with_name(f".{self.identity}.partial")
+        try:
+            self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            partial.mkdir(mode=0o700)
+            (partial / "cluster.yaml").write_text(yaml_text([self.spec.to_dict()]), "utf-8")
+            (partial / self.text.name).write_text(text, "utf-8")
+            (partial / "run.json").write_text(json.dumps(self._facts(), indent=2) + "\n", "utf-8")
+            partial.rename(self.folder)
+        except OSError as error:
+            shutil.rmtree(partial, ignore_errors=True)
+            msg = (
+                f"--runs must be a folder that can be written to, got {self.folder.parent}: "
+                f"{error.strerror or error}"
+            )
+            raise ClusterError(msg) from error
+
+    def discard(self) -> None:
+        """Remove the folder of a run that no queue took."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def state(self) -> State | None:
+        """What was last told; None before a queue took the run."""
+        try:
+            return State(**json.loads((self.folder / "state.json").read_text("utf-8")))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError) as error:
+            raise _unreadable(self.identity, self.folder) from error
+
+    def tell(self, state: State) -> None:
+        """Keep what became of the run."""
+        self.keep("state.json", json.dumps({"job": state.job, "cancelled": state.cancelled}))
+
+    def keep(self, name: str, text: str) -> None:
+        """Write a file of the folder that is there as a whole or not at all."""
+        write_whole(self.folder / name, text)
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            "format": _FORMAT,
+            "identity": self.identity,
+            "where": self.where,
+            "command": list(self.command),
+            "directory": self.directory,
+            "created": self.created,
+            "checkpoint": self.checkpoint,
+        }
+
+
+def runs_folder(chosen: Path | None) -> Path:
+    """Folder of all runs: the one given, or that of the user's state."""
+    if chosen is not None:
+        return chosen.absolute()
+    state = os.environ.get("XDG_STATE_HOME", "")
+    # The specification of these folders says that relative ones are ignored.
+    base = Path(state) if os.path.isabs(state) else Path.home() / ".local" / "state"
+    return base / "dhsic" / "runs"
+
+
+def find_run(runs: Path, identity: str) -> Run:
+    """Read a run.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is none of this name.
+    ClusterError
+        Its folder cannot be read.
+    """
+    known = _identities(runs)
+    if identity not in known:
+        there = "see 'dhsic runs'" if known else "there are none yet"
+        msg = (
+            f"RUN must be a run in {runs}, got {identity[:80]!r}{nearest(identity, known)}; {there}"
+        )
+        raise InvalidArgumentError(msg)
+    folder = runs / identity
+    try:
+        facts = json.loads((folder / "run.json").read_text("utf-8"))
+        return _read(folder, facts)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise _unreadable(identity, folder) from error
+
+
+def list_runs(runs: Path) -> list[Run]:
+    """All runs, the latest first."""
+    return [find_run(runs, identity) for identity in sorted(_identities(runs), reverse=True)]
+
+
+def _identities(runs: Path) -> list[str]:
+    try:
+        return [path.name for path in runs.iterdir() if _IDENTITY.fullmatch(path.name)]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        msg = f"--runs must be a folder that can be read, got {runs}: {error.strerror}"
+        raise ClusterError(msg) from error
+
+
+def _read(folder: Path, facts: Mapping[str, Any]) -> Run:
+    if facts["format"] != _FORMAT or facts["where"] not in ("slurm", "kubernetes"):
+        raise ValueError(facts["format"])
+    return Run(
+        identity=folder.name,
+        where=cast(Where, facts["where"]),
+        command=tuple(map(str, facts["command"])),
+        directory=str(facts["directory"]),
+        created=str(facts["created"]),
+        spec=ClusterSpec.read(folder / "cluster.yaml"),
+        folder=folder,
+        checkpoint=bool(facts["checkpoint"]),
+    )
+
+
+def _unreadable(identity: str, folder: Path) -> ClusterError:
+    return ClusterError(f"run {identity} cannot be read: remove {folder} if it is not needed")

@@ -1,0 +1,216 @@
+"""What happens to workers in a run changes no bit of its result."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import zarr
+from distributed import as_completed
+
+import dhsic
+from dhsic.cluster import Adaptive, connect, local_cluster
+from dhsic.cluster.connection import described
+from dhsic.engine.events import BlockFinished
+from dhsic.results import IndependenceTestResult
+from tests.cluster.processes import OPTIONS, same_bits
+from tests.cluster.slurm import wait_until
+
+BLOCKS = 40
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Two variables of 20 blocks, which every worker reads by itself."""
+    folder = tmp_path_factory.mktemp("robust")
+    paths = [str(folder / name) for name in ("x.zarr", "y.zarr")]
+    for path, values in zip(
+        paths, np.random.default_rng(2).standard_normal((2, 81_920, 2)), strict=True
+    ):
+        zarr.create_array(path, data=values, chunks=(4096, 2))
+    return paths
+
+
+@pytest.fixture(scope="module")
+def quiet(data: list[str]) -> IndependenceTestResult:
+    return dhsic.independence_test(*data, threads=1, **OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Any]:
+    with local_cluster(2, "500MB") as client:
+        yield client
+
+
+@pytest.fixture
+def client(shared: Any) -> Any:
+    """Two workers, whatever became of those of the test before."""
+    shared.cluster.scale(2)
+    wait_until(lambda: len(shared.nthreads()) == 2, 60, "there are not two workers")
+    return shared
+
+
+class At:
+    """A listener that acts when so many blocks are done."""
+
+    def __init__(self, actions: dict[int, Callable[[], Any]]) -> None:
+        self.actions, self.blocks = actions, 0
+
+    def __call__(self, event: object) -> None:
+        if isinstance(event, BlockFinished):
+            self.blocks += 1
+            if self.blocks in self.actions:
+                self.actions[self.blocks]()
+
+
+def shaken(
+    data: list[str], client: Any, actions: dict[int, Callable[[], Any]]
+) -> IndependenceTestResult:
+    listener = At(actions)
+    found = dhsic.independence_test(*data, client=client, progress=listener, **OPTIONS)
+    assert listener.blocks >= BLOCKS
+    return found
+
+
+def pids(client: Any) -> dict[str, int]:
+    return dict(client.run(os.getpid))
+
+
+def test_run__goes_on_while_a_worker_is_stopped(
+    client: Any, data: list[str], quiet: IndependenceTestResult
+) -> None:
+    victim = psutil.Process(next(iter(pids(client).values())))
+    stopped: list[str] = []
+    resume = threading.Timer(1.0, victim.resume)
+
+    def stop() -> None:
+        victim.suspend()
+        wait_until(lambda: victim.status() == psutil.STATUS_STOPPED, 20, "it runs")
+        stopped.append(victim.status())
+        resume.start()
+
+    try:
+        found = shaken(data, client, {5: stop})
+    finally:
+        resume.join(20)
+    assert stopped == [psutil.STATUS_STOPPED]
+    assert victim.pid in pids(client).values(), "a worker that was stopped is not lost"
+    assert same_bits(found, quiet)
+
+
+def fill(amount: int) -> None:
+    """Take more memory than a worker has, beside its tasks."""
+
+    def take() -> None:
+        hoard = []
+        while True:
+            hoard.append(np.ones(amount // 8 // 8))
+            time.sleep(0.02)
+
+    threading.Thread(target=take, daemon=True).start()
+
+
+def test_run__survives_a_worker_that_its_nanny_kills_for_memory(
+    client: Any, data: list[str], quiet: IndependenceTestResult
+) -> None:
+    before = pids(client)
+    address, victim = next(iter(before.items()))
+    limit = client.scheduler_info()["workers"][address]["memory_limit"]
+
+    def overfill() -> None:
+        client.run(fill, limit, workers=[address])
+        wait_until(lambda: not psutil.pid_exists(victim), 60, "the nanny let it live")
+
+    found = shaken(data, client, {5: overfill})
+    wait_until(lambda: len(client.nthreads()) == 2, 60, "the nanny did not restart it")
+    assert victim not in pids(client).values()
+    assert same_bits(found, quiet)
+
+
+def test_run__survives_a_restart_of_all_workers(
+    client: Any, data: list[str], quiet: IndependenceTestResult
+) -> None:
+    before = set(pids(client).values())
+
+    def kill() -> None:
+        for pid in before:
+            os.kill(pid, signal.SIGKILL)
+
+    found = shaken(data, client, {5: kill})
+    wait_until(lambda: len(client.nthreads()) == 2, 60, "the nannies did not restart them")
+    assert not before & set(pids(client).values())
+    assert same_bits(found, quiet)
+
+
+def test_run__on_a_cluster_that_grows_and_shrinks(
+    client: Any, data: list[str], quiet: IndependenceTestResult
+) -> None:
+    seen: list[int] = []
+
+    def grow() -> None:
+        client.cluster.scale(3)
+        wait_until(lambda: len(client.nthreads()) == 3, 60, "it did not grow")
+        seen.append(3)
+
+    def shrink() -> None:
+        client.cluster.scale(1)
+        wait_until(lambda: len(client.nthreads()) == 1, 60, "it did not shrink")
+        seen.append(1)
+
+    found = shaken(data, client, {5: grow, 15: shrink})
+    assert seen == [3, 1]
+    assert same_bits(found, quiet)
+
+
+def observed(number: int) -> tuple[int, tuple[Any, ...]]:
+    """Work of some time, and the process and the settings in which it was done."""
+    import dask
+
+    time.sleep(0.2 + number / 10_000)
+    names = ("pause", "spill", "target")
+    memory = (dask.config.get(f"distributed.worker.memory.{name}") for name in names)
+    variables = ("OPENBLAS_NUM_THREADS", "MALLOC_TRIM_THRESHOLD_")
+    return os.getpid(), (*memory, *(os.environ.get(name) for name in variables))
+
+
+def test_local_cluster__adapts_to_the_work_and_late_workers_are_set_up_alike(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("MALLOC_TRIM_THRESHOLD_", raising=False)  # what other clusters leave behind
+    with local_cluster(Adaptive(2, 1), "500MB", threads=2) as client:
+        assert list(client.nthreads().values()) == [2]
+        found: dict[int, set[tuple[Any, ...]]] = {}
+        work = client.map(observed, range(500))
+        for _, (pid, settings) in as_completed(work, with_results=True, timeout=100):
+            found.setdefault(pid, set()).add(settings)
+            if len(found) == 2:
+                break
+        client.cancel(work)
+        assert len(found) == 2, "it did not grow"
+        assert set().union(*found.values()) == {(False, 0.85, False, "1", None)}
+        wait_until(lambda: len(client.nthreads()) == 1, 60, "it did not shrink")
+
+
+def test_connect__starts_a_cluster_that_fits_the_machine() -> None:
+    with connect() as client:
+        found = client.scheduler_info()["workers"].values()
+        assert len(found) == dhsic.cluster.processors()
+        assert {worker["nthreads"] for worker in found} == {1}
+        total = sum(worker["memory_limit"] for worker in found)
+        assert 0.9 < total / psutil.virtual_memory().total <= 1.0
+        services = client.scheduler_info()["services"]
+        assert services["dashboard"] != 8787
+
+
+def test_connect__shares_the_machine_among_a_number_of_workers() -> None:
+    few, many = described(2), described(4)
+    assert (few.kind, few.workers, many.workers) == ("local", 2, 4)
+    assert few.memory == pytest.approx(2 * many.memory, rel=1e-6)
+    assert described(None) == described(dhsic.cluster.processors())

@@ -1,0 +1,89 @@
+"""Commands of manifests, run on loopback with paths and addresses of a test."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+
+_SECONDS = 120
+
+Command = tuple[Sequence[str], Mapping[str, str]]  # words and an environment
+
+
+def make_certificates(folder: Path) -> Path:
+    subprocess.run([DEPLOY / "tls" / "make-certificates.sh", folder], check=True, timeout=60)
+    return folder
+
+
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def replaced(text: str, replacements: Mapping[str, str]) -> str:
+    """Replace in one go, longest first, so that nothing is replaced twice."""
+    longest = sorted(replacements, key=len, reverse=True)
+    return re.sub("|".join(map(re.escape, longest)), lambda m: replacements[m[0]], text)
+
+
+def played(
+    command: Command, replacements: Mapping[str, str], scratch: Path
+) -> subprocess.CompletedProcess[str]:
+    """Run a command until it ends."""
+    words, environment = _placed(command, replacements)
+    return subprocess.run(
+        words,
+        env=environment,
+        cwd=scratch,
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+        check=False,
+    )
+
+
+@contextmanager
+def started(
+    servers: Sequence[Command], replacements: Mapping[str, str], scratch: Path
+) -> Iterator[None]:
+    """Start servers that are gone when the block ends."""
+    processes = []
+    try:
+        for number, server in enumerate(servers):
+            words, environment = _placed(server, replacements)
+            with (scratch / f"server-{number}.log").open("wb") as log:
+                processes.append(
+                    subprocess.Popen(
+                        [*words, "--host=127.0.0.1"],
+                        env=environment,
+                        cwd=scratch,
+                        stdout=log,
+                        stderr=log,
+                        start_new_session=True,
+                    )
+                )
+        yield
+    finally:
+        for process in processes:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(30)
+
+
+def _placed(command: Command, replacements: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+    words, environment = command
+    programs = os.path.dirname(sys.executable)
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    placed = {name: replaced(value, replacements) for name, value in environment.items()}
+    return [replaced(word, replacements) for word in words], {**os.environ, "PATH": path, **placed}
