@@ -155,3 +155,69 @@ def nystrom_spectrum(gram_joint, crosses):
         rows.append(xi)
     covariance = np.cov(np.array(rows).T) * (n - 1) / (n - 2)
     return np.sort(np.linalg.eigvals(np.linalg.pinv(gram_joint) @ covariance).real)
+
+
+def v_mmd(k_xx, k_yy, k_xy):
+    """Squared MMD as |mu_x - mu_y|^2, from all pairs of rows."""
+    n, m = k_xy.shape
+    own = sum(k_xx[i, j] for i in range(n) for j in range(n)) / n**2
+    other = sum(k_yy[i, j] for i in range(m) for j in range(m)) / m**2
+    return float(own + other - 2.0 * k_xy.sum() / (n * m))
+
+
+def u_mmd(k_xx, k_yy, k_xy):
+    """Gretton et al. (2012), equation 3: without the pairs of a row with itself."""
+    n, m = k_xy.shape
+    own = sum(k_xx[i, j] for i in range(n) for j in range(n) if i != j) / (n * (n - 1))
+    other = sum(k_yy[i, j] for i in range(m) for j in range(m) if i != j) / (m * (m - 1))
+    return float(own + other - 2.0 * k_xy.sum() / (n * m))
+
+
+def mean_mmd(measure, gram, labels):
+    """Mean of a discrepancy over all pairs of samples, weighted by the products of their sizes."""
+    total = weight = 0.0
+    for a, b in itertools.combinations(np.unique(labels), 2):
+        x, y = np.flatnonzero(labels == a), np.flatnonzero(labels == b)
+        value = measure(gram[np.ix_(x, x)], gram[np.ix_(y, y)], gram[np.ix_(x, y)])
+        total, weight = total + len(x) * len(y) * value, weight + len(x) * len(y)
+    return total / weight
+
+
+def projected_mmd(k_zz, k_zx, k_zy):
+    """|P (mu_x - mu_y)|^2, P the projection on the span of landmarks z."""
+    difference = k_zx.mean(axis=1) - k_zy.mean(axis=1)
+    return float(difference @ np.linalg.pinv(k_zz) @ difference)
+
+
+def embedding_weights(k_zz, k_zx):
+    """Chatalic et al. (2022), equation 5: alpha = K_m^+ K_mn 1_n / n."""
+    n = k_zx.shape[1]
+    return np.linalg.pinv(k_zz) @ k_zx @ np.ones(n) / n
+
+
+def nfsic_mean(crosses):
+    """u of kernels at locations (n, J)."""
+    return np.prod(crosses, axis=0).mean(axis=0) - np.prod(
+        [c.mean(axis=0) for c in crosses], axis=0
+    )
+
+
+def nfsic_covariance(crosses):
+    """Of sqrt(n) u under independence: a sum over all sets of two variables or more."""
+    j, m = crosses[0].shape[1], len(crosses)
+    total = np.zeros((j, j))
+    for size in range(2, m + 1):
+        for chosen in itertools.combinations(range(m), size):
+            term = np.ones((j, j))
+            for k, c in enumerate(crosses):
+                mean = c.mean(axis=0)
+                term = term * (np.cov(c.T, bias=True) if k in chosen else np.outer(mean, mean))
+            total += term
+    return total
+
+
+def nfsic_statistic(crosses, regularisation):
+    """n u'(S + r t I)^-1 u, t the mean of the diagonal of S."""
+    u, s = nfsic_mean(crosses), nfsic_covariance(crosses)
+    ridge = regularisation * np.trace(s) / len(s) * np.eye(len(s))
+    return float(len(crosses[0]) * u @ np.linalg.inv(s + ridge) @ u)

@@ -4,12 +4,16 @@
 `distance` by way of `quadratic` and the files `gram_*`, and `block`. On the values of kernels or
 waves at landmark tuples: `nystrom_m` and `joint_frequencies`, by way of the other files
 `landmark_*`. On features of either variable: `nystrom_hsic`, `coco`, `rff` and `sub_corr`, by way
-of `landmark_features` and the files `feature_*`.
+of `landmark_features` and the files `feature_*`. At test locations: `nfsic`, by way of the other
+files `nfsic_*`. The files `ranked_*` take many features against one target.
 """
 
 from dhsic.estimators.base import (
     Estimate,
     Estimator,
+    FeatureEstimates,
+    FeatureEstimator,
+    FeatureOutcome,
     GridEstimator,
     GridOutcome,
     Null,
@@ -19,6 +23,7 @@ from dhsic.estimators.block import BlockHSIC
 from dhsic.estimators.coco import COCO, WitnessFunction, WitnessFunctions
 from dhsic.estimators.distance import DCor, DCov
 from dhsic.estimators.exact import UHSIC, VHSIC, SubHSIC
+from dhsic.estimators.nfsic import NFSIC
 from dhsic.estimators.nystrom_hsic import NystromHSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
 from dhsic.estimators.registry import (
@@ -37,6 +42,7 @@ from dhsic.estimators.sub_corr import SubCorr
 __all__ = [
     "COCO",
     "ESTIMATORS",
+    "NFSIC",
     "NULLS",
     "RFFHSIC",
     "TABLE",
@@ -48,6 +54,9 @@ __all__ = [
     "Entry",
     "Estimate",
     "Estimator",
+    "FeatureEstimates",
+    "FeatureEstimator",
+    "FeatureOutcome",
     "GridEstimator",
     "GridOutcome",
     "Null",

@@ -15,6 +15,7 @@ from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import (
+    ChiSquare,
     Distribution,
     Gamma,
     Multiplier,
@@ -29,6 +30,9 @@ __all__ = [
     "BANDWIDTH_ROWS",
     "Estimate",
     "Estimator",
+    "FeatureEstimates",
+    "FeatureEstimator",
+    "FeatureOutcome",
     "GridEstimator",
     "GridOutcome",
     "Null",
@@ -44,7 +48,7 @@ __all__ = [
 ]
 
 Vector = NDArray[np.float64]
-Null = Permutation | Multiplier | Gamma | Spectral | Normal
+Null = Permutation | Multiplier | Gamma | Spectral | Normal | ChiSquare
 
 BANDWIDTH_ROWS = 1000
 
@@ -119,6 +123,8 @@ class GridOutcome:
         How the replicates were made, where the null leaves a choice.
     rounding : ndarray, shape (G,)
         Differences of the statistics up to it are rounding.
+    own : ndarray, shape (G, M), optional
+        Squared HSIC of every variable with itself, where the estimator has it.
     """
 
     combinations: Combinations
@@ -127,6 +133,7 @@ class GridOutcome:
     estimate: Callable[[int], Estimate]
     detail: str
     rounding: Vector
+    own: Vector | None = None
 
     @property
     def only(self) -> Outcome:
@@ -134,6 +141,63 @@ class GridOutcome:
         (statistic,), (rounding,) = self.statistics.tolist(), self.rounding.tolist()
         distribution = Replicates(self.replicates[:, 0])
         return Outcome(statistic, distribution, self.estimate(0), self.detail, rounding)
+
+
+@dataclass(frozen=True)
+class FeatureEstimates:
+    """Squared HSIC of every feature with the target, and of each with itself.
+
+    Parameters
+    ----------
+    combinations : Combinations
+        As fitted: a kernel of every feature, and that of the target.
+    hsic : ndarray, shape (G,)
+        Of the features with the target.
+    own : ndarray, shape (G,)
+        Of the features with themselves.
+    target : ndarray, shape (G,)
+        Of the target with itself, by the landmarks of each feature where there are any.
+    landmarks : LandmarkSummary or None
+        Where the estimator has any; one number kept a feature.
+    """
+
+    combinations: Combinations
+    hsic: Vector
+    own: Vector
+    target: Vector
+    landmarks: LandmarkSummary | None = None
+
+    @property
+    def cka(self) -> Vector:
+        """HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), 0 where either is 0; shape (G,)."""
+        scale = np.sqrt(np.maximum(self.own, 0.0) * np.maximum(self.target, 0.0))
+        values: Vector = np.divide(self.hsic, scale, out=np.zeros(len(scale)), where=scale > 0.0)
+        return values
+
+
+@dataclass(frozen=True)
+class FeatureOutcome:
+    """Test statistics of every feature with the target, and replicates that they share.
+
+    Parameters
+    ----------
+    estimates : FeatureEstimates
+        The measures of dependence.
+    statistics : ndarray, shape (G,)
+        The observed values.
+    replicates : ndarray, shape (b, G)
+        Under the null hypothesis; a row is one draw for all features.
+    detail : str
+        How the replicates were made, where the null leaves a choice.
+    rounding : ndarray, shape (G,)
+        Differences of the statistics up to it are rounding.
+    """
+
+    estimates: FeatureEstimates
+    statistics: Vector
+    replicates: Vector
+    detail: str
+    rounding: Vector
 
 
 class Estimator(Protocol):
@@ -176,6 +240,31 @@ class GridEstimator(Protocol):
         self, session: Session, combinations: Combinations, null: Multiplier | Permutation
     ) -> GridOutcome:
         """The statistics and their replicates."""
+        ...
+
+
+@runtime_checkable
+class FeatureEstimator(Protocol):
+    """An estimator that takes many features against one target in one run.
+
+    Combinations are those of `dhsic.kernels.OnColumns` kernels of the first variable, each with
+    the one kernel of the second.
+    """
+
+    def plan_features(
+        self, session: Session, combinations: Combinations, null: Multiplier | Permutation | None
+    ) -> Plan:
+        """What a test of all features, or estimates where `null` is None, would run."""
+        ...
+
+    def test_features(
+        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+    ) -> FeatureOutcome:
+        """The statistics and their replicates."""
+        ...
+
+    def estimate_features(self, session: Session, combinations: Combinations) -> FeatureEstimates:
+        """The measures of dependence alone."""
         ...
 
 

@@ -101,7 +101,7 @@ class BlockHSIC:
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """The normal distribution: there is no other."""
-        blocks, _ = self._blocks(session)
+        blocks, _ = self.blocks(session.n)
         return Normal(), f"the mean over {blocks:,} blocks of rows is nearly normal"
 
     def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
@@ -135,19 +135,18 @@ class BlockHSIC:
         return Outcome(sums.mean / error, StudentT(df), estimate, detail, rounding)
 
     def _fit(self, session: Session, kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
-        self._blocks(session)
+        self.blocks(session.n)
         fitted, _ = fit_on_sample(session, kernels)
         return fitted
 
     def _pass(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> BlockPass:
-        _, b = self._blocks(session)
+        _, b = self.blocks(session.n)
         permuted = isinstance(null, Normal) and null.variance == "permutation"
         seed = session.seed if permuted else None
         return BlockPass(tuple(kernels), session.dims, b, seed, session.dtype)
 
-    def _blocks(self, session: Session) -> tuple[int, int]:
-        """Number of blocks and rows of each, as even as they can be."""
-        n = session.n
+    def blocks(self, n: int) -> tuple[int, int]:
+        """Number of blocks of n rows and rows of each, as even as they can be."""
         rows = self.block_rows or max(_FEWEST_ROWS, round(n**self.exponent))
         blocks = n // rows
         if blocks < 2:

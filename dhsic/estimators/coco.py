@@ -17,7 +17,7 @@ from dhsic.estimators.feature_basis import Basis, Measure, whiten
 from dhsic.estimators.feature_sums import MomentsPass, covariances
 from dhsic.estimators.feature_tests import estimate_by_moments, feature_outcome
 from dhsic.estimators.landmark_features import draw_landmark_features, plan_landmark_features
-from dhsic.kernels import Gaussian, Kernel
+from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.landmarks import check_landmark_options
 from dhsic.linalg import solve_lower
 from dhsic.nulls import Permutation
@@ -147,7 +147,11 @@ class COCO:
     def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
         """What would run, with the landmarks as drawn: pruning can only make it less."""
         return plan_landmark_features(
-            session, kernels, null, self.n_landmarks, replace=self.replace
+            session,
+            Combinations.single(kernels),
+            null,
+            self.n_landmarks,
+            replace=self.replace,
         )
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:

@@ -5,9 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, final
 
+from dhsic.engine.plan import Plan
+from dhsic.engine.session import Session
+from dhsic.estimators.base import FeatureEstimates, FeatureOutcome
 from dhsic.estimators.quadratic import Quadratic
-from dhsic.kernels import Gaussian, Kernel
+from dhsic.estimators.ranked_pairs import (
+    estimate_ranked_pairs,
+    plan_ranked_pairs,
+    rank_pairs,
+)
+from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.kernels.columns import Columns
+from dhsic.nulls import Multiplier, Permutation
 
 __all__ = ["UHSIC", "VHSIC", "SubHSIC"]
 
@@ -35,6 +44,22 @@ class VHSIC(Quadratic):
     """
 
     name: ClassVar[str] = "v-hsic"
+
+    def plan_features(
+        self, session: Session, combinations: Combinations, null: Multiplier | Permutation | None
+    ) -> Plan:
+        """What a test of many features, or estimates where `null` is None, would run."""
+        return plan_ranked_pairs(self, session, combinations, null)
+
+    def test_features(
+        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+    ) -> FeatureOutcome:
+        """Statistics and replicates of as many features at a time as fit in memory."""
+        return rank_pairs(self, session, combinations, null)
+
+    def estimate_features(self, session: Session, combinations: Combinations) -> FeatureEstimates:
+        """The estimates of as many features at a time as fit in memory."""
+        return estimate_ranked_pairs(self, session, combinations)
 
 
 @final

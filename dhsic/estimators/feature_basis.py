@@ -16,6 +16,7 @@ from dhsic.linalg import solve_lower, squared_norms
 from dhsic.results import FeatureSummary, LandmarkSummary
 
 __all__ = [
+    "SQUARED_HSIC",
     "Basis",
     "Measure",
     "Side",
@@ -151,6 +152,9 @@ def squared_frobenius_norms(cross: Matrix) -> Vector:
     """|C|^2 of every cross-covariance: (b, D_1, D_2) to (b,)."""
     norms: Vector = np.einsum("bij,bij->b", cross, cross)
     return norms
+
+
+SQUARED_HSIC = Measure("squared HSIC", squared_frobenius_norms)
 
 
 def whiten(cross: Matrix, factors: Factors) -> Matrix:

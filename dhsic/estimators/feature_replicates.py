@@ -17,13 +17,12 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.estimators.feature_basis import Measure, Side, factors_of, whiten
-from dhsic.estimators.feature_sums import (
-    FeaturePair,
+from dhsic.estimators.feature_resampling import (
     PermutedFeaturePass,
     SignedFeaturePass,
-    covariances,
     signed_covariances,
 )
+from dhsic.estimators.feature_sums import FeaturePair, covariances
 from dhsic.features import StackedFeatures, side_by_side
 from dhsic.nulls import Multiplier, Permutation, draw_permutations
 

@@ -9,22 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._random import random_signs
 from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.features import FeatureMap
 from dhsic.linalg import solve_lower, squared_norms
-from dhsic.nulls import Permutation, draw_permutations
 
 __all__ = [
     "FeaturePair",
     "MomentSums",
     "MomentsPass",
     "NormMomentsPass",
-    "PermutedFeaturePass",
-    "ReplicateSums",
-    "SignedFeaturePass",
     "covariances",
-    "signed_covariances",
 ]
 
 Matrix = NDArray[np.floating[Any]]
@@ -214,114 +208,6 @@ def _with_norms(features: Vector, factor: Vector | None) -> Vector:
     return out
 
 
-class ReplicateSums(NamedTuple):
-    """Sums over rows of products of features with a one beside them, for every replicate."""
-
-    cross: Vector
-    """Shape (b + 1, D_1 + 1, D_2 + 1); entry 0 is the data as they are."""
-
-
-@dataclass(frozen=True)
-class SignedFeaturePass:
-    """Products of features times random signs.
-
-    Parameters
-    ----------
-    features : FeaturePair
-        Of the two variables.
-    n_resamples : int
-        Replicates.
-    seed : int
-        The seed of the test.
-    """
-
-    features: FeaturePair
-    n_resamples: int
-    seed: int
-    name: str = "multiplier null"
-    row_multiple: int = 1
-
-    def footprint(self, rows: int) -> Footprint:
-        """Cost of a block of so many rows."""
-        f, b = self.features, self.n_resamples + 1
-        size = f.dtype.itemsize
-        signs = min(rows, _ROWS) * b * (size + 2)
-        return Footprint(
-            payload=f.nbytes,
-            scratch=f.scratch(min(rows, _ROWS)) + signs + size * b * (f.counts[1] + 1),
-            state=8 * b * f.products,
-            operations=f.operations + 2.0 * b * f.products,
-        )
-
-    def chunk(self, block: RowBlock) -> ReplicateSums:
-        """Sums over one block."""
-        d1, d2 = self.features.counts
-        cross = np.zeros((self.n_resamples + 1, d1 + 1, d2 + 1))
-        for at, (a1, a2) in self.features.tiles(block.values, _ROWS):
-            signs = np.ones((len(a1), self.n_resamples + 1), self.features.dtype)
-            start, stop = block.start + at.start, block.start + at.stop
-            signs[:, 1:] = random_signs(self.seed, start, stop, self.n_resamples)
-            for j, feature in enumerate(a1.T):
-                cross[:, j] += signs.T @ (feature[:, None] * a2)
-        return ReplicateSums(cross)
-
-    def combine(self, left: ReplicateSums, right: ReplicateSums) -> ReplicateSums:
-        """Add."""
-        return add(left, right)
-
-
-@dataclass(frozen=True)
-class PermutedFeaturePass:
-    """Products of features with the second variable permuted within groups of rows.
-
-    Parameters
-    ----------
-    features : FeaturePair
-        Of the two variables.
-    null : Permutation
-        Replicates and rows of a group.
-    seed : int
-        The seed of the test.
-    """
-
-    features: FeaturePair
-    null: Permutation
-    seed: int
-    name: str = "permutation null"
-
-    @property
-    def row_multiple(self) -> int:
-        """Blocks hold whole groups."""
-        return self.null.block_rows
-
-    def footprint(self, rows: int) -> Footprint:
-        """Cost of a block of so many rows."""
-        f, b = self.features, self.null.n_resamples + 1
-        group = min(rows, self.null.block_rows)
-        return Footprint(
-            payload=f.nbytes,
-            scratch=f.scratch(group) + 16 * group * b,
-            state=8 * b * f.products,
-            operations=f.operations + 2.0 * b * (f.products + f.counts[1]),
-        )
-
-    def chunk(self, block: RowBlock) -> ReplicateSums:
-        """Sums over one block."""
-        b = self.null.n_resamples
-        d1, d2 = self.features.counts
-        cross = np.zeros((b + 1, d1 + 1, d2 + 1))
-        for at, (a1, a2) in self.features.tiles(block.values, self.null.block_rows):
-            orders = draw_permutations(self.seed, block.start + at.start, len(a1), b, 2)[:, 0]
-            cross[0] += a1.T @ a2
-            for total, order in zip(cross[1:], orders, strict=True):
-                total += a1.T @ a2.take(order, axis=0)
-        return ReplicateSums(cross)
-
-    def combine(self, left: ReplicateSums, right: ReplicateSums) -> ReplicateSums:
-        """Add."""
-        return add(left, right)
-
-
 def covariances(sums: Vector) -> Vector:
     """Covariances with 1/n from sums of products with a one beside.
 
@@ -337,27 +223,3 @@ def covariances(sums: Vector) -> Vector:
     means = sums / sums[..., -1:, -1:]
     centred: Vector = means[..., :-1, :-1] - means[..., :-1, -1:] * means[..., -1:, :-1]
     return centred
-
-
-def signed_covariances(sums: Vector) -> Vector:
-    """U_b = (1/n) sum_i (w_ib - mean_i w_ib) (phi_1i - mu_1) (phi_2i - mu_2)' for every replicate.
-
-    Times sqrt(n / (n - 2)), which makes the mean of n |U_b|^2 over signs that over permutations,
-    tr(HK_1) tr(HK_2) / (n (n - 1)).
-
-    Parameters
-    ----------
-    sums : ndarray, shape (b + 1, D_1 + 1, D_2 + 1)
-        Of `SignedFeaturePass`.
-
-    Returns
-    -------
-    ndarray, shape (b, D_1, D_2)
-    """
-    n = sums[0, -1, -1]
-    first, second = sums[0, :-1, -1:] / n, sums[0, -1:, :-1] / n
-    about = sums[:, :-1, :-1] - first * sums[:, -1:, :-1] - sums[:, :-1, -1:] * second
-    about += first * second * sums[:, -1:, -1:]
-    signed: Vector = about[1:] - about[0] * (sums[1:, -1:, -1:] / n)
-    signed /= np.sqrt(n * (n - 2))
-    return signed

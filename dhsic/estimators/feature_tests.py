@@ -54,6 +54,8 @@ __all__ = [
     "feature_outcome",
     "grid_outcome",
     "plan_features",
+    "sample_step",
+    "unseen_sides",
 ]
 
 Vector = NDArray[np.float64]
@@ -108,16 +110,28 @@ def plan_features(
     -------
     Plan
     """
-    zero = maps[0].dtype.type(0)
-    sides = {k: Side(one, np.broadcast_to(zero, one.n_features)) for k, one in enumerate(maps)}
-    sample = 8 * 4 * BANDWIDTH_ROWS * sum(one.n_features for one in maps)
-    steps = [*preparation, DriverStep("features of the sample", sample, sample)]
+    sides = unseen_sides(maps)
+    steps = [*preparation, sample_step(maps)]
     if isinstance(null, Multiplier | Permutation):
         steps += replicate_steps(session, sides, chosen, null)
     else:
         features = FeaturePair((maps[0], maps[1]), (sides[0].centre, sides[1].centre))
         steps += _moment_steps(session, features, null, whitened=whitened)
     return plan_of(session, steps, remedy, n_landmarks)
+
+
+def unseen_sides(maps: Sequence[FeatureMap]) -> dict[int, Side]:
+    """Features by number, with means that take no memory, for plans."""
+    zero = maps[0].dtype.type(0)
+    return {k: Side(one, np.broadcast_to(zero, one.n_features)) for k, one in enumerate(maps)}
+
+
+def sample_step(maps: Sequence[FeatureMap]) -> DriverStep:
+    """What the features of a sample take, kernel by kernel, of which their means stay."""
+    counts = [one.n_features for one in maps]
+    return DriverStep(
+        "features of the sample", 8 * 4 * BANDWIDTH_ROWS * max(counts), 8 * sum(counts)
+    )
 
 
 def _moment_steps(

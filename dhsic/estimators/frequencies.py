@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,10 +11,11 @@ from dhsic._random import generator
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.session import Session
 from dhsic.estimators.base import fit_combinations_on_sample, fitting_step
-from dhsic.features import FourierFeatures
-from dhsic.kernels import Combinations
+from dhsic.features import ColumnFeatures, FeatureMap, FourierFeatures
+from dhsic.kernels import Combinations, Kernel
+from dhsic.kernels.dot import Codes
 
-__all__ = ["draw_combined_frequencies", "frequency_steps"]
+__all__ = ["code_features", "draw_combined_frequencies", "draw_features", "frequency_steps"]
 
 
 def frequency_steps(session: Session, n_frequencies: int, n_kernels: int = 1) -> list[DriverStep]:
@@ -50,17 +53,53 @@ def draw_combined_frequencies(
         K, with D frequencies each, about the medians of the samples.
     """
     fitted, samples = fit_combinations_on_sample(session, combinations)
-    session.step("frequencies")
-    centres = [np.median(sample, axis=0) for sample in samples]
-    drawn = tuple(
-        FourierFeatures.draw(
-            kernel,
-            centres[m],
-            n_frequencies,
-            generator(session.seed, "features", m),
-            session.dtype,
-            orthogonal=orthogonal,
-        )
-        for kernel, m in zip(fitted.kernels, fitted.variables, strict=True)
+    draw = _Drawing(session, samples, n_frequencies, orthogonal)
+    pairs = zip(fitted.kernels, fitted.variables, strict=True)
+    return fitted, samples, tuple(draw(kernel, m) for kernel, m in pairs)
+
+
+def draw_features(
+    session: Session, combinations: Combinations, n_frequencies: int, *, orthogonal: bool
+) -> tuple[Combinations, list[NDArray[np.float64]], tuple[FeatureMap, ...]]:
+    """As `draw_combined_frequencies`, where codes are features as they are."""
+    fitted, samples = fit_combinations_on_sample(session, combinations)
+    draw = _Drawing(session, samples, n_frequencies, orthogonal)
+    pairs = zip(fitted.kernels, fitted.variables, strict=True)
+    maps = tuple(
+        code_features(session, m) if isinstance(kernel, Codes) else draw(kernel, m)
+        for kernel, m in pairs
     )
-    return fitted, samples, drawn
+    return fitted, samples, maps
+
+
+def code_features(session: Session, m: int) -> ColumnFeatures:
+    """The columns of variable m as they are."""
+    d = session.dims[m]
+    return ColumnFeatures(np.zeros(d), np.ones(d), session.dtype)
+
+
+class _Drawing:
+    """Draws the frequencies of kernels of a session."""
+
+    def __init__(
+        self,
+        session: Session,
+        samples: Sequence[NDArray[np.float64]],
+        n_frequencies: int,
+        orthogonal: bool,
+    ) -> None:
+        session.step("frequencies")
+        self.session, self.n_frequencies, self.orthogonal = session, n_frequencies, orthogonal
+        self.centres = [np.median(sample, axis=0) for sample in samples]
+
+    def __call__(self, kernel: Kernel, m: int) -> FourierFeatures:
+        """Those of a kernel of variable m."""
+        rng = generator(self.session.seed, "features", m)
+        return FourierFeatures.draw(
+            kernel,
+            self.centres[m],
+            self.n_frequencies,
+            rng,
+            self.session.dtype,
+            orthogonal=self.orthogonal,
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -29,7 +29,7 @@ from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Multiplier, Permutation, Spectral
 from dhsic.results import FeatureSummary
 
-__all__ = ["JointFrequencies", "Waves"]
+__all__ = ["JointFrequencies", "WaveFit", "Waves"]
 
 Vector = NDArray[np.float64]
 
@@ -80,6 +80,47 @@ class Waves:
         write_phases(rows, columns, phases)
         np.cos(phases, out=out.real)
         np.sin(phases, out=out.imag)
+
+    @property
+    def gradient_tiles(self) -> int:
+        """One, for the weighted waves."""
+        return 1
+
+    def gradient(
+        self, rows: Matrix, columns: Matrix, gram: Tile, weights: Tile, work: Tile
+    ) -> Matrix:
+        """Gradients Re sum_j weights_ij i w_j exp(i w_j'(x_i - c)).
+
+        Parameters
+        ----------
+        rows, columns : ndarray, shapes (b, d) and (p, d)
+            As for `tile`.
+        gram, weights : ndarray of complex, shapes (b, p)
+            What `tile` writes, and weights.
+        work : ndarray of complex, shape (1, b, p)
+            Scratch.
+
+        Returns
+        -------
+        ndarray, shape (b, d)
+        """
+        del rows
+        np.multiply(weights, gram, out=work[0])
+        gradients: Matrix = (-work[0].imag @ columns).astype(np.float64, copy=False)
+        return gradients
+
+
+class WaveFit(NamedTuple):
+    """An estimate by random frequencies, with all that it is made of."""
+
+    tiling: Tiling
+    """Tiles of the waves."""
+    kappa: NDArray[np.complex128]
+    """Their means, shape (M, D)."""
+    u: NDArray[np.complex128]
+    """kappa_J - prod_m kappa_m, shape (D,)."""
+    estimate: Estimate
+    """|u|^2 / D."""
 
 
 @dataclass(frozen=True)
@@ -137,11 +178,16 @@ class JointFrequencies:
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """|u|^2 / D, in one pass."""
+        return self.fit(session, kernels).estimate
+
+    def fit(self, session: Session, kernels: Sequence[Kernel]) -> WaveFit:
+        """The estimate with all that it is made of."""
         fitted, tiling = self._basis(session, Combinations.single(kernels))
         sums = session.run(SumsPass(tiling, joint=True))
         kappa, joint = (values.view(np.complex128) / session.n for values in sums)
         u = joint - kappa.prod(axis=0)
-        return self._estimate(fitted.kernels, float(np.mean(np.abs(u) ** 2)))
+        estimate = self._estimate(fitted.kernels, float(np.mean(np.abs(u) ** 2)))
+        return WaveFit(tiling, kappa, u, estimate)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """T and its null distribution, in two passes."""
@@ -175,10 +221,8 @@ class JointFrequencies:
         chosen: Sequence[tuple[int, ...]],
         null: Null | None,
     ) -> Plan:
-        dims, zero = [session.dims[m] for m in variables], session.dtype.type(0)
-        waves = tuple(Waves(np.zeros(d)) for d in dims)
-        columns = tuple(np.broadcast_to(zero, (self.n_features, d)) for d in dims)
-        tiling = Tiling(waves, columns, parts=2, variables=variables)
+        dims = [session.dims[m] for m in variables]
+        tiling = self.planned(session, dims, variables)
         steps: list[DriverStep | PassPlan] = [
             *frequency_steps(session, self.n_features, len(variables)),
             session.plan(SumsPass(tiling, joint=null is None)),
@@ -188,6 +232,13 @@ class JointFrequencies:
         elif null is not None:
             steps += plan_fitted(session, tiling, null)
         return plan_of(session, steps, _REMEDY)
+
+    def planned(self, session: Session, dims: Sequence[int], variables: tuple[int, ...]) -> Tiling:
+        """Tiles that cost what those of kernels on so many columns do, for plans."""
+        zero = session.dtype.type(0)
+        waves = tuple(Waves(np.zeros(d)) for d in dims)
+        columns = tuple(np.broadcast_to(zero, (self.n_features, d)) for d in dims)
+        return Tiling(waves, columns, parts=2, variables=variables)
 
     def _products(
         self, session: Session, combinations: Combinations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,7 +23,7 @@ from dhsic.landmarks import (
 )
 from dhsic.linalg import PivotedCholesky, hadamard, pivoted_cholesky, solve_lower
 
-__all__ = ["LandmarkBasis", "select_landmarks"]
+__all__ = ["LandmarkBasis", "select_landmarks", "squared_hsic"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -45,6 +46,10 @@ class LandmarkBasis:
     held : tuple of PivotedCholesky or None
         The factor of every combination, where all of them fit; else they are computed again when
         they are needed.
+    drawn : int
+        Landmarks before pruning.
+    choice : str
+        Why so many, where their number was not given.
     """
 
     combinations: Combinations
@@ -52,10 +57,18 @@ class LandmarkBasis:
     kept: tuple[Indices, ...]
     tolerance: float
     held: tuple[PivotedCholesky, ...] | None
+    drawn: int
+    choice: str
 
     @classmethod
     def of(
-        cls, combinations: Combinations, drawn: Landmarks, tolerance: float, *, hold: bool
+        cls,
+        combinations: Combinations,
+        drawn: Landmarks,
+        tolerance: float,
+        *,
+        hold: bool,
+        choice: str = "",
     ) -> LandmarkBasis:
         """Prune what is drawn, and hold on to the factors where asked."""
         each: list[Indices] = []
@@ -68,7 +81,8 @@ class LandmarkBasis:
         union = np.unique(np.concatenate(each))
         places = tuple(np.searchsorted(union, one) for one in each)
         factors = tuple(held) if hold else None
-        return cls(combinations, drawn.keep(union), places, factor.tolerance, factors)
+        kept = drawn.keep(union)
+        return cls(combinations, kept, places, factor.tolerance, factors, len(drawn), choice)
 
     def tiling(self, session: Session) -> Tiling:
         """Gram tiles of all kernels, after a warning of those that lose digits in them."""
@@ -94,6 +108,45 @@ class LandmarkBasis:
         """L^-1 of functions given by their values at the landmarks of a combination."""
         factor = self.factor(c)
         return solve_lower(factor.factor, values[factor.kept])
+
+    def squared_hsic(self, c: int, means: Vector, u: Vector) -> float:
+        """The estimate of a combination from kappa (M, r) and u (r,) at its landmarks."""
+        pairs = zip(self.combinations.kernels_of(c), self.points(c), strict=True)
+        grams = [kernel(z) for kernel, z in pairs]
+        return squared_hsic(grams, self.factor(c), means, u, self.tolerance)
+
+
+def squared_hsic(
+    grams: Sequence[Vector], joint: PivotedCholesky, means: Vector, u: Vector, tolerance: float
+) -> float:
+    """Kalinke and Szabo (2023), Lemma 4.2, as u' K_J^-1 u + |(I - P_J) (x)_m P_m mu_m|^2.
+
+    In this form nothing cancels. P_J and P_m project on the span of the landmarks' features;
+    P_m mu_m agrees with mu_m at the landmarks.
+
+    Parameters
+    ----------
+    grams : sequence of ndarray, shapes (r, r)
+        K_m at the landmarks.
+    joint : PivotedCholesky
+        Of their product K_J.
+    means : ndarray, shape (M, r)
+        kappa_m.
+    u : ndarray, shape (r,)
+        kappa_J - prod_m kappa_m.
+    tolerance : float
+        See `dhsic.linalg.pivoted_cholesky`.
+
+    Returns
+    -------
+    float
+    """
+    marginal = 1.0
+    for gram, values in zip(grams, means, strict=True):
+        factor = pivoted_cholesky(gram.copy(), tolerance)
+        marginal *= float(factor.squared_norm(values[factor.kept]))
+    outside = marginal - float(joint.squared_norm(means.prod(axis=0)[joint.kept]))
+    return float(joint.squared_norm(u[joint.kept])) + max(0.0, outside)
 
 
 def select_landmarks(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.plan import DriverStep, PassPlan, baseline_bytes
+from dhsic.engine.reduction import RowReduction
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tiling
 from dhsic.estimators.base import Null
@@ -38,11 +39,13 @@ __all__ = [
     "Replicated",
     "Tested",
     "kernel_means",
+    "multiplier_functions",
     "permutes_quickly",
     "plan_fitted",
     "plan_replicates",
     "run_fitted",
     "run_replicates",
+    "suits_one_task",
 ]
 
 Vector = NDArray[np.float64]
@@ -162,7 +165,7 @@ def _functions(session: Session, products: CentredProducts, null: Resampling) ->
     """u, and U_b of every replicate, shape (q, b + 1)."""
     reduction = _replicate_pass(session, products, null)
     if isinstance(reduction, MultiplierPass):
-        return _multiplier_functions(session.run(reduction), session.n)
+        return multiplier_functions(session.run(reduction), session.n)
     return session.run(reduction).centred.T / session.n
 
 
@@ -190,7 +193,7 @@ def _resolved(session: Session, products: CentredProducts, null: Resampling) -> 
     if isinstance(null, Multiplier) or null.within != "auto":
         return null
     whole = PermutationPass(products, null, True, session.seed)
-    return replace(null, within="all" if _suits_one_task(session, whole) else "blocks")
+    return replace(null, within="all" if suits_one_task(session, whole, null) else "blocks")
 
 
 def _replicate_pass(
@@ -201,14 +204,14 @@ def _replicate_pass(
     return PermutationPass(products, null, null.within == "all", session.seed)
 
 
-def _suits_one_task(session: Session, reduction: PermutationPass) -> bool:
+def suits_one_task(session: Session, reduction: RowReduction[Any], null: Permutation) -> bool:
     """Whether permutations of all rows fit in memory and take one thread less than a minute."""
     fits = session.plan(reduction).worker_bytes <= session.runtime.memory // 2
     work = session.n * reduction.footprint(session.n).operations
-    return session.n <= reduction.null.block_rows or (fits and work <= _PATIENT_OPERATIONS)
+    return session.n <= null.block_rows or (fits and work <= _PATIENT_OPERATIONS)
 
 
-def _multiplier_functions(sums: CentredSums, n: int) -> Vector:
+def multiplier_functions(sums: CentredSums, n: int) -> Vector:
     """u, and U_b = (1/n) sum_i (w_ib - mean_i w_ib) xi_i for every replicate.
 
     The mean of T_b over signs and permutations is (n - 2) / n times that of T over permutations:

@@ -8,17 +8,37 @@ from typing import ClassVar, final
 
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
-from dhsic.estimators.base import Estimate, Null, Outcome
-from dhsic.estimators.feature_basis import Basis, Measure, squared_frobenius_norms
+from dhsic.estimators.base import (
+    Estimate,
+    FeatureEstimates,
+    FeatureOutcome,
+    GridOutcome,
+    Null,
+    Outcome,
+)
+from dhsic.estimators.feature_basis import SQUARED_HSIC, Basis
 from dhsic.estimators.feature_sums import MomentsPass
-from dhsic.estimators.feature_tests import choose_null, estimate_by_moments, feature_outcome
-from dhsic.estimators.landmark_features import draw_landmark_features, plan_landmark_features
-from dhsic.kernels import Gaussian, Kernel
+from dhsic.estimators.feature_tests import (
+    choose_null,
+    estimate_by_moments,
+    feature_outcome,
+    grid_outcome,
+)
+from dhsic.estimators.landmark_features import (
+    LandmarkFeatures,
+    draw_landmarks_of_each,
+    plan_landmark_features,
+)
+from dhsic.estimators.ranked_features import (
+    estimate_features,
+    plan_ranked_features,
+    rank_features,
+)
+from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.landmarks import check_landmark_options, landmark_count
+from dhsic.nulls import Multiplier, Permutation
 
 __all__ = ["NystromHSIC"]
-
-_MEASURE = Measure("squared HSIC", squared_frobenius_norms)
 
 
 @final
@@ -72,26 +92,68 @@ class NystromHSIC:
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """Permutations of all rows where they are quick, the spectrum beyond."""
-        p = landmark_count(self.n_landmarks, session.n, replace=self.replace)
+        p = self._count(session)
         return choose_null(session, (p, p), n_resamples)
 
     def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
         """What would run, with the landmarks as drawn: pruning can only make it less."""
-        return plan_landmark_features(
-            session, kernels, null, self.n_landmarks, replace=self.replace
-        )
+        return self._plan(session, Combinations.single(kernels), null)
+
+    def plan_grid(
+        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+    ) -> Plan:
+        """What a test of several combinations would run, with the landmarks as drawn."""
+        return self._plan(session, combinations, null)
+
+    def plan_features(
+        self, session: Session, combinations: Combinations, null: Multiplier | Permutation | None
+    ) -> Plan:
+        """What a test of many features, or estimates where `null` is None, would run."""
+        return plan_ranked_features(session, combinations, null, self._count(session))
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """|C|^2, in one pass."""
         basis = self._basis(session, kernels)
-        return estimate_by_moments(basis, _MEASURE, session.run(MomentsPass(basis.features)))
+        return estimate_by_moments(basis, SQUARED_HSIC, session.run(MomentsPass(basis.features)))
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The statistic, n |C|^2, and its null distribution, in one pass."""
-        return feature_outcome(session, self._basis(session, kernels), _MEASURE, null)
+        return feature_outcome(session, self._basis(session, kernels), SQUARED_HSIC, null)
+
+    def test_grid(
+        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+    ) -> GridOutcome:
+        """The statistics of several combinations and their replicates."""
+        drawn = self._drawn(session, combinations)
+        return grid_outcome(session, drawn.combinations, drawn.bases(), SQUARED_HSIC, null)
+
+    def test_features(
+        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+    ) -> FeatureOutcome:
+        """The statistics of many features and their replicates."""
+        return rank_features(session, self._drawn(session, combinations), null)
+
+    def estimate_features(self, session: Session, combinations: Combinations) -> FeatureEstimates:
+        """The estimates of all features, in one pass."""
+        return estimate_features(session, self._drawn(session, combinations))
 
     def _basis(self, session: Session, kernels: Sequence[Kernel]) -> Basis:
-        basis, _ = draw_landmark_features(
-            session, kernels, self.n_landmarks, replace=self.replace, tolerance=self.tolerance
-        )
+        (basis,) = self._drawn(session, Combinations.single(kernels)).bases()
         return basis
+
+    def _drawn(self, session: Session, combinations: Combinations) -> LandmarkFeatures:
+        return draw_landmarks_of_each(
+            session,
+            combinations,
+            self.n_landmarks,
+            replace=self.replace,
+            tolerance=self.tolerance,
+        )
+
+    def _plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
+        return plan_landmark_features(
+            session, combinations, null, self.n_landmarks, replace=self.replace
+        )
+
+    def _count(self, session: Session) -> int:
+        return landmark_count(self.n_landmarks, session.n, replace=self.replace)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, get_args
+from typing import ClassVar, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,16 +16,16 @@ from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tiling
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import (
-    BANDWIDTH_ROWS,
     Estimate,
+    FeatureEstimates,
+    FeatureOutcome,
     GridOutcome,
     Null,
     Outcome,
-    bandwidth_rows,
-    fit_combinations,
     plan_of,
 )
-from dhsic.estimators.landmark_basis import LandmarkBasis, select_landmarks
+from dhsic.estimators.landmark_basis import LandmarkBasis
+from dhsic.estimators.landmark_draws import AUTO, MOST, LandmarkDraw
 from dhsic.estimators.landmark_products import CentredProducts
 from dhsic.estimators.landmark_sums import SumsPass
 from dhsic.estimators.landmark_tests import (
@@ -36,26 +36,38 @@ from dhsic.estimators.landmark_tests import (
     run_fitted,
     run_replicates,
 )
-from dhsic.kernels import Combinations, Gaussian, Kernel
-from dhsic.landmarks import (
-    Landmarks,
-    Pairing,
-    Selection,
-    check_landmark_options,
-    landmark_count,
-    select_bytes,
-    tolerance_for,
-    uniform_rows,
+from dhsic.estimators.ranked_landmarks import (
+    RankedMeasures,
+    plan_ranked,
+    rank_estimates,
+    rank_tests,
 )
-from dhsic.linalg import pivoted_cholesky
+from dhsic.estimators.ranked_tiles import RankedTiles
+from dhsic.kernels import Combinations, Gaussian, Kernel
+from dhsic.landmarks import Pairing, Selection, check_landmark_options
 from dhsic.nulls import Multiplier, Permutation
-from dhsic.results import LandmarkSummary
 
-__all__ = ["NystromMHSIC"]
+__all__ = ["LandmarkFit", "NystromMHSIC"]
 
 Vector = NDArray[np.float64]
 
 _REMEDY = "take fewer landmarks, fewer kernels ('gaussian' is one), resamples or threads"
+_FEATURES_REMEDY = "take fewer landmarks, features, resamples or threads"
+
+
+class LandmarkFit(NamedTuple):
+    """A measure of dependence at landmarks, with all that it is made of."""
+
+    basis: LandmarkBasis
+    """Of one combination of kernels."""
+    kappa: Vector
+    """kappa_m, shape (M, p)."""
+    u: Vector
+    """kappa_J - prod_m kappa_m, shape (p,)."""
+    value: float
+    """The measure."""
+    estimate: Estimate
+    """The estimate at the landmarks, which may be the measure."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +83,11 @@ class NystromMHSIC:
     Parameters
     ----------
     n_landmarks : int or str, optional
-        Landmarks to draw, the n' of the paper: a number, or a multiple of sqrt(n) as "8sqrt".
+        Landmarks to draw, the n' of the paper: a number, or a multiple of sqrt(n) as "8sqrt"; or
+        "auto" for as many as miss at most a tenth of the null's standard deviation on a pilot of
+        500 other rows, and at most "8sqrt", see `dhsic.landmarks.grow`. The pilot's rows are drawn
+        as the landmarks are, so that permutation tests stay exact. Of several kernels the neediest
+        decides, as a Laplacian or a narrow one. The result says why so many.
     pairing : {"independent", "joint"}, optional
         Landmarks drawn independently for every variable, the default for tests; or rows of the
         data as in the paper, the default for estimates, which need landmarks where the data are.
@@ -114,7 +130,8 @@ class NystromMHSIC:
     name: ClassVar[str] = "nystrom-m"
 
     def __post_init__(self) -> None:
-        check_landmark_options(self.n_landmarks, self.tolerance)
+        grows = self.n_landmarks == AUTO
+        check_landmark_options(MOST if grows else self.n_landmarks, self.tolerance)
         if self.pairing is not None:
             check_choice("pairing", self.pairing, get_args(Pairing))
         check_choice("selection", self.selection, get_args(Selection))
@@ -125,14 +142,24 @@ class NystromMHSIC:
                 f"selection={self.selection!r}: drop one of them"
             )
             raise InvalidArgumentError(msg)
+        if grows and self.selection != "uniform":
+            msg = (
+                "n_landmarks='auto' takes landmarks in the order in which they are drawn, got "
+                f"selection={self.selection!r}: give a number, or take selection='uniform'"
+            )
+            raise InvalidArgumentError(msg)
 
     def kernel(self, given: Kernel | None) -> Kernel:
         """What was given, or the Gaussian."""
         return given or Gaussian()
 
+    def most_landmarks(self, session: Session) -> int:
+        """Landmarks before pruning; at most so many where their number is "auto"."""
+        return self._draw.most(session)
+
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """Exact permutations where they cost about a second, random signs beyond."""
-        if permutes_quickly(session, self._count(session), n_resamples):
+        if permutes_quickly(session, self.most_landmarks(session), n_resamples):
             exact = "not exact with joint landmarks" if self.pairing == "joint" else "exact"
             return Permutation(n_resamples, within="all"), f"{exact}, and quick for so few rows"
         reason = "too many rows to permute quickly; signs take one matrix product"
@@ -150,12 +177,25 @@ class NystromMHSIC:
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The estimate of [1] Lemma 4.2, in one pass."""
+        return self.fit_estimate(session, kernels).estimate
+
+    def fit_estimate(self, session: Session, kernels: Sequence[Kernel]) -> LandmarkFit:
+        """The estimate with all that it is made of."""
         pairing = self.pairing or "joint"
         basis = self._basis(session, Combinations.single(kernels), pairing)
         sums = session.run(SumsPass(basis.tiling(session), joint=True))
         kappa, kappa_joint = sums.marginal / session.n, sums.joint / session.n
         u = kappa_joint - kappa.prod(axis=0)
-        return self._estimate(session, basis, 0, kappa, u, pairing)
+        estimate = self._estimate(session, basis, 0, kappa, u, pairing)
+        return LandmarkFit(basis, kappa, u, estimate.value, estimate)
+
+    def fit_statistic(self, session: Session, kernels: Sequence[Kernel]) -> LandmarkFit:
+        """T, as a test computes it, with all that it is made of."""
+        basis, kappa, products = self._products(session, Combinations.single(kernels))
+        found = run_replicates(session, products, [partial(basis.whiten, 0)], Multiplier(1))
+        (u,), statistic = found.u, float(found.statistics[0])
+        estimate = self._estimate(session, basis, 0, kappa, u, self._tested_pairing)
+        return LandmarkFit(basis, kappa, u, statistic, estimate)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """T and its null distribution, in two passes."""
@@ -187,44 +227,90 @@ class NystromMHSIC:
             np.zeros(len(combinations)),
         )
 
+    def plan_features(
+        self, session: Session, combinations: Combinations, null: Multiplier | Permutation | None
+    ) -> Plan:
+        """What a test of many features, or estimates where `null` is None, would run."""
+        self._check_shared()
+        p, held = self.most_landmarks(session), self._held_bytes(session, combinations)
+        points = [np.zeros((p, d)) for d in session.dims]
+        kept = [np.arange(p)] * len(combinations)
+        guessed = combinations.guessed(session.dims)
+        tiles = RankedTiles.prepare(guessed, points, kept, session.dtype)
+        first = self._draw.steps(session, guessed, held)
+        steps = [*first, *plan_ranked(session, tiles, null, _held(first))]
+        steps.append(DriverStep("estimate", 4 * 8 * p * p))
+        return plan_of(session, steps, _FEATURES_REMEDY, n_landmarks=p)
+
+    def test_features(
+        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+    ) -> FeatureOutcome:
+        """T of every feature and its replicates, in two passes where they fit in memory."""
+        self._check_shared()
+        basis = self._basis(session, combinations, self._tested_pairing)
+        first = self._draw.steps(session, combinations, self._held_bytes(session, combinations))
+        found, measures = rank_tests(session, basis, null, _held(first))
+        estimates = self._feature_estimates(session, basis, measures, self._tested_pairing)
+        rounding = np.zeros(len(combinations))
+        return FeatureOutcome(estimates, found.statistics, found.replicates, found.detail, rounding)
+
+    def estimate_features(self, session: Session, combinations: Combinations) -> FeatureEstimates:
+        """The estimates of all features, in one pass."""
+        self._check_shared()
+        pairing = self.pairing or "joint"
+        basis = self._basis(session, combinations, pairing)
+        return self._feature_estimates(session, basis, rank_estimates(session, basis), pairing)
+
+    def _feature_estimates(
+        self, session: Session, basis: LandmarkBasis, found: RankedMeasures, pairing: Pairing
+    ) -> FeatureEstimates:
+        kept = tuple(map(len, basis.kept))
+        summary = self._draw.summary(session, basis, kept, pairing)
+        return FeatureEstimates(basis.combinations, *found, summary)
+
+    def _check_shared(self) -> None:
+        """Features share the rows that landmarks are; selected ones would be those of one."""
+        if self.n_landmarks == AUTO:
+            msg = (
+                "features share their landmarks, whose number must be given; got "
+                "n_landmarks='auto': take a number, or a multiple of sqrt(n) as '8sqrt'"
+            )
+            raise InvalidArgumentError(msg)
+        if self.selection != "uniform":
+            msg = (
+                "features share their landmarks, which must be drawn uniformly; got "
+                f"selection={self.selection!r}: take selection='uniform'"
+            )
+            raise InvalidArgumentError(msg)
+
+    @property
+    def _draw(self) -> LandmarkDraw:
+        return LandmarkDraw(
+            self.n_landmarks, self.replace, self.tolerance, self.selection, self.pool
+        )
+
     @property
     def _tested_pairing(self) -> Pairing:
         return self.pairing or "independent"
 
-    def _count(self, session: Session) -> int:
-        return landmark_count(self.n_landmarks, session.n, replace=self.replace)
-
     def _holds(self, session: Session, combinations: Combinations) -> bool:
         """Whether the factors of all Gram matrices are held."""
-        grams = 8 * self._count(session) ** 2 * len(combinations)
+        grams = 8 * self.most_landmarks(session) ** 2 * len(combinations)
         return len(combinations) == 1 or grams <= session.runtime.memory // 8
 
-    def _drawn(self, session: Session) -> int:
-        """Rows from which the landmarks are selected."""
-        p = self._count(session)
-        return p if self.selection == "uniform" else min(session.n, self.pool * p)
-
-    def _selection_steps(self, session: Session, guessed: Combinations) -> list[DriverStep]:
-        if self.selection == "uniform":
-            return []
-        pairs = zip(guessed.typical(), session.dims, strict=True)
-        width = sum(guessed.kernels[k].width(d) for k, d in pairs)
-        s, p = self._drawn(session), self._count(session)
-        return [DriverStep("select landmarks", select_bytes(self.selection, s, p, width))]
+    def _held_bytes(self, session: Session, combinations: Combinations) -> int:
+        """Bytes of the factors that are held."""
+        gram = 8 * self.most_landmarks(session) ** 2
+        return gram * len(combinations) * self._holds(session, combinations)
 
     def _plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
-        p = self._count(session)
+        p = self.most_landmarks(session)
         guessed = combinations.guessed(session.dims)
         points = [np.zeros((p, d)) for d in session.dims]
         tiling = Tiling.prepare(guessed, points, session.dtype)
-        rows = 8 * sum(session.dims) * (self._drawn(session) + BANDWIDTH_ROWS)
-        fetch = 3 * rows + max(source.take_bytes for source in session.sources)
         gram = 8 * p * p
-        held = gram * len(combinations) * self._holds(session, combinations)
         steps: list[DriverStep | PassPlan] = [
-            DriverStep("fetch landmarks", fetch, rows),
-            *self._selection_steps(session, guessed),
-            DriverStep("prune landmarks", 3 * gram + max(0, held - gram), held),
+            *self._draw.steps(session, guessed, self._held_bytes(session, combinations)),
             session.plan(SumsPass(tiling, joint=null is None)),
         ]
         if isinstance(null, Multiplier | Permutation):
@@ -247,31 +333,9 @@ class NystromMHSIC:
     def _basis(
         self, session: Session, combinations: Combinations, pairing: Pairing
     ) -> LandmarkBasis:
-        """Draw, fetch and prune the landmarks; fit the kernels on rows fetched with them."""
-        s = self._drawn(session)
-        session.step("fetch landmarks")
-        drawn = uniform_rows(
-            session.seed,
-            session.n,
-            s,
-            len(session.sources),
-            pairing=pairing,
-            replace=self.replace,
-        )
-        sampled = bandwidth_rows(session)
-        rows = session.take([np.append(z, x) for z, x in zip(drawn, sampled, strict=True)])
-        fitted = fit_combinations(session, combinations, [x[s:] for x in rows])
-        landmarks = Landmarks(tuple(x[:s] for x in rows), tuple(drawn))
-        if self.selection != "uniform":
-            session.step("select landmarks")
-            kernels = tuple(fitted.kernels[k] for k in combinations.typical())
-            landmarks = select_landmarks(
-                self.selection, landmarks, kernels, self._count(session), pairing, session.seed
-            )
-        session.step("prune landmarks")
-        tolerance = tolerance_for(self.tolerance, session.dtype)
+        """The landmarks, pruned, with the fitted kernels."""
         hold = self._holds(session, combinations)
-        return LandmarkBasis.of(fitted, landmarks, tolerance, hold=hold)
+        return self._draw.basis(session, combinations, pairing, hold=hold)
 
     def _estimate(
         self,
@@ -282,27 +346,18 @@ class NystromMHSIC:
         u: Vector,
         pairing: Pairing,
     ) -> Estimate:
-        """[1] Lemma 4.2 as u' K_J^-1 u + |(I - P_J) (x)_m P_m mu_m|^2, in which nothing cancels.
-
-        P_J and P_m project on the span of the landmarks' features; P_m mu_m agrees with mu_m at
-        the landmarks.
-        """
+        """[1] Lemma 4.2, see `squared_hsic`."""
         session.step("estimate")
-        kernels, joint = basis.combinations.kernels_of(c), basis.factor(c)
         means = kappa[list(basis.combinations.chosen[c])][:, basis.kept[c]]
-        marginal = 1.0
-        for kernel, z, values in zip(kernels, basis.points(c), means, strict=True):
-            factor = pivoted_cholesky(kernel(z), basis.tolerance)
-            marginal *= float(factor.squared_norm(values[factor.kept]))
-        outside = marginal - float(joint.squared_norm(means.prod(axis=0)[joint.kept]))
-        value = float(joint.squared_norm(u[joint.kept])) + max(0.0, outside)
-        summary = LandmarkSummary(
-            drawn=self._count(session),
-            kept=joint.rank,
-            pairing=pairing,
-            replace=self.replace,
-            tolerance=basis.tolerance,
-            selection=self.selection,
-            pool=None if self.selection == "uniform" else self._drawn(session),
+        value = basis.squared_hsic(c, means, u)
+        kept = basis.factor(c).rank
+        return Estimate(
+            value,
+            basis.combinations.kernels_of(c),
+            self._draw.summary(session, basis, kept, pairing),
         )
-        return Estimate(value, kernels, summary)
+
+
+def _held(steps: Sequence[DriverStep | PassPlan]) -> int:
+    """Bytes that stay after steps of the driver."""
+    return sum(step.held_bytes for step in steps if isinstance(step, DriverStep))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from dhsic.estimators.gram_pairs import (
     PermutedGramPass,
 )
 from dhsic.estimators.gram_products import PermutedProducts
-from dhsic.estimators.gram_sums import GramSums, GridSums, hsic
+from dhsic.estimators.gram_sums import GramSums, GridSums, hsic, marginal_hsic
 from dhsic.estimators.null_moments import null_moments
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.kernels.shared import SharedTiles
@@ -43,7 +43,7 @@ from dhsic.nulls import (
     Spectral,
 )
 
-__all__ = ["Quadratic"]
+__all__ = ["GramFit", "Quadratic"]
 
 Vector = NDArray[np.float64]
 
@@ -52,6 +52,15 @@ _UNCENTRED = 32.0
 _REMEDY = (
     "take estimator='nystrom-m', fewer rows, fewer kernels ('gaussian' is one), or fewer resamples"
 )
+
+
+class GramFit(NamedTuple):
+    """An estimate from all pairs of rows, with all that it is made of."""
+
+    sums: GramSums
+    """Of the Gram matrices."""
+    estimate: Estimate
+    """The estimate."""
 
 
 class Quadratic:
@@ -91,13 +100,18 @@ class Quadratic:
         if isinstance(null, Multiplier | Permutation):
             return self.plan_grid(session, combinations, null)
         self._check_null(null)
+        if not isinstance(null, Spectral):
+            return self.plan_sums(session, combinations)
         combinations = combinations.guessed(session.dims)
         steps: list[DriverStep | PassPlan] = [fitting_step(session)]
-        if isinstance(null, Spectral):
-            steps += [*_gram_steps(session, combinations), _eigenvalues_step(session)]
-        else:
-            steps.append(session.plan_pairs(GramPass(_tiling(session, combinations), session.n)))
+        steps += [*_gram_steps(session, combinations), _eigenvalues_step(session)]
         return plan_of(session, steps, _REMEDY)
+
+    def plan_sums(self, session: Session, combinations: Combinations) -> Plan:
+        """What estimates by several combinations would run."""
+        tiling = _tiling(session, combinations.guessed(session.dims))
+        gram_pass = session.plan_pairs(GramPass(tiling, session.n))
+        return plan_of(session, [fitting_step(session), gram_pass], _REMEDY)
 
     def plan_grid(
         self, session: Session, combinations: Combinations, null: Multiplier | Permutation
@@ -105,7 +119,7 @@ class Quadratic:
         """What a test of several combinations would run."""
         guessed = combinations.guessed(session.dims)
         steps: list[DriverStep | PassPlan] = [fitting_step(session)]
-        whole = self._over_all(session, guessed, null)
+        whole = self.over_all(session, guessed, null)
         if whole:
             steps += [*_gram_steps(session, guessed), _permutation_step(session, guessed, whole)]
         else:
@@ -127,9 +141,14 @@ class Quadratic:
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """In one pass."""
+        return self.fit(session, kernels).estimate
+
+    def fit(self, session: Session, kernels: Sequence[Kernel]) -> GramFit:
+        """The estimate with all that it is made of."""
         fitted, _ = fit_combinations_on_sample(session, Combinations.single(kernels))
         sums = session.run_pairs(GramPass(_tiling(session, fitted), session.n))
-        return self._estimate(sums.of_combination(fitted.chosen, 0), fitted.kernels)
+        own = sums.of_combination(fitted.chosen, 0)
+        return GramFit(own, self._estimate(own, fitted.kernels))
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The estimate times n, and its null distribution."""
@@ -151,7 +170,7 @@ class Quadratic:
     ) -> GridOutcome:
         """Statistics of all combinations, and replicates that they share."""
         fitted, _ = fit_combinations_on_sample(session, combinations)
-        whole = self._over_all(session, fitted, null)
+        whole = self.over_all(session, fitted, null)
         sums, statistics, replicates = (
             self._permute_held(session, fitted, whole)
             if whole
@@ -171,6 +190,7 @@ class Quadratic:
             estimate,
             null.detail(over_all=whole is not None) if isinstance(null, Permutation) else "",
             factors * rounding,
+            np.array([marginal_hsic(one, unbiased=self.unbiased) for one in each]),
         )
 
     def _permute_held(
@@ -221,7 +241,7 @@ class Quadratic:
             return sums.total / (n - 3), forms / (n - 3)
         return sums.total / n, forms / (n - 2)
 
-    def _over_all(
+    def over_all(
         self, session: Session, combinations: Combinations, null: Multiplier | Permutation
     ) -> Permutation | None:
         """The permutations of all rows, where they are asked for or fit in memory."""

@@ -13,12 +13,13 @@ from dhsic.estimators.block import BlockHSIC
 from dhsic.estimators.coco import COCO
 from dhsic.estimators.distance import DCor, DCov
 from dhsic.estimators.exact import UHSIC, VHSIC, SubHSIC
+from dhsic.estimators.nfsic import NFSIC
 from dhsic.estimators.nystrom_hsic import NystromHSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
 from dhsic.estimators.rff import RFFHSIC
 from dhsic.estimators.sub_corr import SubCorr
 from dhsic.kernels import Combinations
-from dhsic.nulls import Gamma, Multiplier, Normal, Permutation, Spectral
+from dhsic.nulls import ChiSquare, Gamma, Multiplier, Normal, Permutation, Spectral
 from dhsic.results import AS_ASKED
 
 __all__ = [
@@ -66,8 +67,9 @@ class Entry:
 
 TABLE = (
     Entry(NystromMHSIC, (Permutation, Multiplier, Gamma, Spectral), None, "n", True, True),
-    Entry(NystromHSIC, (Permutation, Multiplier, Gamma, Spectral), 2, "n"),
+    Entry(NystromHSIC, (Permutation, Multiplier, Gamma, Spectral), 2, "n", True),
     Entry(RFFHSIC, (Permutation, Multiplier, Gamma, Spectral), None, "n", True),
+    Entry(NFSIC, (Permutation, ChiSquare), None, "n"),
     Entry(BlockHSIC, (Normal,), 2, "n b"),
     Entry(COCO, (Permutation,), 2, "n"),
     Entry(SubCorr, (Permutation, Multiplier, Gamma, Spectral), 2, "n"),
@@ -80,7 +82,7 @@ TABLE = (
 
 ESTIMATORS: dict[str, type[Estimator]] = {e.estimator.name: e.estimator for e in TABLE}
 NULLS: dict[str, type[Null]] = {
-    null.name: null for null in (Multiplier, Permutation, Gamma, Spectral, Normal)
+    null.name: null for null in (Multiplier, Permutation, Gamma, Spectral, Normal, ChiSquare)
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, final, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Estimate, GridOutcome, Null, Outcome
 from dhsic.estimators.feature_basis import Basis, Measure, Side, squared_frobenius_norms
-from dhsic.estimators.feature_sums import MomentsPass
+from dhsic.estimators.feature_sums import MomentsPass, MomentSums
 from dhsic.estimators.feature_tests import (
     choose_null,
     estimate_by_moments,
@@ -23,14 +23,15 @@ from dhsic.estimators.feature_tests import (
     grid_outcome,
     plan_features,
 )
-from dhsic.estimators.frequencies import draw_combined_frequencies, frequency_steps
+from dhsic.estimators.frequencies import code_features, draw_features, frequency_steps
 from dhsic.estimators.joint_frequencies import JointFrequencies
-from dhsic.features import FourierFeatures
+from dhsic.features import FeatureMap, FourierFeatures
 from dhsic.kernels import Combinations, Gaussian, Kernel
+from dhsic.kernels.dot import Codes
 from dhsic.nulls import Gamma, Multiplier, Permutation, Spectral
 from dhsic.results import FeatureSummary
 
-__all__ = ["RFFHSIC", "Form", "complex_squared_frobenius_norms"]
+__all__ = ["RFFHSIC", "FeatureFit", "Form", "complex_squared_frobenius_norms"]
 
 Form = Literal["cos-sin", "complex"]
 
@@ -47,6 +48,17 @@ def complex_squared_frobenius_norms(cross: NDArray[Any]) -> NDArray[np.float64]:
     imaginary = cross[:, d:, :d] - cross[:, :d, d:]
     norms: NDArray[np.float64] = squared_frobenius_norms(real) + squared_frobenius_norms(imaginary)
     return norms
+
+
+class FeatureFit(NamedTuple):
+    """An estimate by features of two variables, with all that it is made of."""
+
+    basis: Basis
+    """The features."""
+    sums: MomentSums
+    """Of their products."""
+    estimate: Estimate
+    """The estimate."""
 
 
 @final
@@ -109,7 +121,7 @@ class RFFHSIC:
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """Permutations of all rows where they are quick; beyond, the spectrum or random signs."""
         if len(session.sources) > 2:
-            return self._joint.choose_null(session, n_resamples)
+            return self.joint.choose_null(session, n_resamples)
         null, reason = choose_null(session, (2 * self.n_features,) * 2, n_resamples)
         if self.form == "complex" and isinstance(null, Spectral):
             reason = "too many rows to permute quickly; the complex form has no spectral null"
@@ -119,11 +131,11 @@ class RFFHSIC:
     def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
         """What would run."""
         if len(session.sources) > 2:
-            return self._joint.plan(session, null)
+            return self.joint.plan(session, null)
         if isinstance(null, Multiplier | Permutation):
             return self.plan_grid(session, Combinations.single(kernels), null)
         self._check_null(null)
-        first, second = (self._planned(d, session) for d in session.dims)
+        first, second = self._planned_maps(session, Combinations.single(kernels))
         preparation = frequency_steps(session, self.n_features)
         return plan_features(session, (first, second), null, preparation, _REMEDY, whitened=False)
 
@@ -132,8 +144,8 @@ class RFFHSIC:
     ) -> Plan:
         """What a test of several combinations would run; its patches are cut to fit."""
         if len(session.sources) > 2:
-            return self._joint.plan_grid(session, combinations, null)
-        maps = [self._planned(d, session) for d in combinations.spread(session.dims)]
+            return self.joint.plan_grid(session, combinations, null)
+        maps = self._planned_maps(session, combinations)
         most = max(map(combinations.variables.count, (0, 1)))
         return plan_features(
             session,
@@ -148,14 +160,19 @@ class RFFHSIC:
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The estimate of HSIC, in one pass."""
         if len(session.sources) > 2:
-            return self._joint.estimate(session, kernels)
+            return self.joint.estimate(session, kernels)
+        return self.fit(session, kernels).estimate
+
+    def fit(self, session: Session, kernels: Sequence[Kernel]) -> FeatureFit:
+        """The estimate of two variables with all that it is made of."""
         basis = self._basis(session, kernels)
-        return estimate_by_moments(basis, self._measure, session.run(MomentsPass(basis.features)))
+        sums = session.run(MomentsPass(basis.features))
+        return FeatureFit(basis, sums, estimate_by_moments(basis, self._measure, sums))
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The statistic and its null distribution, in one pass of two variables, two of more."""
         if len(session.sources) > 2:
-            return self._joint.test(session, kernels, null)
+            return self.joint.test(session, kernels, null)
         if isinstance(null, Multiplier | Permutation):
             return self.test_grid(session, Combinations.single(kernels), null).only
         self._check_null(null)
@@ -170,12 +187,13 @@ class RFFHSIC:
         the memory of one combination at the least.
         """
         if len(session.sources) > 2:
-            return self._joint.test_grid(session, combinations, null)
+            return self.joint.test_grid(session, combinations, null)
         fitted, bases = self._bases(session, combinations)
         return grid_outcome(session, fitted, bases, self._measure, null)
 
     @property
-    def _joint(self) -> JointFrequencies:
+    def joint(self) -> JointFrequencies:
+        """What takes three variables or more."""
         return JointFrequencies(self.n_features, self.orthogonal)
 
     @property
@@ -200,10 +218,11 @@ class RFFHSIC:
     def _bases(
         self, session: Session, combinations: Combinations
     ) -> tuple[Combinations, list[Basis]]:
-        fitted, samples, maps = draw_combined_frequencies(
+        fitted, samples, maps = draw_features(
             session, combinations, self.n_features, orthogonal=self.orthogonal
         )
-        summary = FeatureSummary(self.form, (2 * self.n_features,) * 2, self.orthogonal)
+        counts = tuple(maps[k].n_features for k in fitted.chosen[0])
+        summary = FeatureSummary(self.form, counts, self.orthogonal)
         described = list(map(Side.of, maps, fitted.spread(samples)))
         bases = [
             Basis.joining(fitted.kernels_of(g), fitted.of(described, g), summary=summary)
@@ -211,6 +230,16 @@ class RFFHSIC:
         ]
         return fitted, bases
 
-    def _planned(self, d: int, session: Session) -> FourierFeatures:
+    def _planned_maps(self, session: Session, combinations: Combinations) -> list[FeatureMap]:
+        """The features of every kernel, for plans."""
+        return [
+            code_features(session, m)
+            if isinstance(kernel, Codes)
+            else self.planned(session.dims[m], session)
+            for kernel, m in zip(combinations.kernels, combinations.variables, strict=True)
+        ]
+
+    def planned(self, d: int, session: Session) -> FourierFeatures:
+        """Features that cost what those of a variable of d columns do, for plans."""
         zero = session.dtype.type(0)
         return FourierFeatures(np.broadcast_to(zero, (self.n_features, d)), np.zeros(d))

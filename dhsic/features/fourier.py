@@ -129,6 +129,27 @@ class FourierFeatures:
         out *= self.dtype.type(len(self.frequencies) ** -0.5)
         return out
 
+    def gradient(self, features: Matrix, weights: Matrix) -> Matrix:
+        """Gradients sum_a weights_ia grad_x phi_a(x_i).
+
+        Parameters
+        ----------
+        features : ndarray, shape (b, 2 D)
+            Those of the rows.
+        weights : ndarray, shape (b, 2 D)
+            Of any precision.
+
+        Returns
+        -------
+        ndarray, shape (b, d)
+            Per unit of the variable.
+        """
+        count = len(self.frequencies)
+        cosines, sines = features[:, :count], features[:, count:]
+        slopes = weights[:, count:] * cosines - weights[:, :count] * sines
+        gradients: Matrix = slopes @ self.frequencies
+        return gradients
+
 
 def centred_rows(x: NDArray[Any], centre: NDArray[np.float64], dtype: DTypeLike) -> Matrix:
     """Rows (b, d) about a centre (d,), in a precision."""

@@ -8,6 +8,7 @@ from dhsic.kernels.discrete import Delta
 from dhsic.kernels.distance import Distance
 from dhsic.kernels.dot import Linear, Polynomial
 from dhsic.kernels.grid import Aggregate, Candidates, Combine, Grid
+from dhsic.kernels.on_columns import OnColumns
 from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian, Matern
 from dhsic.kernels.registry import parse
 
@@ -26,6 +27,7 @@ __all__ = [
     "Laplacian",
     "Linear",
     "Matern",
+    "OnColumns",
     "Polynomial",
     "Product",
     "Sum",

@@ -14,16 +14,16 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.errors import InvalidArgumentError
 from dhsic.kernels.bandwidth import as_sample
+from dhsic.kernels.centred import Centred, Matrix
+from dhsic.kernels.gradients import sum_of_gradients
 
 __all__ = ["Kernel", "Matrix", "Product", "Sum", "positive"]
 
-Matrix = NDArray[np.floating[Any]]
-
 
 @dataclass(frozen=True)
-class Kernel(ABC):
+class Kernel(Centred, ABC):
     """A positive definite kernel on rows of real numbers.
 
     A kernel is a frozen value. Parameters that are None are filled by `fit` from a sample of
@@ -37,19 +37,6 @@ class Kernel(ABC):
         Subtracted from every row first. For translation-invariant kernels it changes rounding
         only; for the others it is part of the kernel. `fit` sets it to the median of the sample.
     """
-
-    origin: tuple[float, ...] | None = field(default=None, kw_only=True)
-
-    name: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        if self.origin is None:
-            return
-        origin = tuple(float(coordinate) for coordinate in self.origin)
-        if not all(map(math.isfinite, origin)):
-            msg = f"{self.name}: origin must be finite; got {origin}: leave it out for the median"
-            raise InvalidArgumentError(msg)
-        object.__setattr__(self, "origin", origin)
 
     def fit(self, sample: NDArray[np.float64]) -> Self:
         """Fill the parameters that are None from a sample of the variable.
@@ -131,6 +118,50 @@ class Kernel(ABC):
             Scratch, with the dtype of `out`.
         """
 
+    @property
+    def differentiable(self) -> bool:
+        """Whether it has a `gradient`."""
+        return False
+
+    @property
+    def gradient_tiles(self) -> int:
+        """How many scratch tiles of the shape and dtype of the weights `gradient` needs."""
+        return 0
+
+    def gradient(
+        self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
+    ) -> Matrix:
+        """Gradients sum_j weights_ij grad_x k(x_i, z_j), where the second argument is held.
+
+        Parameters
+        ----------
+        rows, columns : ndarray, shapes (b, w) and (p, w)
+            From `rows` and `columns`, or slices of them along axis 0.
+        gram : ndarray, shape (b, p)
+            What `tile` writes for them.
+        weights : ndarray, shape (b, p)
+            In the precision of the tiles.
+        work : ndarray, shape (gradient_tiles, b, p)
+            Scratch, with the dtype of the weights.
+
+        Returns
+        -------
+        ndarray, shape (b, d)
+            In units of the kernel per unit of the variable. Where a kernel has a kink at equal
+            rows or columns, the derivative there counts as 0.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The kernel has no derivative.
+        """
+        del rows, columns, gram, weights, work
+        msg = (
+            f"a gradient needs a differentiable kernel, got {self.spec()!r}: take 'gaussian' or "
+            "another function of distances or products"
+        )
+        raise InvalidArgumentError(msg)
+
     def rounding(self, columns: Matrix) -> float:
         """Bound the error that cancellation leaves in the kernel near prepared landmarks.
 
@@ -211,49 +242,6 @@ class Kernel(ABC):
     def __mul__(self, other: Kernel) -> Product:
         return Product((self, other)) if isinstance(other, Kernel) else NotImplemented
 
-    @property
-    def _scale(self) -> float:
-        """What centred rows are multiplied by."""
-        return 1.0
-
-    def _scaled(self, x: NDArray[Any], dtype: DTypeLike) -> tuple[Matrix, NDArray[np.float64]]:
-        """Centred rows in units of the kernel (b, d), C-contiguous, and their squared norms."""
-        centred = self._centred(x)
-        scaled = np.empty(centred.shape, dtype)
-        with np.errstate(over="ignore", invalid="ignore"):
-            np.multiply(centred, self._scale, out=scaled, casting="same_kind")
-            norms = np.einsum("ij,ij->i", scaled, scaled, dtype=np.float64)
-        self._check_range(norms, dtype)
-        return scaled, norms
-
-    def _centred(self, x: NDArray[Any]) -> NDArray[np.float64]:
-        x = np.asarray(x)
-        self._check_shape(x)
-        if self.origin is None:
-            return x.astype(np.float64, copy=False)
-        centred: NDArray[np.float64] = np.subtract(x, self.origin, dtype=np.float64)
-        return centred
-
-    def _check_shape(self, x: NDArray[Any]) -> None:
-        expected = x.shape[1:] if self.origin is None else (len(self.origin),)
-        if x.ndim != 2 or x.shape[1:] != expected:
-            msg = (
-                f"{self.name}: rows must have shape (n, {expected[0] if expected else 1}); got "
-                f"{x.shape}: pass x[:, None] for one column, and fit a kernel for each variable"
-            )
-            raise InvalidArgumentError(msg)
-
-    def _check_range(self, sizes: NDArray[np.float64], dtype: DTypeLike) -> None:
-        """Refuse rows whose kernel values would overflow into inf and NaN."""
-        largest, limit = float(np.max(sizes, initial=0.0)), float(np.finfo(dtype).max) / 8
-        if not largest < limit:
-            msg = (
-                f"{self.name}: rows must be finite, and smaller than {limit:.0e} when centred, "
-                f"scaled and squared in {np.dtype(dtype)}; got {largest:.3g}: "
-                "drop missing values, use float64, or transform the variable (to ranks, say)"
-            )
-            raise DataError(msg)
-
     def _check(self, parameter: str, requirement: str, allowed: Callable[[float], bool]) -> None:
         """Require of a parameter that is not at its default, and make it a float."""
         value, default = getattr(self, parameter), getattr(type(self), parameter)
@@ -293,6 +281,7 @@ class _Combination(Kernel):
 
     symbol: ClassVar[str]
     combine: ClassVar[np.ufunc]
+    multiplies: ClassVar[bool]
 
     def __post_init__(self) -> None:
         parts = tuple(self.parts)
@@ -333,6 +322,21 @@ class _Combination(Kernel):
             part.tile(rows[:, at], columns[:, at], work[0], work[1:])
             self.combine(out, work[0], out=out)
 
+    @property
+    def differentiable(self) -> bool:
+        return all(part.differentiable for part in self.parts)
+
+    @property
+    def gradient_tiles(self) -> int:
+        return 2 + max(max(part.work_tiles, part.gradient_tiles) for part in self.parts)
+
+    def gradient(
+        self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
+    ) -> Matrix:
+        del gram
+        parts = self._split(rows.shape[1])
+        return sum_of_gradients(parts, rows, columns, weights, work, product=self.multiplies)
+
     def _split(self, width: int) -> tuple[tuple[Kernel, slice], ...]:
         return _split(self.parts, width)
 
@@ -368,6 +372,7 @@ class Sum(_Combination):
     name: ClassVar[str] = "sum"
     symbol: ClassVar[str] = "+"
     combine: ClassVar[np.ufunc] = np.add
+    multiplies: ClassVar[bool] = False
 
     def rounding(self, columns: Matrix) -> float:
         # by Cauchy and Schwarz the parts' sqrt(k(x, x) k(z, z)) add up to no more than the sum's
@@ -395,6 +400,7 @@ class Product(_Combination):
     name: ClassVar[str] = "product"
     symbol: ClassVar[str] = "*"
     combine: ClassVar[np.ufunc] = np.multiply
+    multiplies: ClassVar[bool] = True
 
     def rounding(self, columns: Matrix) -> float:
         return sum(k.rounding(columns[:, at]) for k, at in self._split(columns.shape[1]))

@@ -105,6 +105,28 @@ class Columns(Kernel):
             np.add(out, work[0], out=out)
         np.multiply(out, 1.0 / d, out=out)
 
+    @property
+    def differentiable(self) -> bool:
+        return all(part is None or part.differentiable for part in self._given)
+
+    @property
+    def gradient_tiles(self) -> int:
+        given = (part for part in self._given if part is not None)
+        return 1 + max(max(part.work_tiles, part.gradient_tiles) for part in given)
+
+    def gradient(
+        self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
+    ) -> Matrix:
+        del gram
+        d, start = self._dimension(rows.shape[1]), 0
+        out = np.zeros((len(rows), d))
+        for part, column in self._kept(d):
+            at = slice(start, start := start + part.width(1))
+            part.tile(rows[:, at], columns[:, at], work[0], work[1:])
+            own = part.gradient(rows[:, at], columns[:, at], work[0], weights, work[1:])
+            out[:, column] = own / d
+        return out
+
     def spec(self) -> str:
         specs = ["none" if part is None else part.spec() for part in self._given]
         return f"{self.name}({','.join(specs[:1] if len(set(specs)) == 1 else specs)})"

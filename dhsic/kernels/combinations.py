@@ -52,6 +52,26 @@ class Combinations:
         numbers = tuple(range(len(kernels)))
         return cls(tuple(kernels), numbers, (numbers,), (1.0,) * len(kernels))
 
+    @classmethod
+    def against(cls, features: Sequence[Kernel], target: Kernel) -> Self:
+        """Every kernel of the first variable with the one of the second."""
+        g = len(features)
+        chosen = tuple((c, g) for c in range(g))
+        return cls((*features, target), (*[0] * g, 1), chosen, (1.0,) * (g + 1))
+
+    def part(self, numbers: Iterable[int]) -> Self:
+        """Some of the combinations, with their kernels only."""
+        chosen = [self.chosen[c] for c in numbers]
+        used = sorted({k for one in chosen for k in one})
+        place = {k: number for number, k in enumerate(used)}
+        return replace(
+            self,
+            kernels=tuple(self.kernels[k] for k in used),
+            variables=tuple(self.variables[k] for k in used),
+            chosen=tuple(tuple(place[k] for k in one) for one in chosen),
+            factors=tuple(self.factors[k] for k in used),
+        )
+
     def fitted(self, kernels: Iterable[Kernel]) -> Self:
         """With kernels that were fitted, and are widened here."""
         pairs = zip(kernels, self.factors, strict=True)

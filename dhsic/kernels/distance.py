@@ -15,6 +15,7 @@ from dhsic.kernels.euclidean import (
     prepare_rows,
     prepared_width,
     relative_cancellation,
+    weighted_differences,
 )
 
 __all__ = ["Distance"]
@@ -71,18 +72,40 @@ class Distance(Kernel):
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         distances(rows[:, :-1], columns[:, :-1], out)
-        self._raise_to_exponent(out)
+        _raise(out, self.exponent)
         np.multiply(out, -0.5, out=out)
         np.add(out, rows[:, -1:], out=out)
         np.add(out, columns[:, -1].copy(), out=out)
 
-    def _raise_to_exponent(self, out: Matrix) -> None:
-        if self.exponent == 1.0:
-            return
-        with np.errstate(divide="ignore"):  # exp(q log 0) = 0; np.power is seven times slower
-            np.log(out, out=out)
-        np.multiply(out, self.exponent, out=out)
-        np.exp(out, out=out)
+    @property
+    def differentiable(self) -> bool:
+        return True
+
+    @property
+    def gradient_tiles(self) -> int:
+        return 2
+
+    def gradient(
+        self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
+    ) -> Matrix:
+        q, prepared = self.exponent, rows[:, :-1]
+        slope, away = work[0], work[1]
+        distances(prepared, columns[:, :-1], slope)
+        np.greater(slope, 0, out=away)
+        if q == 2.0:
+            slope.fill(1)
+        else:
+            np.copyto(slope, 1, where=away == 0)
+            _raise(slope, q - 2.0)
+            np.multiply(slope, away, out=slope)
+        np.multiply(slope, weights, out=slope)
+        x = prepared if prepared.shape[1] == 1 else 0.5 * prepared[:, :-2]
+        norms = np.linalg.norm(x.astype(np.float64), axis=1)
+        own = np.power(norms, q - 2.0, out=np.zeros(len(x)), where=norms > 0)
+        own *= weights.sum(axis=1)
+        apart = weighted_differences(prepared, columns[:, :-1], slope)
+        gradients: Matrix = 0.5 * q * (own[:, None] * x - apart)
+        return gradients
 
     def rounding(self, columns: Matrix) -> float:
         # |a^q - b^q| <= |a^2 - b^2|^(q/2), over |z - o|^q
@@ -90,3 +113,13 @@ class Distance(Kernel):
 
     def spec(self) -> str:
         return self._spec(self.name, self.exponent)
+
+
+def _raise(out: Matrix, exponent: float) -> None:
+    """Raise a tile of distances to a power, in place."""
+    if exponent == 1.0:
+        return
+    with np.errstate(divide="ignore"):  # exp(q log 0) = 0; np.power is seven times slower
+        np.log(out, out=out)
+    np.multiply(out, exponent, out=out)
+    np.exp(out, out=out)

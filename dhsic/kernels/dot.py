@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic.kernels.bandwidth import median_or_mean
 from dhsic.kernels.base import Kernel, Matrix, positive
 
-__all__ = ["Linear", "Polynomial"]
+__all__ = ["Codes", "Linear", "Polynomial"]
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,36 @@ class Linear(Kernel):
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         _inner_products(rows, columns, out)
 
+    @property
+    def differentiable(self) -> bool:
+        return True
+
+    def gradient(
+        self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
+    ) -> Matrix:
+        return (weights @ columns).astype(np.float64, copy=False)
+
     def spec(self) -> str:
         return self.name
+
+
+@dataclass(frozen=True)
+class Codes(Linear):
+    """Inner product of codes, <x, y>, which no sample moves: they are features as they are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels.dot import Codes
+    >>> Codes().fit(np.array([[3.0], [3.0]]))(np.array([[3.0], [-1.0]]))
+    array([[ 9., -3.],
+           [-3.,  1.]])
+    """
+
+    name: ClassVar[str] = "codes"
+
+    def fit(self, sample: NDArray[np.float64]) -> Self:
+        return self
 
 
 @dataclass(frozen=True)
@@ -111,17 +139,41 @@ class Polynomial(Kernel):
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         _inner_products(rows, columns, out)
         np.add(out, self.coef0, out=out)
-        self._raise_to_degree(out, work)
+        _raise(out, self.degree, work)
 
-    def _raise_to_degree(self, out: Matrix, work: Matrix) -> None:
-        work[:1] = out
-        for bit in f"{self.degree:b}"[1:]:
-            np.square(out, out=out)
-            if bit == "1":
-                np.multiply(out, work[0], out=out)
+    @property
+    def differentiable(self) -> bool:
+        return True
+
+    @property
+    def gradient_tiles(self) -> int:
+        return 2
+
+    def gradient(
+        self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
+    ) -> Matrix:
+        slope = work[0]
+        if self.degree == 1:
+            np.copyto(slope, weights)
+        else:
+            _inner_products(rows, columns, slope)
+            np.add(slope, self.coef0, out=slope)
+            _raise(slope, self.degree - 1, work[1:])
+            np.multiply(slope, weights, out=slope)
+        gradients: Matrix = self._scale * self.degree * (slope @ columns).astype(np.float64)
+        return gradients
 
     def spec(self) -> str:
         return self._spec(self.name, self.degree, self.coef0, self.gamma)
+
+
+def _raise(out: Matrix, degree: int, work: Matrix) -> None:
+    """Raise a tile to a power of 1 or more, in place."""
+    work[:1] = out
+    for bit in f"{degree:b}"[1:]:
+        np.square(out, out=out)
+        if bit == "1":
+            np.multiply(out, work[0], out=out)
 
 
 def _inner_products(rows: Matrix, columns: Matrix, out: Matrix) -> None:

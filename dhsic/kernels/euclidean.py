@@ -22,6 +22,7 @@ __all__ = [
     "prepared_width",
     "relative_cancellation",
     "squared_distances",
+    "weighted_differences",
 ]
 
 _HARMLESS = 1e-4  # exp of it is no worse than a float32 tile; dropping signs would cost time
@@ -80,6 +81,20 @@ def distances(rows: Matrix, columns: Matrix, out: Matrix) -> None:
         squared_distances(rows, columns, out)
         _drop_rounding(rows, columns, out)
         np.sqrt(out, out=out)
+
+
+def weighted_differences(rows: Matrix, columns: Matrix, weights: Matrix) -> NDArray[np.float64]:
+    """sum_j weights_ij (x_i - z_j) from prepared rows and columns, shape (b, d).
+
+    The one that stands beside z_j sums the weights in the same matrix product.
+    """
+    if rows.shape[1] == 1:
+        x, sums, products = rows, weights.sum(axis=1, keepdims=True), weights @ columns
+    else:
+        both = weights @ columns[:, :-1]
+        x, sums, products = 0.5 * rows[:, :-2], both[:, -1:], both[:, :-1]
+    differences: NDArray[np.float64] = np.multiply(x, sums, dtype=np.float64) - products
+    return differences
 
 
 def _drop_rounding(rows: Matrix, columns: Matrix, out: Matrix, strip: int = 32) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -20,6 +21,7 @@ from dhsic.kernels.euclidean import (
     prepare_rows,
     prepared_width,
     squared_distances,
+    weighted_differences,
 )
 
 __all__ = ["Gaussian", "InverseMultiquadric", "Laplacian", "Matern"]
@@ -43,6 +45,28 @@ class _Euclidean(Kernel):
 
     def rounding(self, columns: Matrix) -> float:
         return min(1.0, cancellation(columns))
+
+    @property
+    def differentiable(self) -> bool:
+        return True
+
+    @property
+    def gradient_tiles(self) -> int:
+        return 1
+
+    def gradient(
+        self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
+    ) -> Matrix:
+        slope = work[0]
+        self._slope(rows, columns, gram, slope, work[1:])
+        np.multiply(slope, weights, out=slope)
+        return -self._scale * weighted_differences(rows, columns, slope)
+
+    @abstractmethod
+    def _slope(
+        self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix
+    ) -> None:
+        """Write f, where the gradient in units of the kernel is -f (x - z)."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +117,11 @@ class Gaussian(_Euclidean):
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         minus_squared_distances(rows, columns, out)
         np.exp(out, out=out)
+
+    def _slope(
+        self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix
+    ) -> None:
+        np.multiply(gram, 2, out=out)
 
     def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
         return np.full((count, d), math.sqrt(2.0) * self._scale)
@@ -148,6 +177,12 @@ class InverseMultiquadric(_Euclidean):
         np.add(out, 1, out=out)
         np.sqrt(out, out=out)
         np.reciprocal(out, out=out)
+
+    def _slope(
+        self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix
+    ) -> None:
+        np.square(gram, out=out)
+        np.multiply(out, gram, out=out)
 
     def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
         # (1 + r)^(-1/2) = E exp(-r t), t gamma distributed with shape 1/2
@@ -228,6 +263,28 @@ class Matern(_Euclidean):
             np.multiply(out, t, out=out)
             np.add(out, 1, out=out)
 
+    @property
+    def gradient_tiles(self) -> int:
+        return 1 if self.nu == 1.5 else 2
+
+    def _slope(
+        self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix
+    ) -> None:
+        # minus the derivative in t, over t: exp(-t)/t, exp(-t), (1 + t) exp(-t)/3
+        distances(rows, columns, out)
+        if self.nu == 0.5:
+            np.divide(gram, out, out=work[0], where=out > 0)
+            np.copyto(work[0], 0, where=out <= 0)
+            np.copyto(out, work[0])
+            return
+        if self.nu == 2.5:
+            np.add(out, 1, out=work[0])
+        np.negative(out, out=out)
+        np.exp(out, out=out)
+        if self.nu == 2.5:
+            np.multiply(out, work[0], out=out)
+            np.multiply(out, 1 / 3, out=out)
+
     def rounding(self, columns: Matrix) -> float:
         error = super().rounding(columns)
         return math.sqrt(error) if self.nu == 0.5 else error
@@ -299,6 +356,26 @@ class Laplacian(Kernel):
             _cityblock(rows, columns, out)
         np.negative(out, out=out)
         np.exp(out, out=out)
+
+    @property
+    def differentiable(self) -> bool:
+        return True
+
+    @property
+    def gradient_tiles(self) -> int:
+        return 2
+
+    def gradient(
+        self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
+    ) -> Matrix:
+        weighted, signs = work[0], work[1]
+        np.multiply(weights, gram, out=weighted)
+        out = np.empty(rows.shape)
+        for j in range(rows.shape[1]):
+            np.subtract(rows[:, j : j + 1], columns[:, j].copy(), out=signs)
+            np.sign(signs, out=signs)
+            out[:, j] = np.einsum("ij,ij->i", weighted, signs)
+        return -self._scale * out
 
     def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
         # a ratio of normals is Cauchy, independently in every column

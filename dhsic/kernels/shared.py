@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic.kernels.base import Kernel, Matrix
 
-__all__ = ["Power", "SharedTiles", "TileKernel"]
+__all__ = ["Power", "SharedTiles", "TileKernel", "tile_operations"]
 
 Tile = NDArray[Any]
 
@@ -142,7 +142,7 @@ class SharedTiles:
         float
         """
         squarings = sum(power.squarings for power in self.powers)
-        return 2.0 * width + _EXPONENTIAL * parts * len(self.roots) + squarings
+        return tile_operations(width, parts * len(self.roots)) + squarings
 
     def rows(self, values: Sequence[NDArray[Any]], dtype: DTypeLike) -> list[Matrix]:
         """Prepare rows (b, d_m) of every variable for `tiles`: an array for every root."""
@@ -191,3 +191,8 @@ class SharedTiles:
         for power in self.powers:
             if needed is None or power.k in needed:
                 power.write(outs)
+
+
+def tile_operations(width: int, exponentials: int = 1) -> float:
+    """Floating-point operations for an entry of tiles from prepared arrays of so many columns."""
+    return 2.0 * width + _EXPONENTIAL * exponentials

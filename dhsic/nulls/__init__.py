@@ -1,6 +1,7 @@
 """Null distributions and the p-value."""
 
-from dhsic.nulls.aggregate import Aggregated, aggregate
+from dhsic.nulls.aggregate import Aggregated, aggregate, standardised
+from dhsic.nulls.chi_square import ChiSquare
 from dhsic.nulls.distributions import (
     Distribution,
     GammaDistribution,
@@ -10,6 +11,7 @@ from dhsic.nulls.distributions import (
 )
 from dhsic.nulls.gamma import Gamma
 from dhsic.nulls.mixture import ChiSquareMixture
+from dhsic.nulls.multiple import Control, adjust, step_down
 from dhsic.nulls.multiplier import Multiplier
 from dhsic.nulls.normal import Normal, Variance
 from dhsic.nulls.permutation import Permutation, Within, draw_permutations
@@ -18,7 +20,9 @@ from dhsic.nulls.spectral import Method, Spectral
 
 __all__ = [
     "Aggregated",
+    "ChiSquare",
     "ChiSquareMixture",
+    "Control",
     "Distribution",
     "Gamma",
     "GammaDistribution",
@@ -31,9 +35,12 @@ __all__ = [
     "StudentT",
     "Variance",
     "Within",
+    "adjust",
     "aggregate",
     "check_finite",
     "draw_permutations",
     "monte_carlo_error",
     "pvalue",
+    "standardised",
+    "step_down",
 ]

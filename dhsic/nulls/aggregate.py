@@ -12,7 +12,7 @@ from dhsic.kernels import Aggregate
 from dhsic.nulls.distributions import Replicates, check_finite
 from dhsic.nulls.pvalue import pvalue
 
-__all__ = ["Aggregated", "aggregate"]
+__all__ = ["Aggregated", "aggregate", "standardised"]
 
 Vector = NDArray[np.float64]
 
@@ -104,11 +104,7 @@ def aggregate(
     (1, True)
     """
     rows = np.vstack([statistics, replicates])
-    check_finite(rows)
-    ties = np.maximum(rounding, math.sqrt(np.finfo(dtype).eps) * np.abs(rows).max(axis=0))
-    spread = rows.std(axis=0)
-    errors = np.where(spread > ties, ties, 0.0) / np.where(spread > ties, spread, 1.0)
-    distances = _distances(rows, spread > ties)
+    distances, errors, ties = standardised(rows, rounding, dtype)
     each = distances
     if how == "min-p":
         each, errors = _below(rows, ties) + _broken_ties(distances), errors / math.pi
@@ -126,6 +122,41 @@ def aggregate(
             ]
         ),
     )
+
+
+def standardised(
+    rows: Vector, rounding: Vector, dtype: DTypeLike = np.float64
+) -> tuple[Vector, Vector, Vector]:
+    """Distances of every row from the mean of the others, in their standard deviations.
+
+    Parameters
+    ----------
+    rows : ndarray, shape (b + 1, G)
+        Statistics of the data and their replicates.
+    rounding : ndarray, shape (G,)
+        Differences of the statistics up to it are rounding.
+    dtype : dtype, optional
+        The precision in which they were computed, see `pvalue`.
+
+    Returns
+    -------
+    distances : ndarray, shape (b + 1, G)
+        0 where all rows of a column are equal but for rounding.
+    errors : ndarray, shape (G,)
+        Differences of the distances up to it are rounding.
+    ties : ndarray, shape (G,)
+        The same of the rows.
+
+    Raises
+    ------
+    DataError
+        A value is NaN or infinite.
+    """
+    check_finite(rows)
+    ties = np.maximum(rounding, math.sqrt(np.finfo(dtype).eps) * np.abs(rows).max(axis=0))
+    spread = rows.std(axis=0)
+    errors = np.where(spread > ties, ties, 0.0) / np.where(spread > ties, spread, 1.0)
+    return _distances(rows, spread > ties), errors, ties
 
 
 def _scores(each: Vector, errors: Vector, reference: int, share: float) -> _Scores:

@@ -18,6 +18,7 @@ NULLS = (
     dhsic.Gamma(),
     dhsic.Spectral(),
     dhsic.Normal(),
+    dhsic.ChiSquare(),
 )
 PAIRS = [
     pytest.param(entry.estimator(), null, id=f"{entry.estimator.name}-{null}".split("(")[0])
@@ -25,7 +26,13 @@ PAIRS = [
     for null in NULLS
     if type(null) in entry.nulls
 ]
-GRID_ESTIMATORS = (dhsic.NystromMHSIC(), dhsic.RFFHSIC(30), dhsic.VHSIC(), dhsic.UHSIC())
+GRID_ESTIMATORS = (
+    dhsic.NystromMHSIC(),
+    dhsic.NystromHSIC(),
+    dhsic.RFFHSIC(30),
+    dhsic.VHSIC(),
+    dhsic.UHSIC(),
+)
 every_pair = pytest.mark.parametrize(("estimator", "null"), PAIRS)
 every_estimator = pytest.mark.parametrize(
     "entry", [pytest.param(entry, id=entry.estimator.name) for entry in TABLE]

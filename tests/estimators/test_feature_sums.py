@@ -10,12 +10,11 @@ import zarr
 
 from dhsic.engine.reduction import RowBlock
 from dhsic.estimators.feature_basis import fourth_moment
+from dhsic.estimators.feature_resampling import PermutedFeaturePass, SignedFeaturePass
 from dhsic.estimators.feature_sums import (
     FeaturePair,
     MomentsPass,
     NormMomentsPass,
-    PermutedFeaturePass,
-    SignedFeaturePass,
     covariances,
 )
 from dhsic.estimators.rff import RFFHSIC
@@ -78,8 +77,8 @@ def test_pass__needs_no_more_memory_than_it_states(name, dtype):
     rng = np.random.default_rng(0)
     block = RowBlock(0, (rng.standard_normal((200_000, 2)), rng.standard_normal((200_000, 3))))
     cost = reduction.footprint(200_000)
-    peak = min(traced_peak(reduction, block) for _ in range(3))
-    assert peak < 1.1 * (cost.scratch + cost.state) + 500_000
+    most = 1.1 * (cost.scratch + cost.state) + 500_000
+    assert any(traced_peak(reduction, block) < most for _ in range(3))
 
 
 def traced_peak(reduction, block):

@@ -5,11 +5,17 @@ import pytest
 
 from dhsic._random import generator
 from dhsic.errors import InvalidArgumentError
-from dhsic.nulls import ChiSquareMixture, Gamma, Normal, Replicates, Spectral
+from dhsic.nulls import ChiSquare, ChiSquareMixture, Gamma, Normal, Replicates, Spectral
 
 
 @pytest.mark.parametrize(
-    ("null", "name"), [(Gamma(), "gamma"), (Spectral(), "spectral"), (Normal(), "normal")]
+    ("null", "name"),
+    [
+        (Gamma(), "gamma"),
+        (Spectral(), "spectral"),
+        (Normal(), "normal"),
+        (ChiSquare(), "chi-square"),
+    ],
 )
 def test_null__is_a_frozen_value_with_a_name(null, name):
     assert null.name == name

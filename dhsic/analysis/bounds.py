@@ -1,0 +1,305 @@
+"""Bounds on the errors of Nystrom mean embeddings and of Nystrom M-HSIC, constants explicit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from scipy.special import lambertw
+
+from dhsic._validation import check_integer, check_number
+from dhsic.analysis.spectrum import CovarianceSpectrum
+from dhsic.errors import InvalidArgumentError
+
+__all__ = [
+    "EmbeddingBound",
+    "HSICBound",
+    "landmarks_for_exponential_decay",
+    "landmarks_for_polynomial_decay",
+    "least_landmarks",
+    "mean_embedding_bound",
+    "nystrom_m_bound",
+]
+
+_LEAST = 67.0
+
+
+@dataclass(frozen=True)
+class EmbeddingBound:
+    """A bound on |mu - mu_p|, term by term.
+
+    Parameters
+    ----------
+    rows : float
+        c_1 / sqrt(n), which all n rows would leave.
+    landmarks : float
+        c_2 / p.
+    dimension : float
+        c_3 sqrt(log(p / delta) N(lambda)) / p, at lambda = 12 K^2 log(p / delta) / p.
+    """
+
+    rows: float
+    landmarks: float
+    dimension: float
+
+    @property
+    def total(self) -> float:
+        """The bound."""
+        return self.rows + self.landmarks + self.dimension
+
+
+@dataclass(frozen=True)
+class HSICBound:
+    """A bound on the error of HSIC (not squared), part by part.
+
+    Parameters
+    ----------
+    joint : EmbeddingBound
+        Of the joint embedding.
+    marginals : tuple of EmbeddingBound
+        Of those of the M variables.
+    suprema : tuple of float
+        a_m, the bounds of sqrt(k_m(x, x)).
+    """
+
+    joint: EmbeddingBound
+    marginals: tuple[EmbeddingBound, ...]
+    suprema: tuple[float, ...]
+
+    @property
+    def total(self) -> float:
+        """The bound."""
+        grown = (a + bound.total for a, bound in zip(self.suprema, self.marginals, strict=True))
+        return self.joint.total + math.prod(grown) - math.prod(self.suprema)
+
+
+def least_landmarks(delta: float, *spectra: CovarianceSpectrum) -> int:
+    """The fewest landmarks for which the bounds are stated.
+
+    The least p from which p >= c log(p / delta), where c is the largest of 67 and 12 K^2 / |C|:
+    -c W(-delta / c), on the lower branch of the Lambert W function.
+
+    Parameters
+    ----------
+    delta : float
+        Between 0 and 1.
+    *spectra : CovarianceSpectrum
+        That of the kernel [1]_; or those of the product kernel and of the kernels of all
+        variables [2]_.
+
+    Returns
+    -------
+    int
+
+    References
+    ----------
+    .. [1] A. Chatalic, N. Schreuder, A. Rudi, L. Rosasco. Nystrom kernel mean embeddings. ICML
+       2022, theorem 4.1.
+    .. [2] F. Kalinke, Z. Szabo. Nystrom M-Hilbert-Schmidt independence criterion. UAI 2023,
+       proposition 4.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> least_landmarks(0.1, CovarianceSpectrum(np.array([0.6, 0.3]), 1.0))
+    581
+    """
+    _check_delta(delta, 1.0)
+    c = max(_LEAST, *(12.0 * one.supremum**2 / one.norm for one in spectra))
+    return math.ceil(-c * float(lambertw(-delta / c, k=-1).real))
+
+
+def mean_embedding_bound(
+    n: int, p: int, delta: float, spectrum: CovarianceSpectrum
+) -> EmbeddingBound:
+    """Bound the error of a mean embedding by p landmarks, with probability 1 - delta or more.
+
+    For n independent rows, landmarks drawn from them with replacement, and weights as in
+    equation 5 of [1]_. The constants are those of its proof and of [2]_, theorem A.1; theorem 5.1
+    of [1]_ has a smaller c_3, which the proof does not give.
+
+    Parameters
+    ----------
+    n, p : int
+        Rows and landmarks, p at most n.
+    delta : float
+        Between 0 and 1.
+    spectrum : CovarianceSpectrum
+        Of the kernel.
+
+    Returns
+    -------
+    EmbeddingBound
+
+    Raises
+    ------
+    InvalidArgumentError
+        There are fewer landmarks than `least_landmarks`, or more than rows.
+
+    References
+    ----------
+    .. [1] A. Chatalic, N. Schreuder, A. Rudi, L. Rosasco. Nystrom kernel mean embeddings. ICML
+       2022, theorem 4.1.
+    .. [2] F. Kalinke, Z. Szabo. Nystrom M-Hilbert-Schmidt independence criterion. UAI 2023.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> known = CovarianceSpectrum(np.array([0.6, 0.3, 0.1]), supremum=1.0)
+    >>> round(mean_embedding_bound(10**6, 1000, 0.1, known).total, 4)
+    0.2365
+    """
+    _check_counts(n, p, delta, (spectrum,))
+    k, noise = spectrum.supremum, math.log(p / delta) / p
+    confidence = math.log(12.0 / delta)
+    dimension = spectrum.effective_dimension(12.0 * k**2 * noise)
+    return EmbeddingBound(
+        rows=2.0 * k * math.sqrt(2.0 * math.log(6.0 / delta) / n),
+        landmarks=4.0 * math.sqrt(3.0) * k * confidence / p,
+        dimension=12.0 * k * math.sqrt(3.0 * confidence * noise * dimension / p),
+    )
+
+
+def nystrom_m_bound(
+    n: int,
+    p: int,
+    delta: float,
+    joint: CovarianceSpectrum,
+    marginals: Sequence[CovarianceSpectrum],
+) -> HSICBound:
+    """Bound the error of Nystrom M-HSIC, with probability 1 - (M + 1) delta or more.
+
+    For the root of the estimate of `NystromMHSIC` with joint landmarks drawn with replacement.
+
+    Parameters
+    ----------
+    n, p : int
+        Rows and landmarks, p at most n.
+    delta : float
+        Between 0 and 1 / (M + 1).
+    joint : CovarianceSpectrum
+        Of the product kernel.
+    marginals : sequence of CovarianceSpectrum
+        Of the kernels of the M variables, two or more.
+
+    Returns
+    -------
+    HSICBound
+
+    Raises
+    ------
+    InvalidArgumentError
+        There are fewer landmarks than `least_landmarks`, or more than rows.
+
+    References
+    ----------
+    .. [1] F. Kalinke, Z. Szabo. Nystrom M-Hilbert-Schmidt independence criterion. UAI 2023,
+       proposition 4.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> one = CovarianceSpectrum(np.array([0.6, 0.3, 0.1]), supremum=1.0)
+    >>> both = CovarianceSpectrum(np.kron(one.eigenvalues, one.eigenvalues), supremum=1.0)
+    >>> round(nystrom_m_bound(10**6, 10**5, 0.03, both, (one, one)).total, 4)
+    0.0335
+    """
+    if len(marginals) < 2:
+        msg = f"HSIC needs the spectra of two variables or more, got {len(marginals)}"
+        raise InvalidArgumentError(msg)
+    _check_delta(delta, 1.0 / (len(marginals) + 1))
+    _check_counts(n, p, delta, (joint, *marginals))
+    suprema = tuple(one.supremum for one in marginals)
+    whole = replace(joint, supremum=math.prod(suprema))
+    bounds = [mean_embedding_bound(n, p, delta, one) for one in (whole, *marginals)]
+    return HSICBound(bounds[0], tuple(bounds[1:]), suprema)
+
+
+def landmarks_for_polynomial_decay(n: int, delta: float, gamma: float) -> int:
+    """Landmarks that keep the rate 1 / sqrt(n) where N(lambda) <= c lambda^-gamma.
+
+    Chatalic et al. (2022), corollary 4.1: n^(1 / (2 - gamma)) log(n / delta), where eigenvalues
+    decay as i^(-1 / gamma). For gamma = 1 it holds of any bounded kernel, and asks for more
+    landmarks than rows.
+
+    Parameters
+    ----------
+    n : int
+        Rows.
+    delta : float
+        Between 0 and 1.
+    gamma : float
+        Greater than 0, at most 1.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> landmarks_for_polynomial_decay(10**6, 0.1, gamma=0.5)
+    161181
+    """
+    check_integer("n", n, minimum=1)
+    _check_delta(delta, 1.0)
+    check_number("gamma", gamma, "greater than 0 and at most 1", lambda x: 0.0 < x <= 1.0, "as 0.5")
+    return math.ceil(math.pow(n, 1.0 / (2.0 - gamma)) * math.log(n / delta))
+
+
+def landmarks_for_exponential_decay(
+    n: int, delta: float, scale: float, *, supremum: float = 1.0
+) -> int:
+    """Landmarks that keep the rate 1 / sqrt(n) where N(lambda) <= log(1 + c / lambda) / beta.
+
+    Chatalic et al. (2022), corollary 4.1: sqrt(n) log(sqrt(n) max(1 / delta, c / (6 K^2))), where
+    eigenvalues decay exponentially, as those of a Gaussian kernel do under light tails.
+
+    Parameters
+    ----------
+    n : int
+        Rows.
+    delta : float
+        Between 0 and 1.
+    scale : float
+        c, greater than 0.
+    supremum : float, optional
+        K.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> landmarks_for_exponential_decay(10**6, 0.1, scale=1.0)
+    9211
+    """
+    check_integer("n", n, minimum=1)
+    _check_delta(delta, 1.0)
+    for name, value in (("scale", scale), ("supremum", supremum)):
+        check_number(name, value, "greater than 0", lambda x: 0.0 < x < math.inf, "as 1.0")
+    root = math.sqrt(n)
+    return math.ceil(root * math.log(root * max(1.0 / delta, scale / (6.0 * supremum**2))))
+
+
+def _check_delta(delta: float, below: float) -> None:
+    check_number(
+        "delta",
+        delta,
+        f"greater than 0 and less than {below:.3g}",
+        lambda x: 0.0 < x < below,
+        "as 0.01",
+    )
+
+
+def _check_counts(n: int, p: int, delta: float, spectra: Sequence[CovarianceSpectrum]) -> None:
+    check_integer("n", n, minimum=1)
+    check_integer("p", p, minimum=1)
+    least = least_landmarks(delta, *spectra)
+    if p < least or p > n:
+        msg = (
+            f"the bound is stated for {least} landmarks or more and no more than rows, got {p} "
+            f"landmarks and {n} rows: take more of them, or a larger delta"
+        )
+        raise InvalidArgumentError(msg)

@@ -1,0 +1,117 @@
+"""A kernel of some columns of a variable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.kernels.bandwidth import as_sample
+from dhsic.kernels.base import Kernel, Matrix
+
+__all__ = ["OnColumns"]
+
+
+@dataclass(frozen=True)
+class OnColumns(Kernel):
+    """A kernel that sees some columns of a variable, as if they were all of it.
+
+    Several of them on one variable share its rows, as the features of a ranking do.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Of these columns.
+    at : tuple of int
+        Their numbers, each once.
+    scaled : bool, optional
+        Divide every column by its standard deviation in the sample that the kernel is fitted to,
+        so that units of the columns make no difference.
+    scales : tuple of float, optional
+        What the columns are divided by; `fit` sets it where they are to be scaled.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import Gaussian, OnColumns
+    >>> OnColumns(Gaussian(gamma=1.0), (1,))(np.array([[5.0, 0.0], [7.0, 1.0]])).round(4)
+    array([[1.    , 0.3679],
+           [0.3679, 1.    ]])
+    """
+
+    kernel: Kernel
+    at: tuple[int, ...]
+    scaled: bool = False
+    scales: tuple[float, ...] | None = None
+    origin: tuple[float, ...] | None = field(default=None, init=False, repr=False)
+
+    name: ClassVar[str] = "on-columns"
+
+    def __post_init__(self) -> None:
+        numbers = all(isinstance(j, int | np.integer) and not isinstance(j, bool) for j in self.at)
+        if not (self.at and numbers and min(self.at) >= 0 and len(set(self.at)) == len(self.at)):
+            msg = f"columns must be different numbers >= 0, one or more; got {self.at!r}"
+            raise InvalidArgumentError(msg)
+
+    def fit(self, sample: NDArray[np.float64]) -> Self:
+        sample = as_sample(sample)
+        scaled = self
+        if self.scaled and self.scales is None:
+            spread = sample[:, self.at].std(axis=0)
+            scaled = replace(self, scales=tuple(np.where(spread > 0.0, spread, 1.0).tolist()))
+        try:
+            return replace(scaled, kernel=self.kernel.fit(scaled._chosen(sample)))
+        except DataError as error:
+            listed = ", ".join(map(str, self.at))
+            msg = f"column{'s' if len(self.at) > 1 else ''} {listed}: {error}"
+            raise DataError(msg) from error
+
+    @property
+    def nominal(self) -> bool:
+        return self.kernel.nominal
+
+    @property
+    def has_length(self) -> bool:
+        return self.kernel.has_length
+
+    def widened(self, factor: float) -> Self:
+        return replace(self, kernel=self.kernel.widened(factor))
+
+    def squarings(self, wide: Kernel) -> int:
+        same = isinstance(wide, OnColumns) and wide.at == self.at
+        return self.kernel.squarings(wide.kernel) if same else 0  # type: ignore[attr-defined]
+
+    @property
+    def work_tiles(self) -> int:
+        return self.kernel.work_tiles
+
+    def width(self, d: int) -> int:
+        del d
+        return self.kernel.width(len(self.at))
+
+    def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        return self.kernel.rows(self._chosen(x), dtype)
+
+    def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        return self.kernel.columns(self._chosen(z), dtype)
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        self.kernel.tile(rows, columns, out, work)
+
+    def rounding(self, columns: Matrix) -> float:
+        return self.kernel.rounding(columns)
+
+    def spec(self) -> str:
+        return self.kernel.spec()
+
+    def _chosen(self, x: NDArray[Any]) -> NDArray[Any]:
+        """These columns of rows (b, d), a view where there is one."""
+        x = np.asarray(x)
+        if x.ndim != 2 or x.shape[1] <= max(self.at):
+            msg = f"rows must have shape (n, d) with d > {max(self.at)}; got {x.shape}"
+            raise InvalidArgumentError(msg)
+        chosen = x[:, self.at[0] : self.at[0] + 1] if len(self.at) == 1 else x[:, self.at]
+        return chosen if self.scales is None else chosen / self.scales
