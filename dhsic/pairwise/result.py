@@ -1,0 +1,160 @@
+"""What is known of all pairs of variables: frozen, and the same after a trip through JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic import plots
+from dhsic.errors import InvalidArgumentError
+from dhsic.nulls import adjust
+from dhsic.results import LandmarkSummary, PassSummary, VariableSummary
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["DependenceMatrix"]
+
+Vector = NDArray[np.float64]
+
+_MATRICES = ("hsic", "cka", "pvalues")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DependenceMatrix:
+    """The dependence of all pairs of variables.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Of the M variables.
+    hsic : ndarray, shape (M, M)
+        Squared HSIC of every pair; of a variable with itself on the diagonal.
+    cka : ndarray, shape (M, M)
+        HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)): 1 on the diagonal, 0 without dependence.
+    pvalues : ndarray, shape (M, M)
+        Of the independence of every pair, by itself.
+    n : int
+        Rows.
+    variables : tuple of VariableSummary
+        The variables with their kernels.
+    landmarks : LandmarkSummary
+        Of the features.
+    precision : str
+        Of the tiles.
+    seed : int
+        Fixes every draw.
+    passes : tuple of PassSummary
+        The passes over the data.
+    seconds : float
+        Wall time.
+    version : str
+        Of dhsic.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, y = np.random.default_rng(0).standard_normal((2, 200))
+    >>> found = dhsic.dependence_matrix(x, y, x + y, rng=0)
+    >>> np.unravel_index(found.cka.argmin(), (3, 3))  # the pair that depends least
+    (np.int64(0), np.int64(1))
+    """
+
+    names: tuple[str, ...]
+    hsic: Vector
+    cka: Vector
+    pvalues: Vector
+    n: int
+    variables: tuple[VariableSummary, ...]
+    landmarks: LandmarkSummary
+    precision: str
+    seed: int
+    passes: tuple[PassSummary, ...]
+    seconds: float
+    version: str
+
+    def __post_init__(self) -> None:
+        for name in _MATRICES:
+            matrix = np.array(getattr(self, name), dtype=np.float64)
+            matrix.flags.writeable = False
+            object.__setattr__(self, name, matrix)
+
+    @property
+    def adjusted(self) -> Vector:
+        """P-values adjusted by Holm for all pairs of different variables, shape (M, M).
+
+        At most alpha where independence is rejected with a probability of any error of at most
+        alpha, whatever the dependence among the pairs. The diagonal is as in `pvalues`.
+        """
+        above = np.triu_indices(len(self.names), 1)
+        adjusted = self.pvalues.copy()
+        adjusted[above] = adjusted.T[above] = adjust(self.pvalues[above], "holm")
+        return adjusted
+
+    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
+        """Heat map of CKA, variables that depend side by side, see `dhsic.plots`.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure where not given.
+        alpha : float, optional
+            The level above which a pair's adjusted p-value gives it a cross.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        InvalidArgumentError
+            The level is not between 0 and 1.
+        MissingDependencyError
+            matplotlib is not installed.
+        """
+        return plots.dependence_matrix(self, alpha=alpha, ax=ax)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain values."""
+        lists = {name: getattr(self, name).tolist() for name in _MATRICES}
+        return {"result": type(self).__name__, **asdict(self), **lists}
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """The matrices and all else as JSON, in full precision."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The text is not such a result.
+        """
+        try:
+            data = json.loads(text)
+            if data.pop("result") != cls.__name__:
+                raise TypeError
+            kept = data["landmarks"]["kept"]
+            data["landmarks"]["kept"] = tuple(kept) if isinstance(kept, list) else kept
+            data["landmarks"] = LandmarkSummary(**data["landmarks"])
+            data["names"] = tuple(data["names"])
+            data["variables"] = tuple(VariableSummary(**x) for x in data["variables"])
+            data["passes"] = tuple(PassSummary(**x) for x in data["passes"])
+            return cls(**data)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            msg = f"text must be the JSON of a {cls.__name__}, got {str(text)[:40]!r}..."
+            raise InvalidArgumentError(msg) from error
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self.to_json() == other.to_json()
+
+    __hash__ = None  # type: ignore[assignment]

@@ -1,0 +1,170 @@
+"""What is ranked: columns of a variable or groups of them, their names and kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dhsic._validation import nearest
+from dhsic.engine.blocks import Source
+from dhsic.errors import InvalidArgumentError
+from dhsic.io.open import AnySource
+from dhsic.kernels import Combinations, Kernel, OnColumns, parse
+
+__all__ = ["Features", "Groups", "read_features", "read_kernel"]
+
+Groups = Mapping[str, Sequence[int | str]] | Sequence[Sequence[int | str]]
+
+
+@dataclass(frozen=True)
+class Features:
+    """Columns of the first variable, or groups of them.
+
+    Parameters
+    ----------
+    names : tuple of str
+        One a feature.
+    columns : tuple of tuple of int
+        The columns of each.
+    kernels : tuple of Kernel
+        To fit to each.
+    """
+
+    names: tuple[str, ...]
+    columns: tuple[tuple[int, ...], ...]
+    kernels: tuple[Kernel, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def against(self, target: Kernel) -> Combinations:
+        """Every feature with the target."""
+        pairs = zip(self.kernels, self.columns, strict=True)
+        return Combinations.against([OnColumns(kernel, at) for kernel, at in pairs], target)
+
+
+def read_features(
+    given: Any,
+    source: Source,
+    names: Sequence[str] | None,
+    groups: Groups | None,
+    kernels: str | Kernel | Sequence[str | Kernel],
+) -> Features:
+    """The features that were asked for.
+
+    Parameters
+    ----------
+    given : object
+        What the user passed, which may know the names of its columns.
+    source : Source
+        The same, opened.
+    names : sequence of str or None
+        Of the columns.
+    groups : mapping, sequence or None
+        Columns of every group, by number or name.
+    kernels : str, Kernel or a sequence of them
+        For all features, or one a feature.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Names, groups or kernels that do not fit.
+    """
+    columns = _column_names(given, source, names)
+    chosen: dict[str, tuple[int, ...]]
+    if groups is None:
+        chosen = {name: (j,) for j, name in enumerate(columns)}
+    else:
+        chosen = {name: _columns_of(name, at, columns) for name, at in _named(groups).items()}
+    return Features(tuple(chosen), tuple(chosen.values()), _kernels(kernels, len(chosen), source))
+
+
+def read_kernel(kernel: Any, source: Source) -> Kernel:
+    """A kernel that the values of a variable allow, from its name or as it is."""
+    return _checked(_kernel(kernel), source)
+
+
+def _column_names(given: Any, source: Source, names: Sequence[str] | None) -> list[str]:
+    d = source.shape[1]
+    if names is None:
+        labels = None if isinstance(given, AnySource) else getattr(given, "columns", None)
+        if labels is None:
+            numbers = getattr(source, "columns", None) or range(d)
+            return [f"{source.name.split('[')[0]}[{j}]" for j in numbers]
+        names = [str(label) for label in labels]
+    listed = list(names) if _is_list(names) else []
+    if len(listed) != d or len(set(listed)) < d or not all(isinstance(n, str) for n in listed):
+        msg = f"names must be {d} different words, one a column of the features; got {names!r}"
+        raise InvalidArgumentError(msg)
+    return listed
+
+
+def _named(groups: Groups) -> Mapping[str, Sequence[int | str]]:
+    named = groups
+    if not isinstance(groups, Mapping):
+        listed = groups if isinstance(groups, Sequence) and not isinstance(groups, str) else ()
+        named = {f"group {number}": at for number, at in enumerate(listed, 1)}
+    assert isinstance(named, Mapping)
+    if not named or not all(isinstance(name, str) for name in named):
+        msg = (
+            "groups must be columns by the name of their group, or a list of lists of columns; got "
+            f"{groups!r}: as {{'timbre': [0, 1, 2], 'rest': [3, 4]}}"
+        )
+        raise InvalidArgumentError(msg)
+    return named
+
+
+def _columns_of(group: str, listed: Any, names: list[str]) -> tuple[int, ...]:
+    """Columns by number or name."""
+    given = list(listed) if _is_list(listed) else []
+    at = [names.index(x) if isinstance(x, str) and x in names else x for x in given]
+    known = [
+        isinstance(x, int | np.integer) and not isinstance(x, bool) and 0 <= x < len(names)
+        for x in at
+    ]
+    if not at or not all(known) or len(set(at)) < len(at):
+        unknown = [x for x, there in zip(at, known, strict=True) if not there]
+        hint = nearest(str(unknown[0]), names) if unknown else ""
+        msg = (
+            f"group {group!r} must list different columns, one or more, by numbers from 0 to "
+            f"{len(names) - 1} or by name; got {listed!r}{hint}"
+        )
+        raise InvalidArgumentError(msg)
+    return tuple(map(int, at))
+
+
+def _is_list(given: Any) -> bool:
+    """Whether these are several values, and not a word, which is a sequence too."""
+    one = isinstance(given, str | bytes)
+    return not one and (isinstance(given, Sequence) or np.ndim(given) == 1)
+
+
+def _kernels(given: Any, count: int, source: Source) -> tuple[Kernel, ...]:
+    listed = [given] * count if isinstance(given, str | Kernel) else given
+    if not isinstance(listed, Sequence) or len(listed) != count:
+        msg = f"feature_kernels must be one, or one for each of {count} features; got {given!r}"
+        raise InvalidArgumentError(msg)
+    return tuple(read_kernel(kernel, source) for kernel in listed)
+
+
+def _kernel(kernel: Any) -> Kernel:
+    if isinstance(kernel, str):
+        return parse(kernel)
+    if isinstance(kernel, Kernel):
+        return kernel
+    msg = f"kernels must be names or Kernel values, got {kernel!r}: as 'gaussian' or 'delta'"
+    raise InvalidArgumentError(msg)
+
+
+def _checked(kernel: Kernel, source: Source) -> Kernel:
+    """Refuse what compares the codes of categories as numbers."""
+    if source.categorical and not kernel.nominal:
+        msg = (
+            f"variable {source.name!r} holds categories, so its kernel must be 'delta', got "
+            f"{kernel.spec()!r}"
+        )
+        raise InvalidArgumentError(msg)
+    return kernel

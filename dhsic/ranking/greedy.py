@@ -1,0 +1,77 @@
+"""Greedy selection: a set of features grows or shrinks by its dependence on the target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Measure", "backward", "forward"]
+
+Vector = NDArray[np.float64]
+Subset = tuple[int, ...]
+Measure = Callable[[Sequence[Subset]], Vector]
+
+
+def forward(measure: Measure, d: int, k: int) -> tuple[Subset, list[float]]:
+    """Add the feature with which the dependence is largest, k times.
+
+    Song et al. (2012), section 4.3, algorithm FOHSIC with one feature a step.
+
+    Parameters
+    ----------
+    measure : callable
+        The dependence of the target on every one of some sets of features.
+    d, k : int
+        Features, and how many to choose.
+
+    Returns
+    -------
+    tuple of int
+        The chosen, in the order in which they came.
+    list of float
+        The dependence with each.
+    """
+    chosen: Subset = ()
+    values: list[float] = []
+    while len(chosen) < k:
+        rest = [j for j in range(d) if j not in chosen]
+        found = measure([(*chosen, j) for j in rest])
+        best = int(found.argmax())
+        chosen, values = (*chosen, rest[best]), [*values, float(found[best])]
+    return chosen, values
+
+
+def backward(measure: Measure, d: int, k: int, share: float) -> tuple[Subset, list[float]]:
+    """Drop the features without which the dependence is largest, until k are left.
+
+    Song et al. (2012), section 4.2, algorithm BAHSIC.
+
+    Parameters
+    ----------
+    measure : callable
+        The dependence of the target on every one of some sets of features.
+    d, k : int
+        Features, and how many to choose.
+    share : float
+        Of those that are left, that are dropped in a step; one at least.
+
+    Returns
+    -------
+    tuple of int
+        The chosen, the one that would be dropped last first.
+    list of float
+        The dependence without each of them.
+    """
+    left: Subset = tuple(range(d))
+    while True:
+        without = [tuple(i for i in left if i != j) for j in left]
+        found = measure(without) if len(left) > 1 else np.zeros(1)
+        order = np.argsort(found, kind="stable")
+        ranked = tuple(left[i] for i in order)
+        if len(left) == k:
+            return ranked, found[order].tolist()
+        drop = min(len(left) - k, max(1, math.floor(share * len(left))))
+        left = tuple(sorted(ranked[: len(left) - drop]))

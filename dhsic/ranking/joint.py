@@ -1,0 +1,59 @@
+"""The sensitivity of the dependence of all columns together to each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.engine.plan import DriverStep, PassPlan
+from dhsic.engine.session import Session
+from dhsic.errors import InvalidArgumentError
+from dhsic.estimators import Estimator
+from dhsic.kernels import Kernel
+from dhsic.ranking.features import read_kernel
+from dhsic.sensitivity.maps import check_varied, column_sensitivities, map_passes
+
+__all__ = ["JointMap"]
+
+
+class JointMap(NamedTuple):
+    """The sensitivity map of the features as one variable, against the target."""
+
+    estimator: Estimator
+    """The one of the ranking."""
+    kernels: tuple[Kernel, Kernel]
+    """Of the features as one variable, and of the target."""
+
+    @classmethod
+    def read(
+        cls, session: Session, estimator: Estimator, feature_kernels: Any, target_kernel: Any
+    ) -> JointMap:
+        """The map for kernels as they were given.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There are several kernels of features, or the one has no derivative.
+        """
+        if not isinstance(feature_kernels, str | Kernel):
+            msg = (
+                "by='sensitivity' takes all columns as one variable, so feature_kernels must be "
+                f"one kernel, got {feature_kernels!r}: give one, or rank by something else"
+            )
+            raise InvalidArgumentError(msg)
+        first, second = session.sources
+        kernels = read_kernel(feature_kernels, first), read_kernel(target_kernel, second)
+        check_varied(session, kernels, (0,))
+        return cls(estimator, kernels)
+
+    def steps(self, session: Session) -> tuple[DriverStep | PassPlan, ...]:
+        """What `measure` runs."""
+        return tuple(map_passes(session, self.estimator, "statistic", self.kernels, (0,)).steps)
+
+    def measure(self, session: Session, columns: Sequence[Sequence[int]]) -> NDArray[np.float64]:
+        """Sums of the sensitivities of the columns of every feature, shape (k,)."""
+        _, found = column_sensitivities(session, self.estimator, "statistic", self.kernels, (0,))
+        return np.array([found[list(one)].sum() for one in columns])

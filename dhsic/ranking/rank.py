@@ -1,0 +1,403 @@
+"""Rank features by their dependence on a target, in one run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic._arguments import Precision, open_session
+from dhsic._validation import check_choice
+from dhsic._version import __version__
+from dhsic.engine.events import Listener
+from dhsic.engine.plan import Plan
+from dhsic.engine.session import Session
+from dhsic.errors import InvalidArgumentError
+from dhsic.estimators import (
+    Estimator,
+    FeatureEstimator,
+    FeatureOutcome,
+    Null,
+    NystromHSIC,
+    NystromMHSIC,
+    draws_replicates,
+    find_estimator,
+    find_null,
+)
+from dhsic.io.open import AnySource
+from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns
+from dhsic.nulls import Multiplier, Permutation, Replicates, adjust, pvalue, standardised, step_down
+from dhsic.ranking.constants import without_constants
+from dhsic.ranking.features import Features, Groups, read_features, read_kernel
+from dhsic.ranking.joint import JointMap
+from dhsic.ranking.result import By, FeatureRanking, RankedFeature
+from dhsic.results import PassSummary
+
+__all__ = ["feature_estimator", "open_features", "plan_ranking", "rank_features"]
+
+Vector = NDArray[np.float64]
+FeatureKernels = str | Kernel | Sequence[str | Kernel]
+
+
+def rank_features(
+    features: Any,
+    target: Any,
+    *,
+    groups: Groups | None = None,
+    by: By = "pvalue",
+    feature_kernels: FeatureKernels = "gaussian",
+    target_kernel: str | Kernel = "gaussian",
+    estimator: str | Estimator = "nystrom-m",
+    null: str | Null = "auto",
+    n_resamples: int | None = None,
+    rng: int | np.random.Generator | None = None,
+    names: Sequence[str] | None = None,
+    precision: Precision = "float64",
+    client: Any = None,
+    threads: int | None = None,
+    memory: int | str = "2GiB",
+    progress: Listener | None = None,
+    checkpoint: str | None = None,
+) -> FeatureRanking:
+    """Rank the columns of a variable by their dependence on a target.
+
+    Every column, or group of columns, is tested against the target as by `independence_test` with
+    one kernel each and the same seed: the same statistic, replicates and p-value. But all share the
+    passes over the data, the landmark rows, the target's tiles and the replicates. So their joint
+    distribution under the null hypothesis is known, and p-values adjusted for the number of
+    features lose nothing to dependence between these.
+
+    Parameters
+    ----------
+    features : array-like, shape (n, d)
+        As a variable of `independence_test`; d may be thousands. What is constant has HSIC
+        and CKA 0 and p-values 1, is marked, and does not count as a test of many.
+    target : array-like, shape (n,) or (n, d)
+        The other variable.
+    groups : mapping of str to columns, or sequence of columns, optional
+        Rank groups of columns, as ``{"timbre": range(12), "rest": range(12, 90)}``, by number or
+        name; they may overlap.
+    by : {"pvalue", "cka", "hsic", "sensitivity"}, optional
+        What ranks. P-values of few replicates tie; then the standardised statistic decides. CKA,
+        HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), does not depend on the scale of the kernels, as
+        HSIC does. "sensitivity" takes the columns together: the mean square of the derivatives in
+        a column of the statistic of all columns as one variable, see `sensitivity_map`, summed
+        over a group. It sees what columns tell only together, depends on their units, has no
+        p-value of its own and is exploratory; p-values stay those of each feature by itself. It
+        takes passes of its own and one differentiable kernel for all features.
+    feature_kernels : str, Kernel or a sequence of them, optional
+        One for all features, or one a feature; fitted to each by itself.
+    target_kernel : str or Kernel, optional
+        Of the target; "delta" for classes.
+    estimator : str or Estimator, optional
+        "nystrom-m", linear in n, with uniformly drawn landmarks; "nystrom-hsic", linear in n, the
+        quick one for single columns with smooth kernels, most of all where the target repeats as
+        years and classes do; "v-hsic", quadratic in n; or a value of one with its options. "auto"
+        takes "v-hsic" where that is quick, beyond it "nystrom-hsic" for single columns and a target
+        of one column with Gaussian kernels, else "nystrom-m".
+    null : str, Permutation or Multiplier, optional
+        "auto" permutes the target where that is quick for all features.
+    n_resamples : int, optional
+        Replicates, 250 where not given. The smallest p-value is 1 / (n_resamples + 1): Bonferroni
+        and Holm need as many times more replicates as there are features, "bh" as many as there
+        are features for each that is found.
+    rng : int, Generator or None, optional
+        Seed. The same seed gives the same draws whatever the chunks, workers or retries.
+    names : sequence of str, optional
+        Names of the columns; those of a data frame, or "x[0]", "x[1]", ... where not given.
+    precision, client, threads, memory, progress, checkpoint
+        As for `independence_test`. Where replicates of all features do not fit the memory, they
+        are made for some after others, a pass each; `plan_ranking` says how many.
+
+    Returns
+    -------
+    FeatureRanking
+        With adjusted p-values of every feature, and `rejected`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        An option cannot be used.
+    DataError
+        The data cannot be tested: NaN, unequal lengths, a constant target, no feature that varies.
+    MemoryBudgetError
+        The plan needs more memory than allowed.
+
+    Notes
+    -----
+    HSIC of a variable with itself is the squared norm of E phi(x) phi(x)' - mu mu', and
+    phi(x) phi(x)' is the feature of x under the kernel k^2. So with landmark tuples (z_j, z_j),
+    Lemma 4.2 of [1] needs the mean of k(z_j, .)^2 beside that of k(z_j, .): with "nystrom-m" it is
+    summed in the same pass over the same tile, and CKA takes no pass of its own. With
+    "nystrom-hsic" it takes one, of covariances of features.
+
+    The cost of "nystrom-hsic" grows with the product of the landmarks that a column and the target
+    keep: 10 to 20 each for a Gaussian kernel of one column, all of them for a Laplacian one or many
+    columns, where "nystrom-m" is the quick one.
+
+    Family-wise error and false discoveries are controlled for features of which those that are
+    independent of the target are so jointly; where they are only one by one, "holm" and "by" hold.
+
+    References
+    ----------
+    .. [1] F. Kalinke, Z. Szabo. Nystrom M-Hilbert-Schmidt independence criterion. UAI 2023.
+    .. [2] C. Cortes, M. Mohri, A. Rostamizadeh. Algorithms for learning kernels based on centered
+       alignment. JMLR 13, 2012, for CKA.
+    .. [3] P. Westfall, S. Young. Resampling-based multiple testing. Wiley 1993, for "max-t".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.standard_normal((400, 6))
+    >>> y = x[:, 1] + x[:, 4] ** 2 + 0.5 * rng.standard_normal(400)
+    >>> ranking = dhsic.rank_features(x, y, rng=0)
+    >>> sorted(ranking.rejected(0.05, control="max-t"))
+    ['x[1]', 'x[4]']
+    """
+    began = time.perf_counter()
+    check_choice("by", by, get_args(By))
+    session = open_features(
+        features, target, rng, precision, client, threads, memory, progress, checkpoint
+    )
+    chosen = read_features(features, session.sources[0], names, groups, feature_kernels)
+    method = _choose(session, chosen, target_kernel, estimator, null, n_resamples)
+    joint = _joint(by, session, method, feature_kernels, target_kernel)
+    session.listener(_plan(session, method, joint).check().started)
+    tested = without_constants(session, chosen)
+    method = method.of(tested)
+    session.resume(
+        computes="feature ranking",
+        joint=joint,
+        estimator=method.estimator,
+        null=method.null,
+        kernels=method.combinations.kernels,
+    )
+    assert isinstance(method.estimator, FeatureEstimator)
+    outcome = method.estimator.test_features(session, method.combinations, method.null)
+    estimates = outcome.estimates
+    ranked = _with_constants(chosen, _ranked(tested, outcome, session.dtype))
+    if joint is not None:
+        sizes = joint.measure(session, chosen.columns).tolist()
+        ranked = tuple(replace(f, sensitivity=s) for f, s in zip(ranked, sizes, strict=True))
+    return FeatureRanking(
+        features=ranked,
+        by=by,
+        target=session.names[1],
+        target_kernel=estimates.combinations.kernels[-1].spec(),
+        n=session.n,
+        estimator=method.estimator.name,
+        estimator_reason=method.estimator_reason,
+        null=method.null.name,
+        null_reason="; ".join(filter(None, (method.null_reason, outcome.detail))),
+        n_resamples=method.null.n_resamples,
+        landmarks=estimates.landmarks,
+        precision=session.dtype.name,
+        seed=session.seed,
+        passes=tuple(
+            PassSummary(done.name, done.blocks, done.bytes_read, done.seconds)
+            for done in session.finished
+        ),
+        seconds=time.perf_counter() - began,
+        version=__version__,
+    )
+
+
+def plan_ranking(
+    features: Any,
+    target: Any,
+    *,
+    groups: Groups | None = None,
+    by: By = "pvalue",
+    feature_kernels: FeatureKernels = "gaussian",
+    target_kernel: str | Kernel = "gaussian",
+    estimator: str | Estimator = "nystrom-m",
+    null: str | Null = "auto",
+    n_resamples: int | None = None,
+    names: Sequence[str] | None = None,
+    precision: Precision = "float64",
+    client: Any = None,
+    threads: int | None = None,
+    memory: int | str = "2GiB",
+) -> Plan:
+    """What `rank_features` would run and in how much memory; runs nothing.
+
+    Parameters
+    ----------
+    features, target : array-like, shapes (n, d) and (n,) or (n, d)
+        As for `rank_features`.
+    groups, by, feature_kernels, target_kernel, estimator, null, n_resamples
+        As for `rank_features`.
+    names, precision, client, threads, memory
+        As for `rank_features`.
+
+    Returns
+    -------
+    Plan
+        As if every feature kept all landmarks: pruning can only make it less. With "nystrom-hsic"
+        as if those of one column kept 32, about twice what a smooth kernel does; where they keep
+        more than fit the memory, `rank_features` says so before it reads the data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> data = np.zeros((20_000, 500)), np.zeros(20_000)
+    >>> plan = dhsic.plan_ranking(*data, estimator=dhsic.NystromMHSIC(200), threads=1)
+    >>> [one.name for one in plan.passes].count("kernel sums")
+    1
+    """
+    check_choice("by", by, get_args(By))
+    session = open_features(features, target, 0, precision, client, threads, memory)
+    chosen = read_features(features, session.sources[0], names, groups, feature_kernels)
+    method = _choose(session, chosen, target_kernel, estimator, null, n_resamples)
+    return _plan(session, method, _joint(by, session, method, feature_kernels, target_kernel))
+
+
+def open_features(
+    features: Any,
+    target: Any,
+    rng: int | np.random.Generator | None,
+    precision: str,
+    client: Any,
+    threads: int | None,
+    memory: int | str,
+    progress: Any = None,
+    checkpoint: str | None = None,
+) -> Session:
+    """Open features and target; they are x and y where they have no names."""
+    names = [
+        data.name if isinstance(data, AnySource) else name
+        for data, name in ((features, "x"), (target, "y"))
+    ]
+    return open_session(
+        (features, target), names, rng, precision, client, threads, memory, progress, checkpoint
+    )
+
+
+@dataclass(frozen=True)
+class _Method:
+    estimator: Estimator
+    estimator_reason: str
+    combinations: Combinations
+    null: Multiplier | Permutation
+    null_reason: str
+
+    def plan(self, session: Session) -> Plan:
+        assert isinstance(self.estimator, FeatureEstimator)
+        return self.estimator.plan_features(session, self.combinations, self.null)
+
+    def of(self, features: Features) -> _Method:
+        """The same for some of the features."""
+        return replace(self, combinations=features.against(self.combinations.kernels[-1]))
+
+
+def _joint(
+    by: By,
+    session: Session,
+    method: _Method,
+    feature_kernels: FeatureKernels,
+    target_kernel: str | Kernel,
+) -> JointMap | None:
+    if by != "sensitivity":
+        return None
+    return JointMap.read(session, method.estimator, feature_kernels, target_kernel)
+
+
+def _plan(session: Session, method: _Method, joint: JointMap | None) -> Plan:
+    """The ranking, and the map where there is one."""
+    plan = method.plan(session)
+    return plan if joint is None else replace(plan, steps=(*plan.steps, *joint.steps(session)))
+
+
+def _choose(
+    session: Session,
+    features: Features,
+    kernel: str | Kernel,
+    estimator: str | Estimator,
+    null: str | Null,
+    n_resamples: int | None,
+) -> _Method:
+    """What was asked for, and for the rest what dhsic takes."""
+    if not draws_replicates(null):
+        msg = (
+            "a ranking needs replicates that features share: null must be 'auto', "
+            f"{Multiplier.name!r} or {Permutation.name!r}, or a value of these; got {null!r}"
+        )
+        raise InvalidArgumentError(msg)
+    combinations = features.against(read_kernel(kernel, session.sources[1]))
+    chosen, reason = feature_estimator(estimator, session, combinations, null, n_resamples)
+    few = _keep_few_landmarks(combinations, session.dims[1])
+    if estimator == "auto" and isinstance(chosen, NystromMHSIC) and few:
+        chosen, reason = NystromHSIC(), f"{reason}; single columns keep few landmarks"
+    found, null_reason = find_null(null, chosen, session, n_resamples, combinations)
+    assert isinstance(found, Multiplier | Permutation)
+    return _Method(chosen, reason, combinations, found, null_reason)
+
+
+def _keep_few_landmarks(combinations: Combinations, target_columns: int) -> bool:
+    """Whether features and target are single columns with the smoothest of kernels."""
+    *features, target = combinations.kernels
+    return (target_columns == 1 and isinstance(target, Gaussian)) and all(
+        isinstance(one, OnColumns) and isinstance(one.kernel, Gaussian) and len(one.at) == 1
+        for one in features
+    )
+
+
+def feature_estimator(
+    estimator: str | Estimator,
+    session: Session,
+    combinations: Combinations,
+    null: str | Null | None,
+    n_resamples: int | None,
+) -> tuple[Estimator, str]:
+    """The estimator, one that takes many features, and why this one."""
+    chosen, reason = find_estimator(estimator, session, combinations, null, n_resamples)
+    if not isinstance(chosen, FeatureEstimator):
+        msg = (
+            "many features against one target need estimator 'nystrom-m', 'nystrom-hsic', 'v-hsic' "
+            f"or 'auto', got "
+            f"{chosen.name!r}: take one of them, or test column by column"
+        )
+        raise InvalidArgumentError(msg)
+    return chosen, reason
+
+
+def _ranked(
+    features: Features, outcome: FeatureOutcome, dtype: np.dtype[Any]
+) -> tuple[RankedFeature, ...]:
+    """Every feature with its p-values."""
+    statistics, replicates, rounding = outcome.statistics, outcome.replicates, outcome.rounding
+    columns = zip(statistics.tolist(), replicates.T, rounding.tolist(), strict=True)
+    p = np.array([pvalue(t, Replicates(column), dtype, own) for t, column, own in columns])
+    distances, _, _ = standardised(np.vstack([statistics, replicates]), rounding, dtype)
+    kernels = outcome.estimates.combinations.kernels[:-1]
+    numbers = [
+        *(statistics, distances[0], outcome.estimates.hsic, outcome.estimates.cka, p),
+        *(adjust(p, "bh"), adjust(p, "by"), adjust(p, "bonferroni"), adjust(p, "holm")),
+        step_down(statistics, replicates, rounding, dtype),
+    ]
+    described = zip(features.names, features.columns, kernels, strict=True)
+    return tuple(
+        RankedFeature(name, columns, kernel.spec(), *values)
+        for (name, columns, kernel), values in zip(
+            described, np.transpose(numbers).tolist(), strict=True
+        )
+    )
+
+
+def _with_constants(
+    features: Features, tested: Sequence[RankedFeature]
+) -> tuple[RankedFeature, ...]:
+    """All features, those that are constant between those that were tested."""
+    found = {one.name: one for one in tested}
+    described = zip(features.names, features.columns, features.kernels, strict=True)
+    return tuple(
+        found[name] if name in found else RankedFeature.still(name, columns, kernel.spec())
+        for name, columns, kernel in described
+    )

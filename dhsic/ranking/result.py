@@ -1,0 +1,388 @@
+"""What a ranking found: frozen, typed, and the same after a trip through JSON."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+
+from dhsic._drawing import shortened
+from dhsic._validation import check_choice, check_number
+from dhsic.errors import InvalidArgumentError, require
+from dhsic.nulls import Control
+from dhsic.plots import ranking as draw_bars
+from dhsic.results import AS_ASKED, LandmarkSummary, PassSummary, short_spec
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["By", "FeatureRanking", "RankedFeature"]
+
+By = Literal["pvalue", "cka", "hsic", "sensitivity"]
+
+_SHOWN = 20
+_TARGET = 40
+_QUANTITIES = {"cka": "CKA", "hsic": "HSIC", "sensitivity": "sensitivity, of all together"}
+
+
+@dataclass(frozen=True)
+class RankedFeature:
+    """One feature against the target.
+
+    Parameters
+    ----------
+    name : str
+        Of the column, or of the group of columns.
+    columns : tuple of int
+        Its columns.
+    kernel : str
+        Its kernel with the bandwidth used.
+    statistic : float
+        The test statistic.
+    standardised : float
+        Its distance from the mean of its replicates, in their standard deviations.
+    hsic : float
+        Squared HSIC with the target, in units that the kernels set.
+    cka : float
+        HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), from 0 to 1 but for the error of the estimate.
+    pvalue : float
+        Of the feature by itself, which takes no notice of the others.
+    pvalue_bh, pvalue_by : float
+        Adjusted so that rejections at a level have at most that share of false discoveries on
+        average.
+    pvalue_bonferroni, pvalue_holm, pvalue_max_t : float
+        Adjusted so that rejections at a level have any false discovery with at most that
+        probability.
+    sensitivity : float or None
+        Of the dependence of all columns together to those of the feature, see `rank_features`;
+        exploratory. None where it was not asked for.
+    constant : bool
+        All its rows are the same. Then nothing depends on it, and it was not tested.
+    """
+
+    name: str
+    columns: tuple[int, ...]
+    kernel: str
+    statistic: float
+    standardised: float
+    hsic: float
+    cka: float
+    pvalue: float
+    pvalue_bh: float
+    pvalue_by: float
+    pvalue_bonferroni: float
+    pvalue_holm: float
+    pvalue_max_t: float
+    sensitivity: float | None = None
+    constant: bool = False
+
+    @classmethod
+    def still(cls, name: str, columns: tuple[int, ...], kernel: str) -> Self:
+        """A feature that is constant: no dependence, p-values 1."""
+        return cls(name, columns, kernel, 0.0, 0.0, 0.0, 0.0, *(1.0,) * 6, None, True)
+
+    def adjusted(self, control: Control) -> float:
+        """The p-value adjusted in one way."""
+        value: float = getattr(self, f"pvalue_{control.replace('-', '_')}")
+        return value
+
+
+# What comes first has the smallest key.
+_KEYS: Mapping[str, Callable[[RankedFeature], Any]] = {
+    "pvalue": lambda f: (f.pvalue, -f.standardised),
+    "cka": lambda f: -f.cka,
+    "hsic": lambda f: -f.hsic,
+    "sensitivity": lambda f: -(f.sensitivity or 0.0),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureRanking:
+    """Features ranked by their dependence on a target.
+
+    Parameters
+    ----------
+    features : tuple of RankedFeature
+        In the order of the data.
+    by : {"pvalue", "cka", "hsic", "sensitivity"}
+        What they are ranked by; equal p-values by the standardised statistic.
+    target : str
+        Its name.
+    target_kernel : str
+        Its kernel with the bandwidth used.
+    n : int
+        Rows.
+    estimator : str
+        Its name.
+    estimator_reason : str
+        Why this one.
+    null : str
+        How the null distribution was made.
+    null_reason : str
+        Why this one.
+    n_resamples : int
+        Replicates, which the features share.
+    landmarks : LandmarkSummary or None
+        Where the estimator has any; one number kept a feature that varies.
+    precision : str
+        Of the tiles; sums are float64 always.
+    seed : int
+        Fixes every draw.
+    passes : tuple of PassSummary
+        The passes over the data.
+    seconds : float
+        Wall time.
+    version : str
+        Of dhsic.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x = np.random.default_rng(0).standard_normal((200, 3))
+    >>> ranking = dhsic.rank_features(x, x[:, 2] ** 2, rng=0)
+    >>> ranking.ranked("cka")[0].name, ranking.rejected(0.05, control="max-t")
+    ('x[2]', ('x[2]',))
+    """
+
+    features: tuple[RankedFeature, ...]
+    by: str
+    target: str
+    target_kernel: str
+    n: int
+    estimator: str
+    estimator_reason: str
+    null: str
+    null_reason: str
+    n_resamples: int
+    landmarks: LandmarkSummary | None
+    precision: str
+    seed: int
+    passes: tuple[PassSummary, ...]
+    seconds: float
+    version: str
+
+    def ranked(self, by: By | None = None) -> tuple[RankedFeature, ...]:
+        """All features, the strongest first and those that are constant last.
+
+        Parameters
+        ----------
+        by : {"pvalue", "cka", "hsic", "sensitivity"}, optional
+            What decides; as the ranking was asked for where not given.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Another word, or sensitivities where the ranking has none.
+        """
+        key = _KEYS[check_choice("by", by or self.by, get_args(By))]
+        if by == "sensitivity" and self.by != by:
+            msg = (
+                "a ranking has sensitivities where they were asked for, and this one is by "
+                f"{self.by!r}: rank the features with by='sensitivity'"
+            )
+            raise InvalidArgumentError(msg)
+        return tuple(sorted(self.features, key=lambda f: (f.constant, key(f))))
+
+    def rejected(self, alpha: float = 0.05, control: Control = "bh") -> tuple[str, ...]:
+        """Names of the features whose independence of the target is rejected, strongest first.
+
+        Parameters
+        ----------
+        alpha : float, optional
+            The level: of the expected share of false discoveries for "bh" and "by", of the
+            probability of any for the others.
+        control : {"bh", "by", "bonferroni", "holm", "max-t"}, optional
+            How the number of features is accounted for, see `dhsic.nulls.multiple`. "max-t" uses
+            the replicates that features share, so that their dependence costs nothing; it needs
+            about 1 / alpha replicates, Bonferroni and Holm as many times more as there are
+            features.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A level out of range, or an unknown control.
+        """
+        check_choice("control", control, get_args(Control))
+        level = check_number(
+            "alpha", alpha, "a number above 0 and below 1", lambda a: 0.0 < a < 1.0, "take 0.05"
+        )
+        return tuple(f.name for f in self.ranked() if f.adjusted(control) <= level)
+
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        alpha: float = 0.05,
+        control: Control = "bh",
+        most: int = 40,
+    ) -> Axes:
+        """Bars of the features by what ranks them, those that are found in colour.
+
+        A ranking by p-values has bars of CKA.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure where not given.
+        alpha, control
+            As for `rejected`.
+        most : int, optional
+            Bars at most, of the largest values.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        InvalidArgumentError
+            A level out of range, or an unknown control.
+        MissingDependencyError
+            matplotlib is not installed.
+        """
+        check_choice("control", control, get_args(Control))
+        size = "cka" if self.by == "pvalue" else self.by
+        axes = draw_bars(
+            [getattr(f, size) for f in self.features],
+            [f.name for f in self.features],
+            pvalues=[f.adjusted(control) for f in self.features],
+            alpha=alpha,
+            control=control,
+            quantity=_QUANTITIES[size],
+            most=most,
+            ax=ax,
+        )
+        axes.set_ylabel(f"dependence on {shortened(self.target, _TARGET)}")
+        return axes
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain values."""
+        return {"result": type(self).__name__, **asdict(self)}
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """The ranking as JSON, in full precision."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The text is not such a ranking.
+        """
+        try:
+            data = json.loads(text)
+            if data.pop("result") != cls.__name__:
+                raise TypeError
+            data["features"] = tuple(RankedFeature(**_tuples(x)) for x in data["features"])
+            data["passes"] = tuple(PassSummary(**x) for x in data["passes"])
+            if data["landmarks"] is not None:
+                data["landmarks"] = LandmarkSummary(**_tuples(data["landmarks"]))
+            return cls(**data)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            msg = f"text must be the JSON of a {cls.__name__}, got {str(text)[:40]!r}..."
+            raise InvalidArgumentError(msg) from error
+
+    def to_pandas(self) -> Any:
+        """A data frame with a row a feature, the strongest first.
+
+        Raises
+        ------
+        MissingDependencyError
+            pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            missing = require("pandas", "tables", "A data frame")
+            raise missing from error
+        return pd.DataFrame([asdict(feature) for feature in self.ranked()]).set_index("name")
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line above the table."""
+        reason = self.estimator_reason
+        chosen = self.estimator if reason == AS_ASKED else f"{self.estimator}: {reason}"
+        constant = sum(f.constant for f in self.features)
+        still = f", {constant:,} of them constant" if constant else ""
+        exploratory = ", exploratory" if self.by == "sensitivity" else ""
+        rows = [
+            ("features", f"{len(self.features):,}{still}, ranked by {self.by}{exploratory}"),
+            ("target", f"{self.target} ({short_spec(self.target_kernel)})"),
+            ("n", f"{self.n:,}"),
+        ]
+        if self.landmarks is not None:
+            kept = self.landmarks.kept
+            few, many = (min(kept), max(kept)) if isinstance(kept, tuple) else (kept, kept)
+            rows.append(
+                (
+                    "landmarks",
+                    f"{few:,} to {many:,} of {self.landmarks.drawn:,} kept a feature, "
+                    f"{self.landmarks.pairing} pairing",
+                )
+            )
+        return [
+            *rows,
+            ("estimator", chosen),
+            ("null", f"{self.null}, {self.n_resamples:,} resamples: {self.null_reason}"),
+            ("seed", str(self.seed)),
+            ("time", f"{self.seconds:.2f} s, {len(self.passes)} passes, {self.precision}"),
+        ]
+
+    def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:
+        """Header and rows of short texts, the strongest feature first.
+
+        Parameters
+        ----------
+        most : int, optional
+            Rows at most; all where not given.
+        """
+        joint = ["sensitivity"] if self.by == "sensitivity" else []
+        header = ["", "feature", *joint, "hsic", "cka", "p-value", "bh", "holm", "max-t"]
+        rows = [
+            [
+                str(place),
+                f"{f.name} (constant)" if f.constant else f.name,
+                *([f"{f.sensitivity:.4g}"] if joint else []),
+                f"{f.hsic:.4g}",
+                f"{f.cka:.4f}",
+                *(f"{p:.4g}" for p in (f.pvalue, f.pvalue_bh, f.pvalue_holm, f.pvalue_max_t)),
+            ]
+            for place, f in enumerate(self.ranked()[:most], 1)
+        ]
+        return header, rows
+
+    def __str__(self) -> str:
+        labels = self.summary()
+        width = max(len(label) for label, _ in labels) + 1
+        lines = [f"{label:<{width}} {text}" for label, text in labels]
+        header, rows = self.table(_SHOWN)
+        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+        for row in (header, *rows):
+            cells = (text.ljust(w) for text, w in zip(row, widths, strict=True))
+            lines.append("  ".join(cells).rstrip())
+        hidden = len(self.features) - len(rows)
+        return "\n".join([*lines, *([f"... and {hidden:,} more"] if hidden else [])])
+
+    def _repr_html_(self) -> str:
+        above = "".join(_html_row([label], [text]) for label, text in self.summary())
+        header, rows = self.table(_SHOWN)
+        below = _html_row(header, []) + "".join(_html_row([], row) for row in rows)
+        hidden = len(self.features) - len(rows)
+        more = f"<p>... and {hidden:,} more</p>" if hidden else ""
+        return f"<table>{above}</table><table>{below}</table>{more}"
+
+
+def _html_row(heads: list[str], cells: list[str]) -> str:
+    style = "style='text-align:left'"
+    text = "".join(f"<th {style}>{html.escape(head)}</th>" for head in heads)
+    text += "".join(f"<td {style}>{html.escape(cell)}</td>" for cell in cells)
+    return f"<tr>{text}</tr>"
+
+
+def _tuples(data: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(x) if isinstance(x, list) else x for key, x in data.items()}

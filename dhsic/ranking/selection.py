@@ -1,0 +1,356 @@
+"""Select features that together tell the most of a target."""
+
+from __future__ import annotations
+
+import html
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self, TypeVar, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic._arguments import Precision
+from dhsic._validation import check_choice, check_integer, check_number
+from dhsic._version import __version__
+from dhsic.engine.events import Listener
+from dhsic.engine.plan import DriverStep, PassPlan
+from dhsic.engine.reduction import RowReduction
+from dhsic.engine.session import Session
+from dhsic.errors import InvalidArgumentError
+from dhsic.estimators import Estimator, FeatureEstimator
+from dhsic.estimators.base import fit_combinations_on_sample, fitting_step, plan_of
+from dhsic.kernels import Combinations, Delta, Kernel, Linear, OnColumns
+from dhsic.ranking.features import Features, Groups, read_features, read_kernel
+from dhsic.ranking.greedy import Measure, Subset, backward, forward
+from dhsic.ranking.lasso import LassoPass, lasso_path
+from dhsic.ranking.linear import ClassPass, LinearPass, class_scores
+from dhsic.ranking.rank import feature_estimator, open_features
+
+__all__ = ["Criterion", "FeatureSelection", "SelectionMethod", "select_features"]
+
+State = TypeVar("State")
+Vector = NDArray[np.float64]
+SelectionMethod = Literal["forward", "backward", "linear", "lasso"]
+Criterion = Literal["hsic", "cka"]
+Scores = tuple[Sequence[int], Sequence[float]]
+
+_REMEDY = "take fewer features, threads, or groups of columns one after another"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureSelection:
+    """Features that were selected for a target.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The selected, in the order of `method`: as they were added, or the strongest first.
+    columns : tuple of tuple of int
+        Their columns.
+    scores : tuple of float
+        Of each: the dependence once it was added ("forward") or without it ("backward"), its own
+        ("linear"), or its coefficient ("lasso").
+    method : str
+        How they were selected.
+    criterion : str
+        What measured the dependence.
+    target : str
+        Its name.
+    n : int
+        Rows.
+    n_features : int
+        Features to select from.
+    passes : int
+        Passes over the data.
+    seed : int
+        Fixes every draw.
+    seconds : float
+        Wall time.
+    version : str
+        Of dhsic.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x = np.random.default_rng(0).standard_normal((100, 3))
+    >>> found = dhsic.select_features(x, x[:, 2], 1, method="linear", rng=0)
+    >>> found.names, found.columns, found.passes
+    (('x[2]',), ((2,),), 1)
+    """
+
+    names: tuple[str, ...]
+    columns: tuple[tuple[int, ...], ...]
+    scores: tuple[float, ...]
+    method: str
+    criterion: str
+    target: str
+    n: int
+    n_features: int
+    passes: int
+    seed: int
+    seconds: float
+    version: str
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """The selection as JSON, in full precision."""
+        fields = {"result": type(self).__name__, **asdict(self)}
+        return json.dumps(fields, indent=indent, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The text is not such a selection.
+        """
+        try:
+            data = json.loads(text)
+            if data.pop("result") != cls.__name__:
+                raise TypeError
+            data["columns"] = tuple(map(tuple, data["columns"]))
+            return cls(**data | {key: tuple(data[key]) for key in ("names", "scores")})
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            msg = f"text must be the JSON of a {cls.__name__}, got {str(text)[:40]!r}..."
+            raise InvalidArgumentError(msg) from error
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        pairs = zip(self.names, self.scores, strict=True)
+        return [
+            ("selected", ", ".join(f"{name} ({score:.4g})" for name, score in pairs)),
+            ("of", f"{self.n_features:,} features for {self.target}, n = {self.n:,}"),
+            ("method", f"{self.method} by {self.criterion}"),
+            ("seed", str(self.seed)),
+            ("time", f"{self.seconds:.2f} s, {self.passes} passes"),
+        ]
+
+    def __str__(self) -> str:
+        return "\n".join(f"{label:<10} {text}" for label, text in self.summary())
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
+            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
+            for label, text in self.summary()
+        )
+        return f"<table>{cells}</table>"
+
+
+def select_features(
+    features: Any,
+    target: Any,
+    k: int,
+    *,
+    method: SelectionMethod = "forward",
+    criterion: Criterion = "cka",
+    groups: Groups | None = None,
+    feature_kernel: str | Kernel = "gaussian",
+    target_kernel: str | Kernel | None = None,
+    estimator: str | Estimator = "nystrom-m",
+    share: float = 0.1,
+    block_rows: int = 20,
+    n_permutations: int = 3,
+    rng: int | np.random.Generator | None = None,
+    names: Sequence[str] | None = None,
+    precision: Precision = "float64",
+    client: Any = None,
+    threads: int | None = None,
+    memory: int | str = "2GiB",
+    progress: Listener | None = None,
+) -> FeatureSelection:
+    """Select k columns, or groups of them, that together tell the most of a target.
+
+    A ranking looks at one feature at a time. Of the selections "backward" finds features that
+    matter only together, and "lasso" leaves out what others tell already. Columns are in units of
+    their standard deviation.
+
+    Parameters
+    ----------
+    features : array-like, shape (n, d)
+        As for `rank_features`.
+    target : array-like, shape (n,) or (n, q)
+        The other variable.
+    k : int
+        Features to select.
+    method : {"forward", "backward", "linear", "lasso"}, optional
+        "forward" adds the feature that makes the kernel on all that are chosen most dependent on
+        the target: a pass a feature. A copy of what is chosen does no harm to that, and may come
+        before a weak effect. "backward", BAHSIC [1], starts from all and drops those that
+        are missed least; it finds interactions, and fails where the features are many and their
+        kernel sees noise only. "linear" takes the linear kernel, of which HSIC is a sum over
+        features [2], so that one pass finds the best set. "lasso", block HSIC Lasso [3], explains
+        the target's Gram matrix by a sum of those of single features, in one pass.
+    criterion : {"cka", "hsic"}, optional
+        What "forward" and "backward" make largest. HSIC as in [1] depends on how the kernel's
+        scale changes with the set, CKA does not.
+    groups : mapping of str to columns, or sequence of columns, optional
+        As for `rank_features`.
+    feature_kernel : str or Kernel, optional
+        Fitted to every set of columns by itself; not looked at by "linear".
+    target_kernel : str or Kernel, optional
+        Gaussian where not given; for "linear" it is "linear", or "delta" for classes.
+    estimator : str or Estimator, optional
+        Of "forward" and "backward": as for `rank_features`.
+    share : float, optional
+        Of the features that are left, that "backward" drops at a time; 0 for one at a time.
+    block_rows, n_permutations : int, optional
+        Of "lasso": rows of a block, and how often the rows are cut into blocks.
+    rng, names, precision, client, threads, memory, progress
+        As for `rank_features`.
+
+    Returns
+    -------
+    FeatureSelection
+
+    Raises
+    ------
+    InvalidArgumentError
+        An option cannot be used.
+    DataError
+        The data cannot be used: NaN, unequal lengths, a constant column.
+    MemoryBudgetError
+        The plan needs more memory than allowed.
+    MissingDependencyError
+        "lasso" without scikit-learn (extra "selection").
+
+    References
+    ----------
+    .. [1] L. Song, A. Smola, A. Gretton, J. Bedo, K. Borgwardt. Feature selection via dependence
+       maximization. JMLR 13, 2012.
+    .. [2] A. Gretton. Notes on mean embeddings and covariance operators. 2020, section 5.
+    .. [3] H. Climente-Gonzalez, C. Azencott, S. Kaski, M. Yamada. Block HSIC Lasso: model-free
+       biomarker detection for ultra-high dimensional data. Bioinformatics 35, 2019.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.standard_normal((500, 5))
+    >>> x[:, 4] = x[:, 1] + 0.1 * rng.standard_normal(500)  # tells what column 1 tells
+    >>> y = 2 * x[:, 1] + np.abs(x[:, 2]) + 0.5 * rng.standard_normal(500)
+    >>> dhsic.select_features(x, y, 2, method="linear", rng=0).names
+    ('x[1]', 'x[4]')
+    >>> found = dhsic.select_features(x, y, 2, method="lasso", rng=0).names
+    >>> len({"x[1]", "x[4]"} & set(found)), "x[2]" in found
+    (1, True)
+    """
+    began = time.perf_counter()
+    check_choice("method", method, get_args(SelectionMethod))
+    check_choice("criterion", criterion, get_args(Criterion))
+    check_integer("block_rows", block_rows, minimum=2)
+    check_integer("n_permutations", n_permutations, minimum=1)
+    check_number("share", share, "from 0 to below 1", lambda s: 0.0 <= s < 1.0, "take 0.1")
+    session = open_features(features, target, rng, precision, client, threads, memory, progress)
+    kernel = "linear" if method == "linear" else feature_kernel
+    chosen = read_features(features, session.sources[0], names, groups, kernel)
+    if check_integer("k", k, minimum=1) > len(chosen):
+        msg = f"k must be at most the number of features, {len(chosen)}; got {k}"
+        raise InvalidArgumentError(msg)
+    usual = "linear" if method == "linear" else "gaussian"
+    of_target = read_kernel(target_kernel or usual, session.sources[1])
+    if method == "linear":
+        selected, scores = _largest(_linear_scores(session, chosen, of_target), k)
+    elif method == "lasso":
+        found = _lasso_scores(session, chosen, of_target, k, block_rows, n_permutations)
+        selected, scores = _largest(found, min(k, int(np.count_nonzero(found))))
+    else:
+        measure = _measure(session, chosen, of_target, estimator, criterion)
+        selected, scores = (
+            forward(measure, len(chosen), k)
+            if method == "forward"
+            else backward(measure, len(chosen), k, share)
+        )
+    measured = {"linear": "linear hsic", "lasso": "hsic lasso"}.get(method, criterion)
+    return FeatureSelection(
+        names=tuple(chosen.names[j] for j in selected),
+        columns=tuple(chosen.columns[j] for j in selected),
+        scores=tuple(scores),
+        method=method,
+        criterion=measured,
+        target=session.names[1],
+        n=session.n,
+        n_features=len(chosen),
+        passes=len(session.finished),
+        seed=session.seed,
+        seconds=time.perf_counter() - began,
+        version=__version__,
+    )
+
+
+def _largest(scores: Vector, k: int) -> Scores:
+    order = np.argsort(-scores, kind="stable")[:k]
+    return order.tolist(), scores[order].tolist()
+
+
+def _measure(
+    session: Session,
+    features: Features,
+    target: Kernel,
+    estimator: str | Estimator,
+    criterion: Criterion,
+) -> Measure:
+    """The dependence of the target on sets of features, all sets in one pass where they fit."""
+    single = Combinations.against([_on(features, (0,))], target)
+    chosen, _ = feature_estimator(estimator, session, single, None, None)
+    assert isinstance(chosen, FeatureEstimator)
+
+    def measure(subsets: Sequence[Subset]) -> Vector:
+        combinations = Combinations.against([_on(features, one) for one in subsets], target)
+        plan = chosen.plan_features(session, combinations, None).check()
+        session.listener(plan.started)
+        estimates = chosen.estimate_features(session, combinations)
+        return estimates.cka if criterion == "cka" else estimates.hsic
+
+    return measure
+
+
+def _on(features: Features, subset: Subset) -> OnColumns:
+    """The kernel on all columns of some features, in units of their standard deviation."""
+    columns = dict.fromkeys(j for feature in subset for j in features.columns[feature])
+    return OnColumns(features.kernels[subset[0]], tuple(columns), scaled=True)
+
+
+def _linear_scores(session: Session, features: Features, target: Kernel) -> Vector:
+    """HSIC of every feature with linear kernels, or that of classes on the target."""
+    d, q = session.dims
+    if isinstance(target, Delta):
+        if q > 1:
+            msg = f"method 'linear' with kernel 'delta' needs a target of one column, got {q}"
+            raise InvalidArgumentError(msg)
+        scores = class_scores(_run(session, ClassPass(d)))
+    elif isinstance(target, Linear):
+        scores = _run(session, LinearPass(d, q)).scores
+    else:
+        msg = f"method 'linear' needs target_kernel 'linear' or 'delta', got {target.spec()!r}"
+        raise InvalidArgumentError(msg)
+    return np.array([scores[list(columns)].sum() for columns in features.columns])
+
+
+def _lasso_scores(
+    session: Session,
+    features: Features,
+    target: Kernel,
+    k: int,
+    block_rows: int,
+    n_permutations: int,
+) -> Vector:
+    """The coefficients of block HSIC Lasso."""
+    kernels = [_on(features, (j,)) for j in range(len(features))]
+    combinations = Combinations.against(kernels, target)
+    fitted, _ = fit_combinations_on_sample(session, combinations)
+    reduction = LassoPass(fitted, block_rows, n_permutations, session.seed)
+    return lasso_path(_run(session, reduction), k)
+
+
+def _run(session: Session, reduction: RowReduction[State]) -> State:
+    """Run a pass that fits the memory."""
+    steps: list[DriverStep | PassPlan] = [fitting_step(session), session.plan(reduction)]
+    session.listener(plan_of(session, steps, _REMEDY).check().started)
+    return session.run(reduction)

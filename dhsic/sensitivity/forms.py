@@ -1,0 +1,332 @@
+"""Closed forms of the gradients, one an estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.engine.plan import DriverStep, Plan
+from dhsic.engine.session import Session
+from dhsic.engine.tiles import Tiling
+from dhsic.errors import InvalidArgumentError
+from dhsic.estimators import RFFHSIC, VHSIC, Estimate, Estimator, NystromMHSIC
+from dhsic.estimators.feature_sums import FeaturePair, covariances
+from dhsic.estimators.nystrom_m import LandmarkFit
+from dhsic.estimators.rff import Form
+from dhsic.kernels import Combinations, Kernel
+from dhsic.linalg import PivotedCholesky, pivoted_cholesky, solve_lower
+from dhsic.nulls import Multiplier
+from dhsic.sensitivity.gradients import BlockGradient, FeatureGradient, TileGradient
+
+__all__ = [
+    "ClosedForm",
+    "FeatureForm",
+    "LandmarkForm",
+    "Measured",
+    "Of",
+    "PairForm",
+    "WaveForm",
+    "closed_form",
+]
+
+Vector = NDArray[np.float64]
+Of = Literal["statistic", "estimate"]
+
+_NULLS = {"statistic": Multiplier(1), "estimate": None}
+
+
+class Measured(NamedTuple):
+    """A measure of dependence and its gradient."""
+
+    value: float
+    """The measure."""
+    gradient: BlockGradient
+    """In the rows of some variables."""
+    estimate: Estimate
+    """The estimate, which may be the measure."""
+
+
+class ClosedForm(Protocol):
+    """How the gradient of an estimator is computed."""
+
+    def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
+        """What `measure` would run."""
+        ...
+
+    def expected(
+        self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
+    ) -> BlockGradient:
+        """A gradient that costs what that of `measure` does, at most."""
+        ...
+
+    def measure(
+        self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
+    ) -> Measured:
+        """The measure, in the passes of its estimator, and its gradient."""
+        ...
+
+
+def closed_form(estimator: Estimator, of: Of, variables: int) -> ClosedForm:
+    """The closed form of an estimator of so many variables.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It has none.
+    """
+    if isinstance(estimator, NystromMHSIC):
+        return LandmarkForm(estimator, of)
+    if isinstance(estimator, VHSIC):
+        return PairForm(estimator, of)
+    if isinstance(estimator, RFFHSIC):
+        return FeatureForm(estimator, of) if variables == 2 else WaveForm(estimator, of)
+    msg = (
+        f"a sensitivity map needs estimator 'nystrom-m', 'v-hsic' or 'rff-hsic', got "
+        f"{estimator.name!r}: take one of them"
+    )
+    raise InvalidArgumentError(msg)
+
+
+@dataclass(frozen=True)
+class LandmarkForm:
+    """Nystrom M-HSIC with its landmarks and bandwidths held.
+
+    All of it depends on the data by the means kappa_m and kappa_J alone. With v = K_J^-1 u,
+    K_J^-1 kappa_J = alpha_J and P_m = prod_{l != m} kappa_l, the derivatives of T are 2 n v in
+    kappa_J and -2 n v P_m in kappa_m. Those of the estimate are 2 v, and with
+    alpha_m = K_m^-1 kappa_m they are 2 prod_{l != m} (alpha_l' kappa_l) alpha_m - 2 alpha_J P_m.
+    """
+
+    estimator: NystromMHSIC
+    of: Of
+
+    def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
+        plan = self.estimator.plan(session, kernels, _NULLS[self.of])
+        assert plan.n_landmarks is not None
+        solving = DriverStep("coefficients", 3 * 8 * plan.n_landmarks**2)
+        return replace(plan, steps=(*plan.steps, solving))
+
+    def expected(
+        self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
+    ) -> BlockGradient:
+        p = self.estimator.most_landmarks(session)
+        return _unseen(_guessed(session, kernels, p), session, wrt)
+
+    def measure(
+        self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
+    ) -> Measured:
+        whole = self.of == "statistic"
+        fit = (self.estimator.fit_statistic if whole else self.estimator.fit_estimate)(
+            session, kernels
+        )
+        session.step("coefficients")
+        v, others = _solve(fit.basis.factor(0), fit.u), _products_of_others(fit.kappa)
+        joint, marginal = 2.0 * v, -2.0 * v * others
+        if not whole:
+            joint, marginal = joint / session.n, (marginal + _outside(fit, others)) / session.n
+        landmarks = fit.basis.landmarks.points
+        tiling = Tiling.prepare(fit.basis.combinations, landmarks, session.dtype)
+        gradient = TileGradient(tiling, joint, marginal, None, wrt, _dims(session, wrt))
+        return Measured(fit.value, gradient, fit.estimate)
+
+
+def _outside(fit: LandmarkFit, others: Vector) -> Vector:
+    """Derivatives in kappa_m of prod_m kappa_m' K_m^-1 kappa_m - P' K_J^-1 P, P = prod_m kappa_m.
+
+    The estimate counts it as 0 where rounding makes it negative.
+    """
+    basis, product = fit.basis, fit.kappa.prod(axis=0)
+    kernels = basis.combinations.kernels_of(0)
+    alphas = np.array(
+        [
+            _solve(pivoted_cholesky(kernel(z), basis.tolerance), mean)
+            for kernel, z, mean in zip(kernels, basis.points(0), fit.kappa, strict=True)
+        ]
+    )
+    norms = np.einsum("mj,mj->m", alphas, fit.kappa)
+    w = _solve(basis.factor(0), product)
+    if norms.prod() <= product @ w:
+        return np.zeros_like(fit.kappa)
+    derivatives: Vector = 2.0 * (_products_of_others(norms)[:, None] * alphas - w * others)
+    return derivatives
+
+
+@dataclass(frozen=True)
+class PairForm:
+    """V-HSIC, with its bandwidths held: every row is a landmark, and moves with the data.
+
+    With r_m the row means of K_m and g_m = prod_{l != m} r_l, the derivative in K_m,ij is
+    (prod_{l != m} K_l,ij + prod_{l != m} mean(K_l) - g_mi - g_mj) / n^2. For two variables it is
+    the centred Gram matrix of the other one, as in [1].
+
+    References
+    ----------
+    .. [1] A. Perez-Suay, G. Camps-Valls. Sensitivity maps of the Hilbert-Schmidt independence
+       criterion. Applied Soft Computing 70, 2018, equations 8 and 9.
+    """
+
+    estimator: VHSIC
+    of: Of
+
+    def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
+        plan = self.estimator.plan(session, kernels, None)
+        rows = 8 * session.n * sum(session.dims)
+        return replace(plan, steps=(*plan.steps, DriverStep("read all rows", 3 * rows, rows)))
+
+    def expected(
+        self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
+    ) -> BlockGradient:
+        n = session.n
+        unseen = _unseen(_guessed(session, kernels, n), session, wrt)
+        return replace(unseen, offsets=np.broadcast_to(0.0, (len(kernels), n)))
+
+    def measure(
+        self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
+    ) -> Measured:
+        n = session.n
+        fit = self.estimator.fit(session, kernels)
+        session.step("read all rows")
+        values = session.take([np.arange(n)] * len(session.sources))
+        tiling = Tiling.prepare(Combinations.single(fit.estimate.kernels), values, session.dtype)
+        means = fit.sums.rows / n
+        scale = 2.0 / n if self.of == "statistic" else 2.0 / n**2
+        others = scale * _products_of_others(means)
+        totals = scale * _products_of_others(means.mean(axis=1))
+        gradient = TileGradient(
+            tiling,
+            np.full(n, scale),
+            totals[:, None] - others,
+            -others,
+            wrt,
+            _dims(session, wrt),
+        )
+        return _scaled(fit.estimate, gradient, session, self.of)
+
+
+@dataclass(frozen=True)
+class FeatureForm:
+    """HSIC of random Fourier features of two variables, with frequencies and bandwidths held.
+
+    References
+    ----------
+    .. [1] A. Perez-Suay, G. Camps-Valls. Sensitivity maps of the Hilbert-Schmidt independence
+       criterion. Applied Soft Computing 70, 2018, equations 10 and 11 for form="complex".
+    """
+
+    estimator: RFFHSIC
+    of: Of
+
+    def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
+        return self.estimator.plan(session, kernels, None)
+
+    def expected(
+        self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
+    ) -> BlockGradient:
+        first, second = (self.estimator.planned(d, session) for d in session.dims)
+        counts = first.n_features, second.n_features
+        centres = [np.broadcast_to(session.dtype.type(0), count) for count in counts]
+        means = [np.broadcast_to(0.0, count) for count in counts]
+        features = FeaturePair((first, second), (centres[0], centres[1]))
+        derivative = np.broadcast_to(0.0, counts)
+        dims = _dims(session, wrt)
+        return FeatureGradient(features, (means[0], means[1]), derivative, wrt, dims)
+
+    def measure(
+        self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
+    ) -> Measured:
+        fit = self.estimator.fit(session, kernels)
+        cross, n = fit.sums.cross, session.n
+        derivative = _norm_derivative(covariances(cross), self.estimator.form) / n
+        if self.of == "statistic":
+            derivative *= n
+        means = cross[:-1, -1] / n, cross[-1, :-1] / n
+        dims = _dims(session, wrt)
+        gradient = FeatureGradient(fit.basis.features, means, derivative, wrt, dims)
+        return _scaled(fit.estimate, gradient, session, self.of)
+
+
+def _norm_derivative(cross: Vector, form: Form) -> Vector:
+    """The derivative of the squared norm of a cross-covariance C of [cos, sin] in C.
+
+    In the complex form the norm is |cc + ss|^2 + |sc - cs|^2 of the blocks of C.
+    """
+    if form == "cos-sin":
+        return 2.0 * cross
+    d1, d2 = (count // 2 for count in cross.shape)
+    real = cross[:d1, :d2] + cross[d1:, d2:]
+    imaginary = cross[d1:, :d2] - cross[:d1, d2:]
+    return 2.0 * np.block([[real, -imaginary], [imaginary, real]])
+
+
+@dataclass(frozen=True)
+class WaveForm:
+    """HSIC of random frequencies of three variables or more, with all of them held.
+
+    As `LandmarkForm`, with waves in place of kernels: the derivatives of |u|^2 / D are
+    2 u* / D in kappa_J and -2 u* prod_{l != m} kappa_l / D in kappa_m.
+    """
+
+    estimator: RFFHSIC
+    of: Of
+
+    def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
+        return self.estimator.plan(session, kernels, None)
+
+    def expected(
+        self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
+    ) -> BlockGradient:
+        variables = tuple(range(len(kernels)))
+        return _unseen(self.estimator.joint.planned(session, session.dims, variables), session, wrt)
+
+    def measure(
+        self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
+    ) -> Measured:
+        fit = self.estimator.joint.fit(session, kernels)
+        joint = 2.0 / len(fit.u) * fit.u.conj()
+        if self.of == "estimate":
+            joint /= session.n
+        marginal = -joint * _products_of_others(fit.kappa)
+        gradient = TileGradient(fit.tiling, joint, marginal, None, wrt, _dims(session, wrt))
+        return _scaled(fit.estimate, gradient, session, self.of)
+
+
+def _scaled(estimate: Estimate, gradient: BlockGradient, session: Session, of: Of) -> Measured:
+    """The statistic is n times the estimate."""
+    value = estimate.value * (session.n if of == "statistic" else 1)
+    return Measured(value, gradient, estimate)
+
+
+def _solve(factor: PivotedCholesky, values: Vector) -> Vector:
+    """Weights at the landmarks of the function of these values: K^-1 values at those kept."""
+    weights = np.zeros(len(values))
+    half = solve_lower(factor.factor, values[factor.kept])
+    weights[factor.kept] = solve_lower(factor.factor, half, transposed=True)
+    return weights
+
+
+def _products_of_others(values: NDArray[Any]) -> NDArray[Any]:
+    """prod_{l != m} of all M entries along the first axis, without a division."""
+    numbers = range(len(values))
+    return np.array([np.delete(values, m, axis=0).prod(axis=0) for m in numbers])
+
+
+def _dims(session: Session, wrt: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(session.dims[m] for m in wrt)
+
+
+def _guessed(session: Session, kernels: Sequence[Kernel], p: int) -> Tiling:
+    """Tiles that cost what those of p landmarks do."""
+    guessed = Combinations.single(kernels).guessed(session.dims)
+    points = [np.zeros((p, d)) for d in session.dims]
+    return Tiling.prepare(guessed, points, session.dtype)
+
+
+def _unseen(tiling: Tiling, session: Session, wrt: tuple[int, ...]) -> TileGradient:
+    """A gradient with coefficients that take no memory."""
+    zero, p = tiling.dtype.type(0), tiling.n_landmarks
+    joint, marginal = np.broadcast_to(zero, p), np.broadcast_to(zero, (len(tiling.kernels), p))
+    return TileGradient(tiling, joint, marginal, None, wrt, _dims(session, wrt))

@@ -1,0 +1,231 @@
+"""Gradients of measures of dependence in every entry of the data, for blocks of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.engine.reduction import RowBlock
+from dhsic.engine.tiles import Matrix, Tile, Tiling
+from dhsic.estimators.feature_sums import FeaturePair
+from dhsic.features import FourierFeatures
+from dhsic.kernels.shared import TileKernel
+
+__all__ = ["BlockGradient", "FeatureGradient", "TileGradient"]
+
+Vector = NDArray[np.float64]
+
+_ROWS = 1024
+
+
+class BlockGradient(Protocol):
+    """The gradient of a measure in the rows of some variables, as a frozen value."""
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Columns of these variables."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the value itself."""
+        ...
+
+    @property
+    def operations(self) -> float:
+        """Floating-point operations a row."""
+        ...
+
+    def scratch(self, rows: int) -> int:
+        """Bytes needed for so many rows besides the result."""
+        ...
+
+    def __call__(self, block: RowBlock) -> list[Vector]:
+        """The gradient in the rows of a block, an array (b, d_m) for each of the variables."""
+        ...
+
+
+class _Differentiable(TileKernel, Protocol):
+    @property
+    def gradient_tiles(self) -> int: ...
+
+    def gradient(
+        self, rows: Matrix, columns: Matrix, gram: Tile, weights: Tile, work: Tile
+    ) -> Matrix: ...
+
+
+@dataclass(frozen=True)
+class TileGradient:
+    """The gradient of a measure that is a function of sums of kernels at landmarks.
+
+    The derivative in row i of variable m is
+
+        sum_j (a_j prod_{l != m} k_l(z_lj, x_li) + b_mj + e_mi) grad k_m(z_mj, x_mi),
+
+    with a the derivatives in sum_i prod_m k_m(z_mj, x_mi), and b in sum_i k_m(z_mj, x_mi).
+
+    Parameters
+    ----------
+    tiling : Tiling
+        One differentiable kernel a variable, and landmarks.
+    joint : ndarray, shape (p,)
+        a, complex where the tiles are.
+    marginal : ndarray, shape (M, p)
+        b, complex where the tiles are.
+    offsets : ndarray, shape (M, n), or None
+        e, for all rows of the data.
+    wrt : tuple of int
+        The variables whose rows are varied, ascending.
+    dims : tuple of int
+        Their columns.
+    """
+
+    tiling: Tiling
+    joint: NDArray[Any]
+    marginal: NDArray[Any]
+    offsets: Vector | None
+    wrt: tuple[int, ...]
+    dims: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of landmarks and coefficients."""
+        offsets = 0 if self.offsets is None else self.offsets.nbytes
+        return self.tiling.nbytes + self._coefficient_bytes + offsets
+
+    @property
+    def operations(self) -> float:
+        """Floating-point operations a row."""
+        t = self.tiling
+        products = len(t.kernels) + 4 + 2 * max(self._kernel(m).gradient_tiles for m in self.wrt)
+        entries = products * len(self.wrt) + 2.0 * sum(self.dims)
+        return t.operations + t.parts * t.n_landmarks * entries
+
+    def scratch(self, rows: int) -> int:
+        """Bytes of all tiles."""
+        del rows
+        t = self.tiling
+        tile = t.row_tile * min(t.column_tile, t.n_landmarks) * t.dtype.itemsize
+        gradients = 3 * 8 * t.row_tile * sum(self.dims)
+        return t.scratch_bytes + self._own * tile + gradients + self._coefficient_bytes
+
+    def __call__(self, block: RowBlock) -> list[Vector]:
+        """The gradient in the rows of a block."""
+        t = self.tiling
+        gradients = [np.zeros((block.rows, d)) for d in self.dims]
+        joint, marginal = self.joint.astype(t.dtype), self.marginal.astype(t.dtype)
+        buffers = t.buffers()
+        own = np.empty((self._own, buffers.shape[1]), t.dtype)
+        for at, rows in t.row_tiles(block.values):
+            offsets = self._offsets(block.start + at.start, block.start + at.stop)
+            for z, tiles in self._tiles(rows, buffers):
+                b, p = tiles[0].shape
+                views = own[:, : b * p].reshape(-1, b, p)
+                weights, work = views[0], views[1:]
+                for out, m in zip(gradients, self.wrt, strict=True):
+                    _product_of_others(tiles, m, weights)
+                    weights *= joint[z]
+                    weights += marginal[m, z]
+                    if offsets is not None:
+                        weights += offsets[m][:, None]
+                    points = t.columns[m][z]
+                    out[at] += self._kernel(m).gradient(rows[m], points, tiles[m], weights, work)
+        return gradients
+
+    def _tiles(self, rows: Sequence[Matrix], buffers: Tile) -> Iterator[tuple[slice, list[Tile]]]:
+        """Gram tiles with the landmarks that they are for."""
+        parts = self.tiling.parts
+        for at, tiles in self.tiling.gram_tiles(rows, buffers):
+            yield slice(at.start // parts, at.stop // parts), tiles
+
+    def _offsets(self, start: int, stop: int) -> NDArray[Any] | None:
+        if self.offsets is None:
+            return None
+        return self.offsets[:, start:stop].astype(self.tiling.dtype)
+
+    def _kernel(self, m: int) -> _Differentiable:
+        return cast(_Differentiable, self.tiling.kernels[m])
+
+    @property
+    def _coefficient_bytes(self) -> int:
+        return self.joint.nbytes + self.marginal.nbytes
+
+    @property
+    def _own(self) -> int:
+        """Tiles besides those of the kernels."""
+        return 1 + max(self._kernel(m).gradient_tiles for m in self.wrt)
+
+
+def _product_of_others(tiles: Sequence[Tile], m: int, out: Tile) -> None:
+    first, *others = (tile for l, tile in enumerate(tiles) if l != m)  # noqa: E741
+    np.copyto(out, first)
+    for tile in others:
+        np.multiply(out, tile, out=out)
+
+
+@dataclass(frozen=True)
+class FeatureGradient:
+    """The gradient of a function of the cross-covariance C of random Fourier features.
+
+    The derivative in the features of row i of the first variable is D (phi_2i - mu_2) / n, with D
+    the derivative in C; in those of the second it is D' (phi_1i - mu_1) / n.
+
+    Parameters
+    ----------
+    features : FeaturePair
+        Of the two variables.
+    means : tuple of ndarray, shapes (D_m,)
+        Of the features about their provisional means.
+    derivative : ndarray, shape (D_1, D_2)
+        D / n.
+    wrt : tuple of int
+        The variables whose rows are varied, ascending.
+    dims : tuple of int
+        Their columns.
+    """
+
+    features: FeaturePair
+    means: tuple[Vector, Vector]
+    derivative: Vector
+    wrt: tuple[int, ...]
+    dims: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of features and derivative."""
+        return self.features.nbytes + sum(m.nbytes for m in self.means) + self.derivative.nbytes
+
+    @property
+    def operations(self) -> float:
+        """Floating-point operations a row."""
+        slopes = 4.0 * sum(self.features.counts)
+        return self.features.operations + slopes + 2.0 * self.derivative.size * len(self.wrt)
+
+    def scratch(self, rows: int) -> int:
+        """Bytes of the features, of their weights and of the slopes."""
+        rows = min(rows, _ROWS)
+        return self.features.scratch(rows) + 8 * 4 * rows * max(self.features.counts)
+
+    def __call__(self, block: RowBlock) -> list[Vector]:
+        """The gradient in the rows of a block."""
+        gradients = [np.empty((block.rows, d)) for d in self.dims]
+        for start in range(0, block.rows, _ROWS):
+            at = slice(start, min(start + _ROWS, block.rows))
+            features = [one(x[at]) for one, x in zip(self.features.maps, block.values, strict=True)]
+            for out, m in zip(gradients, self.wrt, strict=True):
+                derivative = self.derivative if m == 1 else self.derivative.T
+                weights = self._centred(1 - m, features) @ derivative
+                out[at] = self._map(m).gradient(features[m], weights)
+        return gradients
+
+    def _centred(self, m: int, features: Sequence[Matrix]) -> Vector:
+        mean = self.features.centres[m].astype(np.float64) + self.means[m]
+        centred: Vector = features[m] - mean
+        return centred
+
+    def _map(self, m: int) -> FourierFeatures:
+        return cast(FourierFeatures, self.features.maps[m])

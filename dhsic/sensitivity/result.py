@@ -1,0 +1,327 @@
+"""What a sensitivity map is and says."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic._validation import check_choice, check_integer
+from dhsic.engine.lazy import LazyRows
+from dhsic.errors import InvalidArgumentError
+from dhsic.io.zarr_output import WrittenGroup, new_group
+from dhsic.plots import ranking, sensitivity_map
+from dhsic.results import DependenceEstimate
+from dhsic.sensitivity.forms import Of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["SAMPLES", "MapPoints", "SensitivityMap", "draw_points", "map_columns"]
+
+Vector = NDArray[np.float64]
+
+SAMPLES = "sample_sensitivity"
+_SHOWN = 5
+_POINTS = 5000
+
+
+class MapPoints(NamedTuple):
+    """Some rows of two variables, with the derivatives of the measure in them."""
+
+    x: Vector
+    y: Vector
+    in_x: Vector
+    in_y: Vector
+
+
+def draw_points(points: MapPoints, names: Sequence[str], ax: Axes | None = None) -> Axes:
+    """Draw rows with their derivatives, see `dhsic.plots.sensitivity_map`."""
+    return sensitivity_map(points.x, points.y, points[2:], names=names, ax=ax)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SensitivityMap:
+    """The derivatives of a measure of dependence in every entry of the data.
+
+    With S the map of all variables side by side, shape (n, d), the sensitivity of column j is
+    s_j = (1/n) sum_i S_ij^2 and that of row i is s_i = (1/d) sum_j S_ij^2 ([1] section 3.2).
+
+    Parameters
+    ----------
+    of : {"statistic", "estimate"}
+        What is differentiated.
+    value : float
+        Its value: that of `dhsic.independence_test` or `dhsic.hsic` with the same seed.
+    features : mapping of str to ndarray, shapes (d_m,)
+        The sensitivities s_j of the columns of every variable, by its name.
+    measured : DependenceEstimate
+        The estimate with all that it was computed with.
+    rows : LazyRows
+        The map, which is computed block by block when it is asked for.
+
+    References
+    ----------
+    .. [1] A. Perez-Suay, G. Camps-Valls. Sensitivity maps of the Hilbert-Schmidt independence
+       criterion. Applied Soft Computing 70, 2018.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x = np.random.default_rng(0).standard_normal((200, 3))
+    >>> found = dhsic.sensitivity_map(x, np.sin(x[:, 1]), names=["x", "y"], rng=0)
+    >>> found.top("x", 1)
+    [1]
+    >>> found.maps["x"].shape, found.samples.shape
+    ((200, 3), (200,))
+    """
+
+    of: Of
+    value: float
+    features: Mapping[str, Vector]
+    measured: DependenceEstimate
+    rows: LazyRows
+
+    def __post_init__(self) -> None:
+        features = {name: np.array(one, np.float64) for name, one in self.features.items()}
+        for one in features.values():
+            one.flags.writeable = False
+        object.__setattr__(self, "features", MappingProxyType(features))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables whose entries are varied."""
+        return tuple(self.features)
+
+    @cached_property
+    def maps(self) -> Mapping[str, Any]:
+        """The map of every variable by its name, a lazy Dask array of shape (n, d_m).
+
+        In units of the measure per unit of the variable, in the precision asked for. Arrays that
+        are computed together share their work.
+        """
+        dtype = np.dtype(self.measured.precision)
+        named = enumerate(self.features.items())
+        return MappingProxyType(
+            {name: self.rows.array(m, len(one), dtype) for m, (name, one) in named}
+        )
+
+    @cached_property
+    def samples(self) -> Any:
+        """The sensitivities s_i of all rows, a lazy Dask array of shape (n,)."""
+        return self.rows.array(len(self.features), None, np.dtype(self.measured.precision))
+
+    def top(self, name: str, count: int = _SHOWN) -> list[int]:
+        """Columns of a variable, the most sensitive first.
+
+        Parameters
+        ----------
+        name : str
+            Of the variable.
+        count : int, optional
+            At most so many.
+
+        Returns
+        -------
+        list of int
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such variable, or the count is not a positive integer.
+        """
+        check_choice("name", name, self.names)
+        count = check_integer("count", count, minimum=1)
+        order = np.argsort(-self.features[name], kind="stable")[:count]
+        return [int(j) for j in order]
+
+    @property
+    def flat(self) -> bool:
+        """Whether it is of two variables, of a column each, of which both are varied."""
+        dims = [v.columns for v in self.measured.variables]
+        return dims == [1, 1] and len(self.features) == len(dims)
+
+    def points(self, most: int = _POINTS) -> MapPoints:
+        """Rows of two variables of a column each, at equal distances, with their derivatives.
+
+        The map is computed for it, block by block.
+
+        Parameters
+        ----------
+        most : int, optional
+            Rows at most.
+
+        Returns
+        -------
+        MapPoints
+            Each of shape (k,).
+
+        Raises
+        ------
+        InvalidArgumentError
+            The variables are more than two, have several columns, or not both are varied.
+        """
+        if not self.flat:
+            msg = (
+                "points need the map of two variables of a column each, both varied; got "
+                f"{', '.join(f'{v.name!r} with {v.columns}' for v in self.measured.variables)}"
+            )
+            raise InvalidArgumentError(msg)
+        step = -(-self.measured.n // check_integer("most", most, minimum=1))
+        x, y = (rows[:, 0] for rows in self.rows.data(step))
+        start, found = 0, []
+        for first, second, samples in self.rows.blocks():
+            at = slice(-start % step, None, step)
+            found.append(np.column_stack([first[at], second[at]]))
+            start += len(samples)
+        return MapPoints(x, y, *np.vstack(found).astype(np.float64).T)
+
+    def plot(self, ax: Axes | None = None, *, of: str | None = None, most: int = 40) -> Axes:
+        """A picture: the points of two variables of a column each, or bars of columns.
+
+        Points are computed with the map, see `points`, and have arrows to where the measure grows.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure where not given.
+        of : str, optional
+            Name of the variable whose columns are bars; where not given, that with the most
+            columns, or the points.
+        most : int, optional
+            Bars at most, of the largest sensitivities.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is no such variable.
+        MissingDependencyError
+            matplotlib is not installed.
+        """
+        if of is None and self.flat:
+            return draw_points(self.points(), self.names, ax)
+        widest = max(self.names, key=lambda name: len(self.features[name]))
+        name = check_choice("of", of or widest, self.names)
+        sizes = self.features[name]
+        labels = [f"{name}[{j}]" for j in range(len(sizes))]
+        return ranking(sizes, labels, quantity=f"sensitivity of the {self.of}", most=most, ax=ax)
+
+    def to_zarr(
+        self, path: str | os.PathLike[str], *, overwrite: bool = False, compress: bool = True
+    ) -> WrittenGroup:
+        """Write the map block by block, an array (n, d_m) a variable, into a new zarr group.
+
+        Beside them are the sensitivities of the rows, ``sample_sensitivity``, shape (n, 1); those
+        of the columns are attributes of the arrays. The group is there when it is complete; an
+        interrupt leaves nothing.
+
+        Parameters
+        ----------
+        path : path or URL
+            A path that does not exist, in a folder that does; or the URL of an object store under
+            which there is nothing.
+        overwrite : bool, optional
+            Replace a zarr group. Not for URLs.
+        compress : bool, optional
+            By Zstandard.
+
+        Returns
+        -------
+        WrittenGroup
+
+        Raises
+        ------
+        InvalidArgumentError
+            Something is there, or a variable has a name that no array can have.
+        DataError
+            The disk or the store refuses, or the data cannot be read.
+        """
+        columns = map_columns({name: len(one) for name, one in self.features.items()})
+        dtype = self.measured.precision
+        with new_group(
+            path, columns, dtype=dtype, compress=compress, overwrite=overwrite
+        ) as writer:
+            for *maps, samples in self.rows.blocks():
+                arrays = (*maps, samples[:, None])
+                writer.append(dict(zip(columns, arrays, strict=True)))
+            for name, one in self.features.items():
+                writer.describe(name, of=self.of, value=self.value, sensitivity=one.tolist())
+            return writer.summary()
+
+    def to_dict(self) -> dict[str, Any]:
+        """What is not an array of rows, as plain values."""
+        return {
+            "result": type(self).__name__,
+            "of": self.of,
+            "value": self.value,
+            "features": {name: one.tolist() for name, one in self.features.items()},
+            "measured": self.measured.to_dict(),
+        }
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """The summaries as JSON, in full precision."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def summary(self, top: int = _SHOWN) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads, with so many columns a variable."""
+        head = self.measured.summary()
+        measure = [(self.of, f"{self.value:.6g}")] if self.of == "statistic" else []
+        blocks = self.rows.plan.blocks
+        kind = f"{self.measured.n:,} rows in {blocks:,} block{'' if blocks == 1 else 's'}"
+        return [
+            *head[:-2],
+            *measure,
+            ("map", f"of the {self.of}, {kind}, computed when asked for"),
+            *((f"columns of {name}", self._ranking(name, top)) for name in self.names),
+            *head[-2:],
+        ]
+
+    def _ranking(self, name: str, top: int) -> str:
+        """The most sensitive columns with their shares of the variable's sensitivity."""
+        found = self.features[name]
+        total = float(found.sum()) or 1.0
+        listed = [f"{j} ({found[j] / total:.1%})" for j in self.top(name, top)]
+        more = len(found) - len(listed)
+        return ", ".join(listed) + (f", {more:,} more" if more else "")
+
+    def __str__(self) -> str:
+        lines = self.summary()
+        width = max(len(label) for label, _ in lines)
+        return "\n".join(f"{label:<{width}} {text}" for label, text in lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
+            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
+            for label, text in self.summary()
+        )
+        return f"<table>{cells}</table>"
+
+
+def map_columns(dims: Mapping[str, int]) -> dict[str, int]:
+    """Columns of the arrays that a map is written to.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A variable has the name of the sensitivities of the rows.
+    """
+    if SAMPLES in dims:
+        msg = f"a variable of a map that is written must not be called {SAMPLES!r}: rename it"
+        raise InvalidArgumentError(msg)
+    return {**dims, SAMPLES: 1}
