@@ -1,0 +1,307 @@
+"""Mean embeddings computed from data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic._arguments import Precision, session_over
+from dhsic._random import generator
+from dhsic._validation import check_choice, check_integer
+from dhsic.embedding.exact_sums import LIMBS, ExactSums
+from dhsic.embedding.store import kernel_of_text, read_record
+from dhsic.embedding.sums import EmbeddingPass
+from dhsic.embedding.value import MeanEmbedding
+from dhsic.engine.events import Listener
+from dhsic.engine.plan import DriverStep, PassPlan
+from dhsic.engine.session import Session
+from dhsic.engine.tiles import Tiling
+from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_kernels, plan_of
+from dhsic.io.open import open_samples
+from dhsic.kernels import Combinations, Kernel, parse
+from dhsic.landmarks import (
+    Landmarks,
+    Pool,
+    Selection,
+    check_landmark_options,
+    landmark_count,
+    prune,
+    select,
+    select_bytes,
+    tolerance_for,
+    uniform_rows,
+    warn_of_rounding,
+)
+from dhsic.results import PassSummary
+
+__all__ = ["embed_like", "load_embedding", "mean_embedding"]
+
+Vector = NDArray[np.float64]
+
+_REMEDY = "take fewer landmarks or fewer threads"
+
+
+def mean_embedding(
+    x: Any,
+    kernel: str | Kernel = "gaussian",
+    n_landmarks: int | str = "8sqrt",
+    *,
+    selection: Selection = "uniform",
+    pool: int = 4,
+    tolerance: float | None = None,
+    rng: int | np.random.Generator | None = None,
+    precision: Precision = "float64",
+    client: Any = None,
+    threads: int | None = None,
+    memory: int | str = "2GiB",
+    progress: Listener | None = None,
+    checkpoint: str | None = None,
+) -> MeanEmbedding:
+    """Compute the mean embedding of a sample, projected on landmarks, in one pass.
+
+    Parameters
+    ----------
+    x : array-like, shape (n,) or (n, d)
+        As for `independence_test`.
+    kernel : str or Kernel, optional
+        A bandwidth that is not given follows the median heuristic, as for `independence_test`.
+    n_landmarks : int or str, optional
+        Landmarks to draw, the m of [1]_: a number, or a multiple of sqrt(n) as "8sqrt". The error
+        of the embedding of the law reaches its n^-1/2 near sqrt(n) log(n).
+    selection : str, optional
+        "uniform", or how they are chosen from a pool of uniformly drawn rows: "rpcholesky",
+        "leverage", "kmeans++", "coherence" or "determinant", see `dhsic.landmarks.select`.
+    pool : int, optional
+        Rows of the pool, as a multiple of the landmarks.
+    tolerance : float, optional
+        A landmark is dropped where its squared distance to the span of the others, relative to
+        the largest, is below it. The default follows the precision: 1e-8 for float64 tiles, 1e-4
+        for float32.
+    rng, precision, client, threads, memory, progress, checkpoint
+        As for `independence_test`.
+
+    Returns
+    -------
+    MeanEmbedding
+
+    Raises
+    ------
+    InvalidArgumentError, DataError, MemoryBudgetError
+        As for `independence_test`.
+
+    References
+    ----------
+    .. [1] A. Chatalic, N. Schreuder, A. Rudi, L. Rosasco. Nystrom kernel mean embeddings. ICML
+       2022, equation 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x = np.random.default_rng(0).standard_normal(2_000)
+    >>> found = dhsic.mean_embedding(x, "gaussian:0.5", 40, rng=0)
+    >>> bool(abs(found.integrate(lambda z: np.exp(-0.5 * z[:, 0] ** 2)) - 0.5**0.5) < 0.02)
+    True
+    """
+    check_landmark_options(n_landmarks, tolerance)
+    check_choice("selection", selection, get_args(Selection))
+    check_integer("pool", pool, minimum=1)
+    session = _session(x, rng, precision, client, threads, memory, progress, checkpoint)
+    asked = _kernel(kernel)
+    if session.sources[0].categorical and not asked.nominal:
+        msg = f"x holds categories, so its kernel must be 'delta', got {asked.spec()!r}"
+        raise InvalidArgumentError(msg)
+    p = landmark_count(n_landmarks, session.n, replace=False)
+    s = p if selection == "uniform" else min(session.n, pool * p)
+    _plan(session, asked, p, s, selection)
+    session.resume(
+        computes="mean embedding",
+        kernel=asked,
+        n_landmarks=p,
+        selection=selection,
+        pool=s,
+        tolerance=tolerance,
+    )
+    fitted, drawn = _drawn(session, asked, s)
+    if selection != "uniform":
+        session.step("select landmarks")
+        chooser = generator(session.seed, "selection", 0)
+        drawn = drawn.keep(select(selection, Pool((fitted,), drawn.points), p, chooser))
+    session.step("prune landmarks")
+    kept, factor = prune(drawn, (fitted,), tolerance_for(tolerance, session.dtype))
+    sums = _sums(session, fitted, kept.points[0])
+    return MeanEmbedding(
+        kernel=fitted,
+        landmarks=kept.points[0],
+        indices=kept.indices[0],
+        sums=sums,
+        n=session.n,
+        drawn=p,
+        tolerance=factor.tolerance,
+        precision=session.dtype.name,
+        seed=session.seed,
+        passes=_passes(session),
+    )
+
+
+def embed_like(
+    embedding: MeanEmbedding,
+    x: Any,
+    *,
+    client: Any = None,
+    threads: int | None = None,
+    memory: int | str = "2GiB",
+    progress: Listener | None = None,
+    checkpoint: str | None = None,
+) -> MeanEmbedding:
+    """The embedding of other rows at the landmarks of an embedding, see `MeanEmbedding.like`.
+
+    Raises
+    ------
+    InvalidArgumentError, DataError, MemoryBudgetError
+        As for `mean_embedding`; or rows of other columns.
+    """
+    seed, precision = embedding.seed, embedding.precision
+    session = _session(x, seed, precision, client, threads, memory, progress, checkpoint)
+    d, expected = session.dims[0], embedding.landmarks.shape[1]
+    if d != expected:
+        msg = f"x must have {expected} columns, as the rows embedded; got {d}"
+        raise DataError(msg)
+    pass_plan = session.plan(EmbeddingPass(_tiling(session, embedding.kernel, embedding.landmarks)))
+    session.listener(plan_of(session, [pass_plan], _REMEDY).check().started)
+    session.resume(
+        computes="mean embedding",
+        kernel=embedding.kernel,
+        landmarks=embedding.landmarks,
+    )
+    return MeanEmbedding(
+        kernel=embedding.kernel,
+        landmarks=embedding.landmarks,
+        indices=np.full(len(embedding.landmarks), -1),
+        sums=_sums(session, embedding.kernel, embedding.landmarks),
+        n=session.n,
+        drawn=embedding.drawn,
+        tolerance=embedding.tolerance,
+        precision=precision,
+        seed=seed,
+        passes=_passes(session),
+    )
+
+
+def load_embedding(path: str | Path) -> MeanEmbedding:
+    """Read a mean embedding that `MeanEmbedding.save` wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file ``*.npz``, or the path or URL of a zarr group.
+
+    Returns
+    -------
+    MeanEmbedding
+
+    Raises
+    ------
+    DataError
+        There is none.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import dhsic
+    >>> found = dhsic.mean_embedding(np.arange(100.0), rng=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found.save(f"{folder}/first.npz")
+    ...     again = dhsic.load_embedding(f"{folder}/first.npz")
+    >>> dhsic.mmd(found, again)
+    0.0
+    """
+    arrays, told = read_record(path)
+    try:
+        digits = arrays.pop("digits")
+        landmarks, indices = arrays["landmarks"], arrays["indices"]
+        if digits.shape != (LIMBS, len(landmarks)) or len(indices) != len(landmarks):
+            raise ValueError
+        return MeanEmbedding(
+            kernel=kernel_of_text(told.pop("kernel")),
+            landmarks=landmarks,
+            indices=indices.astype(np.intp),
+            sums=ExactSums(digits),
+            **told,
+        )
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        msg = f"{path} holds no mean embedding that can be read ({type(error).__name__})"
+        raise DataError(msg) from error
+
+
+def _kernel(kernel: Any) -> Kernel:
+    if isinstance(kernel, str):
+        return parse(kernel)
+    if isinstance(kernel, Kernel):
+        return kernel
+    msg = f"kernel must be a name or a Kernel, got {kernel!r}"
+    raise InvalidArgumentError(msg)
+
+
+def _session(
+    x: Any,
+    rng: int | np.random.Generator | None,
+    precision: str,
+    client: Any,
+    threads: int | None,
+    memory: int | str,
+    progress: Any,
+    checkpoint: str | None,
+) -> Session:
+    sources: Sequence[Any] = open_samples([x], ["x"])
+    return session_over(sources, rng, precision, client, threads, memory, progress, checkpoint)
+
+
+def _drawn(session: Session, asked: Kernel, s: int) -> tuple[Kernel, Landmarks]:
+    """The kernel, and s rows to choose landmarks from."""
+    session.step("fetch landmarks")
+    (drawn,) = uniform_rows(session.seed, session.n, s, 1, pairing="joint", replace=False)
+    (sampled,) = bandwidth_rows(session)
+    (rows,) = session.take([np.append(drawn, sampled)])
+    (fitted,) = fit_kernels(session, (asked,), [rows[s:]])
+    return fitted, Landmarks((rows[:s],), (drawn,))
+
+
+def _tiling(session: Session, kernel: Kernel, landmarks: Vector) -> Tiling:
+    return Tiling.prepare(Combinations.single([kernel]), [landmarks], session.dtype)
+
+
+def _sums(session: Session, kernel: Kernel, landmarks: Vector) -> ExactSums:
+    tiling = _tiling(session, kernel, landmarks)
+    warn_of_rounding(session.names, (kernel,), tiling.columns, session.dtype)
+    return session.run(EmbeddingPass(tiling))
+
+
+def _plan(session: Session, asked: Kernel, p: int, s: int, selection: Selection) -> None:
+    """Refuse what does not fit in memory, and tell what starts."""
+    (d,) = session.dims
+    guessed = asked.fit(np.array([np.zeros(d), np.ones(d)]))
+    rows = 8 * d * (s + BANDWIDTH_ROWS)
+    fetch = 3 * rows + session.sources[0].take_bytes
+    steps: list[DriverStep | PassPlan] = [DriverStep("fetch landmarks", fetch, rows)]
+    if selection != "uniform":
+        needed = select_bytes(selection, s, p, guessed.width(d))
+        steps.append(DriverStep("select landmarks", needed))
+    steps += [
+        DriverStep("prune landmarks", 4 * 8 * p * p),
+        session.plan(EmbeddingPass(_tiling(session, guessed, np.zeros((p, d))))),
+    ]
+    session.listener(plan_of(session, steps, _REMEDY, n_landmarks=p).check().started)
+
+
+def _passes(session: Session) -> tuple[PassSummary, ...]:
+    return tuple(
+        PassSummary(done.name, done.blocks, done.bytes_read, done.seconds)
+        for done in session.finished
+    )

@@ -1,0 +1,161 @@
+"""Named arrays with attributes, in a file or a zarr group; kernels as text."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+from numpy.typing import NDArray
+
+from dhsic import kernels
+from dhsic.errors import DataError, DhsicError, InvalidArgumentError
+from dhsic.io.storage import RemoteStore
+from dhsic.io.urls import is_url, redacted
+from dhsic.io.whole import written_whole
+from dhsic.kernels import Kernel
+
+__all__ = ["kernel_of_text", "kernel_text", "read_record", "write_record"]
+
+_ATTRIBUTES = "attributes"
+_FORMAT = "dhsic mean embedding 1"
+
+
+def write_record(
+    path: str | Path,
+    arrays: Mapping[str, NDArray[Any]],
+    attributes: Mapping[str, Any],
+    *,
+    overwrite: bool,
+) -> None:
+    """Write arrays and attributes to a file ``*.npz``, or to a zarr group.
+
+    Parameters
+    ----------
+    path : str or Path
+        A path, or the URL of a zarr group.
+    arrays : mapping of str to ndarray
+        Of any shape.
+    attributes : mapping
+        JSON values.
+    overwrite : bool
+        Replace what is there.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Something is there that is not to be replaced.
+    DataError
+        It cannot be written.
+    """
+    told = {"format": _FORMAT, **attributes}
+    if not is_url(str(path)) and Path(path).exists() and not overwrite:
+        msg = f"{path} already exists: choose another path, or pass overwrite=True"
+        raise InvalidArgumentError(msg)
+    if str(path).endswith(".npz"):
+        with written_whole(Path(path)) as partial, partial.open("wb") as file:
+            whole: dict[str, Any] = {_ATTRIBUTES: np.array(json.dumps(told)), **arrays}
+            np.savez(file, **whole)
+        return
+    try:
+        group = zarr.open_group(_store(path, read_only=False), mode="w" if overwrite else "w-")
+        for name, values in arrays.items():
+            group.create_array(name, data=values)
+        group.attrs.update(told)  # last: a group without them is no record
+    except DhsicError:
+        raise
+    except Exception as error:
+        where = redacted(str(path))
+        msg = f"cannot write a zarr group at {where} ({type(error).__name__}: {error})"
+        raise DataError(msg) from error
+
+
+def read_record(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Read what `write_record` wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+        A path, or the URL of a zarr group.
+
+    Returns
+    -------
+    arrays, attributes : dict
+
+    Raises
+    ------
+    DataError
+        There is no such record.
+    """
+    try:
+        arrays, told = _read(path)
+        if told.pop("format") != _FORMAT:
+            msg = "another format"
+            raise ValueError(msg)
+    except (OSError, KeyError, ValueError, TypeError, zipfile.BadZipFile) as error:
+        where = redacted(str(path))
+        msg = f"{where} holds no mean embedding that can be read ({type(error).__name__})"
+        raise DataError(msg) from error
+    return arrays, told
+
+
+def _read(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    if str(path).endswith(".npz"):
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file)
+        return arrays, json.loads(str(arrays.pop(_ATTRIBUTES)))
+    group = zarr.open_group(_store(path, read_only=True), mode="r")
+    return {name: array[:] for name, array in group.arrays()}, dict(group.attrs)
+
+
+def _store(path: str | Path, *, read_only: bool) -> Any:
+    return RemoteStore(str(path), read_only=read_only) if is_url(str(path)) else str(path)
+
+
+def kernel_text(kernel: Kernel) -> str:
+    """A fitted kernel of this package as JSON, with its origin.
+
+    Examples
+    --------
+    >>> kernel_text(kernels.Gaussian(gamma=0.5, origin=(1.0,)))
+    '{"kernel": "Gaussian", "origin": [1.0], "gamma": 0.5}'
+    """
+    return json.dumps(_plain(kernel))
+
+
+def kernel_of_text(text: str) -> Kernel:
+    """Read what `kernel_text` wrote.
+
+    Examples
+    --------
+    >>> kernel_of_text('{"kernel": "Gaussian", "origin": [1.0], "gamma": 0.5}')
+    Gaussian(origin=(1.0,), gamma=0.5)
+    """
+    kernel: Kernel = _value(json.loads(text))
+    return kernel
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Kernel):
+        name = type(value).__name__
+        if getattr(kernels, name, None) is not type(value):
+            msg = f"a kernel is saved where it is one of dhsic.kernels, got {value!r}: take these"
+            raise InvalidArgumentError(msg)
+        own = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return {"kernel": name, **own}
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value
+
+
+def _value(plain: Any) -> Any:
+    if isinstance(plain, list):
+        return tuple(_value(one) for one in plain)
+    if not isinstance(plain, dict):
+        return plain
+    cls = getattr(kernels, plain["kernel"])
+    given = {field.name: field.init for field in fields(cls)}
+    return cls(**{name: _value(x) for name, x in plain.items() if given.get(name)})

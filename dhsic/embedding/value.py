@@ -1,0 +1,333 @@
+"""A mean embedding at landmarks: what it is, and what can be asked of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.embedding.exact_sums import ExactSums
+from dhsic.embedding.store import kernel_text, write_record
+from dhsic.engine.tiles import ROW_TILE
+from dhsic.errors import InvalidArgumentError
+from dhsic.kernels import Kernel
+from dhsic.linalg import PivotedCholesky, pivoted_cholesky, solve_lower
+from dhsic.results import PassSummary
+
+__all__ = ["MeanEmbedding", "mmd"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class MeanEmbedding:
+    """The mean embedding of n rows, projected on landmarks.
+
+    With landmarks z_1..z_r, K their Gram matrix and kappa_j = (1/n) sum_i k(z_j, x_i) it is the
+    function sum_j alpha_j k(z_j, .) with alpha = K^-1 kappa ([1]_ equation 5), the nearest to
+    (1/n) sum_i k(x_i, .) among those of landmarks. The sums are kept without rounding: `update` and
+    `merge` give what one pass over all rows would.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        As fitted.
+    landmarks : ndarray, shape (r, d)
+        Those that span what was drawn, in units of the variable.
+    indices : ndarray of int, shape (r,)
+        The rows of the data that they are; -1 where they were given.
+    sums : ExactSums
+        sum_i k(z_j, x_i).
+    n : int
+        Rows.
+    drawn : int
+        Landmarks before pruning.
+    tolerance : float
+        Relative squared distance to the span below which a landmark was dropped.
+    precision : str
+        Of the tiles.
+    seed : int
+        Fixes every draw.
+    passes : tuple of PassSummary, optional
+        The passes over the data.
+
+    References
+    ----------
+    .. [1] A. Chatalic, N. Schreuder, A. Rudi, L. Rosasco. Nystrom kernel mean embeddings. ICML
+       2022.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x = np.random.default_rng(0).standard_normal((2, 3_000))
+    >>> one = dhsic.mean_embedding(x[0], "gaussian:0.5", rng=0)
+    >>> one.weights.sum().round(2), one(np.array([[0.0], [3.0]])).round(2)
+    (np.float64(1.0), array([0.71, 0.07]))
+    >>> both = one.merge(one.like(x[1] + 1.0))
+    >>> both.n, both.integrate(lambda z: z[:, 0]).round(1)
+    (6000, np.float64(0.5))
+    """
+
+    kernel: Kernel
+    landmarks: Vector
+    indices: NDArray[np.intp]
+    sums: ExactSums
+    n: int
+    drawn: int
+    tolerance: float
+    precision: str
+    seed: int
+    passes: tuple[PassSummary, ...] = ()
+
+    def __post_init__(self) -> None:
+        for array in (self.landmarks, self.indices, self.sums.digits):
+            array.flags.writeable = False
+
+    @property
+    def means(self) -> Vector:
+        """kappa, the values of the embedding at the landmarks, shape (r,)."""
+        return self.sums.values() / self.n
+
+    @cached_property
+    def weights(self) -> Vector:
+        """alpha, shape (r,)."""
+        alpha = np.zeros(len(self.landmarks))
+        alpha[self._factor.kept] = solve_lower(
+            self._factor.factor, self._whitened(self.means), transposed=True
+        )
+        return alpha
+
+    @property
+    def squared_norm(self) -> float:
+        """|mu|^2 = alpha' K alpha."""
+        whitened = self._whitened(self.means)
+        return float(whitened @ whitened)
+
+    def __call__(self, points: NDArray[Any]) -> Vector:
+        """Evaluate the embedding at points (q, d), or (q,) of one column: shape (q,)."""
+        at = self._rows(points, "points")
+        starts = range(0, len(at), ROW_TILE)
+        values = [self.kernel(at[i : i + ROW_TILE], self.landmarks) @ self.weights for i in starts]
+        return np.concatenate([np.zeros(0), *values])
+
+    def integrate(self, function: Callable[[Vector], Any] | NDArray[Any]) -> Any:
+        """Integrate a function by the quadrature of landmarks and weights.
+
+        For functions f of the RKHS the error is at most |f| times the distance of the embedding to
+        that of the law.
+
+        Parameters
+        ----------
+        function : callable or ndarray
+            Takes landmarks (r, d) and returns (r,) or (r, c); or these values.
+
+        Returns
+        -------
+        float or ndarray, shape (c,)
+
+        Raises
+        ------
+        InvalidArgumentError
+            Not one finite value, or row of them, a landmark.
+        """
+        values = np.asarray(function(self.landmarks) if callable(function) else function)
+        if values.shape[:1] != self.weights.shape or not np.isfinite(values).all():
+            msg = (
+                f"a function must give a finite value at each of {len(self.weights)} landmarks, "
+                f"got values of shape {values.shape}: take one that maps (r, d) to (r,)"
+            )
+            raise InvalidArgumentError(msg)
+        return self.weights @ values
+
+    def inner(self, other: MeanEmbedding) -> float:
+        """Inner product with another embedding of the same kernel.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Its kernel is another.
+        """
+        self._check_kernel(other)
+        if self.shares(other):
+            return float(self._whitened(self.means) @ self._whitened(other.means))
+        return float(self(other.landmarks) @ other.weights)
+
+    def squared_distance(self, other: MeanEmbedding) -> float:
+        """Squared MMD of two embeddings of the same kernel ([1] section 5); at least 0.
+
+        With the same landmarks no digits cancel.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Its kernel is another.
+        """
+        self._check_kernel(other)
+        if self.shares(other):
+            difference = self._whitened(self.means - other.means)
+            return float(difference @ difference)
+        squares = self.squared_norm + other.squared_norm
+        return max(0.0, squares - 2.0 * self.inner(other))
+
+    def shares(self, other: MeanEmbedding) -> bool:
+        """Whether kernel and landmarks are the same."""
+        return self.kernel == other.kernel and np.array_equal(self.landmarks, other.landmarks)
+
+    def merge(self, other: MeanEmbedding) -> MeanEmbedding:
+        """The embedding of the rows of both, at the landmarks that they share.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Kernel, landmarks or precision differ.
+        """
+        if not self.shares(other) or self.precision != other.precision:
+            msg = (
+                "embeddings merge where kernel, landmarks and precision are the same; got "
+                f"{self._described} and {other._described}: embed the other rows by like()"
+            )
+            raise InvalidArgumentError(msg)
+        return replace(
+            self,
+            sums=self.sums.add(other.sums),
+            n=self.n + other.n,
+            passes=(*self.passes, *other.passes),
+        )
+
+    def like(self, x: Any, **run: Any) -> MeanEmbedding:
+        """The embedding of other rows at the same landmarks, in one pass.
+
+        Parameters
+        ----------
+        x : array-like, shape (n,) or (n, d)
+            As for `mean_embedding`.
+        **run : object
+            client, threads, memory, progress and checkpoint of `mean_embedding`.
+
+        Returns
+        -------
+        MeanEmbedding
+        """
+        from dhsic.embedding.fit import embed_like
+
+        return embed_like(self, x, **run)
+
+    def update(self, x: Any, **run: Any) -> MeanEmbedding:
+        """The embedding of these rows and others, in one pass over the others, as `like`.
+
+        Rows are summed in groups of 2,048. Where these rows are a multiple of it, the bits are
+        those of one pass over all.
+        """
+        return self.merge(self.like(x, **run))
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write to a file ``*.npz``, or to a zarr group at another path or URL.
+
+        Parameters
+        ----------
+        path : str or Path
+            Where; read by `load_embedding`.
+        overwrite : bool, optional
+            Replace what is there.
+
+        Raises
+        ------
+        InvalidArgumentError
+            Something is there; or the kernel is not one of `dhsic.kernels`.
+        DataError
+            It cannot be written.
+        """
+        arrays = {
+            "landmarks": self.landmarks,
+            "indices": np.asarray(self.indices, np.int64),
+            "digits": self.sums.digits,
+        }
+        attributes = {
+            "kernel": kernel_text(self.kernel),
+            "n": self.n,
+            "drawn": self.drawn,
+            "tolerance": self.tolerance,
+            "precision": self.precision,
+            "seed": self.seed,
+        }
+        write_record(path, arrays, attributes, overwrite=overwrite)
+
+    def __str__(self) -> str:
+        return (
+            f"mean embedding of {self.n:,} rows of {self.landmarks.shape[1]} columns, "
+            f"{self._described}, {self.drawn:,} drawn, seed {self.seed}"
+        )
+
+    @property
+    def _described(self) -> str:
+        return f"{self.kernel.spec()} at {len(self.landmarks):,} landmarks in {self.precision}"
+
+    @cached_property
+    def _factor(self) -> PivotedCholesky:
+        return pivoted_cholesky(self.kernel(self.landmarks), 0.0)
+
+    def _whitened(self, values: Vector) -> Vector:
+        return solve_lower(self._factor.factor, values[self._factor.kept])
+
+    def _rows(self, points: NDArray[Any], what: str) -> NDArray[Any]:
+        rows = np.asarray(points)
+        rows = rows[:, None] if rows.ndim == 1 else rows
+        if rows.ndim != 2 or rows.shape[1] != self.landmarks.shape[1]:
+            msg = (
+                f"{what} must have shape (q, {self.landmarks.shape[1]}), as the rows embedded; "
+                f"got {np.shape(points)}"
+            )
+            raise InvalidArgumentError(msg)
+        return rows
+
+    def _check_kernel(self, other: MeanEmbedding) -> None:
+        if self.kernel != other.kernel:
+            msg = (
+                f"embeddings are compared where their kernel is the same; got {self._described} "
+                f"and {other._described}: embed the other rows by like(), or with this kernel"
+            )
+            raise InvalidArgumentError(msg)
+
+
+def mmd(first: MeanEmbedding, second: MeanEmbedding) -> float:
+    """Maximum mean discrepancy of two embeddings of the same kernel.
+
+    Each is projected on landmarks of its own, or both on the same.
+
+    Parameters
+    ----------
+    first, second : MeanEmbedding
+        Of two samples.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    InvalidArgumentError
+        Their kernels are not the same.
+
+    References
+    ----------
+    .. [1] A. Chatalic, N. Schreuder, A. Rudi, L. Rosasco. Nystrom kernel mean embeddings. ICML
+       2022, theorem 5.1 for the error.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x = np.random.default_rng(0).standard_normal((2, 2_000))
+    >>> one = dhsic.mean_embedding(x[0], "gaussian:0.5", rng=0)
+    >>> other = dhsic.mean_embedding(x[1] + 1.0, one.kernel, rng=1)
+    >>> round(dhsic.mmd(one, other), 1)
+    0.4
+    """
+    return math.sqrt(first.squared_distance(second))

@@ -1,0 +1,303 @@
+"""Tests of samples, as tests of independence of the value of a row and the sample it is from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic._arguments import Method, Precision, choose_method, session_over
+from dhsic._validation import check_choice
+from dhsic.api import tested_fields
+from dhsic.engine.events import Listener
+from dhsic.engine.plan import Plan
+from dhsic.engine.session import Session
+from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.estimators import RFFHSIC, UHSIC, VHSIC, BlockHSIC, Estimator, Null, NystromMHSIC
+from dhsic.io.open import AnySource, open_samples
+from dhsic.io.pooled import LabelSource, PooledSource
+from dhsic.kernels import Candidates, Grid, Kernel
+from dhsic.kernels.dot import Codes
+from dhsic.results import GridSummary
+from dhsic.twosample.labels import codes, codes_of_blocks
+from dhsic.twosample.result import SampleSummary, TwoSampleTestResult
+
+__all__ = ["MMD_ESTIMATORS", "plan_two_sample", "two_sample_test"]
+
+MMD_ESTIMATORS: dict[str, type[Estimator]] = {
+    "nystrom-mmd": NystromMHSIC,
+    "rff-mmd": RFFHSIC,
+    "block-mmd": BlockHSIC,
+    "v-mmd": VHSIC,
+    "u-mmd": UHSIC,
+}
+
+_NAMES = {cls: name for name, cls in MMD_ESTIMATORS.items()}
+_FEWEST = 2
+
+
+def two_sample_test(
+    *samples: Any,
+    kernels: str | Kernel | Candidates | Grid | None = None,
+    estimator: str | Estimator = "nystrom-mmd",
+    null: str | Null = "auto",
+    n_resamples: int | None = None,
+    rng: int | np.random.Generator | None = None,
+    names: Sequence[str] | None = None,
+    precision: Precision = "float64",
+    client: Any = None,
+    threads: int | None = None,
+    memory: int | str = "2GiB",
+    progress: Listener | None = None,
+    checkpoint: str | None = None,
+) -> TwoSampleTestResult:
+    """Test whether two or more samples come from one distribution.
+
+    Let every row of all samples have two variables, its value and the sample that it is from. The
+    samples come from one distribution if and only if these are independent. With a kernel of
+    samples whose weights follow their sizes, HSIC of the two is the squared maximum mean
+    discrepancy of two samples [1]_, and of more the mean over all pairs (a, b) weighted by
+    n_a n_b. So what `independence_test` computes is a test of samples: permutations exchange rows
+    between samples, and random signs, gamma and spectral nulls stand too. The pooled rows are read
+    in a fixed order in which samples are mixed evenly.
+
+    Landmarks and bandwidths come from the pooled rows and take no notice of which sample a row is
+    from. So a permutation test is exact, for unequal samples, for any landmarks, for any grid.
+
+    Parameters
+    ----------
+    *samples : array-like, shapes (n_k,) or (n_k, d)
+        Two or more, of the same columns, as for `independence_test`. Rows of a sample, and
+        samples, are independent draws.
+    kernels : str, Kernel, Candidates or Grid, optional
+        Of the values. Where none is given several are tried, see `Grid.auto`, by the estimators
+        that try several, and the p-value accounts for the choice. A grid has candidates of one
+        variable, the values. "distance" with "v-mmd" is the energy distance.
+    estimator : str or Estimator, optional
+        Of the discrepancy:
+
+        - "nystrom-mmd": the norm of the difference of the mean embeddings, projected on landmarks
+          drawn from the pool [2]_; linear in n.
+        - "rff-mmd": that of the mean random Fourier features; linear in n.
+        - "block-mmd": the mean of unbiased estimates of blocks of the pool [3]_.
+        - "v-mmd", "u-mmd": from all pairs of rows, biased or unbiased, by pairs of row blocks.
+        - "auto": "v-mmd" where that is quick and fits the memory, "nystrom-mmd" beyond.
+
+        Or, with options, the value of the estimator of independence that computes it:
+        `NystromMHSIC`, `RFFHSIC`, `BlockHSIC`, `VHSIC`, `UHSIC`.
+    null : str, Permutation, Multiplier, Gamma, Spectral or Normal, optional
+        As for `independence_test`, of what stands with that estimator.
+    n_resamples, rng
+        As for `independence_test`.
+    names : sequence of str, optional
+        Names of the samples.
+    precision, client, threads, memory, progress, checkpoint
+        As for `independence_test`.
+
+    Returns
+    -------
+    TwoSampleTestResult
+
+    Raises
+    ------
+    InvalidArgumentError, DataError, MemoryBudgetError
+        As for `independence_test`; fewer than two samples, or samples of unlike columns.
+
+    References
+    ----------
+    .. [1] A. Gretton, K. Borgwardt, M. Rasch, B. Schoelkopf, A. Smola. A kernel two-sample test.
+       JMLR 13, 2012.
+    .. [2] A. Chatalic, N. Schreuder, A. Rudi, L. Rosasco. Nystrom kernel mean embeddings. ICML
+       2022, section 5.
+    .. [3] W. Zaremba, A. Gretton, M. Blaschko. B-test: a non-parametric, low variance kernel
+       two-sample test. NIPS 2013.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> rng = np.random.default_rng(0)
+    >>> x, y = rng.standard_normal(300), rng.laplace(scale=0.5**0.5, size=400)
+    >>> dhsic.two_sample_test(x, x[::-1] + 1.0, rng=0).pvalue < 0.01
+    True
+    >>> dhsic.two_sample_test(x, y, kernels="gaussian", rng=0).samples[1]
+    SampleSummary(name='x2', n=400)
+    """
+    began = time.perf_counter()
+    asked = _Asked.read(samples, kernels, estimator, names)
+    session = asked.session(rng, precision, client, threads, memory, progress, checkpoint)
+    method = choose_method(session, asked.kernels, asked.estimator, null, n_resamples)
+    session.listener(method.plan(session).check().started)
+    session.resume(computes="two-sample test", **method.described)
+    return _result(asked, method, tested_fields(session, method, began))
+
+
+def plan_two_sample(
+    *samples: Any,
+    kernels: str | Kernel | Candidates | Grid | None = None,
+    estimator: str | Estimator = "nystrom-mmd",
+    null: str | Null = "auto",
+    n_resamples: int | None = None,
+    names: Sequence[str] | None = None,
+    precision: Precision = "float64",
+    client: Any = None,
+    threads: int | None = None,
+    memory: int | str = "2GiB",
+) -> Plan:
+    """What `two_sample_test` would run and in how much memory; runs nothing.
+
+    Parameters
+    ----------
+    *samples : array-like, shapes (n_k,) or (n_k, d)
+        As for `two_sample_test`.
+    kernels, estimator, null, n_resamples, names, precision, client, threads, memory
+        As for `two_sample_test`.
+
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> dhsic.plan_two_sample(np.zeros((6_000, 3)), np.zeros((4_000, 3)), threads=1).n
+    10000
+    """
+    asked = _Asked.read(samples, kernels, estimator, names)
+    session = asked.session(0, precision, client, threads, memory, None, None)
+    return choose_method(session, asked.kernels, asked.estimator, null, n_resamples).plan(session)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a test of samples asks of one of independence.
+
+    Parameters
+    ----------
+    samples : tuple of source
+        The samples.
+    estimator : str or Estimator
+        Of independence.
+    kernels : Grid or list
+        Of values and codes.
+    """
+
+    samples: tuple[AnySource, ...]
+    estimator: str | Estimator
+    kernels: Any
+
+    @classmethod
+    def read(
+        cls,
+        samples: Sequence[Any],
+        kernels: Any,
+        estimator: str | Estimator,
+        names: Sequence[str] | None,
+    ) -> _Asked:
+        """Check what the user passed."""
+        if len(samples) < 2:
+            msg = f"a two-sample test needs at least two samples, got {len(samples)}"
+            raise InvalidArgumentError(msg)
+        opened = open_samples(samples, names)
+        for sample in opened:
+            if sample.shape[0] < _FEWEST:
+                msg = (
+                    f"sample {sample.name!r} must have at least {_FEWEST} rows, got "
+                    f"{sample.shape[0]}: give more, or leave it out"
+                )
+                raise DataError(msg)
+        return cls(tuple(opened), _estimator(estimator), _kernels(kernels))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Rows of every sample."""
+        return tuple(sample.shape[0] for sample in self.samples)
+
+    @property
+    def codes(self) -> NDArray[np.float64]:
+        """Codes of the samples, as the estimator needs them."""
+        if isinstance(self.estimator, BlockHSIC):
+            _, rows = self.estimator.blocks(sum(self.sizes))
+            return codes_of_blocks(self.sizes, rows)
+        return codes(self.sizes, unbiased=isinstance(self.estimator, UHSIC))
+
+    def session(
+        self,
+        rng: int | np.random.Generator | None,
+        precision: str,
+        client: Any,
+        threads: int | None,
+        memory: int | str,
+        progress: Any,
+        checkpoint: str | None,
+    ) -> Session:
+        """A session over values and codes."""
+        if sum(self.sizes) < 4:
+            msg = f"a two-sample test needs at least 4 rows in all, got {sum(self.sizes)}"
+            raise DataError(msg)
+        sources = (
+            PooledSource("values", self.samples),
+            LabelSource("sample", self.sizes, self.codes),
+        )
+        return session_over(sources, rng, precision, client, threads, memory, progress, checkpoint)
+
+
+def _estimator(estimator: str | Estimator) -> str | Estimator:
+    if isinstance(estimator, str):
+        given = {cls.name: name for cls, name in _NAMES.items()}.get(estimator, estimator)
+        name = check_choice("estimator", given, ("auto", *MMD_ESTIMATORS))
+        return name if name == "auto" else MMD_ESTIMATORS[name]()
+    if type(estimator) not in _NAMES:
+        classes = ", ".join(cls.__name__ for cls in _NAMES)
+        msg = f"estimator must be a name or one of {classes}, got {estimator!r}"
+        raise InvalidArgumentError(msg)
+    if isinstance(estimator, RFFHSIC) and estimator.form != "cos-sin":
+        msg = (
+            f"form must be 'cos-sin' in a test of samples, got {estimator.form!r}: the discrepancy "
+            "is the same in either"
+        )
+        raise InvalidArgumentError(msg)
+    return estimator
+
+
+def _kernels(kernels: Any) -> Grid | list[Any]:
+    """Those of the values, and of the codes."""
+    if not isinstance(kernels, Grid):
+        if isinstance(kernels, Sequence) and not isinstance(kernels, str):
+            msg = (
+                f"kernels must be one name or Kernel, Candidates or a Grid, got {kernels!r}: to "
+                "try several, give Candidates"
+            )
+            raise InvalidArgumentError(msg)
+        return [kernels, Codes()]
+    given = kernels.candidates
+    listed = [given] if isinstance(given, Candidates) else list(given)
+    if len(listed) != 1:
+        msg = f"a grid of a two-sample test needs Candidates of the values, got {len(listed)}"
+        raise InvalidArgumentError(msg)
+    combine = kernels.combine
+    if not isinstance(combine, str):
+        combine = [(*one, 0) for one in combine]
+    return replace(kernels, candidates=(listed[0], Candidates(Codes(), (1.0,))), combine=combine)
+
+
+def _result(asked: _Asked, method: Method, fields: dict[str, Any]) -> TwoSampleTestResult:
+    """In words of samples."""
+    grid: GridSummary | None = fields["grid"]
+    statistic = fields["statistic"]
+    if grid is not None:
+        statistic = grid.combinations[grid.strongest].statistic
+        combinations = (replace(one, kernels=one.kernels[:1]) for one in grid.combinations)
+        fields["grid"] = replace(grid, combinations=tuple(combinations))
+    if not isinstance(method.estimator, BlockHSIC):
+        fields["estimate"] = statistic / fields["n"]
+    fields["quantity"] = "squared MMD" if len(asked.samples) == 2 else "mean squared MMD of pairs"
+    fields["estimator"] = _NAMES[type(method.estimator)]
+    fields["variables"] = fields["variables"][:1]
+    samples = tuple(SampleSummary(one.name, one.shape[0]) for one in asked.samples)
+    return TwoSampleTestResult(samples=samples, **fields)
