@@ -24,11 +24,19 @@ from dhsic.estimators import (
     find_null,
     tries_grids,
 )
+from dhsic.io.folder import Folder
 from dhsic.io.open import open_variables
 from dhsic.kernels import Candidates, Combinations, Gaussian, Grid, Kernel, parse
 from dhsic.nulls import Multiplier, Permutation
 
-__all__ = ["Method", "Precision", "choose_estimator", "choose_method", "open_session"]
+__all__ = [
+    "Method",
+    "Precision",
+    "choose_estimator",
+    "choose_method",
+    "open_session",
+    "session_over",
+]
 
 Precision = Literal["float64", "float32"]
 
@@ -42,20 +50,39 @@ def open_session(
     threads: int | None,
     memory: int | str,
     progress: Any,
+    checkpoint: str | None = None,
 ) -> Session:
     """Open the variables, check what does not depend on them, and say where it runs."""
-    check_choice("precision", precision, get_args(Precision))
     sources = open_variables(variables, names)
     if sources[0].shape[0] < 4:
         msg = f"a test of independence needs at least 4 rows, got {sources[0].shape[0]}"
         raise DataError(msg)
+    return session_over(sources, rng, precision, client, threads, memory, progress, checkpoint)
+
+
+def session_over(
+    sources: Sequence[Source],
+    rng: int | np.random.Generator | None,
+    precision: str,
+    client: Any,
+    threads: int | None,
+    memory: int | str,
+    progress: Any,
+    checkpoint: str | None = None,
+) -> Session:
+    """A session over variables that are open, as `open_session`."""
+    check_choice("precision", precision, get_args(Precision))
     if client is None and threads is None and any(s.place == "graph" for s in sources):
         client = current_client()
     if not callable(progress) and progress is not None:
         msg = f"progress must be callable with one event, got {progress!r}"
         raise InvalidArgumentError(msg)
+    if checkpoint is not None and rng is None:
+        msg = "rng must be a seed where a checkpoint is given, or a rerun draws anew: as rng=0"
+        raise InvalidArgumentError(msg)
+    folder = None if checkpoint is None else Folder.at(checkpoint, "checkpoint")
     runtime = _runtime(client, threads, parse_bytes(memory))
-    return Session(sources, runtime, resolve_seed(rng), precision, progress)
+    return Session(sources, runtime, resolve_seed(rng), precision, progress, folder)
 
 
 def _runtime(client: Any, threads: int | None, memory: int) -> Runtime:
@@ -142,6 +169,19 @@ class Method:
         assert isinstance(self.estimator, GridEstimator)
         assert isinstance(self.null, Multiplier | Permutation)
         return self.estimator, self.null
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """All of it, for a checkpoint."""
+        return {
+            "estimator": self.estimator,
+            "null": self.null,
+            "kernels": self.combinations.kernels,
+            "variables_of_kernels": self.combinations.variables,
+            "combinations": self.combinations.chosen,
+            "factors": self.combinations.factors,
+            "grid": self.grid,
+        }
 
     def plan(self, session: Session) -> Plan:
         """What would run."""

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 
-from dhsic.cli.output import decision
 from dhsic.errors import InvalidArgumentError, MissingDependencyError
 from dhsic.results import (
     DependenceEstimate,
@@ -19,6 +18,7 @@ from dhsic.results import (
     LandmarkSummary,
     PassSummary,
     VariableSummary,
+    decision,
 )
 
 COMMON = {
@@ -92,6 +92,7 @@ LANDMARKS = {
     "jitter": 1.0,
     "selection": "leverage",
     "pool": 9000,
+    "choice": "because",
 }
 
 
@@ -324,7 +325,7 @@ def test_plot__draws_the_null_and_the_statistic():
     assert sum(patch.get_height() for patch in ax.patches) == 100
     np.testing.assert_array_equal(ax.lines[0].get_xdata(), [result.statistic] * 2)
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels == ["multiplier null", "score, p = 0.333"]
+    assert labels[:2] == ["multiplier null", "score 12.3, p = 0.333"]
     assert ax.get_title() == "independence of timbre, year"
     plt.close("all")
 
@@ -333,7 +334,7 @@ def test_plot__makes_a_figure_where_none_is_given():
     figures = len(plt.get_fignums())
     ax = outcome(grid=None).plot()
     assert len(plt.get_fignums()) == figures + 1
-    assert ax.get_xlabel() == "nystrom-m statistic"
+    assert ax.get_xlabel() == "nystrom-m statistic (logarithmic beyond the null)"
     assert ax.get_ylabel() == "resamples"
     assert outcome(pvalue_error=None).plot().get_ylabel() == "draws"
     plt.close("all")

@@ -8,7 +8,9 @@ from dhsic.results.summaries import (
     LandmarkSummary,
     PassSummary,
     VariableSummary,
+    short_spec,
 )
+from dhsic.results.verdict import decision
 
 __all__ = [
     "AS_ASKED",
@@ -20,4 +22,6 @@ __all__ = [
     "LandmarkSummary",
     "PassSummary",
     "VariableSummary",
+    "decision",
+    "short_spec",
 ]

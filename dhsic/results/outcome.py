@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import html
 import json
-import re
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.errors import InvalidArgumentError, require
+from dhsic._drawing import rounded, shortened
+from dhsic._validation import check_number
+from dhsic.errors import InvalidArgumentError
+from dhsic.results.picture import NullLabels, draw_null
 from dhsic.results.summaries import (
     FeatureSummary,
     GridSummary,
@@ -19,7 +21,11 @@ from dhsic.results.summaries import (
     LandmarkSummary,
     PassSummary,
     VariableSummary,
+    short_spec,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["AS_ASKED", "DependenceEstimate", "IndependenceTestResult"]
 
@@ -27,7 +33,7 @@ AS_ASKED = "as asked"
 
 _KERNEL_WIDTH = 60
 _LABEL_WIDTH = 13
-_NUMBER = re.compile(r"\d+\.\d+(?:e[+-]?\d+)?")
+_TITLE_WIDTH = 48
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -95,9 +101,9 @@ class _Result:
         if self.landmarks is not None:
             z = self.landmarks
             chosen = "" if z.pool is None else f", {z.selection} of {z.pool:,} rows"
-            rows.append(
-                ("landmarks", f"{_counts(z.kept)} of {z.drawn:,} kept, {z.pairing} pairing{chosen}")
-            )
+            why = f"; {z.choice}" if z.choice else ""
+            kept = f"{_counts(z.kept)} of {z.drawn:,} kept, {z.pairing} pairing{chosen}{why}"
+            rows.append(("landmarks", kept))
         if self.features is not None:
             f = self.features
             orthogonal = ", orthogonal" if f.orthogonal else ""
@@ -220,6 +226,8 @@ class IndependenceTestResult(_Result):
         aggregated score, see `dhsic.Grid`, and kernels and estimate are those of the strongest.
     """
 
+    hypothesis: ClassVar[str] = "independence"
+
     statistic: float
     pvalue: float
     pvalue_error: float | None
@@ -265,13 +273,15 @@ class IndependenceTestResult(_Result):
         by_itself = f"p = {strongest.pvalue:.4g} by itself, exploratory"
         return [("kernels", f"{tried}; strongest above, {by_itself}")]
 
-    def plot(self, ax: Any = None) -> Any:
-        """Histogram of the null distribution with the statistic.
+    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
+        """Histogram of the null distribution with the statistic and the critical value.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
             Where to draw; a new figure where not given.
+        alpha : float, optional
+            The level of the critical value.
 
         Returns
         -------
@@ -279,23 +289,25 @@ class IndependenceTestResult(_Result):
 
         Raises
         ------
+        InvalidArgumentError
+            The level is not between 0 and 1.
         MissingDependencyError
             matplotlib is not installed.
         """
-        try:
-            from matplotlib import pyplot as plt
-        except ImportError as error:
-            missing = require("matplotlib", "plot", "Plotting")
-            raise missing from error
-        axes = plt.subplots(layout="constrained")[1] if ax is None else ax
-        axes.hist(self.null_distribution, bins="auto", color="0.75", label=f"{self.null} null")
-        axes.axvline(
-            self.statistic, color="tab:orange", label=f"{self._measured}, p = {self.pvalue:.3g}"
+        level = check_number(
+            "alpha", alpha, "greater than 0 and less than 1", lambda x: 0.0 < x < 1.0, "as 0.05"
         )
-        values = "draws" if self.pvalue_error is None else "resamples"
-        axes.set(xlabel=f"{self.estimator} {self._measured}", ylabel=values)
-        axes.set_title("independence of " + ", ".join(v.name for v in self.variables))
-        axes.legend()
+        said = f"{self._measured} {rounded(self.statistic)}, p = {rounded(self.pvalue)}"
+        axes = draw_null(
+            ax,
+            self.null_distribution,
+            self.statistic,
+            alpha=level,
+            resampled=self.pvalue_error is not None,
+            labels=NullLabels(f"{self.null} null", said, f"{self.estimator} {self._measured}"),
+        )
+        names = ", ".join(v.name for v in self.variables)
+        axes.set_title(f"independence of {shortened(names, _TITLE_WIDTH)}", fontsize=11)
         return axes
 
 
@@ -315,7 +327,7 @@ def _counts(numbers: int | tuple[int, ...]) -> str:
 
 
 def _described(variable: VariableSummary) -> str:
-    kernel = _NUMBER.sub(lambda number: f"{float(number[0]):.4g}", variable.kernel)
+    kernel = short_spec(variable.kernel)
     if len(kernel) > _KERNEL_WIDTH:
         kernel = f"{kernel[:_KERNEL_WIDTH]}..."
     return f"{variable.name} ({variable.columns}, {kernel})"

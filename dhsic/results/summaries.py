@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 __all__ = [
@@ -11,7 +12,10 @@ __all__ = [
     "LandmarkSummary",
     "PassSummary",
     "VariableSummary",
+    "short_spec",
 ]
+
+_NUMBER = re.compile(r"\d+\.\d+(?:e[+-]?\d+)?")
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ class LandmarkSummary:
         How they were chosen from a pool.
     pool : int or None
         Rows of the pool; None where they were drawn uniformly.
+    choice : str
+        Why so many, where their number was not given.
     """
 
     drawn: int
@@ -66,6 +72,7 @@ class LandmarkSummary:
     jitter: float = 0.0
     selection: str = "uniform"
     pool: int | None = None
+    choice: str = ""
 
 
 @dataclass(frozen=True)
@@ -156,3 +163,14 @@ class PassSummary:
     blocks: int
     bytes_read: int
     seconds: float
+
+
+def short_spec(kernel: str) -> str:
+    """The text of a kernel with numbers of four digits, to be read.
+
+    Examples
+    --------
+    >>> short_spec("gaussian:0.0045657788937916525")
+    'gaussian:0.004566'
+    """
+    return _NUMBER.sub(lambda number: f"{float(number[0]):.4g}", kernel)

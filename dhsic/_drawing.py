@@ -1,0 +1,70 @@
+"""What every picture shares: where to draw, colours that all can tell apart, names that fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from dhsic.errors import require
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["BLUE", "GREY", "ORANGE", "PURPLE", "axes_of", "figure_of", "rounded", "shortened"]
+
+# Okabe and Ito's colours, which colour-blind people tell apart.
+BLUE: Final = "#0072B2"
+ORANGE: Final = "#D55E00"
+PURPLE: Final = "#CC79A7"
+GREY: Final = "0.72"
+
+_ELLIPSIS: Final = "…"
+
+
+def axes_of(ax: Axes | None, size: tuple[float, float] | None = None) -> Axes:
+    """The axes that were given, or those of a new figure of so many inches.
+
+    Raises
+    ------
+    MissingDependencyError
+        matplotlib is not installed.
+    """
+    if ax is not None:
+        return ax
+    axes: Axes = _pyplot().subplots(figsize=size, layout="constrained")[1]
+    return axes
+
+
+def figure_of(ax: Axes) -> Figure:
+    """The figure that axes belong to."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    return figure
+
+
+def _pyplot() -> Any:
+    try:
+        from matplotlib import pyplot as plt
+    except ImportError as error:
+        missing = require("matplotlib", "plot", "Plotting")
+        raise missing from error
+    return plt
+
+
+def shortened(name: str, most: int) -> str:
+    """A name in one line of at most so many characters, its middle cut where it is longer.
+
+    What matplotlib would take for mathematics is shown as it is, and what is no character in
+    numbers.
+    """
+    drawable = str(name).encode("utf-8", "backslashreplace").decode("utf-8")
+    line = " ".join(drawable.split())
+    if len(line) > most:
+        head = most // 2
+        line = f"{line[:head].rstrip()}{_ELLIPSIS}{line[head + 1 - most :].lstrip()}"
+    return line.replace("$", r"\$")
+
+
+def rounded(number: float) -> str:
+    """A number as a label has it: three digits."""
+    return f"{number:.3g}"

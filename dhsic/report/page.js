@@ -1,0 +1,19 @@
+"use strict";
+for (const table of document.querySelectorAll("table.sortable")) {
+  const heads = [...table.tHead.rows[0].cells];
+  heads.forEach((head, column) => {
+    head.querySelector("button").addEventListener("click", () => {
+      const sign = head.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+      heads.forEach((other) => other.removeAttribute("aria-sort"));
+      head.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
+      const compare = (left, right) => {
+        const [a, b] = [left, right].map((row) => row.cells[column]);
+        return "key" in a.dataset && "key" in b.dataset
+          ? Number(a.dataset.key) - Number(b.dataset.key)
+          : a.textContent.localeCompare(b.textContent, "en", { numeric: true });
+      };
+      const body = table.tBodies[0];
+      body.append(...[...body.rows].sort((left, right) => sign * compare(left, right)));
+    });
+  });
+}

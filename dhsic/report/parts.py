@@ -1,0 +1,132 @@
+"""What a report is made of: facts, tables, pictures, listings and notes, in sections."""
+
+from __future__ import annotations
+
+import base64
+import io
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dhsic.errors import require
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Cell", "Facts", "Listing", "Note", "Part", "Picture", "Section", "Table", "number"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table.
+
+    Parameters
+    ----------
+    text : str
+        What is read.
+    key : float, optional
+        What it is sorted by, where that is a number.
+    """
+
+    text: str
+    key: float | None = None
+
+
+def number(value: float, form: str = ".4g") -> Cell:
+    """A cell with a number, sorted by all its digits."""
+    return Cell(format(value, form), float(value))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Labels with texts."""
+
+    rows: Sequence[tuple[str, str]]
+    kind: str = field(default="facts", init=False)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells that a click on a header sorts."""
+
+    name: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    kind: str = field(default="table", init=False)
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Which columns are of numbers."""
+        columns = zip(*self.rows, strict=True)
+        return [all(cell.key is not None for cell in column) for column in columns]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture with what it shows in words."""
+
+    source: str
+    words: str
+    kind: str = field(default="picture", init=False)
+
+    @classmethod
+    def drawn(
+        cls, draw: Callable[[Axes], object], size: tuple[float, float], words: str
+    ) -> Picture:
+        """What a function draws on axes of so many inches, as SVG in a URL of its own.
+
+        Raises
+        ------
+        MissingDependencyError
+            matplotlib is not installed.
+        """
+        try:
+            from matplotlib import rc_context
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            missing = require("matplotlib", "report", "A report")
+            raise missing from error
+        style = rc_context({"svg.hashsalt": "dhsic", "svg.fonttype": "path"})
+        with style, warnings.catch_warnings():
+            # Names of other scripts are in the tables, if not in the font of the picture.
+            warnings.filterwarnings("ignore", "Glyph .* missing from font")
+            figure = Figure(figsize=size, layout="constrained")
+            draw(figure.subplots())
+            drawn = io.BytesIO()
+            figure.savefig(drawn, format="svg", metadata={"Date": None})
+        coded = base64.b64encode(drawn.getvalue()).decode("ascii")
+        return cls(f"data:image/svg+xml;base64,{coded}", words)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Text to copy."""
+
+    name: str
+    text: str
+    kind: str = field(default="listing", init=False)
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence or two."""
+
+    text: str
+    kind: str = field(default="note", init=False)
+
+
+Part = Facts | Table | Picture | Listing | Note
+
+
+@dataclass(frozen=True)
+class Section:
+    """Parts under a heading."""
+
+    title: str
+    parts: Sequence[Part]
+
+    @classmethod
+    def of(cls, title: str, parts: Iterable[Part | None]) -> Section:
+        """Of the parts that there are."""
+        return cls(title, [part for part in parts if part is not None])

@@ -1,0 +1,121 @@
+"""What a report tells of the run behind a result, besides the result itself."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from dhsic.engine.plan import format_bytes
+from dhsic.report.parts import Cell, Facts, Listing, Note, Part, Section, Table, number
+from dhsic.results import PassSummary
+
+__all__ = ["MemoryUse", "Run", "reproduction", "timings"]
+
+_LIBRARIES = ("numpy", "scipy", "dask", "distributed", "zarr")
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """Memory as planned and as measured, in bytes.
+
+    Parameters
+    ----------
+    process : str
+        Whose it is, as "a worker".
+    planned : int
+        Predicted peak.
+    peak : int or None
+        The most that it had; None where that is not known.
+    """
+
+    process: str
+    planned: int
+    peak: int | None
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a result came about.
+
+    Parameters
+    ----------
+    data : str, optional
+        Where the data are.
+    command : str, optional
+        A line for a shell that gives the result again; without credentials.
+    python : str, optional
+        Code that does.
+    where : str, optional
+        On what it ran.
+    memory : sequence of MemoryUse, optional
+        Of every kind of process.
+    """
+
+    data: str = ""
+    command: str = ""
+    python: str = ""
+    where: str = ""
+    memory: Sequence[MemoryUse] = ()
+
+
+def timings(
+    passes: Sequence[PassSummary], seconds: float, n: int, memory: Sequence[MemoryUse]
+) -> Section:
+    """Time of every pass, and memory as planned and measured."""
+    rows = [
+        (
+            Cell(done.name),
+            number(done.blocks, ",d"),
+            Cell(format_bytes(done.bytes_read), float(done.bytes_read)),
+            number(done.seconds, ".3g"),
+            number(n / done.seconds if done.seconds > 0 else 0.0, ",.0f"),
+        )
+        for done in passes
+    ]
+    header = ("pass over the data", "row blocks", "read", "seconds", "rows a second")
+    table = Table("Passes over the data", header, rows) if rows else None
+    return Section.of(
+        "Time and memory",
+        [Facts([("whole time", f"{seconds:.3g} s")]), table, _memory(memory)],
+    )
+
+
+def _memory(memory: Sequence[MemoryUse]) -> Part:
+    if not memory:
+        return Note("The peak of memory was not measured.")
+    rows = [
+        (
+            Cell(use.process),
+            Cell(format_bytes(use.planned), float(use.planned)),
+            Cell("not known", 0.0)
+            if use.peak is None
+            else Cell(format_bytes(use.peak), float(use.peak)),
+            Cell("", 0.0) if use.peak is None else number(100 * use.peak / use.planned, ".0f"),
+        )
+        for use in memory
+    ]
+    return Table("Memory", ("process", "planned peak", "measured peak", "% of plan"), rows)
+
+
+def reproduction(run: Run, seed: int, made_by: str) -> Section:
+    """How to get the result again."""
+    listings = [("By command", run.command), ("By Python", run.python)]
+    versions = ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
+    system = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
+    facts = [
+        ("seed", str(seed)),
+        ("dhsic", made_by),
+        ("libraries", versions),
+        ("system", f"{system}, {os.cpu_count()} processors"),
+    ]
+    same = (
+        "The same data, arguments and seed give the same answer: bit for bit for the same row "
+        "blocks, whatever the threads and workers, and to rounding for any blocks."
+    )
+    return Section.of(
+        "How to get it again",
+        [*(Listing(name, text) for name, text in listings if text), Note(same), Facts(facts)],
+    )

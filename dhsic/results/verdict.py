@@ -1,0 +1,24 @@
+"""What a test decides."""
+
+from __future__ import annotations
+
+import math
+
+from dhsic.results.outcome import IndependenceTestResult
+
+__all__ = ["decision"]
+
+
+def decision(result: IndependenceTestResult, alpha: float) -> str:
+    """What becomes of independence at a level, and whether more resamples could say otherwise."""
+    rejected = result.pvalue <= alpha
+    verdict = f"{'rejected' if rejected else 'not rejected'} at level {alpha:g}"
+    if result.pvalue_error is None:
+        return verdict
+    resamples = len(result.null_distribution)
+    if 1 / (resamples + 1) > alpha:
+        enough = math.ceil(1 / alpha - 1e-9) - 1
+        return f"{verdict}; {resamples} resamples never can, take {enough:,} or more"
+    if abs(result.pvalue - alpha) < 2 * result.pvalue_error:
+        return f"{verdict}; a close call, take more resamples"
+    return verdict
