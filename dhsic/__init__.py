@@ -3,8 +3,10 @@
 from dhsic import errors
 from dhsic._version import __version__
 from dhsic.api import hsic, independence_test, plan, witness_functions
+from dhsic.embedding import MeanEmbedding, load_embedding, mean_embedding, mmd
 from dhsic.estimators import (
     COCO,
+    NFSIC,
     RFFHSIC,
     UHSIC,
     VHSIC,
@@ -18,35 +20,63 @@ from dhsic.estimators import (
     WitnessFunctions,
 )
 from dhsic.kernels import Candidates, Grid
-from dhsic.nulls import Gamma, Multiplier, Normal, Permutation, Spectral
+from dhsic.nulls import ChiSquare, Gamma, Multiplier, Normal, Permutation, Spectral
+from dhsic.pairwise import DependenceMatrix, dependence_matrix
+from dhsic.ranking import (
+    FeatureRanking,
+    FeatureSelection,
+    plan_ranking,
+    rank_features,
+    select_features,
+)
 from dhsic.results import DependenceEstimate, IndependenceTestResult
+from dhsic.sensitivity import SensitivityMap, sensitivity_map
+from dhsic.twosample import TwoSampleTestResult, plan_two_sample, two_sample_test
 
 __all__ = [
     "COCO",
+    "NFSIC",
     "RFFHSIC",
     "UHSIC",
     "VHSIC",
     "BlockHSIC",
     "Candidates",
+    "ChiSquare",
     "DCor",
     "DCov",
     "DependenceEstimate",
+    "DependenceMatrix",
+    "FeatureRanking",
+    "FeatureSelection",
     "Gamma",
     "Grid",
     "IndependenceTestResult",
+    "MeanEmbedding",
     "Multiplier",
     "Normal",
     "NystromHSIC",
     "NystromMHSIC",
     "Permutation",
+    "SensitivityMap",
     "Spectral",
     "SubCorr",
     "SubHSIC",
+    "TwoSampleTestResult",
     "WitnessFunctions",
     "__version__",
+    "dependence_matrix",
     "errors",
     "hsic",
     "independence_test",
+    "load_embedding",
+    "mean_embedding",
+    "mmd",
     "plan",
+    "plan_ranking",
+    "plan_two_sample",
+    "rank_features",
+    "select_features",
+    "sensitivity_map",
+    "two_sample_test",
     "witness_functions",
 ]

@@ -41,7 +41,15 @@ from dhsic.results import (
     VariableSummary,
 )
 
-__all__ = ["hsic", "independence_test", "plan", "witness_functions"]
+__all__ = [
+    "Kernels",
+    "hsic",
+    "independence_test",
+    "plan",
+    "result_fields",
+    "tested_fields",
+    "witness_functions",
+]
 
 Kernels = str | Kernel | Sequence[str | Kernel | None]
 
@@ -61,6 +69,7 @@ def independence_test(
     threads: int | None = None,
     memory: int | str = "2GiB",
     progress: Listener | None = None,
+    checkpoint: str | None = None,
 ) -> IndependenceTestResult:
     """Test whether two or more variables are jointly independent.
 
@@ -80,12 +89,13 @@ def independence_test(
         A name, or a value with options; "nystrom-m" is linear in n, "v-hsic" quadratic. "auto"
         takes "v-hsic" where that is quick and fits the memory, "nystrom-m" beyond, and says why in
         the result.
-    null : str, Permutation, Multiplier, Gamma, Spectral or Normal, optional
+    null : str, Permutation, Multiplier, Gamma, Spectral, Normal or ChiSquare, optional
         "auto" chooses, and says which and why in the result. An estimator that does not stand
         with a null says which do.
     n_resamples : int, optional
         Replicates, 250 where not given; to be left out where `null` is a value, which has its
-        own, or has no replicates: "gamma", "spectral", "normal".
+        own, or has no replicates: "gamma", "spectral", "normal",
+        "chi-square".
     rng : int, Generator or None, optional
         Seed. The same seed gives the same draws whatever the chunks, workers or retries.
     names : sequence of str, optional
@@ -101,6 +111,11 @@ def independence_test(
         Bytes that one process may use, as "2GiB".
     progress : callable, optional
         Receives events of `dhsic.engine.events`.
+    checkpoint : str, optional
+        Path or URL of a folder where parts of the passes are kept as they finish. A run that was
+        cut short goes on from there when it is called again with the same arguments, and returns
+        the same result; where an argument or the data differ, it says which. Every worker must see
+        the folder. The data are known by some of their rows: keep them as they are.
 
     Returns
     -------
@@ -132,9 +147,17 @@ def independence_test(
     True
     """
     began = time.perf_counter()
-    session = open_session(variables, names, rng, precision, client, threads, memory, progress)
+    session = open_session(
+        variables, names, rng, precision, client, threads, memory, progress, checkpoint
+    )
     method = choose_method(session, kernels, estimator, null, n_resamples)
-    method.plan(session).check()
+    session.listener(method.plan(session).check().started)
+    session.resume(computes="independence test", **method.described)
+    return IndependenceTestResult(**tested_fields(session, method, began))
+
+
+def tested_fields(session: Session, method: Method, began: float) -> dict[str, Any]:
+    """Run a test, and return the fields that its result has."""
     outcome, grid = _run(session, method)
     distribution = outcome.distribution
     p = pvalue(outcome.statistic, distribution, session.dtype, outcome.rounding)
@@ -142,16 +165,18 @@ def independence_test(
         values, error = distribution.values, monte_carlo_error(p, len(distribution.values))
     else:
         values, error = distribution.draws(generator(session.seed, "simulation"), _SHOWN), None
-    return IndependenceTestResult(
-        statistic=float(outcome.statistic),
-        pvalue=p,
-        pvalue_error=error,
-        null_distribution=values,
-        null=method.null.name,
-        null_reason="; ".join(filter(None, (method.null_reason, outcome.detail))),
-        grid=grid,
-        **_common(session, method.estimator, method.estimator_reason, outcome.estimate, began),
-    )
+    return {
+        "statistic": float(outcome.statistic),
+        "pvalue": p,
+        "pvalue_error": error,
+        "null_distribution": values,
+        "null": method.null.name,
+        "null_reason": "; ".join(filter(None, (method.null_reason, outcome.detail))),
+        "grid": grid,
+        **result_fields(
+            session, method.estimator, method.estimator_reason, outcome.estimate, began
+        ),
+    }
 
 
 def _run(session: Session, method: Method) -> tuple[Outcome, GridSummary | None]:
@@ -206,6 +231,7 @@ def hsic(
     threads: int | None = None,
     memory: int | str = "2GiB",
     progress: Listener | None = None,
+    checkpoint: str | None = None,
 ) -> DependenceEstimate:
     """Estimate the squared HSIC of two or more variables.
 
@@ -216,7 +242,7 @@ def hsic(
     kernels : str, Kernel or a sequence of them, optional
         One for all variables, or one a variable; "gaussian" where the estimator does not say
         otherwise.
-    estimator, rng, names, precision, client, threads, memory, progress
+    estimator, rng, names, precision, client, threads, memory, progress, checkpoint
         As for `independence_test`.
 
     Returns
@@ -242,11 +268,14 @@ def hsic(
     0.0447
     """
     began = time.perf_counter()
-    session = open_session(variables, names, rng, precision, client, threads, memory, progress)
+    session = open_session(
+        variables, names, rng, precision, client, threads, memory, progress, checkpoint
+    )
     chosen, choice, fitting = choose_estimator(session, kernels, estimator)
-    chosen.plan(session, fitting, None).check()
+    session.listener(chosen.plan(session, fitting, None).check().started)
+    session.resume(computes="estimate", estimator=chosen, kernels=fitting)
     estimate = chosen.estimate(session, fitting)
-    return DependenceEstimate(**_common(session, chosen, choice, estimate, began))
+    return DependenceEstimate(**result_fields(session, chosen, choice, estimate, began))
 
 
 def witness_functions(
@@ -262,6 +291,7 @@ def witness_functions(
     threads: int | None = None,
     memory: int | str = "2GiB",
     progress: Listener | None = None,
+    checkpoint: str | None = None,
 ) -> WitnessFunctions:
     """Find the smooth functions of two variables whose covariance is largest.
 
@@ -275,7 +305,7 @@ def witness_functions(
         As for `hsic`.
     estimator : str or COCO, optional
         "coco", or a value with its options.
-    rng, names, precision, client, threads, memory, progress
+    rng, names, precision, client, threads, memory, progress, checkpoint
         As for `independence_test`.
 
     Returns
@@ -301,12 +331,15 @@ def witness_functions(
     >>> bool(abs(f[0] - f[1]) > 3 * abs(f[0] - f[2]))  # nearly even, as the square is
     True
     """
-    session = open_session((x, y), names, rng, precision, client, threads, memory, progress)
+    session = open_session(
+        (x, y), names, rng, precision, client, threads, memory, progress, checkpoint
+    )
     chosen, _, fitting = choose_estimator(session, kernels, estimator)
     if not isinstance(chosen, COCO):
         msg = f"witness functions need estimator 'coco' or a COCO value, got {estimator!r}"
         raise InvalidArgumentError(msg)
-    chosen.plan(session, fitting, None).check()
+    session.listener(chosen.plan(session, fitting, None).check().started)
+    session.resume(computes="witness functions", estimator=chosen, kernels=fitting)
     return chosen.witness_functions(session, fitting)
 
 
@@ -347,7 +380,7 @@ def plan(
     return choose_method(session, kernels, estimator, null, n_resamples).plan(session)
 
 
-def _common(
+def result_fields(
     session: Session, estimator: Estimator, reason: str, estimate: Estimate, began: float
 ) -> dict[str, Any]:
     """The fields that every result has."""

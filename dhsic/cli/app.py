@@ -14,6 +14,7 @@ import click
 
 from dhsic.cli.interrupts import interruptible
 from dhsic.errors import DhsicError
+from dhsic.io.urls import redacted
 
 __all__ = ["INTERNAL", "INTERRUPTED", "USAGE", "Application"]
 
@@ -38,7 +39,9 @@ class Application(click.Group):
         with _warnings_in_a_line(), _logs_shown(debug):
             try:
                 with interruptible():
-                    code = super().main(arguments, prog_name, complete_var, False, **extra)
+                    code = super().main(
+                        arguments, prog_name, complete_var, False, obj=tuple(arguments), **extra
+                    )
             except (Exception, KeyboardInterrupt) as error:
                 if debug:
                     traceback.print_exc()
@@ -58,7 +61,7 @@ def _take_debug(arguments: MutableSequence[str]) -> bool:
 def _report(error: BaseException) -> int:
     """Say on stderr what went wrong, and choose the exit code."""
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
-        _say("interrupted")
+        _say(str(error.__cause__ or error) or "interrupted")
         return INTERRUPTED
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         click.echo(error.format_message(), err=True)
@@ -80,7 +83,7 @@ def _where_to_look(context: click.Context | None) -> str:
 
 
 def _say(text: str) -> None:
-    click.echo(f"dhsic: {' '.join(text.split())}", err=True)
+    click.echo(f"dhsic: {redacted(' '.join(text.split()))}", err=True)
 
 
 @contextmanager

@@ -6,9 +6,15 @@ import click
 
 from dhsic._version import __version__
 from dhsic.cli.app import Application
+from dhsic.cli.checkpoints import checkpoints
 from dhsic.cli.data import convert, generate
 from dhsic.cli.demo import demo
 from dhsic.cli.independence import plan, test
+from dhsic.cli.ranking import rank
+from dhsic.cli.runs import cancel, result, runs, status
+from dhsic.cli.sensitivity import sensitivity
+from dhsic.cli.submit import submit
+from dhsic.cli.two_sample import two_sample
 
 __all__ = ["main"]
 
@@ -43,11 +49,28 @@ def main(context: click.Context) -> None:
     """Test whether variables are independent, with kernels, on data of any length.
 
     Data are zarr groups of row-aligned arrays: make one with 'generate' or 'convert', look at what
-    a test would cost with 'plan', run it with 'test'.
+    a test would cost with 'plan', run it with 'test', or hand it to a queue with 'submit'. 'rank'
+    takes many columns against one target, 'sensitivity' finds what a measure rests on, 'two-sample'
+    compares samples.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
-for _command in (generate, convert, plan, test, demo):
+for _command in (
+    generate,
+    convert,
+    plan,
+    test,
+    sensitivity,
+    rank,
+    two_sample,
+    demo,
+    submit,
+    runs,
+    status,
+    result,
+    cancel,
+    checkpoints,
+):
     main.add_command(_command)

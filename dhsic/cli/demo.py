@@ -12,13 +12,13 @@ import click
 
 import dhsic
 from dhsic.cli.data import overwrite_option
-from dhsic.cli.output import decision, print_columns
+from dhsic.cli.output import print_columns
 from dhsic.cli.progress import Bar, progress_bar
 from dhsic.cluster import local_cluster, processors
 from dhsic.errors import InvalidArgumentError
 from dhsic.io.open import open_group
 from dhsic.io.synthetic import generate
-from dhsic.results import IndependenceTestResult
+from dhsic.results import IndependenceTestResult, decision
 
 __all__ = ["demo"]
 

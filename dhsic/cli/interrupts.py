@@ -7,17 +7,39 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-__all__ = ["interruptible"]
+__all__ = ["interruptible", "last_act", "last_words"]
 
 _EXIT_CODE = 130
 _CLEANING_SECONDS = 3.0
 _LEAVING_SECONDS = 2.0
 _BACK = b"\0"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_words = ["interrupted"]
+_acts: list[Callable[[], None]] = []
+
+
+@contextmanager
+def last_words(text: str) -> Iterator[None]:
+    """What to say where the process is ended because nothing else gets through."""
+    _words.append(text)
+    try:
+        yield
+    finally:
+        _words.pop()
+
+
+@contextmanager
+def last_act(act: Callable[[], None]) -> Iterator[None]:
+    """What to do before the process is ended so, in the thread that ends it."""
+    _acts.append(act)
+    try:
+        yield
+    finally:
+        _acts.remove(act)
 
 
 @contextmanager
@@ -65,5 +87,8 @@ def _end(inner: socket.socket) -> None:
         if inner.recv(1) == _BACK:
             time.sleep(_LEAVING_SECONDS)
             os._exit(_EXIT_CODE)
-    os.write(2, b"dhsic: interrupted\n")
+    for act in list(_acts):
+        with suppress(Exception):
+            act()
+    os.write(2, f"dhsic: {_words[-1]}\n".encode())
     os._exit(_EXIT_CODE)

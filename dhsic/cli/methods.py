@@ -11,16 +11,25 @@ import click
 
 from dhsic.cli.output import aligned
 from dhsic.estimators import Estimator, Null
+from dhsic.estimators.nfsic import Placement
 from dhsic.estimators.registry import ESTIMATORS, NULLS, TABLE
 from dhsic.estimators.rff import Form
 from dhsic.landmarks import Pairing, Selection
 from dhsic.nulls import Method, Variance, Within
 
-__all__ = ["ESTIMATOR_OPTIONS", "NULL_OPTIONS", "pairs_table", "read_estimator", "read_null"]
+__all__ = [
+    "ESTIMATOR_OPTIONS",
+    "NULL_OPTIONS",
+    "Kind",
+    "pairs_table",
+    "read_estimator",
+    "read_null",
+    "read_number",
+]
 
 
 @dataclass(frozen=True)
-class _Kind:
+class Kind:
     """Classes by name, and the options that are fields of some of them."""
 
     name: str
@@ -37,7 +46,7 @@ class _Kind:
         }
 
     def given(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Values of the fields that options were given for.
+        """Values of the fields that options were given for; a command may have some of them only.
 
         Raises
         ------
@@ -45,7 +54,7 @@ class _Kind:
             The class asked for has no such field.
         """
         chosen = options[self.name]
-        given = [option for option in self.options if options[option] is not None]
+        given = [option for option in self.options if options.get(option) is not None]
         for option in given:
             if chosen not in (takers := self.takers(option)):
                 msg = (
@@ -67,7 +76,7 @@ class _Kind:
         return "  ".join([text, *takers])
 
 
-_ESTIMATOR = _Kind(
+_ESTIMATOR = Kind(
     "estimator",
     ESTIMATORS,
     {
@@ -76,6 +85,10 @@ _ESTIMATOR = _Kind(
         "selection": "selection",
         "pool": "pool",
         "features": "n_features",
+        "locations": "n_locations",
+        "placement": "placement",
+        "training_rows": "training_rows",
+        "regularisation": "regularisation",
         "form": "form",
         "orthogonal": "orthogonal",
         "exponent": "exponent",
@@ -83,7 +96,7 @@ _ESTIMATOR = _Kind(
         "block_rows": "block_rows",
     },
 )
-_NULL = _Kind(
+_NULL = Kind(
     "null",
     NULLS,
     {"within": "within", "group_rows": "block_rows", "variance": "variance", "method": "method"},
@@ -138,7 +151,9 @@ def pairs_table() -> str:
     return "\n".join(aligned([("estimator", "time", "variables", "nulls"), *rows]))
 
 
-def _number(context: click.Context, option: click.Parameter, value: str | None) -> int | str | None:
+def read_number(
+    context: click.Context, option: click.Parameter, value: str | None
+) -> int | str | None:
     """Numbers as such; what else is a count, the estimator knows."""
     del context, option
     return int(value) if value is not None and re.fullmatch(r"[+-]?\d+", value) else value
@@ -155,9 +170,13 @@ ESTIMATOR_OPTIONS = (
     ),
     click.option(
         "--landmarks",
-        callback=_number,
+        callback=read_number,
         metavar="COUNT",
-        help=_ESTIMATOR.help("landmarks", "A number, or a multiple of sqrt(n) as 8sqrt."),
+        help=_ESTIMATOR.help(
+            "landmarks",
+            "A number, or a multiple of sqrt(n) as 8sqrt; auto (nystrom-m) for as many as a pilot "
+            "finds enough.",
+        ),
     ),
     click.option(
         "--pairing",
@@ -181,9 +200,32 @@ ESTIMATOR_OPTIONS = (
     ),
     click.option(
         "--features",
-        callback=_number,
+        callback=read_number,
         metavar="COUNT",
         help=_ESTIMATOR.help("features", "Random features of every variable."),
+    ),
+    click.option(
+        "--locations",
+        callback=read_number,
+        metavar="COUNT",
+        help=_ESTIMATOR.help("locations", "Test locations, or auto."),
+    ),
+    click.option(
+        "--placement",
+        type=click.Choice(get_args(Placement)),
+        help=_ESTIMATOR.help("placement", "Of the locations: by training rows, or at random."),
+    ),
+    click.option(
+        "--training-rows",
+        type=int,
+        metavar="N",
+        help=_ESTIMATOR.help("training_rows", "Rows to train on, half of all at the most."),
+    ),
+    click.option(
+        "--regularisation",
+        type=float,
+        metavar="R",
+        help=_ESTIMATOR.help("regularisation", "Ridge of the covariance, a share of its size."),
     ),
     click.option(
         "--form",

@@ -1,11 +1,12 @@
-"""The options of `test` and `plan`, and what they mean to the package."""
+"""The options of `test`, `plan` and `sensitivity`, and what they mean to the package."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -13,14 +14,29 @@ import click
 
 import dhsic
 from dhsic._arguments import Precision
-from dhsic._validation import nearest, parse_bytes
+from dhsic._validation import nearest
+from dhsic.cli.journal import STDERR
 from dhsic.cli.methods import ESTIMATOR_OPTIONS, NULL_OPTIONS, read_estimator, read_null
-from dhsic.cluster import PlannedWorkers, connect, local_cluster
+from dhsic.cli.where import WHERE_OPTIONS, Place, read_place
 from dhsic.engine.plan import Plan
+from dhsic.estimators import Estimator
 from dhsic.io.open import AnySource, open_group
 from dhsic.kernels import Aggregate, Candidates, Combine, Grid, Kernel, parse
 
-__all__ = ["Request", "read_request", "test_options"]
+__all__ = [
+    "KERNEL_OPTIONS",
+    "LEVEL_OPTION",
+    "LEVEL_OPTIONS",
+    "RUN_OPTIONS",
+    "Request",
+    "location",
+    "measure_options",
+    "read_kernels",
+    "read_measure",
+    "read_request",
+    "test_options",
+    "with_options",
+]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -35,44 +51,31 @@ class Request:
         The variables.
     arguments : dict
         What `dhsic.plan` and `dhsic.independence_test` have in common, besides the client.
-    workers : int or None
-        Processes to start.
-    scheduler : str or None
-        Address of a scheduler that runs already.
+    place : Place
+        Where it runs.
     """
 
     sources: list[AnySource]
     arguments: dict[str, Any]
-    workers: int | None
-    scheduler: str | None
+    place: Place
 
     @contextmanager
     def client(self) -> Iterator[Any]:
         """Where the test runs; None for threads of this process."""
-        if self.workers is not None:
+        if self.place.planned is not None:
             self.plan().check()  # before any process starts
-            with local_cluster(self.workers, self.arguments["memory"]) as client:
-                yield client
-        elif self.scheduler is not None:
-            with connect(self.scheduler) as client:
-                yield client
-        else:
-            yield None
+        with self.place.client() as client:
+            yield client
 
     def plan(self) -> Plan:
         """What would run; no process is started for it."""
-        if self.workers is not None:
-            return self._plan(PlannedWorkers(self.workers))
-        with self.client() as client:
+        if self.place.planned is not None:
+            return self._plan(self.place.planned)
+        with self.place.client() as client:
             return self._plan(client)
 
     def _plan(self, client: Any) -> Plan:
         return dhsic.plan(*self.sources, client=client, **self.arguments)
-
-
-def _bytes(context: click.Context, option: click.Parameter, value: str) -> int:
-    del context, option
-    return parse_bytes(value)
 
 
 def _level(context: click.Context, option: click.Parameter, value: float) -> float:
@@ -112,7 +115,25 @@ def _new_file(context: click.Context, option: click.Parameter, value: Path | Non
     return path
 
 
-_OPTIONS = (
+def _log_target(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    if value in (None, STDERR):
+        return value
+    if not value:
+        msg = "give the name of a file, or - for stderr"
+        raise click.BadParameter(msg)
+    return str(_new_file(context, option, Path(value)))
+
+
+LEVEL_OPTION = click.option(
+    "--alpha",
+    type=float,
+    callback=_level,
+    metavar="LEVEL",
+    default=0.05,
+    help="Level of the decision.",
+)
+
+_DATA = (
     click.argument("data", metavar="DATA.zarr"),
     click.option(
         "--variable",
@@ -123,6 +144,9 @@ _OPTIONS = (
         help="An array of the group, or columns of one as 'timbre=features[:, 0:12]'; "
         "give it twice or more.",
     ),
+)
+
+KERNEL_OPTIONS = (
     click.option(
         "--kernel",
         "kernels",
@@ -159,8 +183,9 @@ _OPTIONS = (
         help="Of the level, for the kernels of the median heuristic; 0 treats all alike.  "
         "[default: 2/3]",
     ),
-    *ESTIMATOR_OPTIONS,
-    *NULL_OPTIONS,
+)
+
+LEVEL_OPTIONS = (
     click.option(
         "--resamples",
         type=click.IntRange(min=1),
@@ -168,14 +193,10 @@ _OPTIONS = (
         help="Values under the null hypothesis, where they are drawn.  [default: 250, or 10000 "
         "with --method simulation]",
     ),
-    click.option(
-        "--alpha",
-        type=float,
-        callback=_level,
-        metavar="LEVEL",
-        default=0.05,
-        help="Level of the decision.",
-    ),
+    LEVEL_OPTION,
+)
+
+RUN_OPTIONS = (
     click.option(
         "--seed", type=click.IntRange(min=0), metavar="N", default=0, help="Fixes every draw."
     ),
@@ -185,40 +206,71 @@ _OPTIONS = (
         default="float64",
         help="Of the kernels; sums are float64 always.",
     ),
-    click.option(
-        "--threads",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Threads of this process.  [default: one a processor]",
-    ),
-    click.option(
-        "--workers",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Start so many processes to run on.",
-    ),
-    click.option("--scheduler", metavar="ADDRESS", help="Run on a Dask cluster, tcp://HOST:PORT."),
-    click.option(
-        "--memory",
-        callback=_bytes,
-        metavar="BYTES",
-        default="2GiB",
-        help="What one process may use.",
-    ),
+    *WHERE_OPTIONS,
     click.option(
         "--json",
         "json_path",
         type=click.Path(path_type=Path),
         callback=_new_file,
         metavar="OUT.json",
-        help="Write the whole result, with the null distribution.",
+        help="Write the whole result, but for what has a number for every row.",
     ),
+    click.option(
+        "--checkpoint",
+        metavar="URL",
+        help="Keep parts of the run in this folder, local or in an object store, as they finish; "
+        "the same command goes on from there.",
+    ),
+    click.option(
+        "--log-json",
+        "log_path",
+        callback=_log_target,
+        metavar="FILE",
+        help="Append what happens, as it happens, one JSON object a line; - for stderr.",
+    ),
+    click.option(
+        "--report",
+        "page_path",
+        type=click.Path(path_type=Path),
+        callback=_new_file,
+        metavar="OUT.html",
+        help="Write the result as a page with pictures and tables, and how to get it again.",
+    ),
+    click.option(
+        "--performance-report",
+        "report_path",
+        type=click.Path(path_type=Path),
+        callback=_new_file,
+        metavar="OUT.html",
+        help="Write how the worker processes spent their time, as a page to read offline.",
+    ),
+)
+
+_ONE_KERNEL = click.option(
+    "--kernel",
+    "kernels",
+    multiple=True,
+    metavar="[NAME=]SPEC",
+    help="Kernel of one variable or of all others, as 'year=gaussian:0.5' or 'laplacian'; a "
+    "bandwidth left out follows the median heuristic.  [default: gaussian]",
 )
 
 
 def test_options(command: Command) -> Command:
     """Give a command the options that describe a test."""
-    for option in reversed(_OPTIONS):
+    return with_options(
+        command, _DATA, KERNEL_OPTIONS, ESTIMATOR_OPTIONS, NULL_OPTIONS, LEVEL_OPTIONS, RUN_OPTIONS
+    )
+
+
+def measure_options(command: Command) -> Command:
+    """Give a command the options that describe a measure of dependence."""
+    return with_options(command, _DATA, (_ONE_KERNEL,), ESTIMATOR_OPTIONS, RUN_OPTIONS)
+
+
+def with_options(command: Command, *groups: Sequence[Callable[..., Any]]) -> Command:
+    """Give a command groups of options, in the order of its help."""
+    for option in reversed(list(chain.from_iterable(groups))):
         command = option(command)
     return command
 
@@ -231,31 +283,54 @@ def read_request(options: dict[str, Any]) -> Request:
     click.UsageError, DhsicError
         Options that do not go together, or data that cannot be opened.
     """
-    if sum(options[name] is not None for name in ("threads", "workers", "scheduler")) > 1:
-        msg = "--threads, --workers and --scheduler say where to run: give one of them"
-        raise click.UsageError(msg)
+    place = read_place(options)
     estimator, null = read_estimator(options), read_null(options)
-    sources = open_group(_location(options["data"]), options["variables"])
-    names = [source.name for source in sources]
+    request = _opened(options, place, estimator)
     arguments = {
-        "kernels": _kernels(options, names),
-        "estimator": estimator,
+        **request.arguments,
+        "kernels": read_kernels(options, request.arguments["names"]),
         "null": null,
         "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
-        "names": names,
-        "precision": options["precision"],
-        "threads": options["threads"],
-        "memory": options["memory"],
     }
-    return Request(sources, arguments, options["workers"], options["scheduler"])
+    return replace(request, arguments=arguments)
 
 
-def _location(data: str) -> str:
+def read_measure(options: dict[str, Any]) -> Request:
+    """Open the data and translate the options of a measure of dependence.
+
+    Raises
+    ------
+    click.UsageError, DhsicError
+        As for `read_request`; or several kernels of a variable.
+    """
+    request = _opened(options, read_place(options), read_estimator(options))
+    listed = _listed_kernels(options["kernels"], request.arguments["names"])
+    if any(len(kernels) > 1 for kernels in listed):
+        msg = "--kernel takes one kernel of a variable here: drop the others"
+        raise click.UsageError(msg)
+    kernels = [next(iter(kernels), None) for kernels in listed]
+    return replace(request, arguments={**request.arguments, "kernels": kernels})
+
+
+def _opened(options: dict[str, Any], place: Place, estimator: str | Estimator) -> Request:
+    """The data with what any measure needs to know, besides the kernels."""
+    sources = open_group(location(options["data"]), options["variables"])
+    arguments = {
+        "estimator": estimator,
+        "names": [source.name for source in sources],
+        "precision": options["precision"],
+        "threads": place.threads,
+        "memory": place.memory,
+    }
+    return Request(sources, arguments, place)
+
+
+def location(data: str) -> str:
     """URLs as they are; the whole path of a folder: a worker may have started in another one."""
     return data if "://" in data else os.path.abspath(data)
 
 
-def _kernels(options: dict[str, Any], names: Sequence[str]) -> Grid | list[Kernel | None]:
+def read_kernels(options: dict[str, Any], names: Sequence[str]) -> Grid | list[Kernel | None]:
     """One kernel a variable or None; a grid where something was said of several."""
     listed = _listed_kernels(options["kernels"], names)
     factors = options["factors"]

@@ -24,6 +24,10 @@ ESTIMATOR_OPTIONS: dict[str, tuple[tuple[str, ...], Any]] = {
     "selection": (("--selection", "rpcholesky"), "rpcholesky"),
     "pool": (("--pool", "3"), 3),
     "n_features": (("--features", "32"), 32),
+    "n_locations": (("--locations", "7"), 7),
+    "placement": (("--placement", "random"), "random"),
+    "training_rows": (("--training-rows", "64"), 64),
+    "regularisation": (("--regularisation", "0.01"), 0.01),
     "form": (("--form", "complex"), "complex"),
     "orthogonal": (("--orthogonal",), True),
     "exponent": (("--exponent", "0.7"), 0.7),
@@ -84,8 +88,8 @@ def test_estimator__with_options_together(ask: Ask) -> None:
     assert asked["estimator"] == DCov(exponent=0.5, unbiased=True)
 
 
-@pytest.mark.parametrize("count", ["2sqrt", "0.5sqrt", "sqrt"])
-def test_landmarks__multiples_are_left_to_the_estimator(ask: Ask, count: str) -> None:
+@pytest.mark.parametrize("count", ["2sqrt", "0.5sqrt", "sqrt", "auto"])
+def test_landmarks__words_are_left_to_the_estimator(ask: Ask, count: str) -> None:
     assert ask("--landmarks", count)["estimator"].n_landmarks == count
 
 

@@ -1,14 +1,13 @@
 """What a command writes."""
 
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dhsic
-from dhsic.cli.output import decision, print_columns, print_result, write_whole
-from dhsic.results import IndependenceTestResult
+from dhsic.cli.output import print_columns, print_result
+from dhsic.results import IndependenceTestResult, decision
 
 
 @pytest.fixture(scope="module")
@@ -54,17 +53,3 @@ def test_columns_line_up(capsys: pytest.CaptureFixture[str]) -> None:
         "a     1       2",
         "long  333333  4",
     ]
-
-
-def test_a_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "out.json"
-    path.write_text("old")
-
-    def interrupted(_: int) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("os.fsync", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        write_whole(path, "new")
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]

@@ -13,7 +13,9 @@ PAIR = ("--variable", "features", "--variable", "year")
 @pytest.fixture(autouse=True)
 def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dhsic.engine.session.run_pass", lambda *_, **__: pytest.fail("it ran"))
-    monkeypatch.setattr("dhsic.cli.options.local_cluster", lambda *_: pytest.fail("it started"))
+    monkeypatch.setattr(
+        "dhsic.cluster.connection.local_cluster", lambda *_: pytest.fail("it started")
+    )
 
 
 def test_says_what_would_run(invoke: Invoke, long_data: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dhsic import IndependenceTestResult
+from dhsic import FeatureRanking, IndependenceTestResult
 from tests.cli.conftest import Invoke
 
 DATA = Path(os.environ.get("DHSIC_DATA", Path(__file__).parents[3] / "shared/data"))
@@ -46,3 +46,20 @@ def test_air_quality(invoke: Invoke, tmp_path: Path) -> None:
     assert result.n > 300_000
     assert result.null == "multiplier"
     assert result.pvalue == pytest.approx(1 / 251)
+
+
+def test_songs_ranked(invoke: Invoke, tmp_path: Path) -> None:
+    source, out, report = file("msd/msd_random7000.parquet"), tmp_path / "out.zarr", tmp_path / "r"
+    averages = [f"timbre_avg_{j}" for j in range(1, 13)]
+    covariances = [f"timbre_cov_{j}" for j in range(1, 79)]
+    timbre = f"timbre={','.join([*averages, *covariances])}"
+    done = invoke("convert", "table", source, out, "--variable", timbre, "--variable", "year=year")
+    assert done.exit_code == 0, done.stderr
+    asked = ("--features", "timbre", "--target", "year", "--landmarks", 100, "--json", report)
+    done = invoke("rank", out, *asked, "--precision", "float32", "--resamples", 99)
+    assert done.exit_code == 0, done.stderr
+    ranking = FeatureRanking.from_json(report.read_text())
+    assert ranking.n == 7000
+    assert len(ranking.features) == 90
+    assert ranking.ranked("cka")[0].name == "timbre[0]", "loudness tells most of the year"
+    assert 60 < len(ranking.rejected(0.05, control="max-t")) < 90

@@ -1,0 +1,129 @@
+"""``dhsic checkpoints``: what interrupted runs have left, and its removal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from dhsic.cli.interrupts import last_words
+from dhsic.cli.output import print_columns
+from dhsic.engine.checkpoint import Manifest
+from dhsic.engine.kept import find_checkpoints, kept_passes, remove_checkpoint
+from dhsic.engine.plan import format_bytes
+from dhsic.io.folder import Folder
+
+__all__ = ["checkpoints", "interrupts_keep"]
+
+_WHAT = "the URL of checkpoints"
+_UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
+
+
+@contextmanager
+def interrupts_keep(url: str | None) -> Iterator[None]:
+    """Let an interrupt say that what is done is kept, where it is.
+
+    Raises
+    ------
+    DhsicError
+        Nothing can be kept there; known before any worker starts.
+    """
+    if url is None:
+        yield
+        return
+    folder = Folder.at(url, "checkpoint")
+    words = f"interrupted; what is done is kept in {folder}: run the same command again"
+    with last_words(words):
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            raise KeyboardInterrupt(words) from error
+
+
+@click.group()
+def checkpoints() -> None:
+    """Look at what 'dhsic test --checkpoint URL' keeps, or remove it."""
+
+
+@checkpoints.command("list")
+@click.argument("url")
+def list_checkpoints(url: str) -> None:
+    """List the checkpoint at URL, or those in the folder there.
+
+    A line for each pass: how many of its parts are kept, their size and their age. Those that
+    cannot be read are named at the end.
+    """
+    found = find_checkpoints(Folder.at(url, _WHAT))
+    for folder, manifest in found.checkpoints:
+        click.echo(click.style(str(folder), bold=True))
+        click.echo(f"  {_described(manifest)}")
+        passes = kept_passes(folder)
+        rows = [
+            (
+                f"  {one.name}",
+                f"{one.shards} of {one.of}",
+                format_bytes(one.size),
+                _age(one.modified),
+            )
+            for one in passes
+        ]
+        if rows:
+            print_columns(("  pass", "parts", "size", "last written"), rows)
+    found.refuse_broken()
+
+
+@checkpoints.command()
+@click.argument("url")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def clean(url: str, yes: bool) -> None:
+    """Remove the checkpoint at URL, or those in the folder there.
+
+    Only folders with the manifest of a checkpoint are touched, and in them only its files. A run
+    that uses one must have ended.
+    """
+    found = find_checkpoints(Folder.at(url, _WHAT))
+    if found.checkpoints and not yes:
+        for folder, manifest in found.checkpoints:
+            click.echo(f"{folder}: {_described(manifest)}")
+        _ask()
+    for folder, _ in found.checkpoints:
+        left = remove_checkpoint(folder)
+        other = f"; {left} other files are left" if left else ""
+        click.echo(f"removed {folder}{other}")
+    found.refuse_broken()
+
+
+def _ask() -> None:
+    if not _on_terminal():
+        msg = "there is no terminal to ask on: give --yes to remove them"
+        raise click.UsageError(msg)
+    click.confirm("Remove?", abort=True)
+
+
+def _on_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
+def _described(manifest: Manifest) -> str:
+    """The run of a manifest, in a line."""
+    run: dict[str, Any] = manifest.run
+    try:
+        names = ", ".join(str(variable["name"]) for variable in run["variables"])
+        said = f"{run['computes']} of {names}; {run['rows']:,} rows, seed {run['seed']}"
+        return f"{said}, {run['precision']}, dhsic {run['dhsic']}"
+    except (KeyError, TypeError, ValueError):
+        return "a run that this version cannot describe"
+
+
+def _age(modified: float | None) -> str:
+    if modified is None:
+        return "unknown"
+    seconds = max(0.0, time.time() - modified)
+    for unit, size in _UNITS:
+        if (count := int(seconds // size)) >= 1:
+            return f"{count} {unit}{'' if count == 1 else 's'} ago"
+    return "now"

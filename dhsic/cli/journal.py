@@ -1,0 +1,243 @@
+"""What a command did, as JSON lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from errno import ENOSPC
+from pathlib import Path
+from time import monotonic
+from typing import Any
+from uuid import uuid4
+
+import click
+
+from dhsic._version import __version__
+from dhsic.cli.app import INTERNAL, INTERRUPTED, USAGE
+from dhsic.cli.interrupts import last_act
+from dhsic.engine.events import BlockFinished, Event, PassFinished, PassStarted, as_json
+from dhsic.engine.telemetry import Position
+from dhsic.errors import DataError, DhsicError
+from dhsic.io.urls import redacted
+from dhsic.results import IndependenceTestResult
+
+__all__ = ["SCHEMA", "STDERR", "Journal", "open_journal", "read_journal"]
+
+SCHEMA = 1
+STDERR = "-"
+
+_ENDINGS = ("result", "error", "interrupted")
+
+
+class Journal:
+    """Writes one JSON object a line, each with one write.
+
+    Every line has ``schema``, the version of this format; ``time``, ISO 8601 in UTC; ``run``, which
+    the lines of one command share; and ``event``:
+
+    ``command-started``
+        First. ``version`` of dhsic, ``command`` as a list of words, ``data``, ``pid``; URLs show
+        no credentials.
+    ``workers-ready``
+        Where there is a cluster: ``workers``, and ``dashboard``, its URL or null.
+    ``run-started``
+        The plan: rows ``n``, names of ``variables``, ``workers``, ``threads``, ``worker_bytes``,
+        ``driver_bytes``, and ``passes`` over the data, each with ``name``, ``blocks``, ``amount``,
+        ``unit`` and ``bytes_read``.
+    ``step-started``
+        ``name`` of a step that the driver does by itself.
+    ``pass-started``, ``block-finished``, ``pass-finished``
+        ``name``, ``unit`` and ``amount`` of the pass or block, with the other fields of the events
+        of that name in `dhsic.engine.events`; and ``progress``, how far the pass is: ``pass`` of
+        ``passes``, ``parts_done`` of ``parts``, ``done`` of ``amount`` in ``unit``, of which an
+        earlier run did ``resumed``, ``bytes_done``, ``per_second``, ``bytes_per_second`` and
+        ``seconds_left``, each null where it is not known, and ``workers``, null without a cluster.
+        ``pass`` is null where it is none of those planned, such as resamples.
+    ``result``
+        Last where the command did what it was asked: ``statistic``, ``pvalue``, ``pvalue_error``,
+        ``estimate``, ``estimator``, ``null``, ``seed``, ``seconds``.
+    ``error``
+        Last where it did not: ``message``, ``kind`` and ``exit_code``.
+    ``interrupted``
+        Last after Ctrl-C or SIGTERM: ``exit_code``.
+
+    Parameters
+    ----------
+    write : callable
+        Takes a line; an OSError of it ends the journal with a warning, never the command.
+    """
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self.workers: Callable[[], int | None] = lambda: None
+        self._write: Callable[[str], None] | None = write
+        self._run = uuid4().hex[:12]
+        self._position = Position()
+
+    def tell(self, event: str, **fields: Any) -> None:
+        """Write a line; nothing comes after a result, an error or an interrupt."""
+        if self._write is None:
+            return
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = {"schema": SCHEMA, "time": now, "run": self._run, "event": event, **fields}
+        try:
+            self._write(json.dumps(line) + "\n")
+        except OSError as error:
+            self._write = None
+            warnings.warn(f"the log ends here: {error.strerror or error}", stacklevel=2)
+        if event in _ENDINGS:
+            self._write = None
+
+    def hear(self, event: Event) -> None:
+        """Write what the engine tells."""
+        self._position = self._position.after(event, monotonic())
+        fields = as_json(event)
+        if isinstance(event, PassStarted | BlockFinished | PassFinished):
+            fields["progress"] = {**self._position.as_json(), "workers": self.workers()}
+        self.tell(fields.pop("event"), **fields)
+
+    def result(self, result: IndependenceTestResult) -> None:
+        """Write what a test found."""
+        names = ("statistic", "pvalue", "pvalue_error", "estimate", "estimator", "null", "seed")
+        fields = {name: getattr(result, name) for name in names}
+        self.tell("result", **fields, seconds=round(result.seconds, 3))
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Write how a block ends where it ends by an error or an interrupt."""
+
+        def interrupted() -> None:
+            self.tell("interrupted", exit_code=INTERRUPTED)
+
+        try:
+            with last_act(interrupted):
+                yield
+        except (KeyboardInterrupt, click.Abort):
+            interrupted()
+            raise
+        except Exception as error:
+            told = isinstance(error, DhsicError | click.ClickException)
+            text = error.format_message() if isinstance(error, click.ClickException) else str(error)
+            message = redacted(" ".join(text.split()))
+            kind = type(error).__name__
+            self.tell("error", message=message, kind=kind, exit_code=USAGE if told else INTERNAL)
+            raise
+
+
+@contextmanager
+def open_journal(target: str | None, command: Sequence[str], data: str) -> Iterator[Journal]:
+    """A journal that says how its block ended.
+
+    Parameters
+    ----------
+    target : str or None
+        A file, which is made or appended to; ``-`` for stderr; None to write nothing.
+    command : sequence of str
+        The words of the command.
+    data : str
+        The data.
+
+    Yields
+    ------
+    Journal
+        Its first line is written.
+
+    Raises
+    ------
+    DataError
+        The file cannot be written.
+    """
+    with _writer(target) as write:
+        journal = Journal(write)
+        words = [redacted(word) for word in command]
+        where = redacted(data)
+        journal.tell(
+            "command-started", version=__version__, command=words, data=where, pid=os.getpid()
+        )
+        with journal.ending():
+            yield journal
+
+
+def read_journal(path: str | Path) -> list[dict[str, Any]]:
+    """Read the lines of the command that started last.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file that ``--log-json`` wrote, or still writes.
+
+    Returns
+    -------
+    list of dict
+        In order; a line that a killed command or a full disk left torn is left out.
+
+    Raises
+    ------
+    DataError
+        The file cannot be read, is no journal, or one of another version of the format.
+    """
+    try:
+        text = Path(path).read_bytes().decode("utf-8", "replace")
+    except OSError as error:
+        msg = f"cannot read the log {path}: {error.strerror or error}"
+        raise DataError(msg) from error
+    whole = text[: text.rfind("\n") + 1].splitlines()
+    lines = [line for line in map(_parsed, whole) if line is not None]
+    if whole and not lines:
+        msg = f"{path} holds no line that --log-json wrote: give the file of that option"
+        raise DataError(msg)
+    runs = [line["run"] for line in lines if line["event"] == "command-started"]
+    latest = [line for line in lines if not runs or line["run"] == runs[-1]]
+    for line in latest:
+        if line["schema"] != SCHEMA:
+            msg = (
+                f"{path} must have lines of schema {SCHEMA}, got {line['schema']!r}: read it with "
+                "the version of dhsic that wrote it"
+            )
+            raise DataError(msg)
+    return latest
+
+
+def _parsed(line: str) -> dict[str, Any] | None:
+    with suppress(ValueError):
+        found = json.loads(line)
+        if isinstance(found, dict) and {"schema", "time", "run", "event"} <= found.keys():
+            return found
+    return None
+
+
+@contextmanager
+def _writer(target: str | None) -> Iterator[Callable[[str], None]]:
+    if target is None:
+        yield lambda line: None
+    elif target == STDERR:
+        yield lambda line: click.echo(line, nl=False, err=True)
+    else:
+        descriptor = _opened(target)
+        try:
+            yield lambda line: _write_line(descriptor, line)
+        finally:
+            os.close(descriptor)
+
+
+def _opened(path: str) -> int:
+    """Open a file to append whole lines, after a line that was left torn too."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+    except OSError as error:
+        msg = f"cannot write the log {path}: {error.strerror or error}"
+        raise DataError(msg) from error
+    size = os.fstat(descriptor).st_size
+    if size and os.pread(descriptor, 1, size - 1) != b"\n":
+        os.write(descriptor, b"\n")
+    return descriptor
+
+
+def _write_line(descriptor: int, line: str) -> None:
+    """Append with one write, so that lines of several processes do not mix."""
+    data = line.encode()
+    if os.write(descriptor, data) != len(data):
+        raise OSError(ENOSPC, "no space is left for it")

@@ -1,0 +1,93 @@
+"""The report of a command, from what is seen of its run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dhsic.cli.where import Place
+from dhsic.cluster.submit.quoting import shell_line
+from dhsic.engine.events import Event, Listener, RunStarted
+from dhsic.engine.memory import peak_bytes, worker_peak_bytes
+from dhsic.io.urls import redacted
+from dhsic.report import Mapped, MemoryUse, Ranked, Run, check_report, write_report
+from dhsic.results import IndependenceTestResult
+
+__all__ = ["Page"]
+
+
+class Page:
+    """A report, where one was asked for.
+
+    Parameters
+    ----------
+    path : Path or None
+        The file; None for none.
+    command : sequence of str
+        The words of the command.
+
+    Raises
+    ------
+    MissingDependencyError
+        A library of the extra "report" is not installed.
+    """
+
+    def __init__(self, path: Path | None, command: Sequence[str]) -> None:
+        if path is not None:
+            check_report()
+        self._path = path
+        self._command = shell_line([redacted(word) for word in command])
+        self._started: RunStarted | None = None
+        self._memory: tuple[MemoryUse, ...] = ()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether one was asked for."""
+        return self._path is not None
+
+    def hearing(self, listener: Listener) -> Listener:
+        """A listener that keeps the plan and passes all on to another."""
+
+        def hear(event: Event) -> None:
+            if isinstance(event, RunStarted):
+                self._started = event
+            listener(event)
+
+        return hear
+
+    def measure(self, client: Any) -> None:
+        """Look at the memory of all processes, while they are there."""
+        if self._path is None or self._started is None:
+            return
+        planned = self._started
+        own = MemoryUse("this process", planned.driver_bytes, peak_bytes())
+        if client is None:
+            self._memory = (own,)
+            return
+        worker = MemoryUse("a worker", planned.worker_bytes, worker_peak_bytes(client))
+        self._memory = (own, worker)
+
+    def write(
+        self,
+        result: IndependenceTestResult | Ranked | Mapped,
+        options: dict[str, Any],
+        place: Place,
+        code: str,
+    ) -> None:
+        """Write the file, with the code that gives the result again.
+
+        Raises
+        ------
+        DataError
+            The disk refuses.
+        """
+        if self._path is None or self._started is None:
+            return
+        threads = f"{self._started.threads} thread{'s' if self._started.threads > 1 else ''}"
+        where = f"{threads} of one process"
+        if place.cluster is not None:
+            where = f"{self._started.workers} worker processes with {threads} in all"
+        run = Run(redacted(options["data"]), self._command, code, where, self._memory)
+        level = {"alpha": options["alpha"]} if "alpha" in options else {}
+        write_report(result, self._path, run=run, **level)

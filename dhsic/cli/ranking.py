@@ -1,0 +1,237 @@
+"""``dhsic rank``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, get_args
+
+import click
+
+import dhsic
+from dhsic.cli.journal import Journal, open_journal
+from dhsic.cli.methods import read_estimator, read_null
+from dhsic.cli.options import LEVEL_OPTION, RUN_OPTIONS, location
+from dhsic.cli.output import print_columns, print_lines, print_summary
+from dhsic.cli.pages import Page
+from dhsic.cli.recipes import code_of_ranking
+from dhsic.cli.watching import check_targets, seen_run
+from dhsic.cli.where import Place, read_place
+from dhsic.io.open import AnySource, open_group
+from dhsic.io.whole import write_whole
+from dhsic.kernels import parse
+from dhsic.nulls import Control, Within
+from dhsic.ranking import FeatureRanking
+from dhsic.ranking.result import By
+from dhsic.report import Ranked
+
+__all__ = ["rank"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.argument("data", metavar="DATA.zarr"),
+    click.option(
+        "--features",
+        "variable",
+        required=True,
+        metavar="[NAME=]ARRAY",
+        help="The array whose columns are ranked, or columns of one as 'features[:, 0:12]'.",
+    ),
+    click.option(
+        "--target",
+        required=True,
+        metavar="[NAME=]ARRAY",
+        help="The array that they are tested against.",
+    ),
+    click.option(
+        "--group",
+        "groups",
+        multiple=True,
+        metavar="NAME=COLUMNS",
+        help="Rank groups of columns, each written as 'timbre=0:12' or 'rest=12,15,20'; columns "
+        "are counted in --features.",
+    ),
+    click.option(
+        "--by",
+        type=click.Choice(get_args(By)),
+        default="pvalue",
+        help="What ranks; equal p-values by the standardised statistic. Sensitivity takes all "
+        "columns together, in more passes, and is exploratory.",
+    ),
+    click.option(
+        "--kernel",
+        "feature_kernels",
+        metavar="SPEC",
+        default="gaussian",
+        help="Of every feature; a bandwidth left out follows the median heuristic of each.",
+    ),
+    click.option("--target-kernel", metavar="SPEC", default="gaussian", help="Of the target."),
+    click.option(
+        "--estimator",
+        type=click.Choice(["auto", "nystrom-m", "nystrom-hsic", "v-hsic"]),
+        default="nystrom-m",
+        help="Linear in the rows, linear and quick for single columns, or quadratic.",
+    ),
+    click.option(
+        "--landmarks",
+        metavar="COUNT",
+        help="A number, or a multiple of sqrt(n).  [default: 8sqrt; 2sqrt with nystrom-hsic]",
+    ),
+    click.option("--pairing", type=click.Choice(["independent", "joint"]), help="Of landmarks."),
+    click.option(
+        "--null",
+        type=click.Choice(["auto", "multiplier", "permutation"]),
+        default="auto",
+        help="Random signs, or permutations of the target.",
+    ),
+    click.option(
+        "--within",
+        type=click.Choice(get_args(Within)),
+        help="Permute among all rows, or within groups of them.",
+    ),
+    click.option(
+        "--group-rows", type=int, metavar="N", help="Rows of a group, where they are permuted."
+    ),
+    click.option(
+        "--resamples",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Values under the null hypothesis.  [default: 250]",
+    ),
+    click.option(
+        "--control",
+        type=click.Choice(get_args(Control)),
+        default="bh",
+        help="How the decision accounts for the number of features: bh and by bound the share of "
+        "false discoveries, the others the probability of any.",
+    ),
+    click.option(
+        "--top", type=click.IntRange(min=1), metavar="N", default=20, help="Features to print."
+    ),
+    click.option(
+        "--plan", "only_plan", is_flag=True, help="Say what would run, in how much memory; no more."
+    ),
+    LEVEL_OPTION,
+    *RUN_OPTIONS,
+)
+
+
+def _rank_options(command: Command) -> Command:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command(
+    epilog="""\b
+Examples
+  dhsic rank songs.zarr --features features --target year --precision float32
+  dhsic rank songs.zarr --features features --target year \\
+      --group timbre=0:12 --group covariances=12:90 --control max-t
+""",
+    short_help="Rank columns of DATA.zarr by their dependence on a target.",
+)
+@_rank_options
+def rank(**options: Any) -> None:
+    """Rank the columns of an array of DATA.zarr by their dependence on a target.
+
+    Prints HSIC, normalised HSIC and p-values of every column, the strongest first, and those that
+    are found at the level alpha.
+    """
+    check_targets(options)
+    command = ("dhsic", *click.get_current_context().find_root().obj)
+    page = Page(options["page_path"], command)
+    place = read_place(options)
+    features, target = open_group(
+        location(options["data"]), [options["variable"], options["target"]]
+    )
+    arguments = _arguments(options, place, features)
+    if place.planned is not None or options["only_plan"]:
+        planned = dhsic.plan_ranking(
+            features, target, by=options["by"], client=place.planned, **arguments
+        )
+        if options["only_plan"]:
+            print_lines(str(planned).splitlines(), indent=8)
+        planned.check()  # before any process starts
+    if options["only_plan"]:
+        return
+    with open_journal(options["log_path"], command, options["data"]) as journal:
+        found = _run(features, target, arguments, options, place, journal, page)
+        try:
+            if options["json_path"] is not None:
+                write_whole(options["json_path"], found.to_json(indent=2) + "\n")
+            ranked = Ranked.of(found, control=options["control"])
+            page.write(ranked, options, place, code_of_ranking(options, arguments, place))
+            strongest = found.ranked()[0].name
+            journal.tell("result", features=len(found.features), strongest=strongest)
+        finally:
+            _print(found, options)
+
+
+def _arguments(options: dict[str, Any], place: Place, features: AnySource) -> dict[str, Any]:
+    """What planning and ranking have in common, besides the client."""
+    asked = {**options, "features": None}
+    if (options["landmarks"] or "").lstrip("+-").isdigit():
+        asked["landmarks"] = int(options["landmarks"])
+    null = read_null(asked)
+    return {
+        "groups": _groups(options["groups"], features.shape[1]),
+        "feature_kernels": parse(options["feature_kernels"]),
+        "target_kernel": parse(options["target_kernel"]),
+        "estimator": read_estimator(asked),
+        "null": null,
+        "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
+        "precision": options["precision"],
+        "threads": place.threads,
+        "memory": place.memory,
+    }
+
+
+def _run(
+    features: AnySource,
+    target: AnySource,
+    arguments: dict[str, Any],
+    options: dict[str, Any],
+    place: Place,
+    journal: Journal,
+    page: Page,
+) -> FeatureRanking:
+    """Run a ranking, seen on the terminal and in the journal."""
+    with seen_run(place.client, options, journal, page) as seen:
+        return dhsic.rank_features(features, target, by=options["by"], **seen, **arguments)
+
+
+def _print(ranking: FeatureRanking, options: dict[str, Any]) -> None:
+    summary = ranking.summary()
+    print_summary(summary)
+    print_columns(*ranking.table(options["top"]))
+    alpha, control = options["alpha"], options["control"]
+    found = ranking.rejected(alpha, control)
+    listed = ", ".join(found[: options["top"]]) + (", ..." if len(found) > options["top"] else "")
+    count = f"{len(found):,} of {len(ranking.features):,} at level {alpha:g} by {control}"
+    width = max(len(label) for label, _ in summary)
+    print_summary([("found", f"{count}{f': {listed}' if found else ''}")], width)
+
+
+def _groups(texts: Sequence[str], d: int) -> dict[str, list[int]] | None:
+    """Read ``NAME=COLUMNS`` of every group."""
+    groups: dict[str, list[int]] = {}
+    for text in texts:
+        name, _, columns = text.partition("=")
+        try:
+            listed = [j for part in columns.split(",") for j in _range(part, d)]
+        except ValueError:
+            listed = []
+        if not name.strip() or not listed or name.strip() in groups:
+            msg = (
+                "--group must be NAME=COLUMNS, each name once, with columns as 0:12 or 0,3,5; got "
+                f"{text!r}"
+            )
+            raise click.UsageError(msg)
+        groups[name.strip()] = listed
+    return groups or None
+
+
+def _range(text: str, d: int) -> Sequence[int]:
+    first, colon, last = text.partition(":")
+    return range(int(first or 0), int(last or d)) if colon else [int(first)]

@@ -1,0 +1,108 @@
+"""How a run of the command line is written in Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dhsic
+from dhsic import kernels
+from dhsic.cli.options import Request
+from dhsic.cli.where import Place
+from dhsic.io.urls import redacted
+from dhsic.kernels import parse
+
+__all__ = ["code_of_map", "code_of_ranking", "code_of_samples", "code_of_test"]
+
+_USUAL = {
+    "by": "pvalue",
+    "estimator": "nystrom-m",
+    "feature_kernels": parse("gaussian"),
+    "null": "auto",
+    "of": "statistic",
+    "precision": "float64",
+    "target_kernel": parse("gaussian"),
+}
+
+
+def code_of_test(options: Mapping[str, Any], request: Request) -> str:
+    """Code that gives the result of a test again; credentials are left out.
+
+    Parameters
+    ----------
+    options : mapping
+        Those of the command.
+    request : Request
+        What was asked for.
+
+    Returns
+    -------
+    str
+    """
+    call = ["result = dhsic.independence_test(", "    *variables,"]
+    return _code(options, options["variables"], call, request.arguments, request.place)
+
+
+def code_of_map(options: Mapping[str, Any], request: Request) -> str:
+    """Code that gives a sensitivity map again, as `code_of_test`."""
+    call = ["found = dhsic.sensitivity_map(", "    *variables,"]
+    asked = {"of": options["of"], "wrt": list(options["wrt"]) or None, **request.arguments}
+    return _code(options, options["variables"], call, asked, request.place)
+
+
+def code_of_ranking(options: Mapping[str, Any], arguments: Mapping[str, Any], place: Place) -> str:
+    """Code that gives a ranking again, from the options and what they mean to `rank_features`."""
+    call = ["ranking = dhsic.rank_features(", "    *variables,"]
+    asked = {"by": options["by"], **arguments}
+    return _code(options, [options["variable"], options["target"]], call, asked, place)
+
+
+def code_of_samples(options: Mapping[str, Any], arguments: Mapping[str, Any], place: Place) -> str:
+    """Code that gives the result of a two-sample test again, as `code_of_test`."""
+    call = ["result = dhsic.two_sample_test(", "    *variables,"]
+    names = {key: value for key, value in arguments.items() if key != "names"}
+    return _code(options, options["samples"], call, names, place, opener="open_group_samples")
+
+
+def _code(
+    options: Mapping[str, Any],
+    variables: Sequence[str],
+    call: Sequence[str],
+    asked: Mapping[str, Any],
+    place: Place,
+    opener: str = "open_group",
+) -> str:
+    """Lines that open the variables, call a function and print what it returns."""
+    given = {
+        name: value
+        for name, value in asked.items()
+        if not _left_open(value) and value != _USUAL.get(name)
+    }
+    lines = [f"    {name}={value!r}," for name, value in {**given, "rng": options["seed"]}.items()]
+    opened = f"variables = {opener}({redacted(options['data'])!r}, {list(variables)!r})"
+    found = call[0].split(" ")[0]
+    body = "\n".join([opened, *call, *lines, ")", f"print({found})"])
+    return f"{_imports(body, opener)}\n\n{'' if place.cluster is None else _CLUSTER}{body}\n"
+
+
+_CLUSTER = (
+    "# On threads of this process; on a cluster give client=, as of dhsic.cluster.connect(...).\n"
+)
+
+
+def _left_open(asked: Any) -> bool:
+    """Nothing was asked for, of no variable."""
+    return asked is None or (isinstance(asked, list) and all(one is None for one in asked))
+
+
+def _imports(body: str, opener: str) -> str:
+    """Lines that import dhsic, and the values that a text names."""
+    named = set(re.findall(r"(?<![\w.'\"])([A-Z]\w*)\(", body))
+    lines = ["import dhsic"]
+    for module, known in (("dhsic", dhsic.__all__), ("dhsic.kernels", kernels.__all__)):
+        found = sorted(named & set(known))
+        named -= set(found)
+        if found:
+            lines.append(f"from {module} import {', '.join(found)}")
+    return "\n".join([*lines, f"from dhsic.io.open import {opener}"])

@@ -1,0 +1,149 @@
+"""``dhsic runs``, ``status``, ``result`` and ``cancel``: what became of submitted tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from dhsic.cli.following import Standing, follow, progress_of, read_result, standing, trouble, why
+from dhsic.cli.independence import test
+from dhsic.cli.output import print_columns, print_result
+from dhsic.cli.progress import progress_bar
+from dhsic.cluster.submit import PLACES, Run, State, find_run, list_runs, runs_folder
+from dhsic.cluster.submit.quoting import shell_line
+from dhsic.errors import ClusterError, InvalidArgumentError
+
+__all__ = ["cancel", "finish", "result", "runs", "runs_option", "status"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+runs_option = click.option(
+    "--runs",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder of all runs.  [default: $XDG_STATE_HOME/dhsic/runs]",
+)
+_run_argument = click.argument("identity", metavar="RUN")
+_SHOWN = 50
+
+
+@click.command()
+@runs_option
+def runs(runs: Path | None) -> None:
+    """List submitted tests, the latest first."""
+    found = list_runs(runs_folder(runs))
+    if not found:
+        click.echo("no runs yet: submit one with 'dhsic submit'", err=True)
+        return
+    header = ["run", "where", "submitted", "command"]
+    shown = [(run, _short(shell_line(run.command))) for run in found]
+    print_columns(header, [[run.identity, run.where, run.created, text] for run, text in shown])
+
+
+@click.command()
+@_run_argument
+@runs_option
+def status(identity: str, runs: Path | None) -> None:
+    """Say where a submitted test stands."""
+    run = find_run(runs_folder(runs), identity)
+    now = standing(run)
+    state = run.state()
+    lines = {
+        "state": now,
+        "reason": why(run) if now == "failed" else None,
+        "trouble": trouble(run, now) if now in ("waiting", "running") else None,
+        "progress": _progress(run) if now == "running" else None,
+        "queue": run.where if state is None else f"{run.where}, job {state.job}",
+        "submitted": run.created,
+        "command": shell_line(("dhsic", *run.command)),
+        "folder": str(run.folder),
+    }
+    for label, text in lines.items():
+        if text is not None:
+            click.echo(click.style(f"{label:<11}", bold=True) + text)
+
+
+@click.command(short_help="Print the result of a submitted test.")
+@_run_argument
+@runs_option
+@click.option("--wait", is_flag=True, help="Wait for it.")
+@click.option("--json", "as_json", is_flag=True, help="The whole result as JSON.")
+def result(identity: str, runs: Path | None, wait: bool, as_json: bool) -> None:
+    """Print the result of a submitted test, as 'dhsic test' would."""
+    run = find_run(runs_folder(runs), identity)
+    if wait:
+        with progress_bar() as bar:
+            now = follow(run, bar)
+    else:
+        now = standing(run)
+    finish(run, now, as_json=as_json)
+
+
+@click.command(short_help="End a submitted test.")
+@_run_argument
+@runs_option
+def cancel(identity: str, runs: Path | None) -> None:
+    """End a submitted test; what it has done stays in its checkpoint, where it has one.
+
+    Of a test that has ended it removes what that left in Kubernetes; its result, its log and its
+    checkpoint stay.
+    """
+    run = find_run(runs_folder(runs), identity)
+    now, state = standing(run), run.state()
+    if state is not None and now in ("waiting", "running"):
+        _end(run, state)
+        click.echo(f"cancelled {identity}")
+    elif state is not None and PLACES[run.where].clear(run, state.job):
+        click.echo(f"{identity} is {now}: removed what it left in {run.where}")
+    else:
+        msg = f"RUN must be waiting or running, and {identity} is {now}: there is nothing to cancel"
+        raise InvalidArgumentError(msg)
+
+
+def _end(run: Run, state: State) -> None:
+    run.tell(replace(state, cancelled=True))  # first, or who follows it sees a failure
+    try:
+        PLACES[run.where].cancel(run, state.job)
+    except BaseException:
+        run.tell(state)
+        raise
+
+
+def finish(run: Run, now: Standing, *, as_json: bool = False) -> None:
+    """Print the result of a run, or say why it has none.
+
+    Raises
+    ------
+    ClusterError
+        It has none.
+    """
+    if now == "finished":
+        found = read_result(run)
+        if as_json:
+            click.echo(found.to_json(indent=2))
+            return
+        options = test.make_context("dhsic test", list(run.command[1:])).params
+        print_result(found, options["alpha"])
+        return
+    if now == "failed":
+        msg = f"run {run.identity} failed: {why(run)} (its log is {run.log})"
+    else:
+        msg = f"run {run.identity} has no result, it is {now}: see 'dhsic status {run.identity}'"
+    raise ClusterError(msg)
+
+
+def _progress(run: Run) -> str | None:
+    progress = progress_of(run)
+    if progress is None:
+        return None
+    amount = f"{progress['done']:,} of {progress['amount']:,} {progress['unit']}"
+    return f"{progress['name']}, {amount}"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 3]}..."

@@ -1,0 +1,109 @@
+"""``dhsic sensitivity``."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import click
+
+import dhsic
+from dhsic.cli.journal import Journal, open_journal
+from dhsic.cli.options import Request, measure_options, read_measure
+from dhsic.cli.output import print_summary
+from dhsic.cli.pages import Page
+from dhsic.cli.recipes import code_of_map
+from dhsic.cli.watching import check_targets, seen_run
+from dhsic.io.whole import write_whole
+from dhsic.io.zarr_output import check_new_group
+from dhsic.report import Mapped
+from dhsic.sensitivity import SensitivityMap
+from dhsic.sensitivity.forms import Of
+from dhsic.sensitivity.result import map_columns
+
+__all__ = ["sensitivity"]
+
+_EPILOG = """\b
+Estimators that have a map: nystrom-m, rff-hsic, v-hsic
+
+\b
+Example
+  dhsic sensitivity songs.zarr --variable features --variable year \\
+      --out map.zarr
+"""
+
+
+@click.command(epilog=_EPILOG, short_help="Find the columns and rows that a measure rests on.")
+@measure_options
+@click.option(
+    "--of",
+    type=click.Choice(get_args(Of)),
+    default="statistic",
+    help="What is differentiated: the statistic of 'dhsic test', or the estimate of HSIC.",
+)
+@click.option(
+    "--wrt",
+    multiple=True,
+    metavar="NAME",
+    help="A variable whose entries are varied; may be given several times.  [default: all]",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=5,
+    help="Columns of every variable to print, the most sensitive first.",
+)
+@click.option(
+    "--out",
+    "out_path",
+    metavar="MAP.zarr",
+    help="Write the map, an array for every variable, into a new zarr group.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace a zarr group at MAP.zarr.")
+def sensitivity(**options: Any) -> None:
+    """Differentiate a measure of dependence in every entry of DATA.zarr.
+
+    Prints the measure and the columns of every variable that it is most sensitive to: those with
+    the largest mean square of the derivatives over the rows.
+    """
+    check_targets(options)
+    command = ("dhsic", *click.get_current_context().find_root().obj)
+    page = Page(options["page_path"], command)
+    with open_journal(options["log_path"], command, options["data"]) as journal:
+        request = read_measure(options)
+        _check_out(request, options)
+        found, mapped = _run(request, options, journal, page)
+        try:
+            if options["json_path"] is not None:
+                write_whole(options["json_path"], found.to_json(indent=2) + "\n")
+            if mapped is not None:
+                page.write(mapped, options, request.place, code_of_map(options, request))
+            journal.tell("result", of=found.of, value=found.value, seed=found.measured.seed)
+        finally:
+            print_summary(found.summary(options["top"]))
+
+
+def _check_out(request: Request, options: dict[str, Any]) -> None:
+    """Refuse before the run what could not be written after it."""
+    if options["out_path"] is not None:
+        dims = {source.name: source.shape[1] for source in request.sources}
+        varied = {name: d for name, d in dims.items() if name in (options["wrt"] or dims)}
+        columns = map_columns(varied)
+        check_new_group(options["out_path"], columns, overwrite=options["overwrite"])
+
+
+def _run(
+    request: Request, options: dict[str, Any], journal: Journal, page: Page
+) -> tuple[SensitivityMap, Mapped | None]:
+    """Compute a map, write it and draw from it, seen on the terminal and in the journal."""
+    with seen_run(request.place.client, options, journal, page) as seen:
+        found = dhsic.sensitivity_map(
+            *request.sources,
+            of=options["of"],
+            wrt=options["wrt"] or None,
+            **seen,
+            **request.arguments,
+        )
+        if options["out_path"] is not None:
+            found.to_zarr(options["out_path"], overwrite=options["overwrite"])
+        return found, Mapped.of(found) if page.wanted else None

@@ -1,0 +1,219 @@
+"""``dhsic two-sample``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar, get_args
+
+import click
+
+import dhsic
+from dhsic.cli.journal import Journal, open_journal
+from dhsic.cli.methods import NULL_OPTIONS, Kind, read_null, read_number
+from dhsic.cli.options import (
+    KERNEL_OPTIONS,
+    LEVEL_OPTIONS,
+    RUN_OPTIONS,
+    location,
+    read_kernels,
+    with_options,
+)
+from dhsic.cli.output import print_lines, print_result
+from dhsic.cli.pages import Page
+from dhsic.cli.recipes import code_of_samples
+from dhsic.cli.watching import check_targets, seen_run
+from dhsic.cli.where import Place, read_place
+from dhsic.engine.plan import Plan
+from dhsic.estimators import Estimator
+from dhsic.io.open import AnySource, open_group_samples
+from dhsic.io.whole import write_whole
+from dhsic.landmarks import Selection
+from dhsic.twosample import MMD_ESTIMATORS, TwoSampleTestResult
+
+__all__ = ["two_sample"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_EPILOG = """\b
+Examples
+  dhsic two-sample songs.zarr --sample old=timbre60 --sample new=timbre00
+  dhsic two-sample songs.zarr --sample 'old[:, 0:12]' --sample 'new[:, 0:12]' \\
+      --estimator block-mmd --json drift.json
+"""
+
+_KIND = Kind(
+    "estimator",
+    MMD_ESTIMATORS,
+    {
+        "landmarks": "n_landmarks",
+        "selection": "selection",
+        "pool": "pool",
+        "features": "n_features",
+        "orthogonal": "orthogonal",
+        "exponent": "exponent",
+        "block_rows": "block_rows",
+    },
+)
+
+_OPTIONS = (
+    click.argument("data", metavar="DATA.zarr"),
+    click.option(
+        "--sample",
+        "samples",
+        multiple=True,
+        required=True,
+        metavar="[NAME=]ARRAY",
+        help="An array of the group, or columns of one as 'old=timbre[:, 0:12]'; give it twice or "
+        "more. Samples have the same columns and any number of rows.",
+    ),
+    click.option(
+        "--estimator",
+        type=click.Choice(["auto", *MMD_ESTIMATORS]),
+        default="nystrom-mmd",
+        help="Of the discrepancy: at landmarks, of random features, of blocks, of all pairs of "
+        "rows; or auto: v-mmd where that is quick and fits the memory, nystrom-mmd beyond.",
+    ),
+    click.option(
+        "--landmarks",
+        callback=read_number,
+        metavar="COUNT",
+        help=_KIND.help("landmarks", "A number, or a multiple of sqrt(n) as 8sqrt."),
+    ),
+    click.option(
+        "--selection",
+        type=click.Choice(get_args(Selection)),
+        help=_KIND.help("selection", "How landmarks are chosen from a pool of rows."),
+    ),
+    click.option(
+        "--pool",
+        type=int,
+        metavar="TIMES",
+        help=_KIND.help("pool", "Rows of the pool, a multiple of the landmarks."),
+    ),
+    click.option(
+        "--features",
+        callback=read_number,
+        metavar="COUNT",
+        help=_KIND.help("features", "Random features."),
+    ),
+    click.option(
+        "--orthogonal",
+        is_flag=True,
+        default=None,
+        help=_KIND.help("orthogonal", "Make the frequencies of the features orthogonal."),
+    ),
+    click.option(
+        "--exponent",
+        type=float,
+        metavar="G",
+        help=_KIND.help("exponent", "Blocks have n^G rows."),
+    ),
+    click.option(
+        "--block-rows",
+        type=int,
+        metavar="N",
+        help=_KIND.help("block_rows", "Rows of a block."),
+    ),
+)
+
+_PLAN = (
+    click.option(
+        "--plan", "only_plan", is_flag=True, help="Say what would run, in how much memory; no more."
+    ),
+)
+
+
+def _options(command: Command) -> Command:
+    return with_options(
+        command, _OPTIONS, KERNEL_OPTIONS, NULL_OPTIONS, LEVEL_OPTIONS, _PLAN, RUN_OPTIONS
+    )
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A test as it was asked for: samples, arguments besides the client, and where it runs."""
+
+    samples: list[AnySource]
+    arguments: dict[str, Any]
+    place: Place
+
+    @contextmanager
+    def client(self) -> Iterator[Any]:
+        """Where the test runs; what cannot fit starts no process."""
+        if self.place.planned is not None:
+            self.plan().check()
+        with self.place.client() as client:
+            yield client
+
+    def plan(self) -> Plan:
+        """What would run; no process is started for it."""
+        planned = self.place.planned
+        return dhsic.plan_two_sample(*self.samples, client=planned, **self.arguments)
+
+
+@click.command("two-sample", epilog=_EPILOG, short_help="Compare samples of DATA.zarr.")
+@_options
+def two_sample(**options: Any) -> None:
+    """Test whether samples of DATA.zarr come from one distribution.
+
+    Prints the statistic, its p-value, the squared maximum mean discrepancy, and the decision at the
+    level alpha.
+    """
+    if options["only_plan"]:
+        planned = _read(options).plan()
+        print_lines(str(planned).splitlines(), indent=8)
+        planned.check()
+        return
+    check_targets(options)
+    command = ("dhsic", *click.get_current_context().find_root().obj)
+    page = Page(options["page_path"], command)
+    with open_journal(options["log_path"], command, options["data"]) as journal:
+        request = _read(options)
+        result = _run(request, options, journal, page)
+        try:
+            if options["json_path"] is not None:
+                write_whole(options["json_path"], result.to_json(indent=2) + "\n")
+            code = code_of_samples(options, request.arguments, request.place)
+            page.write(result, options, request.place, code)
+            journal.result(result)
+        finally:
+            print_result(result, options["alpha"])
+
+
+def _read(options: dict[str, Any]) -> _Request:
+    """Open the samples and translate the options.
+
+    Raises
+    ------
+    click.UsageError, DhsicError
+        Options that do not go together, or samples that cannot be opened.
+    """
+    place, estimator, null = read_place(options), _estimator(options), read_null(options)
+    samples = open_group_samples(location(options["data"]), options["samples"])
+    kernels = read_kernels(options, ["values"])
+    arguments = {
+        "estimator": estimator,
+        "kernels": kernels[0] if isinstance(kernels, list) else kernels,
+        "null": null,
+        "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
+        "precision": options["precision"],
+        "threads": place.threads,
+        "memory": place.memory,
+    }
+    return _Request(samples, arguments, place)
+
+
+def _estimator(options: dict[str, Any]) -> str | Estimator:
+    name: str = options["estimator"]
+    given = _KIND.given(options)
+    return MMD_ESTIMATORS[name](**given) if given else name
+
+
+def _run(
+    request: _Request, options: dict[str, Any], journal: Journal, page: Page
+) -> TwoSampleTestResult:
+    """Run a test, seen on the terminal and in the journal."""
+    with seen_run(request.client, options, journal, page) as seen:
+        return dhsic.two_sample_test(*request.samples, **seen, **request.arguments)

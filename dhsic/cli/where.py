@@ -1,0 +1,183 @@
+"""The options that say where to run, and what they mean to the package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from dhsic._validation import parse_bytes
+from dhsic.cluster import TLS, ClusterSpec, PlannedWorkers, SchedulerAt, connect
+
+__all__ = ["WHERE_OPTIONS", "Place", "read_place"]
+
+_MEMORY = "2GiB"
+_PLACES = ("threads", "workers", "scheduler", "scheduler_file", "cluster")
+_FILES = {"tls_ca": "ca", "tls_cert": "cert", "tls_key": "key"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a test runs.
+
+    Parameters
+    ----------
+    memory : int
+        Bytes that one process may use.
+    threads : int or None
+        Threads of this process, where it runs on them.
+    cluster : ClusterSpec or None
+        A cluster to run on instead.
+    """
+
+    memory: int
+    threads: int | None
+    cluster: ClusterSpec | None
+
+    @contextmanager
+    def client(self) -> Iterator[Any]:
+        """Where tasks run; None for threads of this process."""
+        if self.cluster is None:
+            yield None
+        else:
+            with connect(self.cluster) as client:
+                yield client
+
+    @property
+    def planned(self) -> PlannedWorkers | None:
+        """What stands for the client where a plan must start nothing."""
+        return None if self.cluster is None else self.cluster.planned
+
+
+def _bytes(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
+    del context, option
+    return None if value is None else parse_bytes(value)
+
+
+def _file(name: str, what: str) -> Any:
+    return click.option(
+        f"--tls-{name}",
+        type=click.Path(path_type=Path),
+        envvar=f"DHSIC_TLS_{name.upper()}",
+        show_envvar=True,
+        metavar="FILE",
+        help=f"{what}, in PEM, for a scheduler that speaks TLS.",
+    )
+
+
+WHERE_OPTIONS = (
+    click.option(
+        "--threads",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Threads of this process.  [default: one a processor]",
+    ),
+    click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Start so many processes to run on.",
+    ),
+    click.option(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="Run on a Dask cluster, tls://HOST:PORT or on this machine tcp://HOST:PORT.",
+    ),
+    click.option(
+        "--scheduler-file",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Run on the Dask cluster whose scheduler wrote this file.",
+    ),
+    click.option(
+        "--cluster",
+        type=click.Path(path_type=Path),
+        metavar="SPEC.yaml",
+        help="Start the cluster that this file describes: on this machine, by SLURM, PBS, LSF, "
+        "SGE, Kubernetes or Dask Gateway.",
+    ),
+    _file("ca", "Certificate of the authority"),
+    _file("cert", "Own certificate"),
+    _file("key", "Private key of the own certificate"),
+    click.option(
+        "--insecure",
+        is_flag=True,
+        help="Allow a scheduler on the network without TLS: all on it can then read the data and "
+        "run code.",
+    ),
+    click.option(
+        "--memory",
+        callback=_bytes,
+        metavar="BYTES",
+        help=f"What one process may use.  [default: {_MEMORY}, or as SPEC.yaml says]",
+    ),
+)
+
+
+def read_place(options: dict[str, Any]) -> Place:
+    """Translate the options, each of which is valid by itself; nothing is started.
+
+    Raises
+    ------
+    click.UsageError, DhsicError
+        Options that do not go together, or a description that cannot be used.
+    """
+    given = [name for name in _PLACES if options[name] is not None]
+    if len(given) > 1:
+        listed = ", ".join(_option(name) for name in _PLACES[:-1])
+        msg = f"{listed} and {_option(_PLACES[-1])} say where to run: give one of them"
+        raise click.UsageError(msg)
+    _refuse_unused(options)
+    memory = options["memory"] or parse_bytes(_MEMORY)
+    if options["cluster"] is not None:
+        spec = ClusterSpec.read(options["cluster"])
+        return Place(spec.memory, None, spec)
+    if options["workers"] is not None:
+        return Place(memory, None, ClusterSpec("local", options["workers"], memory=memory))
+    if options["scheduler"] is not None or options["scheduler_file"] is not None:
+        at = SchedulerAt(options["scheduler"], options["scheduler_file"])
+        tls, insecure = _tls(options), options["insecure"]
+        spec = ClusterSpec("scheduler", memory=memory, scheduler=at, tls=tls, insecure=insecure)
+        return Place(memory, None, spec)
+    return Place(memory, options["threads"], None)
+
+
+def _refuse_unused(options: dict[str, Any]) -> None:
+    """Refuse on the command line what only a scheduler uses, or what the file says."""
+    if options["cluster"] is not None and options["memory"] is not None:
+        msg = "--memory stands in the file of --cluster: write it there, as 'memory: 4GiB'"
+        raise click.UsageError(msg)
+    if options["scheduler"] is not None or options["scheduler_file"] is not None:
+        return
+    for name in (*_FILES, "insecure"):
+        if _on_the_line(name):
+            where = "write it in the file" if options["cluster"] is not None else "drop it"
+            msg = f"{_option(name)} goes with --scheduler or --scheduler-file: {where}"
+            raise click.UsageError(msg)
+
+
+def _on_the_line(name: str) -> bool:
+    context = click.get_current_context()
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _tls(options: dict[str, Any]) -> TLS | None:
+    """All files of certificates or none."""
+    files = {part: options[name] for name, part in _FILES.items()}
+    missing = [name for name in _FILES if options[name] is None]
+    if len(missing) == len(_FILES):
+        return None
+    if missing:
+        there = ", ".join(_option(name) for name in _FILES if name not in missing)
+        msg = f"{there} needs {' and '.join(_option(name) for name in missing)} beside it"
+        raise click.UsageError(msg)
+    return TLS(**files)
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
