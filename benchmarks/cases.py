@@ -112,6 +112,12 @@ def absolute(n: int, rng: Rng, strength: float, d: int) -> Data:
     return [x, strength * np.abs(x[:, 0]) + rng.standard_normal(n)]
 
 
+def tail(n: int, rng: Rng, strength: float) -> Data:
+    """A variable with heavy tails, and one that follows its sign in the 5 % farthest out."""
+    x, noise = rng.standard_t(2, n), rng.standard_normal(n)
+    return [x, noise + strength * np.sign(x) * (np.abs(x) > 4.303)]
+
+
 SCENARIOS: dict[str, Callable[[int, Rng], Data]] = {
     "linear": partial(linear, strength=0.1),
     **{f"sine, w = {w}": partial(sine, strength=0.3 + 0.1 * w, frequency=w) for w in range(1, 7)},

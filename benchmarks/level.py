@@ -29,6 +29,7 @@ OPTIONS: dict[str, list[Any]] = {
     "gamma": [dhsic.Gamma()],
     "spectral": [dhsic.Spectral()],
     "normal": [dhsic.Normal(variance=v) for v in ("direct", "permutation", "empirical")],
+    "chi-square": [dhsic.ChiSquare()],
     "multiplier": [dhsic.Multiplier(99)],
     "permutation": [dhsic.Permutation(99, within="all")],
 }

@@ -19,7 +19,7 @@ import click
 import numpy as np
 
 import dhsic
-from benchmarks.cases import Data, Rng, joint_triple, linear, sine, with_dimensions
+from benchmarks.cases import Data, Rng, joint_triple, linear, sine, tail, with_dimensions
 from benchmarks.output import parallel_map, read_csv, write_csv
 from dhsic.kernels import Gaussian
 from dhsic.landmarks import Selection
@@ -33,6 +33,7 @@ CASES: dict[str, tuple[Callable[[int, Rng], Data], Any]] = {
         lambda n, rng: with_dimensions((10, 1), n, rng, strength=0.5),
         "gaussian",
     ),
+    "tail": (partial(tail, strength=2.0), "gaussian"),
     "joint triple": (partial(joint_triple, strength=0.2), "gaussian"),
 }
 KEYS = ("data", "n", "selection", "landmarks", "pool", "null", "runs")

@@ -1,0 +1,183 @@
+"""Errors of mean embeddings against the number of landmarks, for every way to choose these.
+
+In the manner of figures 1 and 2 of Chatalic et al. (2022). `--data clouds`: a mixture of 8 normal
+clouds in 10 dimensions with centres from N(0, 5 I), the error exact by the closed forms of their
+appendix G. Tables of real data (`--data casp` and others, in the folder DHSIC_DATA): the law is the
+uniform one on 20,000 of their rows, from which n rows are drawn. The kernel is Gaussian with the
+median distance of 1,000 rows as its scale. `empirical` is the root mean squared error that all n
+rows leave, and `reached` that over the strategy's mean error. Landmarks are chosen
+from all rows, or from a pool of so many of them. Writes benchmarks/results/embedding_error.csv and
+a picture beside it; rows that the file holds already are kept.
+
+    python benchmarks/embedding_error.py
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any, get_args
+
+import click
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from benchmarks.embeddings import Empirical, Mixture, floor, nystrom_error
+from benchmarks.output import parallel_map, read_csv, write_csv
+from dhsic.kernels import Gaussian
+from dhsic.landmarks import Pool, Selection, select
+
+SELECTIONS = get_args(Selection)
+COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+KEYS = ("data", "n", "selection", "landmarks", "trials")
+TABLE_ROWS = 20_000
+COLUMNS = 4
+TOLERANCE = 1e-12
+FOLDER = Path(os.environ.get("DHSIC_DATA", "../shared/data"))
+
+Vector = NDArray[np.float64]
+
+
+def standardised(file: str, columns: list[str] | None = None) -> Empirical:
+    """Columns of a table, each of unit variance, at TABLE_ROWS rows or all."""
+    table = pd.read_parquet(FOLDER / file, columns=columns).select_dtypes("number").dropna()
+    x = table.to_numpy(np.float64)
+    rng = np.random.default_rng(0)
+    x = x[rng.permutation(len(x))[:TABLE_ROWS]]
+    x = x[:, x.std(axis=0) > 0]
+    x /= x.std(axis=0)
+    gamma = Gaussian().fit(x[:1000]).gamma
+    assert gamma is not None
+    return Empirical(x, gamma / 2.0)
+
+
+LAWS: dict[str, Callable[[], Mixture | Empirical]] = {
+    "clouds": partial(Mixture.clouds, 8, 10),
+    "casp": partial(standardised, "casp/casp.parquet"),
+    "ccpp": partial(standardised, "ccpp/ccpp.parquet"),
+    "msd": partial(standardised, "msd/msd_random7000.parquet"),
+    "air": partial(
+        standardised,
+        "beijing_air/beijing_air.parquet",
+        ["PM2_5", "PM10", "SO2", "NO2", "TEMP", "PRES", "DEWP"],
+    ),
+}
+
+
+@cache
+def law_of(data: str) -> Mixture | Empirical:
+    return LAWS[data]()
+
+
+def one_trial(setting: tuple[str, int, Selection, int, int, int]) -> tuple[float, float]:
+    """The error and the seconds of the choice, by data that all strategies and numbers share."""
+    data, n, selection, p, pool, seed = setting
+    law = law_of(data)
+    rng = np.random.default_rng([list(LAWS).index(data), n, seed])
+    x = law.draw(n, rng)
+    rows = x[: min(n, pool)]
+    began = perf_counter()
+    chosen = select(selection, Pool((Gaussian(gamma=law.gamma),), (rows,)), p, rng)
+    return nystrom_error(law, x, rows[chosen], TOLERANCE), perf_counter() - began
+
+
+def rows(
+    data: list[str],
+    sizes: list[int],
+    selections: list[Selection],
+    counts: list[int],
+    trials: int,
+    pool: int,
+    processes: int,
+    done: list[Mapping[str, Any]],
+) -> Iterator[Mapping[str, Any]]:
+    yield from done
+    known = {tuple(str(row[key]) for key in KEYS) for row in done}
+    for name in data:
+        for n in sizes:
+            for selection in selections:
+                for p in (count for count in counts if count <= min(n, pool)):
+                    keys = dict(zip(KEYS, (name, n, selection, p, trials), strict=True))
+                    if tuple(map(str, keys.values())) in known:
+                        continue
+                    settings = [(name, n, selection, p, pool, seed) for seed in range(trials)]
+                    found = np.array(parallel_map(one_trial, settings, processes))
+                    yield {**keys, **summary(floor(law_of(name), n), *found.T)}
+
+
+def summary(empirical: float, errors: Vector, seconds: Vector) -> dict[str, float]:
+    low, high = np.quantile(errors, [0.05, 0.95])
+    return {
+        "error": float(errors.mean()),
+        "5%": float(low),
+        "95%": float(high),
+        "empirical": empirical,
+        "reached": empirical / float(errors.mean()),
+        "seconds": float(np.median(seconds)),
+    }
+
+
+def draw(table: list[Mapping[str, Any]], path: Path) -> None:
+    """A panel a law and number of rows."""
+    panels = list(dict.fromkeys((row["data"], int(row["n"])) for row in table))
+    width = min(len(panels), COLUMNS)
+    height = -(-len(panels) // width)
+    figure = Figure(figsize=(4.2 * width, 3.6 * height), layout="constrained")
+    for number, panel in enumerate(panels):
+        axes = figure.add_subplot(height, width, number + 1)
+        own = [row for row in table if (row["data"], int(row["n"])) == panel]
+        for selection in dict.fromkeys(row["selection"] for row in own):
+            colour = f"C{SELECTIONS.index(selection)}"
+            lines = [row for row in own if row["selection"] == selection]
+            p, error, low, high = (
+                [float(row[key]) for row in lines] for key in ("landmarks", "error", "5%", "95%")
+            )
+            axes.plot(p, error, marker=".", label=selection, color=colour)
+            axes.fill_between(p, low, high, alpha=0.15, color=colour)
+        n = panel[1]
+        axes.axhline(float(own[0]["empirical"]), color="black", ls="--", label="all rows")
+        axes.axvline(math.sqrt(n) * math.log(math.sqrt(n)), color="grey", ls=":")
+        axes.set(xscale="log", yscale="log", xlabel="landmarks", title=f"{panel[0]}, n = {n:,}")
+    figure.supylabel("error of the mean embedding", fontsize=10)
+    figure.axes[0].legend(fontsize=8)
+    figure.savefig(path, dpi=130)
+
+
+@click.command(help=__doc__)
+@click.option("--data", multiple=True, type=click.Choice(list(LAWS)), default=("clouds",))
+@click.option("--rows", "sizes", multiple=True, type=int, default=(1000, 10_000, 100_000))
+@click.option(
+    "--selection",
+    "selections",
+    multiple=True,
+    type=click.Choice(SELECTIONS),
+    default=SELECTIONS,
+)
+@click.option("--landmarks", "counts", multiple=True, type=int, default=COUNTS)
+@click.option("--trials", default=100)
+@click.option("--pool", default=10_000, help="Rows to select from, at most.")
+@click.option("--processes", default=1)
+@click.option("--out", default="benchmarks/results/embedding_error.csv")
+def main(
+    data: tuple[str, ...],
+    sizes: tuple[int, ...],
+    selections: tuple[Selection, ...],
+    counts: tuple[int, ...],
+    trials: int,
+    pool: int,
+    processes: int,
+    out: str,
+) -> None:
+    every = (list(data), list(sizes), list(selections), list(counts))
+    write_csv(out, rows(*every, trials, pool, processes, read_csv(out)))
+    draw(read_csv(out), Path(out).with_suffix(".png"))
+
+
+if __name__ == "__main__":
+    main()
