@@ -1,11 +1,22 @@
 """Fixtures that several folders share."""
 
+import os
+
 import matplotlib as mpl
 import numpy as np
 import pytest
 from distributed import Client, LocalCluster
+from threadpoolctl import threadpool_limits
+
+from tests.cluster.slurm import slurm as slurm
+from tests.cluster.slurm import slurm_daemons as slurm_daemons
 
 mpl.use("Agg")
+
+# The bits of a solve depend on the number of BLAS threads: one here, where NumPy may be imported
+# already, and one in the processes that tests start and compare with.
+threadpool_limits(1, user_api="blas")
+os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 def start_cluster():

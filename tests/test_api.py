@@ -410,7 +410,9 @@ def test_auto_estimator__takes_landmarks_where_memory_is_short():
 
 
 def test_too_many_variables__names_the_estimators_that_take_more():
-    match = r"'coco' takes at most 2 variables, got 3: take nystrom-m or rff-hsic or v-hsic"
+    match = (
+        r"'coco' takes at most 2 variables, got 3: take nystrom-m or rff-hsic or nfsic or v-hsic"
+    )
     with pytest.raises(dhsic.errors.InvalidArgumentError, match=match):
         dhsic.independence_test(X[:50], Y[:50], Y[:50] ** 2, estimator="coco")
 

@@ -3,13 +3,21 @@
 import csv
 import itertools
 
+import click
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 
 from benchmarks import (
+    associations,
+    bounds,
+    chaos,
     convergence,
+    embedding_error,
     family,
+    feature_recovery,
+    graph,
     grid_cost,
     grid_level,
     grid_power,
@@ -17,12 +25,18 @@ from benchmarks import (
     peers,
     power,
     pruning,
+    ranking_cost,
+    ranking_errors,
     roofline,
     scaling,
     selection,
+    sensitivity_convergence,
+    storage,
     tails,
+    worker_memory,
 )
 from benchmarks.cases import SCENARIOS
+from benchmarks.output import write_csv
 from dhsic.estimators import TABLE
 from dhsic.kernels import Candidates, Grid
 
@@ -94,6 +108,13 @@ def test_scaling__measures_memory_and_reads_the_prediction(out):
     assert (row["n"], row["landmarks"]) == ("2000", "60")
     assert 50 < float(row["peak MiB"]) < 2000
     assert 50 < float(row["planned MiB"]) < 2000
+
+
+def test_worker_memory__measures_workers_and_reads_the_prediction(out):
+    (row,) = run(worker_memory, out, "--rows", 9000, "--features", 4, "--landmarks", 60)
+    assert row["workers"] == "2"
+    for whom in ("worker", "driver"):
+        assert 50 < float(row[f"peak {whom} MiB"]) < 572 < float(row[f"planned {whom} MiB"]) + 500
 
 
 def test_peers__run_on_the_same_data(out):
@@ -219,3 +240,159 @@ def test_selection__has_every_selection(out):
     assert len(table) == len(selection.CASES) * len(selection.SELECTIONS)
     assert {row["selection"] for row in table} == set(selection.SELECTIONS)
     assert run(selection, out, *options) == table
+
+
+def test_storage__reads_the_same_from_everywhere(out):
+    options = ["--rows", 3000, "--features", 4, "--chunk", 500, "--count", 1, "--repeats", 1]
+    table = run(storage, out, *options)
+    assert [row["reader"] for row in table] == [*storage.READERS] * 2
+    assert [row["of local disk"] for row in table if row["reader"] == "local disk"] == ["1", "1"]
+    assert all(float(row["MB/s"]) > 0 for row in table)
+
+
+@pytest.mark.slow
+def test_chaos__ends_with_the_same_result(out):
+    options = ["--seeds", 2, "--rows", 40_000, "--landmarks", 40, "--resamples", 20]
+    table = run(chaos, out, *options, "--every", 0.5)
+    assert [row["killed"] for row in table] == ["client", "scheduler"]
+    assert [row["identical"] for row in table] == ["True", "True"]
+    assert all(0 < int(row["parts kept"]) <= int(row["parts of"]) for row in table)
+
+
+@pytest.mark.parametrize("rows", ["seed,rows\n0,40000\n", "seed,identical\n0,True\n"])
+def test_chaos__refuses_to_go_on_with_other_options(out, rows):
+    out.parent.mkdir()
+    out.write_text(rows)
+    asked = ["--workers", "3", "--rows", "5000", "--out", str(out)]
+    refused = CliRunner().invoke(chaos.main, asked)
+    assert refused.exit_code == 1
+    assert "--workers was not written down there and is 3 now" in refused.output
+    assert out.read_text() == rows
+
+
+def test_chaos__goes_on_where_the_options_are_the_same(out):
+    asked = {"workers": "2", "rows": "5000"}
+    write_csv(str(out), [{"seed": 0, **asked}, {"seed": 1, **asked}])
+    assert [row["seed"] for row in chaos.done(str(out), asked)] == ["0", "1"]
+    with pytest.raises(click.ClickException, match="--rows was 5000 there and is 6000 now"):
+        chaos.done(str(out), {**asked, "rows": "6000"})
+
+
+def test_graph__weighs_what_is_sent(out):
+    table = run(graph, out, "--blocks", 20, "--blocks", 140)
+    assert [(row["blocks"], row["checkpoint"]) for row in table] == [
+        *(("20", "no"), ("20", "yes"), ("140", "no"), ("140", "yes")),
+    ]
+    assert all(50 < float(row["bytes a task"]) < 4000 for row in table)
+    assert all(float(row["scheduler processor seconds"]) > 0 for row in table)
+
+
+def test_sensitivity_convergence__falls_with_the_root_of_the_features(out):
+    options = ["--rows", 200, "--draws", 6, "--number", 10, "--number", 40, "--number", 160]
+    table = run(sensitivity_convergence, out, *options)
+    assert out.with_suffix(".png").stat().st_size > 10_000
+    assert len(table) == 3 * len(sensitivity_convergence.METHODS) * 2
+    last = {(r["data"], r["estimator"]): float(r["slope so far"]) for r in table[2::3]}
+    for (_, estimator), slope in last.items():
+        assert slope < (-0.6 if estimator == "nystrom-m" else -0.35)
+        assert slope > -0.65 or estimator == "nystrom-m"
+
+
+def test_associations__have_every_measure_and_a_picture(out):
+    table = run(associations, out, "--rows", 60)
+    assert [row["data"] for row in table] == list(associations.ASSOCIATIONS)
+    assert len(table) == 14
+    found = {
+        row["data"]: {name: float(row[name]) for name in associations.MEASURES} for row in table
+    }
+    assert found["normal, r = 1"]["Pearson"] == found["normal, r = -1"]["Spearman"] * -1 == 1.0
+    assert all(abs(row["HSIC"] - row["RHSIC"]) < 0.02 for row in found.values())
+    assert found["parabola"]["HSIC"] > 3 * found["four clouds"]["HSIC"]
+    assert found["parabola"]["MI"] > 0.3 > abs(found["parabola"]["Pearson"])
+    assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
+def test_mutual_information__of_normal_pairs_is_known(correlation):
+    pairs = [
+        associations.normal(500, np.random.default_rng(seed), correlation) for seed in range(10)
+    ]
+    found = np.mean([associations.mutual_information(x, 100 * y) for x, y in pairs])
+    assert found == pytest.approx(-0.5 * np.log(1 - correlation**2), abs=0.04)
+
+
+def test_associations__draw_the_maps_where_there_are_some(out, monkeypatch):
+    asked = []
+
+    def gradients(x, y):
+        asked.append(len(x))
+        return x[:, None], y[:, None]
+
+    monkeypatch.setattr(associations, "gradients", gradients)
+    run(associations, out, "--rows", 60)
+    assert asked == [60] * 14
+
+
+def test_feature_recovery__finds_more_than_chance(out):
+    methods = [name for name in feature_recovery.METHODS if "backward" not in name]
+    chosen = [word for name in methods for word in ("--method", name)]
+    quick = ["--runs", 1, "--greedy-runs", 1]
+    table = run(feature_recovery, out, "--rows", 300, "--columns", 20, *quick, *chosen)
+    assert {row["method"] for row in table} >= set(methods) - {"pyHSICLasso"}
+    assert all(float(row["precision"]) >= 0.4 for row in table)
+
+
+def test_ranking_errors__has_every_control(out):
+    options = ["--rows", 80, "--resamples", 19, "--landmarks", 10, "--processes", 1]
+    table = run(ranking_errors, out, *options, "--mixed-runs", 2, "--null-runs", 2)
+    assert len(table) == 2 * 2 * len(ranking_errors.CONTROLS)
+    assert all(0 <= float(row["rate"]) <= 1 for row in table)
+
+
+def test_ranking_cost__compares_the_same_work(out):
+    options = ["--rows", 3000, "--columns", 4, "--landmarks", 40, "--resamples", 10]
+    table = run(ranking_cost, out, *options, "--threads", 1, "--singles", 2)
+    assert [(row["estimator"], row["target"]) for row in table] == ranking_cost.CASES
+    for row in table:
+        assert float(row["times faster"]) > 0
+        assert 50 < float(row["peak MiB"]) < 572 < float(row["planned MiB"]) + 500
+
+
+def test_bounds__are_not_violated(out):
+    table = run(bounds, out, "--trials", 3)
+    assert [row["case"] for row in table] == list(bounds.CASES)
+    for row in table:
+        assert row["violated"] == "0"
+        assert float(row["mean error"]) <= float(row["largest error"]) < float(row["bound"])
+        assert float(row["ratio to the mean"]) >= float(row["ratio to the largest"]) > 1
+
+
+def test_bounds__count_violations(out, monkeypatch):
+    monkeypatch.setattr(bounds, "one_error", lambda setting, seed: float(seed))
+    (row,) = run(bounds, out, "--trials", 5, "--case", "embedding, normal")
+    assert row["violated"] == "4"
+
+
+def test_embedding_error__falls_to_that_of_all_rows(out):
+    options = ["--rows", 300, "--trials", 2, "--landmarks", 2, "--landmarks", 128, "--pool", 200]
+    table = run(embedding_error, out, *options)
+    assert {row["selection"] for row in table} == set(embedding_error.SELECTIONS)
+    for few, many in zip(table[::2], table[1::2], strict=True):
+        assert float(few["reached"]) < 0.2
+        assert 0.7 < float(many["reached"]) < 1.5
+    assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    assert run(embedding_error, out, *options) == table
+
+
+def test_embedding_error__is_of_real_tables_too(out, monkeypatch, tmp_path):
+    rng = np.random.default_rng(0)
+    columns = {"a": rng.standard_normal(400), "b": rng.random(400), "c": ["x"] * 400}
+    (tmp_path / "ccpp").mkdir()
+    pd.DataFrame({**columns, "d": 1.0}).to_parquet(tmp_path / "ccpp/ccpp.parquet")
+    monkeypatch.setattr(embedding_error, "FOLDER", tmp_path)
+    embedding_error.law_of.cache_clear()
+    options = ["--data", "ccpp", "--rows", 100, "--trials", 2, "--selection", "uniform"]
+    table = run(embedding_error, out, *options, "--landmarks", 1, "--landmarks", 64)
+    assert embedding_error.law_of("ccpp").points.shape == (400, 2)
+    assert float(table[1]["error"]) < 0.5 * float(table[0]["error"])
+    embedding_error.law_of.cache_clear()

@@ -7,12 +7,14 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "dhsic"
 UNITS = [
-    *("errors", "_version", "_validation", "_random", "results"),
-    *("kernels", "linalg", "nulls"),
+    *("errors", "_version", "_validation", "_random", "_drawing", "results"),
+    *("kernels", "linalg", "nulls", "analysis"),
     *("engine", "io"),
     *("landmarks", "features", "estimators"),
-    *("_arguments", "api"),
-    *("cluster", "cli"),
+    *("_arguments", "api", "plots"),
+    *("sensitivity", "ranking"),
+    *("embedding", "twosample"),
+    *("pairwise", "cluster", "report", "cli"),
 ]
 DASK_UNITS = {"engine", "io", "cluster"}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

@@ -31,7 +31,8 @@ def test_readme__code_runs(capsys):
 
 
 @pytest.mark.parametrize(
-    "command", sorted(set(re.findall(r"(?<!from )dhsic ([a-z]+)", README)) - {"answers"})
+    "command",
+    sorted(set(re.findall(r"(?<!from )dhsic ([a-z]+(?:-[a-z]+)*)", README)) - {"answers"}),
 )
 def test_readme__commands_exist(command):
     assert CliRunner().invoke(main, [command, "--help"]).exit_code == 0
