@@ -18,6 +18,8 @@ _CLEANING_SECONDS = 3.0
 _LEAVING_SECONDS = 2.0
 _BACK = b"\0"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_WARNINGS = "PYTHONWARNINGS"
+_LEAKS = "ignore:resource_tracker:UserWarning"
 _words = ["interrupted"]
 _acts: list[Callable[[], None]] = []
 
@@ -61,11 +63,29 @@ def interruptible() -> Iterator[None]:
     watch = threading.Thread(target=_watch, args=(inner, outer), name="interrupts", daemon=True)
     watch.start()
     try:
-        yield
+        with _quiet_tracker():
+            yield
     finally:
         signal.set_wakeup_fd(wakeup)
         signal.signal(signal.SIGTERM, handler)
         outer.send(_BACK)
+
+
+@contextmanager
+def _quiet_tracker() -> Iterator[None]:
+    """Let Python's resource tracker, a process of its own, clear up after this one in silence.
+
+    It removes the semaphores of a process that was ended, and would warn of each on its stderr.
+    """
+    given = os.environ.get(_WARNINGS)
+    os.environ[_WARNINGS] = f"{given},{_LEAKS}" if given else _LEAKS
+    try:
+        yield
+    finally:
+        if given is None:
+            del os.environ[_WARNINGS]
+        else:
+            os.environ[_WARNINGS] = given
 
 
 def _interrupt(number: int, frame: Any) -> None:

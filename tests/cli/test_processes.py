@@ -141,11 +141,12 @@ def test_termination_of_a_run_on_threads(big: Path, running: list[subprocess.Pop
 
 
 STUCK = """
-import hashlib
+import hashlib, multiprocessing
 from dhsic.cli import interrupts
 
 interrupts._CLEANING_SECONDS = {seconds}
 with interrupts.interruptible():
+    held = multiprocessing.get_context("spawn").Semaphore()  # as Dask's workers have
     print("ready", flush=True)
     hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)  # library code that no signal reaches
 """
