@@ -327,7 +327,7 @@ def _lasso_scores(
     kernels = [_on(features, (j,)) for j in range(len(features))]
     combinations = Combinations.against(kernels, target)
     fitted, _ = fit_combinations_on_sample(session, combinations)
-    reduction = LassoPass(fitted, block_rows, n_permutations, session.seed)
+    reduction = LassoPass(fitted, session.dims, block_rows, n_permutations, session.seed)
     return lasso_path(_run(session, reduction), k)
 
 
