@@ -273,5 +273,5 @@ class NOCCO(_Normalised):
         share = _SHARE * n**-0.25 if self.regularisation is None else self.regularisation
         values, vectors = np.linalg.eigh(covariance)
         scales = np.sqrt(np.maximum(values, 0.0) + share * values[-1])
-        upper: Vector = np.linalg.qr((vectors * scales).T, mode="r")
-        return upper.T
+        lower: Vector = np.linalg.qr((vectors * scales).T).R.T
+        return lower

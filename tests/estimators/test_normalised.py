@@ -10,6 +10,7 @@ import dhsic
 from benchmarks.cases import checkerboard
 from dhsic._random import random_signs
 from dhsic.errors import InvalidArgumentError
+from dhsic.estimators.base import rounding_unit
 from dhsic.estimators.normalised import CKA, NOCCO
 from dhsic.estimators.nystrom_hsic import NystromHSIC
 from dhsic.kernels import Delta, Gaussian, Linear, Polynomial
@@ -156,6 +157,16 @@ def test_gamma__has_the_moments_of_all_permutations(estimator):
     assert law.variance == pytest.approx(values.var(), rel=0.15)
 
 
+@pytest.mark.parametrize("precision", TOLERANCE)
+@both
+def test_rounding__is_that_of_the_normalised_features(estimator, precision):
+    data = dependent(80)
+    found = few(estimator).test(session_on(data, precision=precision), KERNELS, Gamma())
+    spreads = [np.mean(np.sum(f**2, axis=1)) for f in normalised(estimator, features_of(data))]
+    expected = 80 * rounding_unit(precision) ** 2 * math.prod(spreads)
+    assert found.rounding == pytest.approx(expected, rel=1e-4)
+
+
 @pytest.mark.parametrize("null", NULLS, ids=str)
 def test_cka__has_the_p_values_of_hsic_of_the_same_features(null):
     data = dependent(90, (1, 1), seed=3)
@@ -252,6 +263,7 @@ def test_features_that_do_not_differ__are_no_evidence(estimator, null, precision
     session = session_on((rare, y), precision=precision)
     found = estimator(n_landmarks=12).test(session, (Polynomial(coef0=coef0), Gaussian()), null)
     assert found.estimate.value == pytest.approx(0.0, abs=1e-8)
+    assert 0.0 <= found.statistic <= found.rounding
     assert pvalue(found.statistic, found.distribution, precision, found.rounding) == 1.0
 
 
