@@ -210,7 +210,8 @@ class NOCCO(_Normalised):
     C_x and C_y are made of either variable alone and are held fixed in every null distribution.
     The spectral null does not stand with it: where directions of little variance count as much as
     others, the limit is reached too late. The gamma null has the mean and the variance over all
-    permutations.
+    permutations; below 0.01, and the more so the smaller e, its p-values claim too much evidence,
+    and permutations alone are exact.
 
     Parameters
     ----------
