@@ -225,8 +225,8 @@ class NOCCO(_Normalised):
         e_m as a share of the largest eigenvalue of C_m, so that units and the scale of the kernel
         change nothing. Small shares find dependence of faster functions, large ones tend to the
         p-values of `NystromHSIC`. The default is 0.3 n^(-1/4): for e that tends to 0 while e^3 n
-        grows without bound the estimate converges [1]_, and 0.05 at 1,000 rows costs little power
-        for slow functions and gains much for faster ones.
+        grows without bound the estimate converges [1]_, and 0.08 at 200 rows or 0.05 at 1,000 costs
+        some power for slow functions and gains much for faster ones.
 
     References
     ----------
