@@ -5,8 +5,10 @@ from dhsic._version import __version__
 from dhsic.api import hsic, independence_test, plan, witness_functions
 from dhsic.embedding import MeanEmbedding, load_embedding, mean_embedding, mmd
 from dhsic.estimators import (
+    CKA,
     COCO,
     NFSIC,
+    NOCCO,
     RFFHSIC,
     UHSIC,
     VHSIC,
@@ -34,8 +36,10 @@ from dhsic.sensitivity import SensitivityMap, sensitivity_map
 from dhsic.twosample import TwoSampleTestResult, plan_two_sample, two_sample_test
 
 __all__ = [
+    "CKA",
     "COCO",
     "NFSIC",
+    "NOCCO",
     "RFFHSIC",
     "UHSIC",
     "VHSIC",

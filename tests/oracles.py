@@ -221,3 +221,24 @@ def nfsic_statistic(crosses, regularisation):
     u, s = nfsic_mean(crosses), nfsic_covariance(crosses)
     ridge = regularisation * np.trace(s) / len(s) * np.eye(len(s))
     return float(len(crosses[0]) * u @ np.linalg.inv(s + ridge) @ u)
+
+
+def centred_gram(gram):
+    h = np.eye(len(gram)) - 1.0 / len(gram)
+    return h @ gram @ h
+
+
+def cka(k_x, k_y):
+    """Cortes et al. (2012): the cosine of the angle between centred Gram matrices."""
+    a, b = centred_gram(k_x), centred_gram(k_y)
+    return float(np.sum(a * b) / np.sqrt(np.sum(a * a) * np.sum(b * b)))
+
+
+def nocco(k_x, k_y, share):
+    """Fukumizu et al. (2008): tr R_x R_y, R = G (G + n e I)^-1, e a share of |G| / n."""
+    n, roots = len(k_x), []
+    for gram in (k_x, k_y):
+        g = centred_gram(gram)
+        ridge = share * np.linalg.norm(g, 2)
+        roots.append(g @ np.linalg.inv(g + ridge * np.eye(n)))
+    return float(np.trace(roots[0] @ roots[1]))
