@@ -12,7 +12,7 @@ import click
 import dhsic
 from dhsic.cli.journal import Journal, open_journal
 from dhsic.cli.methods import Kind, read_null, read_number
-from dhsic.cli.options import LEVEL_OPTIONS, RUN_OPTIONS, location, read_kernels, with_options
+from dhsic.cli.options import LEVEL_OPTION, RUN_OPTIONS, location, read_kernels, with_options
 from dhsic.cli.output import print_lines, print_result
 from dhsic.cli.pages import Page
 from dhsic.cli.recipes import code_of_interaction
@@ -104,6 +104,15 @@ _OPTIONS = (
     ),
 )
 
+_LEVEL = (
+    click.option(
+        "--resamples",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Values under every factorisation.  [default: 250]",
+    ),
+    LEVEL_OPTION,
+)
 _PLAN = (
     click.option(
         "--plan", "only_plan", is_flag=True, help="Say what would run, in how much memory; no more."
@@ -112,7 +121,7 @@ _PLAN = (
 
 
 def _options(command: Command) -> Command:
-    return with_options(command, _OPTIONS, LEVEL_OPTIONS, _PLAN, RUN_OPTIONS)
+    return with_options(command, _OPTIONS, _LEVEL, _PLAN, RUN_OPTIONS)
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,7 @@ def test_report__has_the_three_and_code_that_gives_them(
     assert "dhsic.interaction_test(" in text
     assert "NystromMHSIC(n_landmarks=20" in text
     assert "under factorisation" in text
+    assert "Factorisation of x, y, z" in text
 
 
 @pytest.mark.parametrize(
