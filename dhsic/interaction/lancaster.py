@@ -85,7 +85,8 @@ def interaction_test(
         Of |mu_L|^2:
 
         - "nystrom-lancaster": of the projection of mu_L on landmarks that are drawn for every
-          variable by itself; linear in n. With options, the `NystromMHSIC` that has them.
+          variable by itself; linear in n. With options, the `NystromMHSIC` that has them. In many
+          columns landmarks are few, and it finds less than "v-lancaster".
         - "v-lancaster": from all pairs of rows, (1/n^2) times the sum of the product of the three
           centred Gram matrices, which are held in memory.
     null : str, Permutation or Multiplier, optional

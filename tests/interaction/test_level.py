@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import binom
 
 import dhsic
+from benchmarks.cases import joint_triple
 
 FEW = dhsic.NystromMHSIC(12)
 METHODS = {
@@ -31,12 +32,6 @@ def separated(s, n, rng):
     data = [x, x**2 + 0.3 * rng.standard_normal(n)]
     data.insert(s, rng.standard_normal(n))
     return data
-
-
-def sign_triple(n, rng):
-    """Any two are independent, and all three are not."""
-    x, y = rng.standard_normal((2, n))
-    return [x, y, np.sign(x * y) * np.abs(rng.standard_normal(n))]
 
 
 def weak_causes(n, rng):
@@ -64,7 +59,7 @@ def test_level__of_a_factorisation_that_holds(method, s):
     assert all(one.pvalue == max(f.pvalue for f in one.factorisations) for one in found)
 
 
-@pytest.mark.parametrize("draw", [sign_triple, weak_causes])
+@pytest.mark.parametrize("draw", [joint_triple, weak_causes])
 @pytest.mark.parametrize("method", METHODS)
 def test_power__is_far_above_the_level(method, draw):
     found = islice(results(lambda rng: draw(100, rng), method), 8)
