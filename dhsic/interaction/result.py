@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dhsic._drawing import shortened
-from dhsic.results import IndependenceTestResult
+from dhsic.results import IndependenceTestResult, Parts, several_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,14 +68,12 @@ class InteractionTestResult(IndependenceTestResult):
 
     hypothesis: ClassVar[str] = "factorisation"
 
-    factorisations: tuple[Factorisation, ...] = ()
+    _parts: ClassVar[Parts] = {
+        **IndependenceTestResult._parts,
+        "factorisations": several_of(Factorisation),
+    }
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        read = (
-            one if isinstance(one, Factorisation) else _read(one) for one in self.factorisations
-        )
-        object.__setattr__(self, "factorisations", tuple(read))
+    factorisations: tuple[Factorisation, ...] = ()
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
@@ -93,9 +91,3 @@ class InteractionTestResult(IndependenceTestResult):
         names = ", ".join(one.separated for one in self.factorisations)
         axes.set_title(f"interaction of {shortened(names, _TITLE_WIDTH)}", fontsize=11)
         return axes
-
-
-def _read(one: dict[str, Any]) -> Factorisation:
-    """What JSON holds of a factorisation."""
-    first, second = one["together"]
-    return Factorisation(**{**one, "together": (first, second)})
