@@ -21,6 +21,7 @@ from dhsic.estimators import (
     SubHSIC,
     WitnessFunctions,
 )
+from dhsic.interaction import InteractionTestResult, interaction_test, plan_interaction
 from dhsic.kernels import Candidates, Grid
 from dhsic.nulls import ChiSquare, Gamma, Multiplier, Normal, Permutation, Spectral
 from dhsic.pairwise import DependenceMatrix, dependence_matrix
@@ -55,6 +56,7 @@ __all__ = [
     "Gamma",
     "Grid",
     "IndependenceTestResult",
+    "InteractionTestResult",
     "MeanEmbedding",
     "Multiplier",
     "Normal",
@@ -72,10 +74,12 @@ __all__ = [
     "errors",
     "hsic",
     "independence_test",
+    "interaction_test",
     "load_embedding",
     "mean_embedding",
     "mmd",
     "plan",
+    "plan_interaction",
     "plan_ranking",
     "plan_two_sample",
     "rank_features",

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from functools import reduce
+from functools import cache, reduce
 
 import numpy as np
 
@@ -242,3 +242,45 @@ def nocco(k_x, k_y, share):
         ridge = share * np.linalg.norm(g, 2)
         roots.append(g @ np.linalg.inv(g + ridge * np.eye(n)))
     return float(np.trace(roots[0] @ roots[1]))
+
+
+@cache
+def lancaster_weights(n):
+    """The signed measure P_XYZ - P_XY P_Z - P_XZ P_Y - P_YZ P_X + 2 P_X P_Y P_Z of n rows."""
+    weights = np.zeros((n, n, n))
+    for i, j, k in itertools.product(range(n), repeat=3):
+        weights[i, j, k] += (i == j == k) / n + 2.0 / n**3
+        weights[i, j, k] -= ((i == j) + float(i == k) + float(j == k)) / n**2
+    return weights
+
+
+def v_lancaster(grams):
+    """Sejdinovic, Gretton and Bergsma (2013): the squared norm of the measure's embedding."""
+    weights = lancaster_weights(len(grams[0]))
+    first, second, third = grams
+    embedded = np.einsum("ijk,il,jm,ko->lmo", weights, first, second, third, optimize=True)
+    return float((weights * embedded).sum())
+
+
+def nystrom_lancaster(gram_joint, crosses):
+    """T = n v' K_J^- v, v the values at landmarks of the measure's embedding."""
+    n = crosses[0].shape[1]
+    v = np.einsum("ijk,zi,zj,zk->z", lancaster_weights(n), *crosses, optimize=True)
+    return float(n * v @ np.linalg.pinv(gram_joint) @ v)
+
+
+def lancaster_signs(gram_joint, crosses, separated, signs):
+    """T_b under the independence of one variable and the two others, row by row."""
+    n = crosses[0].shape[1]
+    together = [c for m, c in enumerate(crosses) if m != separated]
+    first, second, third = (c - c.mean(axis=1)[:, None] for c in (*together, crosses[separated]))
+    moment = (first * second).mean(axis=1)
+    inverse = np.linalg.pinv(gram_joint)
+    values = []
+    for b in range(signs.shape[1]):
+        u = np.zeros(len(gram_joint))
+        for i in range(n):
+            xi = (first[:, i] * second[:, i] - moment) * third[:, i]
+            u += (signs[i, b] - signs[:, b].mean()) * xi / n
+        values.append(n / (n - 2) * n * float(u @ inverse @ u))
+    return np.array(values)
