@@ -29,7 +29,7 @@ __all__ = [
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def read_number(
+def _read_number(
     context: click.Context, option: click.Parameter, value: str | None
 ) -> int | str | None:
     """Numbers as such; what else is a count, the estimator knows."""
@@ -38,7 +38,7 @@ def read_number(
 
 
 @dataclass(frozen=True)
-class Field:
+class _Field:
     """A field of estimators or nulls that an option sets."""
 
     name: str
@@ -46,66 +46,68 @@ class Field:
     settings: Mapping[str, Any]
 
 
-_COUNT: Final = {"callback": read_number, "metavar": "COUNT"}
+_COUNT: Final = {"callback": _read_number, "metavar": "COUNT"}
 _ROWS: Final = {"type": int, "metavar": "N"}
 _FLAG: Final = {"is_flag": True, "default": None}
 
-ESTIMATOR_FIELDS: Final = {
-    "landmarks": Field("n_landmarks", "A number, or a multiple of sqrt(n) as 8sqrt.", _COUNT),
-    "pairing": Field(
+_ESTIMATOR_FIELDS: Final = {
+    "landmarks": _Field("n_landmarks", "A number, or a multiple of sqrt(n) as 8sqrt.", _COUNT),
+    "pairing": _Field(
         "pairing",
         "Landmarks drawn for every variable by itself, unless joint is asked for: rows of the "
         "data.",
         {"type": click.Choice(get_args(Pairing))},
     ),
-    "selection": Field(
+    "selection": _Field(
         "selection",
         "How landmarks are chosen from a pool of rows.",
         {"type": click.Choice(get_args(Selection))},
     ),
-    "pool": Field(
+    "pool": _Field(
         "pool",
         "Rows of the pool, a multiple of the landmarks.",
         {"type": int, "metavar": "TIMES"},
     ),
-    "features": Field("n_features", "Random features of every variable.", _COUNT),
-    "locations": Field("n_locations", "Test locations, or auto.", _COUNT),
-    "placement": Field(
+    "features": _Field("n_features", "Random features of every variable.", _COUNT),
+    "locations": _Field("n_locations", "Test locations, or auto.", _COUNT),
+    "placement": _Field(
         "placement",
         "Of the locations: by training rows, or at random.",
         {"type": click.Choice(get_args(Placement))},
     ),
-    "training_rows": Field("training_rows", "Rows to train on, half of all at the most.", _ROWS),
-    "regularisation": Field(
+    "training_rows": _Field("training_rows", "Rows to train on, half of all at the most.", _ROWS),
+    "regularisation": _Field(
         "regularisation",
         "Ridge of the covariance, a share of its size; that of nocco falls with the rows.",
         {"type": float, "metavar": "R"},
     ),
-    "form": Field("form", "Of the random features.", {"type": click.Choice(get_args(Form))}),
-    "orthogonal": Field("orthogonal", "Make the frequencies of the features orthogonal.", _FLAG),
-    "exponent": Field(
+    "form": _Field("form", "Of the random features.", {"type": click.Choice(get_args(Form))}),
+    "orthogonal": _Field("orthogonal", "Make the frequencies of the features orthogonal.", _FLAG),
+    "exponent": _Field(
         "exponent",
         "Of the distances; or the g of blocks that have n^g rows.",
         {"type": float, "metavar": "Q"},
     ),
-    "unbiased": Field("unbiased", "Take the unbiased estimate, negative at times.", _FLAG),
-    "block_rows": Field("block_rows", "Rows of a block.", _ROWS),
+    "unbiased": _Field("unbiased", "Take the unbiased estimate, negative at times.", _FLAG),
+    "block_rows": _Field("block_rows", "Rows of a block.", _ROWS),
 }
 
-NULL_FIELDS: Final = {
-    "within": Field(
+_NULL_FIELDS: Final = {
+    "within": _Field(
         "within",
         "Permute among all rows, or within groups of them.",
         {"type": click.Choice(get_args(Within))},
     ),
-    "group_rows": Field("block_rows", "Rows of a group, where they are permuted in groups.", _ROWS),
-    "variance": Field(
+    "group_rows": _Field(
+        "block_rows", "Rows of a group, where they are permuted in groups.", _ROWS
+    ),
+    "variance": _Field(
         "variance",
         "Take the variance from moments of every block, from permuted rows, or from the values of "
         "the blocks.",
         {"type": click.Choice(get_args(Variance))},
     ),
-    "method": Field(
+    "method": _Field(
         "method",
         "Compute the tail of the mixture, or count draws from it.",
         {"type": click.Choice(get_args(Method))},
@@ -119,17 +121,17 @@ class Kind:
 
     name: str
     classes: Mapping[str, Any]
-    fields: Mapping[str, Field]
+    fields: Mapping[str, _Field]
 
     @classmethod
     def estimators(cls, classes: Mapping[str, Any], without: Collection[str] = ()) -> Kind:
         """With the options of any of the classes, but for some."""
-        return cls("estimator", classes, _fields_of(classes, ESTIMATOR_FIELDS, without))
+        return cls("estimator", classes, _fields_of(classes, _ESTIMATOR_FIELDS, without))
 
     @classmethod
     def nulls(cls, classes: Mapping[str, Any]) -> Kind:
         """With the options of any of the classes."""
-        return cls("null", classes, _fields_of(classes, NULL_FIELDS))
+        return cls("null", classes, _fields_of(classes, _NULL_FIELDS))
 
     def options(self, **texts: str) -> tuple[Callable[[Command], Command], ...]:
         """What click adds to a command; `texts` are put in the place of their own."""
@@ -183,8 +185,8 @@ class Kind:
 
 
 def _fields_of(
-    classes: Mapping[str, Any], known: Mapping[str, Field], without: Collection[str] = ()
-) -> dict[str, Field]:
+    classes: Mapping[str, Any], known: Mapping[str, _Field], without: Collection[str] = ()
+) -> dict[str, _Field]:
     """Those of the known options that any of the classes has."""
     own = {field.name for cls in classes.values() for field in fields(cls)}
     return {
