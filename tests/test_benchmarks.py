@@ -36,9 +36,11 @@ from benchmarks import (
     worker_memory,
 )
 from benchmarks.cases import SCENARIOS
+from benchmarks.embeddings import Mixture, kernel_means, nested_errors, nystrom_error
 from benchmarks.output import write_csv
 from dhsic.estimators import TABLE
-from dhsic.kernels import Candidates, Grid
+from dhsic.kernels import Candidates, Gaussian, Grid
+from dhsic.landmarks import Pool
 
 
 def run(module, out, *options):
@@ -382,6 +384,29 @@ def test_embedding_error__falls_to_that_of_all_rows(out):
         assert 0.7 < float(many["reached"]) < 1.5
     assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     assert run(embedding_error, out, *options) == table
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_nested_errors__are_those_of_separate_solves(repeated):
+    rng = np.random.default_rng(0)
+    law = Mixture.clouds(3, 6)
+    x, z = law.draw(500, rng), law.draw(300, rng)
+    if repeated:
+        z[1::2] = z[::2]
+    counts = [1, 2, 3, 50, 127, 128, 129, 300]
+    found = nested_errors(law, z, kernel_means(law.gamma, z, x), counts)
+    separate = [nystrom_error(law, x, z[:p], 1e-12) for p in counts]
+    np.testing.assert_allclose(found, separate, rtol=1e-8)
+    assert found[0] > 5 * found[-1]
+
+
+def test_embedding_error__chooses_leverage_scores_anew_for_every_number():
+    pool = Pool((Gaussian(gamma=1.0),), (np.random.default_rng(0).standard_normal((90, 2)),))
+    rng = np.random.default_rng(1)
+    (nested,) = embedding_error.chosen("kmeans++", pool, [2, 30], rng)
+    assert (len(nested[0]), nested[1]) == (30, [2, 30])
+    anew = embedding_error.chosen("leverage", pool, [2, 30], rng)
+    assert [(len(rows), sizes) for rows, sizes in anew] == [(2, [2]), (30, [30])]
 
 
 def test_embedding_error__is_of_real_tables_too(out, monkeypatch, tmp_path):
