@@ -9,12 +9,14 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+import dhsic
 from benchmarks import (
     associations,
     bounds,
     chaos,
     convergence,
     embedding_error,
+    embedding_scale,
     family,
     feature_recovery,
     graph,
@@ -421,3 +423,19 @@ def test_embedding_error__is_of_real_tables_too(out, monkeypatch, tmp_path):
     assert embedding_error.law_of("ccpp").points.shape == (400, 2)
     assert float(table[1]["error"]) < 0.5 * float(table[0]["error"])
     embedding_error.law_of.cache_clear()
+
+
+def test_embedding_scale__measures_memory_that_a_plan_told(out):
+    (row,) = run(embedding_scale, out, "--rows", 600_000, "--landmarks", 40, "--threads", 1)
+    assert (row["n"], row["landmarks"], row["precision"]) == ("600000", "40", "float32")
+    assert 50 < float(row["peak MiB"]) < float(row["planned MiB"]) < 600
+    assert float(row["empirical"]) < float(row["error"]) < 0.1
+    assert 0 < float(row["seconds kernel sums"]) < float(row["seconds"])
+
+
+def test_embedding_scale__error_is_that_against_the_law():
+    x = np.repeat([[0.0], [2.0]], 25, axis=0) * np.eye(5)[0]
+    law = embedding_scale.LAW
+    found = dhsic.mean_embedding(x, Gaussian(gamma=law.gamma), 50, rng=0)
+    squared = found.kernel(x).mean() - 2.0 * law.mean(x).mean() + law.squared_norm
+    assert embedding_scale.error(found) == pytest.approx(np.sqrt(squared))
