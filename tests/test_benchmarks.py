@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import dhsic
 from benchmarks import (
     associations,
+    auto_landmarks,
     bounds,
     chaos,
     convergence,
@@ -439,3 +440,25 @@ def test_embedding_scale__error_is_that_against_the_law():
     found = dhsic.mean_embedding(x, Gaussian(gamma=law.gamma), 50, rng=0)
     squared = found.kernel(x).mean() - 2.0 * law.mean(x).mean() + law.squared_norm
     assert embedding_scale.error(found) == pytest.approx(np.sqrt(squared))
+
+
+def test_auto_landmarks__are_compared_on_the_same_data(out):
+    options = ["--runs", 3, "--size", 150, "--data", "linear"]
+    table = run(auto_landmarks, out, *options)
+    assert [row["landmarks"] for row in table] == 2 * list(auto_landmarks.NUMBERS)
+    assert [row["kernels"] for row in table] == 3 * ["gaussian"] + 3 * ["grid"]
+    for row in table:
+        whole = next(r for r in table if r["kernels"] == row["kernels"] and "8" in r["landmarks"])
+        beside = float(row["power"]) - float(whole["power"])
+        assert float(row["beside 8sqrt"]) == pytest.approx(beside, abs=1e-3)
+        assert float(row["drawn"]) <= float(whole["drawn"])
+    assert run(auto_landmarks, out, *options) == table
+
+
+def test_auto_landmarks__weaken_large_data():
+    x, y = auto_landmarks.weakened("linear", 4000, np.random.default_rng(0))
+    whole, noise = auto_landmarks.SCENARIOS["linear"](4000, np.random.default_rng(0))
+    assert (x == whole).all()
+    assert (y[:2000] == noise[:2000]).all()
+    assert np.mean(y[2000:] == noise[2000:]) < 0.01
+    assert sorted(y) == sorted(noise)
