@@ -36,6 +36,7 @@ from benchmarks import (
     sensitivity_convergence,
     storage,
     tails,
+    two_sample,
     worker_memory,
 )
 from benchmarks.cases import SCENARIOS
@@ -462,3 +463,36 @@ def test_auto_landmarks__weaken_large_data():
     assert (y[:2000] == noise[:2000]).all()
     assert np.mean(y[2000:] == noise[2000:]) < 0.01
     assert sorted(y) == sorted(noise)
+
+
+def test_two_sample__has_every_method_and_a_picture(out):
+    options = ["--level-runs", 4, "--power-runs", 2, "--sizes", 20, 30]
+    table = run(two_sample, out, *options, "--data", "same law", "--data", "tails")
+    assert len(table) == 2 * len(two_sample.METHODS)
+    pairs = {(row["estimator"], row["null"]) for row in table}
+    assert len(pairs) == 9
+    assert {name for name, _ in pairs} == set(two_sample.MMD_ESTIMATORS)
+    assert [row["runs"] for row in table] == 17 * ["4"] + 17 * ["2"]
+    assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_two_sample__flags_rates_of_one_law_alone(out, monkeypatch):
+    monkeypatch.setattr(two_sample, "one_pvalue", lambda setting: 0.005)
+    options = ["--sizes", 20, 20, "--estimator", "block-mmd"]
+    table = run(two_sample, out, *options, "--data", "same law", "--data", "mean")
+    assert [row["above"] for row in table] == ["1% 5% 10%", ""]
+    assert run(two_sample, out, *options, "--data", "same law", "--data", "mean") == table
+
+
+def test_two_sample__laws_differ_in_what_they_say():
+    rng = np.random.default_rng(0)
+    x = {name: law(100_000, 0.5, rng) for name, law in two_sample.SECOND.items()}
+    assert x["mean"].mean() == pytest.approx(0.125, abs=0.01)
+    assert x["scale"].std() == pytest.approx(np.exp(0.09), abs=0.01)
+    assert np.corrcoef(x["correlation"].T)[0, 1] == pytest.approx(0.225, abs=0.01)
+    assert x["correlation"].std() == pytest.approx(1.0, abs=0.01)
+    quartiles = np.quantile(x["tails"], [0.25, 0.75])
+    np.testing.assert_allclose(quartiles, [-0.6745, 0.6745], atol=0.01)
+    assert np.quantile(np.abs(x["tails"]), 0.999) > 6
+    odd = two_sample.samples("same law", (50_000, 20_000), 1)
+    assert [np.quantile(one, 0.75) for one in odd] == pytest.approx([0.7649] * 2, abs=0.02)
