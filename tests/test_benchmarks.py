@@ -25,6 +25,7 @@ from benchmarks import (
     grid_level,
     grid_power,
     level,
+    nfsic_power,
     peers,
     power,
     pruning,
@@ -496,3 +497,25 @@ def test_two_sample__laws_differ_in_what_they_say():
     assert np.quantile(np.abs(x["tails"]), 0.999) > 6
     odd = two_sample.samples("same law", (50_000, 20_000), 1)
     assert [np.quantile(one, 0.75) for one in odd] == pytest.approx([0.7649] * 2, abs=0.02)
+
+
+def test_nfsic_power__has_every_method(out):
+    options = ["--runs", 2, "--size", 120, "--data", "sign, d = 2", "--data", "same law, d = 10"]
+    table = run(nfsic_power, out, *options)
+    assert [row["method"] for row in table] == 2 * list(nfsic_power.METHODS)
+    assert run(nfsic_power, out, *options) == table
+
+
+@pytest.mark.parametrize("case", nfsic_power.CASES)
+def test_nfsic_power__draws_what_the_cases_say(case):
+    x, y = nfsic_power.CASES[case](20_000, np.random.default_rng(0))
+    if case.startswith("sign"):
+        assert (np.sign(x).prod(axis=1) == np.sign(y)).all()
+        assert abs(np.corrcoef(np.sign(x[:, 0]), y)[0, 1]) < 0.03
+    elif case.startswith("sine"):
+        w = int(case.split("w = ")[1][0])
+        assert np.mean(np.sin(w * x[:, 0]) * np.sin(w * y)) == pytest.approx(0.25, abs=0.02)
+        assert all(abs(np.mean(np.sin(w * z) * np.sin(w * y))) < 0.02 for z in x.T[1:])
+    else:
+        assert x.shape == y.shape == (20_000, 10)
+        assert np.abs(np.corrcoef(x.T, y.T)[:10, 10:]).max() < 0.03
