@@ -380,6 +380,16 @@ def test_bounds__count_violations(out, monkeypatch):
     assert row["violated"] == "4"
 
 
+def test_bounds__keep_what_is_there(out, monkeypatch):
+    monkeypatch.setattr(bounds, "one_error", lambda setting, seed: float(seed + 1))
+    first = run(bounds, out, "--trials", 5, "--case", "embedding, normal")
+    monkeypatch.setattr(bounds, "one_error", lambda setting, seed: 0.1)
+    assert run(bounds, out, "--trials", 5, "--case", "embedding, normal") == first
+    both = run(bounds, out, "--trials", 6, "--case", "embedding, normal")
+    assert both[:1] == first
+    assert [row["violated"] for row in both] == ["5", "0"]
+
+
 def test_embedding_error__falls_to_that_of_all_rows(out):
     options = ["--rows", 300, "--trials", 2, "--landmarks", 2, "--landmarks", 128, "--pool", 200]
     table = run(embedding_error, out, *options)
