@@ -12,7 +12,7 @@ UNITS = [
     *("engine", "io"),
     *("landmarks", "features", "estimators"),
     *("_arguments", "api", "plots"),
-    *("sensitivity", "ranking"),
+    *("sensitivity", "ranking", "causal"),
     *("embedding", "twosample"),
     *("pairwise", "cluster", "report", "cli"),
 ]
