@@ -221,3 +221,20 @@ def nfsic_statistic(crosses, regularisation):
     u, s = nfsic_mean(crosses), nfsic_covariance(crosses)
     ridge = regularisation * np.trace(s) / len(s) * np.eye(len(s))
     return float(len(crosses[0]) * u @ np.linalg.inv(s + ridge) @ u)
+
+
+def weighted_auc(scores, truth, weights):
+    """Probability that a positive one scores above a negative one, by weight; ties by half."""
+    won = total = 0.0
+    for a, up, w in zip(scores, truth, weights, strict=True):
+        for b, down, v in zip(scores, truth, weights, strict=True):
+            if up and not down:
+                total += w * v
+                won += w * v * (1.0 if a > b else 0.5 if a == b else 0.0)
+    return won / total
+
+
+def weighted_counts(scores, truth, weights, threshold):
+    """Weight of the positive and of the negative ones that score at a threshold or above."""
+    pairs = [(t, w) for s, t, w in zip(scores, truth, weights, strict=True) if s >= threshold]
+    return sum(w for t, w in pairs if t), sum(w for t, w in pairs if not t)
