@@ -1,5 +1,6 @@
 """Causal structure by independence of residuals."""
 
+from dhsic.causal.dags import DAG
 from dhsic.causal.decisions import CausalDirection, CausalDirections
 from dhsic.causal.pairs import direction, directions
 from dhsic.causal.regression import CrossFitted, Regression, find_regression
@@ -11,16 +12,21 @@ from dhsic.causal.roc import (
     precision_recall_curve,
     roc_curve,
 )
+from dhsic.causal.scores import DAGScores, ScoredDAG
+from dhsic.causal.scoring import score_dags
 from dhsic.causal.splines import Splines
 
 __all__ = [
+    "DAG",
     "AccuracyCurve",
     "CausalDirection",
     "CausalDirections",
     "CrossFitted",
+    "DAGScores",
     "PrecisionRecallCurve",
     "Regression",
     "RocCurve",
+    "ScoredDAG",
     "Splines",
     "accuracy_curve",
     "direction",
@@ -28,4 +34,5 @@ __all__ = [
     "find_regression",
     "precision_recall_curve",
     "roc_curve",
+    "score_dags",
 ]

@@ -45,7 +45,7 @@ from dhsic.estimators.ranked_landmarks import (
 from dhsic.estimators.ranked_tiles import RankedTiles
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.landmarks import Pairing, Selection, check_landmark_options
-from dhsic.nulls import Multiplier, Permutation
+from dhsic.nulls import Gamma, Multiplier, Permutation, Spectral
 
 __all__ = ["LandmarkFit", "NystromMHSIC"]
 
@@ -226,6 +226,37 @@ class NystromMHSIC:
             found.detail,
             np.zeros(len(combinations)),
         )
+
+    def plan_each(
+        self, session: Session, combinations: Combinations, null: Gamma | Spectral
+    ) -> Plan:
+        """What tests of several combinations, each by itself, would run."""
+        p = self.most_landmarks(session)
+        guessed = combinations.guessed(session.dims)
+        points = [np.zeros((p, d)) for d in session.dims]
+        tiling = Tiling.prepare(guessed, points, session.dtype)
+        steps: list[DriverStep | PassPlan] = [
+            *self._draw.steps(session, guessed, self._held_bytes(session, combinations)),
+            session.plan(SumsPass(tiling, joint=False)),
+        ]
+        for c in range(len(combinations)):
+            one = Tiling.prepare(guessed.part([c]), points, session.dtype)
+            steps += plan_fitted(session, one, null)
+        steps.append(DriverStep("estimate", 3 * 8 * p * p))
+        return plan_of(session, steps, _REMEDY, n_landmarks=p)
+
+    def test_each(
+        self, session: Session, combinations: Combinations, null: Gamma | Spectral
+    ) -> list[Outcome]:
+        """The outcome of every combination by itself: one pass for all, and one for each."""
+        basis, kappa, products = self._products(session, combinations)
+        outcomes = []
+        for c in range(len(combinations)):
+            whiten = partial(basis.whiten, c)
+            tested = run_fitted(session, products.part([c]), whiten, null)
+            estimate = self._estimate(session, basis, c, kappa, tested.u, self._tested_pairing)
+            outcomes.append(Outcome(tested.statistic, tested.distribution, estimate))
+        return outcomes
 
     def plan_features(
         self, session: Session, combinations: Combinations, null: Multiplier | Permutation | None

@@ -1,0 +1,210 @@
+"""The scores of causal graphs."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, Self
+
+from dhsic._validation import check_number
+from dhsic.causal.dags import DAG, Parents
+from dhsic.errors import InvalidArgumentError
+from dhsic.results import PassSummary
+
+__all__ = ["DAGScores", "ScoredDAG"]
+
+_SHOWN = 5
+
+
+class ScoredDAG(NamedTuple):
+    """A graph and how independent the residuals are that it leaves."""
+
+    dag: DAG
+    """The graph."""
+    statistic: float
+    """Of the test that the residuals of all nodes are jointly independent."""
+    pvalue: float
+    """Of that test."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DAGScores:
+    """Causal graphs, scored by the joint independence of the residuals that each leaves.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Of the nodes.
+    parents : tuple of Parents
+        Of every graph: the numbers of the parents of every node.
+    statistics : tuple of float
+        Of every graph.
+    pvalues : tuple of float
+        Of every graph; approximate, since residuals are estimated.
+    n : int
+        Rows.
+    kernels : tuple of str
+        Of the residuals of every node, as asked for.
+    regression : str
+        How nodes were regressed on their parents.
+    n_regressions : int
+        How many regressions the graphs shared.
+    estimator : str
+        Of the dependence.
+    estimator_reason : str
+        Why this one.
+    null : str
+        How its null distribution was made.
+    null_reason : str
+        Why this one.
+    precision : str
+        Of the tiles; sums are float64 always.
+    seed : int
+        Fixes every draw.
+    passes : tuple of PassSummary
+        The passes over the data.
+    seconds : float
+        Wall time.
+    version : str
+        Of dhsic.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.causal import DAGScores, score_dags
+    >>> x, noise = np.random.default_rng(0).uniform(-1.0, 1.0, (2, 300))
+    >>> scores = score_dags(x, x + x**3 + noise, names=("x", "y"), rng=0)
+    >>> print(scores.best.dag)
+    x -> y
+    >>> [str(one.dag) for one in scores.accepted(0.05)]
+    ['x -> y']
+    >>> DAGScores.from_json(scores.to_json()) == scores
+    True
+    """
+
+    names: tuple[str, ...]
+    parents: tuple[Parents, ...]
+    statistics: tuple[float, ...]
+    pvalues: tuple[float, ...]
+    n: int
+    kernels: tuple[str, ...]
+    regression: str
+    n_regressions: int
+    estimator: str
+    estimator_reason: str
+    null: str
+    null_reason: str
+    precision: str
+    seed: int
+    passes: tuple[PassSummary, ...]
+    seconds: float
+    version: str
+
+    def __len__(self) -> int:
+        return len(self.parents)
+
+    def __getitem__(self, number: int) -> ScoredDAG:
+        dag = DAG(self.names, self.parents[number])
+        return ScoredDAG(dag, self.statistics[number], self.pvalues[number])
+
+    def __iter__(self) -> Iterator[ScoredDAG]:
+        return (self[number] for number in range(len(self)))
+
+    @property
+    def ranked(self) -> tuple[ScoredDAG, ...]:
+        """All graphs, the largest p-value first; of equal ones the smallest statistic."""
+        return tuple(self[number] for number in self._order)
+
+    @property
+    def best(self) -> ScoredDAG:
+        """The graph of the largest p-value."""
+        return self[self._order[0]]
+
+    def accepted(self, alpha: float = 0.05) -> tuple[ScoredDAG, ...]:
+        """Graphs that are not rejected at a level, the largest p-value first.
+
+        Parameters
+        ----------
+        alpha : float, optional
+            The level of every single test.
+
+        Returns
+        -------
+        tuple of ScoredDAG
+
+        Raises
+        ------
+        InvalidArgumentError
+            The level is not between 0 and 1.
+        """
+        level = check_number(
+            "alpha", alpha, "greater than 0 and less than 1", lambda x: 0.0 < x < 1.0, "as 0.05"
+        )
+        return tuple(self[number] for number in self._order if self.pvalues[number] > level)
+
+    @property
+    def _order(self) -> list[int]:
+        return sorted(range(len(self)), key=lambda c: (-self.pvalues[c], self.statistics[c]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain values."""
+        return {"result": type(self).__name__, **asdict(self)}
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """The scores and all else as JSON, in full precision."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The text is not such a result.
+        """
+        try:
+            data = json.loads(text)
+            if data.pop("result") != cls.__name__:
+                raise TypeError
+            data["parents"] = tuple(tuple(map(tuple, one)) for one in data["parents"])
+            data["passes"] = tuple(PassSummary(**x) for x in data["passes"])
+            lists = ("names", "statistics", "pvalues", "kernels")
+            return cls(**data | {key: tuple(data[key]) for key in lists})
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            msg = f"text must be the JSON of a {cls.__name__}, got {str(text)[:40]!r}..."
+            raise InvalidArgumentError(msg) from error
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        first, *others = self.ranked[:_SHOWN]
+        kept = len(self.accepted(0.05))
+        return [
+            ("nodes", f"{', '.join(self.names)}; n = {self.n:,}"),
+            ("best", _described(first)),
+            *(("", _described(one)) for one in others),
+            ("accepted", f"{kept:,} of {len(self):,} graphs are not rejected at level 5 %"),
+            ("regression", f"{self.regression}, {self.n_regressions:,} in all"),
+            ("statistic", f"{self.estimator}: {self.estimator_reason}"),
+            ("null", f"{self.null}: {self.null_reason}"),
+            ("caution", "p-values are approximate: the residuals are estimated"),
+            ("seed", str(self.seed)),
+            ("time", f"{self.seconds:.2f} s, {len(self.passes)} passes, {self.precision}"),
+        ]
+
+    def __str__(self) -> str:
+        return "\n".join(f"{label:<11} {text}" for label, text in self.summary())
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
+            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
+            for label, text in self.summary()
+        )
+        return f"<table>{cells}</table>"
+
+
+def _described(one: ScoredDAG) -> str:
+    return f"{one.dag}  (p = {one.pvalue:.4g})"
