@@ -21,9 +21,11 @@ __all__ = ["causal_graph", "dag_scores", "precision_recall_curves", "roc_curves"
 
 Parents = Sequence[Sequence[int]]
 
-_NAME = 22
-_ALL = 30  # characters for the names of all nodes, in the label of a bar
+_NAME, _SHORT_NAME = 22, 12  # characters beside a node, of few nodes and of many
+_FEW = 5
+_LETTERS = {2: 22, 3: 14, 4: 8}  # characters of a name in the label of a bar, by the nodes
 _BAR, _MARGIN = 0.2, 1.5  # inches
+_BESIDE = 4.6  # inches of the graph
 _LABEL = 52
 _CIRCLE = 13.0  # points, the diameter of a node
 _ROOM = 0.16  # of the radius, between a node and its name
@@ -35,6 +37,8 @@ _STYLES = (
     ("black", "--"),
     ("#E69F00", "--"),
     ("#56B4E9", "--"),
+    (BLUE, ":"),
+    (ORANGE, ":"),
 )
 _SMALL = 1e-3
 _CLEAR = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
@@ -72,14 +76,16 @@ def causal_graph(
     ['altitude', 'temperature', 'sunshine']
     """
     edges = _checked_parents(parents)
-    labels = [shortened(name, _NAME) for name in names_of(names, len(edges))]
+    letters = _NAME if len(edges) <= _FEW else _SHORT_NAME
+    labels = [shortened(name, letters) for name in names_of(names, len(edges))]
     order = _causal_order(edges)
     angles = np.empty(len(order))
     angles[order] = math.pi / 2 - 2.0 * math.pi * np.arange(len(order)) / len(order)
     points = np.column_stack([np.cos(angles), np.sin(angles)])
-    axes = axes_of(ax, (4.2, 3.4))
+    more = 0.3 * max(len(edges) - _FEW, 0)  # inches, for neighbours to stay apart
+    axes = axes_of(ax, (5.6 + more, 3.4 + more))
     axes.set_aspect("equal")
-    axes.set(xlim=(-1.5, 1.5), ylim=(-1.4, 1.4))
+    axes.set(xlim=(-2.3, 2.3), ylim=(-1.4, 1.4))
     axes.axis("off")
     gap = _CIRCLE / 2.0 + 1.5
     arrow = {"arrowstyle": "-|>", "color": "0.25", "lw": 1.5, "mutation_scale": 14.0}
@@ -93,7 +99,7 @@ def causal_graph(
             )
     axes.plot(*points.T, "o", markersize=_CIRCLE, color=BLUE, clip_on=False)
     for (x, y), label in zip((1.0 + _ROOM) * points, labels, strict=True):
-        sideways = "center" if abs(x) < 0.3 else ("left" if x > 0.0 else "right")
+        sideways = "center" if abs(x) < 0.05 else ("left" if x > 0.0 else "right")
         upright = "center" if abs(y) < 0.3 else ("bottom" if y > 0.0 else "top")
         axes.text(x, y, label, ha=sideways, va=upright, fontsize=10)
     return axes
@@ -215,9 +221,10 @@ def roc_curves(curves: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
     >>> ax.get_legend().get_texts()[0].get_text()
     'HSIC, AUC 0.50'
     """
-    axes = axes_of(ax, (4.8, 4.4))
+    named = _named(curves)
+    axes = axes_of(ax, _square_size(curves))
     axes.plot([0.0, 1.0], [0.0, 1.0], color="0.7", linewidth=1.0, linestyle=":")
-    for (name, curve), (colour, line) in zip(_named(curves), _styles(curves), strict=True):
+    for (name, curve), (colour, line) in zip(named, _styles(curves), strict=True):
         axes.plot(
             curve.false_positive_rate,
             curve.true_positive_rate,
@@ -257,8 +264,9 @@ def precision_recall_curves(curves: Mapping[str, Any], *, ax: Axes | None = None
     >>> precision_recall_curves({"HSIC": curve}).get_ylabel()
     'precision'
     """
-    axes = axes_of(ax, (4.8, 4.4))
-    for (name, curve), (colour, line) in zip(_named(curves), _styles(curves), strict=True):
+    named = _named(curves)
+    axes = axes_of(ax, _square_size(curves))
+    for (name, curve), (colour, line) in zip(named, _styles(curves), strict=True):
         axes.step(
             np.concatenate([[0.0], curve.recall]),
             np.concatenate([curve.precision[:1], curve.precision]),
@@ -282,9 +290,13 @@ def _styles(curves: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [_STYLES[number % len(_STYLES)] for number in range(len(curves))]
 
 
+def _square_size(curves: Mapping[str, Any]) -> tuple[float, float]:
+    """Inches, with a line of the legend a curve."""
+    return 4.8, 4.3 + 0.19 * len(curves)
+
+
 def _square(axes: Axes, x: str, y: str) -> None:
     axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), xlabel=x, ylabel=y)
-    axes.set_aspect("equal")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), fontsize=8, frameon=False)
 
@@ -294,16 +306,16 @@ def _bars_and_graph(ax: Axes | None, bars: int, letters: int) -> tuple[Axes, Axe
     if ax is not None:
         return ax, None
     width, height = 3.4 + 0.075 * letters, _MARGIN + _BAR * max(bars, 8)
-    axes = axes_of(None, (width + 3.6, height))
+    axes = axes_of(None, (width + _BESIDE, height))
     figure = figure_of(axes)
-    grid = figure.add_gridspec(1, 2, width_ratios=[width, 3.6])
+    grid = figure.add_gridspec(1, 2, width_ratios=[width, _BESIDE])
     axes.set_subplotspec(grid[0])
     return axes, figure.add_subplot(grid[1])
 
 
 def _edges_in_words(parents: Parents, names: Sequence[str]) -> str:
     """Arrows of a graph, the causes of every node before it."""
-    short = [shortened(name, max(_ALL // len(names), 4)) for name in names]
+    short = [shortened(name, _LETTERS.get(len(names), 6)) for name in names]
     arrows = [
         f"{'+'.join(short[cause] for cause in causes)}→{short[child]}"
         for child, causes in enumerate(parents)
