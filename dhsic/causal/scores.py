@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import html
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from dhsic._validation import check_number
 from dhsic.causal.dags import DAG, Parents
-from dhsic.errors import InvalidArgumentError
+from dhsic.causal.telling import Told
 from dhsic.results import PassSummary
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["DAGScores", "ScoredDAG"]
 
@@ -30,7 +31,7 @@ class ScoredDAG(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DAGScores:
+class DAGScores(Told):
     """Causal graphs, scored by the joint independence of the residuals that each leaves.
 
     Parameters
@@ -144,38 +145,49 @@ class DAGScores:
         )
         return tuple(self[number] for number in self._order if self.pvalues[number] > level)
 
-    @property
-    def _order(self) -> list[int]:
-        return sorted(range(len(self)), key=lambda c: (-self.pvalues[c], self.statistics[c]))
+    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, most: int = 30) -> Axes:
+        """Bars of the p-values beside the best graph, see `dhsic.plots.dag_scores`.
 
-    def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values."""
-        return {"result": type(self).__name__, **asdict(self)}
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw the bars; a new figure, with the graph beside them, where not given.
+        alpha : float, optional
+            The level, drawn as a line.
+        most : int, optional
+            Bars to draw, of the largest p-values.
 
-    def to_json(self, *, indent: int | None = None) -> str:
-        """The scores and all else as JSON, in full precision."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote.
+        Returns
+        -------
+        matplotlib.axes.Axes
 
         Raises
         ------
         InvalidArgumentError
-            The text is not such a result.
+            The level is not between 0 and 1.
+        MissingDependencyError
+            matplotlib is not installed.
         """
-        try:
-            data = json.loads(text)
-            if data.pop("result") != cls.__name__:
-                raise TypeError
-            data["parents"] = tuple(tuple(map(tuple, one)) for one in data["parents"])
-            data["passes"] = tuple(PassSummary(**x) for x in data["passes"])
-            lists = ("names", "statistics", "pvalues", "kernels")
-            return cls(**data | {key: tuple(data[key]) for key in lists})
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            msg = f"text must be the JSON of a {cls.__name__}, got {str(text)[:40]!r}..."
-            raise InvalidArgumentError(msg) from error
+        ranked = self._order
+        return plots.dag_scores(
+            [self.pvalues[number] for number in ranked],
+            [self.parents[number] for number in ranked],
+            self.names,
+            alpha=alpha,
+            most=most,
+            ax=ax,
+        )
+
+    @property
+    def _order(self) -> list[int]:
+        return sorted(range(len(self)), key=lambda c: (-self.pvalues[c], self.statistics[c]))
+
+    @classmethod
+    def fields(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Fields from what JSON holds."""
+        lists = ("names", "statistics", "pvalues", "kernels")
+        parents = tuple(tuple(map(tuple, one)) for one in data["parents"])
+        return data | {key: tuple(data[key]) for key in lists} | {"parents": parents}
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
@@ -193,17 +205,6 @@ class DAGScores:
             ("seed", str(self.seed)),
             ("time", f"{self.seconds:.2f} s, {len(self.passes)} passes, {self.precision}"),
         ]
-
-    def __str__(self) -> str:
-        return "\n".join(f"{label:<11} {text}" for label, text in self.summary())
-
-    def _repr_html_(self) -> str:
-        cells = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
-            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
-            for label, text in self.summary()
-        )
-        return f"<table>{cells}</table>"
 
 
 def _described(one: ScoredDAG) -> str:

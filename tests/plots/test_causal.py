@@ -10,7 +10,7 @@ from matplotlib.text import Annotation
 
 from dhsic import plots
 from dhsic._drawing import BLUE
-from dhsic.causal import precision_recall_curve, roc_curve
+from dhsic.causal import precision_recall_curve, roc_curve, score_dags
 from dhsic.causal.dags import enumerate_dags
 from dhsic.errors import InvalidArgumentError
 
@@ -86,6 +86,17 @@ def test_dag_scores__show_what_they_are_given():
     assert len(only.patches) == 4
     assert "the largest 4 of 25" in only.get_xlabel()
     assert len(only.figure.axes) == 1
+
+
+def test_scores__draw_themselves(rng):
+    x, noise = rng.uniform(-1.0, 1.0, (2, 100))
+    scores = score_dags(x, x + x**3 + noise, names=["x", "y"], rng=0)
+    axes = scores.plot(alpha=0.2, most=2)
+    assert axes.get_yticklabels()[0].get_text() == str(scores.best.dag).replace(" -> ", "→")
+    assert axes.lines[0].get_xdata()[0] == 0.2
+    assert len(axes.patches) == 2
+    given = plt.figure().subplots()
+    assert scores.plot(given) is given
 
 
 def test_causal_graph__has_arrows_from_causes_to_effects():
