@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dhsic import plots
 from dhsic._validation import check_number
 from dhsic.causal.dags import DAG, Parents
 from dhsic.causal.telling import Told
