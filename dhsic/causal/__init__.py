@@ -1,5 +1,9 @@
 """Causal structure by independence of residuals."""
 
+from dhsic.causal.conditional import (
+    ConditionalIndependenceTestResult,
+    conditional_independence_test,
+)
 from dhsic.causal.dags import DAG
 from dhsic.causal.decisions import CausalDirection, CausalDirections
 from dhsic.causal.pairs import direction, directions
@@ -14,6 +18,7 @@ from dhsic.causal.roc import (
 )
 from dhsic.causal.scores import DAGScores, ScoredDAG
 from dhsic.causal.scoring import score_dags
+from dhsic.causal.search import DAGSearch, search_dag
 from dhsic.causal.splines import Splines
 
 __all__ = [
@@ -21,18 +26,22 @@ __all__ = [
     "AccuracyCurve",
     "CausalDirection",
     "CausalDirections",
+    "ConditionalIndependenceTestResult",
     "CrossFitted",
     "DAGScores",
+    "DAGSearch",
     "PrecisionRecallCurve",
     "Regression",
     "RocCurve",
     "ScoredDAG",
     "Splines",
     "accuracy_curve",
+    "conditional_independence_test",
     "direction",
     "directions",
     "find_regression",
     "precision_recall_curve",
     "roc_curve",
     "score_dags",
+    "search_dag",
 ]

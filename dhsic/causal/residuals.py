@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,15 @@ from dhsic.engine.session import Session
 from dhsic.io.derived import DerivedSource
 from dhsic.io.sources import ArraySource
 
-__all__ = ["ProductSums", "Regressions", "SplinePass", "plan_regressions", "residual_variables"]
+__all__ = [
+    "FittedRegressions",
+    "ProductSums",
+    "Regressions",
+    "SplinePass",
+    "fit_regressions",
+    "plan_regressions",
+    "residual_variables",
+]
 
 Vector = NDArray[np.float64]
 Regressions = Mapping[int, Sequence[tuple[int, ...]]]
@@ -112,10 +120,18 @@ def plan_regressions(
     ]
 
 
-def residual_variables(
+class FittedRegressions(Protocol):
+    """Regressions among variables, from which the residuals of any of them can be had."""
+
+    def variables(self, wanted: Regressions) -> list[Source]:
+        """For everything that is regressed a variable: its residuals given every set, in order."""
+        ...
+
+
+def fit_regressions(
     session: Session, regression: Regression, wanted: Regressions
-) -> list[Source]:
-    """A variable for everything that is regressed: its residuals given every set, side by side.
+) -> FittedRegressions:
+    """What all regressions among some variables need.
 
     Parameters
     ----------
@@ -125,20 +141,21 @@ def residual_variables(
         How they are regressed: splines in one pass, and their residuals are computed when they are
         read; others on all rows, in the memory of this process.
     wanted : mapping of int to sequence of tuple of int
-        What is regressed on what.
+        What is regressed, and on what of any kind.
 
     Returns
     -------
-    list of source
-        In the order of `wanted`; the columns of a target given the first set come first.
+    FittedRegressions
 
     Raises
     ------
     DataError
-        A column is constant, or there are too few rows.
+        A column of what others are regressed on is constant.
     """
     if not isinstance(regression, Splines):
-        return _held(session, regression, wanted)
+        session.step("read all rows")
+        values = session.take([np.arange(session.n)] * len(session.sources))
+        return _Held(session, regression, tuple(values))
     n = session.n
     session.step("pilot rows")
     pilot = np.arange(n)
@@ -148,30 +165,79 @@ def residual_variables(
     design = regression.design(samples, session.names, _regressors(wanted), tuple(wanted))
     sums = session.run(SplinePass(design)).products
     session.step("solve")
-    sources: list[Source] = []
-    for target, sets in wanted.items():
-        fits = [regression.fits(design, sums, target, given) for given in sets]
-        function = SplineResiduals.of(design, fits)
-        others = tuple(session.sources[j] for j in function.variables)
-        sources.append(DerivedSource(session.names[target], others, function, function.width))
-    return sources
+    return _Streamed(session, regression, design, sums)
+
+
+def residual_variables(
+    session: Session, regression: Regression, wanted: Regressions
+) -> list[Source]:
+    """Regress, and return a variable for everything that is regressed.
+
+    Parameters
+    ----------
+    session, regression, wanted
+        As for `fit_regressions`.
+
+    Returns
+    -------
+    list of source
+        In the order of `wanted`; the columns of a target given the first set come first.
+
+    Raises
+    ------
+    DataError
+        As for `fit_regressions`, or there are too few rows.
+    """
+    return fit_regressions(session, regression, wanted).variables(wanted)
+
+
+@dataclass(frozen=True)
+class _Streamed:
+    """Of splines, whose sums say all."""
+
+    session: Session
+    regression: Splines
+    design: SplineDesign
+    sums: Vector
+
+    def variables(self, wanted: Regressions) -> list[Source]:
+        """Residuals that are computed when they are read."""
+        sources: list[Source] = []
+        for target, sets in wanted.items():
+            fits = [self.regression.fits(self.design, self.sums, target, own) for own in sets]
+            function = SplineResiduals.of(self.design, fits)
+            others = tuple(self.session.sources[j] for j in function.variables)
+            name = self.session.names[target]
+            sources.append(DerivedSource(name, others, function, function.width))
+        return sources
+
+
+@dataclass(frozen=True)
+class _Held:
+    """Of regressions that need all rows at once."""
+
+    session: Session
+    regression: Regression
+    values: tuple[Vector, ...]
+
+    def variables(self, wanted: Regressions) -> list[Source]:
+        """Residuals in memory."""
+        return [
+            ArraySource(
+                self.session.names[target],
+                np.concatenate([self._residuals(target, own) for own in sets], axis=1),
+            )
+            for target, sets in wanted.items()
+        ]
+
+    def _residuals(self, target: int, given: tuple[int, ...]) -> Vector:
+        """The same draws for the same regression, in whatever order they come."""
+        names = self.session.names
+        self.session.step(f"regression of {names[target]} on {len(given)} others")
+        rng = generator(self.session.seed, "regression", target, *given)
+        return self.regression.residuals(self.values[target], [self.values[j] for j in given], rng)
 
 
 def _regressors(wanted: Regressions) -> tuple[int, ...]:
     """Numbers of what any variable is regressed on, ascending."""
     return tuple(sorted({j for sets in wanted.values() for given in sets for j in given}))
-
-
-def _held(session: Session, regression: Regression, wanted: Regressions) -> list[Source]:
-    """Residuals of a regression that needs all rows at once."""
-    session.step("read all rows")
-    values = session.take([np.arange(session.n)] * len(session.sources))
-    sources: list[Source] = []
-    for target, sets in wanted.items():
-        made = []
-        for given in sets:
-            session.step(f"regression of {session.names[target]} on {len(given)} others")
-            rng = generator(session.seed, "regression", target, *given)
-            made.append(regression.residuals(values[target], [values[j] for j in given], rng))
-        sources.append(ArraySource(session.names[target], np.concatenate(made, axis=1)))
-    return sources

@@ -13,7 +13,7 @@ from dhsic._arguments import Precision, session_over
 from dhsic._validation import check_choice
 from dhsic._version import __version__
 from dhsic.causal.dags import DAG, Parents, complete_dags, enumerate_dags
-from dhsic.causal.nodes import open_nodes, read_kernels
+from dhsic.causal.nodes import open_nodes, passes_of, read_kernels
 from dhsic.causal.regression import Regression, find_regression
 from dhsic.causal.residuals import plan_regressions, residual_variables
 from dhsic.causal.scores import DAGScores
@@ -33,7 +33,7 @@ from dhsic.nulls import (
     Spectral,
     pvalue,
 )
-from dhsic.results import AS_ASKED, PassSummary
+from dhsic.results import AS_ASKED
 
 __all__ = ["MOST_NODES", "DependenceMeasure", "Method", "choose_measure", "score_dags"]
 
@@ -168,10 +168,7 @@ def score_dags(
         null_reason=method.null_reason,
         precision=session.dtype.name,
         seed=session.seed,
-        passes=tuple(
-            PassSummary(done.name, done.blocks, done.bytes_read, done.seconds)
-            for done in (*session.finished, *tested.finished)
-        ),
+        passes=passes_of(session, tested),
         seconds=time.perf_counter() - began,
         version=__version__,
     )

@@ -52,7 +52,8 @@ class Told:
             data = json.loads(text)
             if data.pop("result") != cls.__name__:
                 raise TypeError
-            data["passes"] = tuple(PassSummary(**x) for x in data["passes"])
+            if "passes" in data:
+                data["passes"] = tuple(PassSummary(**x) for x in data["passes"])
             return cls(**cls.fields(data))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             msg = f"text must be the JSON of a {cls.__name__}, got {str(text)[:40]!r}..."
