@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import html
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +18,7 @@ from dhsic.causal.roc import (
     precision_recall_curve,
     roc_curve,
 )
-from dhsic.errors import InvalidArgumentError
+from dhsic.causal.telling import Told
 
 __all__ = ["CausalDirection", "CausalDirections", "Criterion", "Side"]
 
@@ -59,49 +57,8 @@ class Side:
         return ", ".join(said)
 
 
-class _Written:
-    """To JSON, and the text as a table."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values."""
-        return {"result": type(self).__name__, **asdict(self)}  # type: ignore[call-overload]
-
-    def to_json(self, *, indent: int | None = None) -> str:
-        """The result as JSON, in full precision."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
-
-    def summary(self) -> list[tuple[str, str]]:
-        """Label and text of every line that a person reads."""
-        raise NotImplementedError
-
-    def __str__(self) -> str:
-        lines = self.summary()
-        width = max(len(label) for label, _ in lines)
-        return "\n".join(f"{label:<{width}} {text}" for label, text in lines)
-
-    def _repr_html_(self) -> str:
-        cells = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
-            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
-            for label, text in self.summary()
-        )
-        return f"<table>{cells}</table>"
-
-    @classmethod
-    def _fields(cls, text: str) -> dict[str, Any]:
-        data = json.loads(text)
-        if data.pop("result") != cls.__name__:
-            raise TypeError
-        return dict(data)
-
-    @classmethod
-    def _refuse(cls, text: str, error: Exception) -> InvalidArgumentError:
-        msg = f"text must be the JSON of a {cls.__name__}, got {str(text)[:40]!r}..."
-        raise InvalidArgumentError(msg) from error
-
-
 @dataclass(frozen=True, kw_only=True)
-class CausalDirection(_Written):
+class CausalDirection(Told):
     """Which of two variables is the cause of the other, if either is and noise is added.
 
     Parameters
@@ -153,23 +110,10 @@ class CausalDirection(_Written):
         return f"{cause} -> {effect}"
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote.
-
-        Raises
-        ------
-        InvalidArgumentError
-            The text is not such a result.
-        """
-        try:
-            return cls._read(cls._fields(text))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise cls._refuse(text, error) from error
-
-    @classmethod
-    def _read(cls, data: dict[str, Any]) -> Self:
+    def fields(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Fields from what JSON holds."""
         sides = {name: _side(data[name]) for name in ("forward", "backward")}
-        return cls(**{**data, **sides, "names": tuple(data["names"])})
+        return {**data, **sides, "names": tuple(data["names"])}
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
@@ -189,7 +133,7 @@ class CausalDirection(_Written):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CausalDirections(_Written):
+class CausalDirections(Told):
     """The directions of many pairs.
 
     Parameters
@@ -229,20 +173,10 @@ class CausalDirections(_Written):
         return accuracy_curve(self.scores, truth, weights)
 
     @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote.
-
-        Raises
-        ------
-        InvalidArgumentError
-            The text is not such a result.
-        """
-        try:
-            data = cls._fields(text)
-            results = tuple(CausalDirection._read(one) for one in data["results"])
-            return cls(**{**data, "pairs": tuple(data["pairs"]), "results": results})
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise cls._refuse(text, error) from error
+    def fields(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Fields from what JSON holds."""
+        results = (CausalDirection(**CausalDirection.fields(one)) for one in data["results"])
+        return {**data, "pairs": tuple(data["pairs"]), "results": tuple(results)}
 
     def table(self, top: int | None = None) -> tuple[Sequence[str], list[Sequence[str]]]:
         """A header, and the pairs by confidence: name, direction, score, both values of HSIC."""
