@@ -11,12 +11,13 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import open_session
+from dhsic._arguments import session_over
 from dhsic._random import generator, resolve_seed
 from dhsic._validation import check_choice, check_integer
 from dhsic._version import __version__
 from dhsic.api import hsic, independence_test
 from dhsic.causal.decisions import CausalDirection, CausalDirections, Criterion, Side
+from dhsic.causal.nodes import open_nodes
 from dhsic.causal.regression import Regression, find_regression
 from dhsic.engine.events import Listener, StepStarted
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
@@ -216,7 +217,8 @@ def pair_residuals(
     'rff-hsic'
     """
     fitted = find_regression(regression)
-    session = open_session((x, y), names, rng, "float64", None, 1, "2GiB", None)
+    sources = open_nodes((x, y), names)
+    session = session_over(sources, rng, "float64", None, 1, "2GiB", None)
     rows = np.arange(session.n)
     if max_rows is not None and check_integer("max_rows", max_rows, minimum=4) < session.n:
         draw = generator(session.seed, "selection")

@@ -56,8 +56,7 @@ def scored(m, seed=0):
     return np.random.default_rng(seed).random(len(graphs)) ** 6, graphs
 
 
-@pytest.mark.parametrize("m", [2, 3, 4])
-@pytest.mark.parametrize("names", [None, LONG])
+@pytest.mark.parametrize(("m", "names"), [(2, None), (3, LONG), (4, LONG)])
 def test_dag_scores__are_readable(m, names):
     pvalues, graphs = scored(m)
     axes = plots.dag_scores(pvalues, graphs, names and names[:m])
@@ -110,7 +109,7 @@ def test_causal_graph__has_arrows_from_causes_to_effects():
     assert max(points.values(), key=lambda point: point[1]) is points["x"]  # the first cause
 
 
-@pytest.mark.parametrize("m", [1, 2, 3, 5, 8, 20])
+@pytest.mark.parametrize("m", [1, 3, 5, 20])
 def test_causal_graph__is_readable(m):
     names = [f"{LONG[k % 4]} {k}" for k in range(m)]
     assert_readable(plots.causal_graph([range(k) for k in range(m)], names).figure)
