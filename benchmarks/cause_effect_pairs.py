@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 import dhsic
 from benchmarks.output import read_csv, write_csv
 from dhsic.causal import CausalDirection, accuracy_curve, precision_recall_curve, roc_curve
-from dhsic.causal.pairs import Measure, PairResiduals, pair_residuals
+from dhsic.causal.measure import Measure
+from dhsic.causal.pairs import PairResiduals, pair_residuals
 from dhsic.estimators import Estimator
 from dhsic.plots import precision_recall_curves, roc_curves
 

@@ -9,7 +9,8 @@ from scipy.stats import binom
 
 import dhsic
 from dhsic import causal
-from dhsic.causal.pairs import Measure, pair_residuals
+from dhsic.causal.measure import Measure
+from dhsic.causal.pairs import pair_residuals
 from dhsic.engine.events import StepStarted
 from dhsic.errors import DataError, InvalidArgumentError
 from tests import oracles
