@@ -203,7 +203,7 @@ class NystromMHSIC:
         if isinstance(null, Multiplier | Permutation):
             return self.test_grid(session, combinations, null).only
         basis, kappa, products = self._products(session, combinations)
-        tested = run_fitted(session, products, partial(basis.whiten, 0), null)
+        (tested,) = run_fitted(session, products, [partial(basis.whiten, 0)], null)
         estimate = self._estimate(session, basis, 0, kappa, tested.u, self._tested_pairing)
         return Outcome(tested.statistic, tested.distribution, estimate)
 
@@ -231,29 +231,16 @@ class NystromMHSIC:
         self, session: Session, combinations: Combinations, null: Gamma | Spectral
     ) -> Plan:
         """What tests of several combinations, each by itself, would run."""
-        p = self.most_landmarks(session)
-        guessed = combinations.guessed(session.dims)
-        points = [np.zeros((p, d)) for d in session.dims]
-        tiling = Tiling.prepare(guessed, points, session.dtype)
-        steps: list[DriverStep | PassPlan] = [
-            *self._draw.steps(session, guessed, self._held_bytes(session, combinations)),
-            session.plan(SumsPass(tiling, joint=False)),
-        ]
-        for c in range(len(combinations)):
-            one = Tiling.prepare(guessed.part([c]), points, session.dtype)
-            steps += plan_fitted(session, one, null)
-        steps.append(DriverStep("estimate", 3 * 8 * p * p))
-        return plan_of(session, steps, _REMEDY, n_landmarks=p)
+        return self._plan(session, combinations, null)
 
     def test_each(
         self, session: Session, combinations: Combinations, null: Gamma | Spectral
     ) -> list[Outcome]:
-        """The outcome of every combination by itself: one pass for all, and one for each."""
+        """The outcome of every combination by itself, in two passes where they fit in memory."""
         basis, kappa, products = self._products(session, combinations)
+        whiten = [partial(basis.whiten, c) for c in range(len(combinations))]
         outcomes = []
-        for c in range(len(combinations)):
-            whiten = partial(basis.whiten, c)
-            tested = run_fitted(session, products.part([c]), whiten, null)
+        for c, tested in enumerate(run_fitted(session, products, whiten, null)):
             estimate = self._estimate(session, basis, c, kappa, tested.u, self._tested_pairing)
             outcomes.append(Outcome(tested.statistic, tested.distribution, estimate))
         return outcomes
@@ -347,7 +334,7 @@ class NystromMHSIC:
         if isinstance(null, Multiplier | Permutation):
             steps += plan_replicates(session, tiling, combinations.chosen, null)
         elif null is not None:
-            steps += plan_fitted(session, tiling, null)
+            steps += plan_fitted(session, tiling, combinations.chosen, null)
         steps.append(DriverStep("estimate", 3 * gram))
         return plan_of(session, steps, _REMEDY, n_landmarks=p)
 
