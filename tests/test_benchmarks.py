@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from benchmarks import (
     associations,
     bounds,
+    cause_effect_pairs,
     chaos,
     convergence,
     embedding_error,
@@ -396,3 +397,49 @@ def test_embedding_error__is_of_real_tables_too(out, monkeypatch, tmp_path):
     assert embedding_error.law_of("ccpp").points.shape == (400, 2)
     assert float(table[1]["error"]) < 0.5 * float(table[0]["error"])
     embedding_error.law_of.cache_clear()
+
+
+def cause_effect_data(folder):
+    """Six pairs of two origins and both directions, and one that weighs nothing."""
+    rng = np.random.default_rng(0)
+    arrays, rows = {}, []
+    for number in range(1, 8):
+        x, noise = rng.uniform(-1.0, 1.0, (2, 60))
+        y = x + x**3 + 0.6 * noise
+        forward, name = number % 2 == 1, f"pair000{number}"
+        arrays[name] = np.column_stack([x, y, np.full(60, np.nan)] if forward else [y, x])
+        cause, effect = (1, 2) if forward else (2, 1)
+        columns = {"cause_first": cause, "cause_last": cause}
+        columns |= {"effect_first": effect, "effect_last": effect}
+        weight, group = (0.0 if number == 7 else 0.5), f"group {number % 3}"
+        rows.append({"pair": name, **columns, "weight": weight, "group": group})
+    (folder / "cep").mkdir()
+    np.savez(folder / "cep/pairs.npz", **arrays)
+    pd.DataFrame(rows).to_csv(folder / "cep/pairs.csv", index=False)
+
+
+def test_cause_effect_pairs__are_scored_by_every_method(out, monkeypatch, tmp_path):
+    cause_effect_data(tmp_path)
+    monkeypatch.setattr(cause_effect_pairs, "FOLDER", tmp_path)
+    monkeypatch.setattr(cause_effect_pairs, "BOOTSTRAPS", 20)
+    few = {name: cause_effect_pairs.ESTIMATORS[name] for name in ("HSIC", "RHSIC, D = 10")}
+    monkeypatch.setattr(cause_effect_pairs, "ESTIMATORS", few)
+    scores = out.with_name("scores.csv")
+    options = ["--regression", "splines", "--rows", 40, "--realisations", 2, "--scores", scores]
+    table = run(cause_effect_pairs, out, *options)
+    assert len(table) == 3 + 2 * len(few)
+    assert {(row["pairs"], row["realisations"]) for row in table} == {("6", "2")}
+    for row in table:
+        assert float(row["smallest"]) <= float(row["AUC"]) <= float(row["largest"])
+        assert 0.0 <= float(row["5%"]) <= float(row["95%"]) <= 1.0
+        assert row["AUC of the paper"] == ""
+    assert out.with_name("cause_effect_splines.png").read_bytes().startswith(b"\x89PNG")
+    monkeypatch.setattr(cause_effect_pairs, "scores", lambda found: pytest.fail("it ran"))
+    assert run(cause_effect_pairs, out, *options) == table
+
+
+def test_cause_effect_pairs__need_their_data(out, monkeypatch, tmp_path):
+    monkeypatch.setattr(cause_effect_pairs, "FOLDER", tmp_path)
+    refused = CliRunner().invoke(cause_effect_pairs.main, ["--out", str(out)])
+    assert refused.exit_code == 1
+    assert "name the folder of data in DHSIC_DATA" in refused.output
