@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic import plots
 from dhsic._arguments import Precision, session_over
 from dhsic._validation import check_number
 from dhsic._version import __version__
@@ -27,6 +28,9 @@ from dhsic.estimators.base import plan_of
 from dhsic.io.derived import DerivedSource
 from dhsic.kernels import Combinations, Kernel, OnColumns
 from dhsic.results import PassSummary
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["DAGSearch", "SearchTest", "search_dag"]
 
@@ -110,6 +114,25 @@ class DAGSearch(Told):
     def dag(self) -> DAG:
         """The graph that was found."""
         return DAG(self.names, self.parents)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the graph, see `dhsic.plots.causal_graph`.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure where not given.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        MissingDependencyError
+            matplotlib is not installed.
+        """
+        return plots.causal_graph(self.parents, self.names, ax=ax)
 
     @classmethod
     def fields(cls, data: dict[str, Any]) -> dict[str, Any]:

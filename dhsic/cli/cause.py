@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
 
-from dhsic import plots
 from dhsic.causal import DAGScores, DAGSearch, score_dags, search_dag
 from dhsic.causal import conditional_independence_test as test_given
 from dhsic.cli.cause_options import (
@@ -137,9 +137,9 @@ def _write(found: DAGScores | DAGSearch, options: dict[str, Any]) -> None:
     if options["json_path"] is not None:
         write_whole(options["json_path"], found.to_json(indent=2) + "\n")
     if isinstance(found, DAGScores):
-        write_picture(options["plot_path"], lambda: found.plot(alpha=options["alpha"]))
+        write_picture(options["plot_path"], partial(found.plot, alpha=options["alpha"]))
     else:
-        write_picture(options["plot_path"], lambda: plots.causal_graph(found.parents, found.names))
+        write_picture(options["plot_path"], found.plot)
 
 
 def _tell_graph(run: Seen, found: DAGScores | DAGSearch) -> None:

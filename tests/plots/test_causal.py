@@ -10,7 +10,7 @@ from matplotlib.text import Annotation
 
 from dhsic import plots
 from dhsic._drawing import BLUE
-from dhsic.causal import precision_recall_curve, roc_curve, score_dags
+from dhsic.causal import precision_recall_curve, roc_curve, score_dags, search_dag
 from dhsic.causal.dags import enumerate_dags
 from dhsic.errors import InvalidArgumentError
 
@@ -96,6 +96,8 @@ def test_scores__draw_themselves(rng):
     assert len(axes.patches) == 2
     given = plt.figure().subplots()
     assert scores.plot(given) is given
+    found = search_dag(x, x + x**3 + noise, names=["x", "y"], rng=0).plot()
+    assert len(arrows_in(found)) == 1
 
 
 def test_causal_graph__has_arrows_from_causes_to_effects():
