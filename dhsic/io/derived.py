@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import dask.array as da
 import numpy as np
 from dask import delayed
 from dask.delayed import Delayed
+from distributed.protocol.pickle import dumps
 from numpy.typing import NDArray
 
 from dhsic.engine.blocks import Source
+from dhsic.engine.reduction import unpacked
 
 __all__ = ["DerivedSource", "RowFunction"]
 
@@ -91,7 +93,7 @@ class DerivedSource:
         values = [other.take(rows) for other in self.others]
         if self.place != "graph":
             return self.function(rows, values)
-        made = delayed(_taken, pure=False)(self.function, rows, *values)
+        made = delayed(_taken, pure=False)(self._sent, rows, *values)
         return da.from_delayed(made, (len(rows), self.width), dtype=np.float64)
 
     def lazy(self, bounds: Sequence[int]) -> list[Delayed]:
@@ -102,11 +104,28 @@ class DerivedSource:
             for other in self.others
         ]
         make = delayed(_made, pure=False)
-        function = delayed(self.function, traverse=False)
         return [
-            make(function, self.width, *span, *parts)
+            make(self._sent, self.width, *span, *parts)
             for span, *parts in zip(spans, *columns, strict=True)
         ]
+
+    @property
+    def _sent(self) -> Any:
+        return delayed(_Sent(self.function), traverse=False)
+
+
+class _Sent(NamedTuple):
+    """A function on its way to tasks, with its arrays inside, see `unpacked`."""
+
+    function: RowFunction
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return unpacked, (_Sent, dumps(tuple(self)))
+
+    def __call__(
+        self, rows: NDArray[np.intp], values: Sequence[NDArray[Any]]
+    ) -> NDArray[np.float64]:
+        return self.function(rows, [np.require(x, requirements="A") for x in values])
 
 
 def _made(
@@ -117,12 +136,12 @@ def _made(
     for first in range(0, len(out), _TILE_ROWS):
         at = slice(first, min(first + _TILE_ROWS, len(out)))
         rows = np.arange(start + at.start, start + at.stop)
-        out[at] = function(rows, [np.asarray(block)[at] for block in values])
+        out[at] = function(rows, [block[at] for block in values])
     return out
 
 
 def _taken(function: RowFunction, rows: NDArray[np.intp], *values: NDArray[Any]) -> Any:
-    return function(rows, [np.asarray(block) for block in values])
+    return function(rows, values)
 
 
 def _reads(other: Source, spans: Sequence[tuple[int, int]]) -> list[Any]:
