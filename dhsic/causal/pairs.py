@@ -174,10 +174,11 @@ def direction(
         standardised.
     criterion : {"p-value", "larger-p-value", "hsic", "sensitivity"}, optional
         What is compared. "p-value": the score is the difference of the logarithms of both
-        p-values; "larger-p-value": the larger p-value, with the sign of its direction, which
-        is small where neither direction fits [2]_; "hsic": the difference of HSIC, -C of [3]_;
-        "sensitivity": the difference of the norms of the sensitivity maps, C_s of [3]_, each norm
-        the root mean square over the rows of the derivatives of n HSIC.
+        p-values; "larger-p-value": the larger p-value, with the sign of its direction, which is
+        small where neither direction fits; see [2]_ for what such scores are worth. "hsic": the
+        difference of HSIC, -C of [3]_. "sensitivity": the difference of the norms of the
+        sensitivity maps, C_s of [3]_, each norm the root mean square over the rows of the
+        derivatives of n HSIC.
     estimator : str or Estimator, optional
         "v-hsic", "rff-hsic", "nystrom-m", or another one that has what the criterion needs.
     regression : str or Regression, optional
