@@ -3,7 +3,8 @@
 As figure 5 of F. Kalinke and Z. Szabo, Nystrom M-Hilbert-Schmidt independence criterion (2023), on
 the weather of 349 places in Germany of J. Mooij et al. (2016), by all pairs of rows and by
 landmarks, with the gamma null. Needs `weather/data.csv` in the folder that is given. Writes
-benchmarks/results/weather_dags.csv, the best graph by all pairs of rows first.
+benchmarks/results/weather_dags.csv, the best graph by all pairs of rows first, and a picture beside
+it.
 
     python benchmarks/weather_dags.py --data FOLDER
 """
@@ -11,15 +12,17 @@ benchmarks/results/weather_dags.csv, the best graph by all pairs of rows first.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
+from matplotlib.figure import Figure
 
-from benchmarks.output import write_csv
-from dhsic.causal import score_dags
+from benchmarks.output import read_csv, write_csv
+from dhsic.causal import DAG, score_dags
+from dhsic.plots import causal_graph, dag_scores
 
 NAMES = ("altitude", "temperature", "sunshine")
 ESTIMATORS = ("v-hsic", "nystrom-m")
@@ -34,6 +37,23 @@ def rows(path: Path, seed: int) -> Iterator[dict[str, Any]]:
         yield {"graph": graph} | {name: pvalues[name][graph] for name in ESTIMATORS}
 
 
+def draw(table: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Bars of both estimators, and the best graph."""
+    graphs = [DAG.of(NAMES, edges(row["graph"])).parents for row in table]
+    figure = Figure(figsize=(17.0, 6.0), layout="constrained")
+    *bars, beside = figure.subplots(1, 1 + len(ESTIMATORS), width_ratios=(3, 3, 2))
+    for axes, name in zip(bars, ESTIMATORS, strict=True):
+        dag_scores([float(row[name]) for row in table], graphs, NAMES, ax=axes)
+        axes.set_xlabel(f"p-value of {name}")
+    causal_graph(graphs[0], NAMES, ax=beside)
+    figure.savefig(path, dpi=110)
+
+
+def edges(graph: str) -> list[tuple[str, str]]:
+    pairs = [edge.split(" -> ") for edge in graph.split(", ") if " -> " in edge]
+    return [(cause, effect) for cause, effect in pairs]
+
+
 @click.command(help=__doc__)
 @click.option(
     "--data",
@@ -44,6 +64,7 @@ def rows(path: Path, seed: int) -> Iterator[dict[str, Any]]:
 @click.option("--out", default="benchmarks/results/weather_dags.csv")
 def main(data: Path, seed: int, out: str) -> None:
     write_csv(out, rows(data / "weather" / "data.csv", seed))
+    draw(read_csv(out), Path(out).with_suffix(".png"))
 
 
 if __name__ == "__main__":
