@@ -12,9 +12,11 @@ from click.testing import CliRunner
 from benchmarks import (
     associations,
     bounds,
+    causal_scale,
     cause_effect_pairs,
     chaos,
     convergence,
+    dag_search,
     embedding_error,
     family,
     feature_recovery,
@@ -34,6 +36,7 @@ from benchmarks import (
     sensitivity_convergence,
     storage,
     tails,
+    weather_dags,
     worker_memory,
 )
 from benchmarks.cases import SCENARIOS
@@ -443,3 +446,44 @@ def test_cause_effect_pairs__need_their_data(out, monkeypatch, tmp_path):
     refused = CliRunner().invoke(cause_effect_pairs.main, ["--out", str(out)])
     assert refused.exit_code == 1
     assert "name the folder of data in DHSIC_DATA" in refused.output
+
+
+def test_dag_search__counts_the_graphs_that_are_found(out, monkeypatch):
+    table = run(dag_search, out, "--runs", 2, "--rows", 80)
+    assert [row["estimator"] for row in table] == list(dag_search.ESTIMATORS)
+    assert all(row["found"] in ("0", "0.5", "1") for row in table)
+    x, dag = dag_search.draw(80, 0)
+    assert x.shape == (80, 4)
+    assert len(dag.edges) == 6
+    monkeypatch.setattr(dag_search, "draw", lambda n, seed: (x, found.best.dag))
+    found = dag_search.score_dags(x, dags="complete", estimator="v-hsic", rng=0)
+    (row,) = run(dag_search, out, "--runs", 1, "--rows", 80, "--estimator", "v-hsic")
+    assert row["found"] == "1"
+
+
+def test_dag_search__draws_smooth_functions_of_unit_variance():
+    rng = np.random.default_rng(0)
+    points = np.linspace(0.0, 2.0, 5)
+    drawn = np.array([dag_search.smooth(points, rng) for _ in range(2000)])
+    expected = np.exp(-0.5 * (points[:, None] - points) ** 2)
+    assert np.cov(drawn.T) == pytest.approx(expected, abs=0.15)
+
+
+def test_weather_dags__has_all_graphs(out, tmp_path):
+    rows = np.random.default_rng(0).standard_normal((60, 3))
+    (tmp_path / "weather").mkdir()
+    header = 'Altitude Temperature "Sunshine hours"'
+    np.savetxt(tmp_path / "weather" / "data.csv", rows, header=header, comments="")
+    table = run(weather_dags, out, "--data", tmp_path)
+    assert len({row["graph"] for row in table}) == 25
+    pvalues = [float(row["v-hsic"]) for row in table]
+    assert pvalues == sorted(pvalues, reverse=True)
+    assert all(0.0 < float(row["nystrom-m"]) <= 1.0 for row in table)
+
+
+def test_causal_scale__reads_rows_thrice(out):
+    (row,) = run(causal_scale, out, "--rows", 3000, "--landmarks", 20, "--threads", 1)
+    assert (row["graphs"], row["passes"]) == ("25", "3")
+    assert row["truth_accepted"] == "True"
+    assert float(row["peak_mib"]) >= float(row["before_mib"]) > 0.0
+    assert float(row["held_mib"]) == pytest.approx(8 * 3000 * 12 / 2**20, rel=1e-3)

@@ -86,10 +86,12 @@ def conditional_independence_test(
     dependent although x and y are conditionally independent, and a dependence that cancels over z
     is not seen. No test keeps its level against all alternatives without such assumptions [1]_.
 
-    P-values are approximate, since residuals are estimated. The regression must not be worse than
-    the noise by more than about n^-1/4: over 400 data sets of 200 rows the test of level 5 %
-    rejected {smooth} of true nulls where x and y are sines of z, and {rough} where they are steps
-    too narrow for the splines, which both residuals then share.
+    P-values are approximate, since residuals are estimated, and the regressions must be able to
+    follow the functions. With x = sin 3z and y = cos 2z plus normal noise and 200 rows, the gamma
+    null of V-HSIC rejected 5.4 % of 800 data sets at level 5 %, and 6.0 % with the noise itself in
+    place of residuals. With the same square wave of z in x and y, twelve times up and down where
+    the splines have twenty knots, it rejected all of 400: what either residual keeps of it, both
+    keep. With the wave in x alone it was 6.0 %.
 
     Parameters
     ----------

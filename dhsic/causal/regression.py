@@ -22,7 +22,23 @@ Vector = NDArray[np.float64]
 
 @runtime_checkable
 class Regression(Protocol):
-    """What a target leaves once it is regressed on others, as a frozen value."""
+    """What a target leaves once it is regressed on others, as a frozen value.
+
+    Whatever has a name and `residuals` can be given as `regression`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.causal import Regression
+    >>> class Lines:
+    ...     name = "lines"
+    ...
+    ...     def residuals(self, target, given, rng):
+    ...         rows = np.column_stack([np.ones(len(target)), *given])
+    ...         return target - rows @ np.linalg.lstsq(rows, target)[0]
+    >>> isinstance(Lines(), Regression)
+    True
+    """
 
     @property
     def name(self) -> str:

@@ -21,14 +21,27 @@ _SHOWN = 5
 
 
 class ScoredDAG(NamedTuple):
-    """A graph and how independent the residuals are that it leaves."""
+    """A graph and how independent the residuals are that it leaves.
+
+    Parameters
+    ----------
+    dag : DAG
+        The graph.
+    statistic : float
+        Of the test that the residuals of all nodes are jointly independent.
+    pvalue : float
+        Of that test.
+
+    Examples
+    --------
+    >>> from dhsic.causal import DAG, ScoredDAG
+    >>> ScoredDAG(DAG(("a", "b"), ((), (0,))), 0.4, 0.3).dag.edges
+    (('a', 'b'),)
+    """
 
     dag: DAG
-    """The graph."""
     statistic: float
-    """Of the test that the residuals of all nodes are jointly independent."""
     pvalue: float
-    """Of that test."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,7 @@ from dhsic.nulls import (
 )
 from dhsic.results import AS_ASKED
 
-__all__ = ["MOST_NODES", "DependenceMeasure", "Method", "choose_measure", "score_dags"]
+__all__ = ["MOST_NODES", "DependenceMeasure", "Method", "Score", "choose_measure", "score_dags"]
 
 MOST_NODES = 5
 

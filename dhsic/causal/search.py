@@ -32,7 +32,7 @@ from dhsic.results import PassSummary
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["DAGSearch", "SearchTest", "search_dag"]
+__all__ = ["DAGSearch", "Joined", "SearchTest", "search_dag"]
 
 _REMEDY = "take fewer nodes, n_knots or threads, or regression='splines'"
 
@@ -90,6 +90,15 @@ class DAGSearch(Told):
         Wall time.
     version : str
         Of dhsic.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.causal import search_dag
+    >>> x, noise = np.random.default_rng(0).uniform(-1.0, 1.0, (2, 200))
+    >>> found = search_dag(x, noise + x**2, names=("x", "y"), rng=0)
+    >>> found.order, len(found.ordering), len(found.pruning)
+    (('x', 'y'), 2, 1)
     """
 
     names: tuple[str, ...]
