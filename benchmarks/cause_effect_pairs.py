@@ -172,8 +172,11 @@ def areas(data: Sequence[Pair], table: Sequence[Row]) -> Iterator[Row]:
         for method in methods(table):
             every = score_matrix(data, table, regression, n_max, method)
             found = [roc_curve(one, truth, weights).auc for one in every]
-            drawn = [mean_auc(every[:, rows], truth[rows], weights[rows]) for rows in draws]
+            drawn = bootstrapped(every, truth, weights, draws)
             low, high = np.quantile(drawn, [0.05, 0.95])
+            plain = score_matrix(data, table, regression, n_max, f"C, {estimator_of(method)}")
+            over = drawn - bootstrapped(plain, truth, weights, draws)
+            least, most = np.quantile(over, [0.05, 0.95])
             either = mean_auc(
                 np.hstack([every, -every]), np.concatenate([truth, ~truth]), np.tile(weights, 2)
             )
@@ -191,6 +194,8 @@ def areas(data: Sequence[Pair], table: Sequence[Row]) -> Iterator[Row]:
                 "largest": max(found),
                 "5%": float(low),
                 "95%": float(high),
+                "5% over C": float(least),
+                "95% over C": float(most),
                 "AUC of either order": either,
                 "accuracy": float(np.mean(right)),
                 "average precision": float(np.mean([one.average_precision for one in recalled])),
@@ -236,6 +241,17 @@ def bootstrap_draws(groups: Sequence[str], truth: NDArray[np.bool_]) -> list[NDA
         if 0 < truth[rows].sum() < len(rows):
             draws.append(rows)
     return draws
+
+
+def bootstrapped(
+    every: Vector, truth: NDArray[np.bool_], weights: Vector, draws: list[NDArray[np.intp]]
+) -> Vector:
+    return np.array([mean_auc(every[:, rows], truth[rows], weights[rows]) for rows in draws])
+
+
+def estimator_of(method: str) -> str:
+    """The longest name that a method ends with."""
+    return max((name for name in ESTIMATORS if method.endswith(name)), key=len)
 
 
 def mean_auc(every: Vector, truth: NDArray[np.bool_], weights: Vector) -> float:
