@@ -124,6 +124,8 @@ class AdditiveFit(NamedTuple):
     """Effective degrees of freedom, with the mean, shape (d,)."""
     scores: Vector
     """Generalised cross-validation, shape (d,)."""
+    left: Vector
+    """Share of the variance that the residuals have, shape (d,)."""
 
 
 def additive_fit(
@@ -174,8 +176,10 @@ def additive_fit(
     free = 1.0 - penalised
     degrees = 1.0 + (free / shrunk).sum(axis=1)
     explained = (2.0 / shrunk - free / shrunk**2) @ rotated**2
-    scores = n * np.maximum(squares - explained, 0.0) / (n - degrees[:, None]) ** 2
-    best = np.argmin(scores, axis=0)
+    residual = np.maximum(squares - explained, 0.0)
+    scores = n * residual / (n - degrees[:, None]) ** 2
+    best, own_column = np.argmin(scores, axis=0), np.arange(len(own))
+    left = residual[best, own_column]
     return AdditiveFit(
         target,
         tuple(given),
@@ -184,7 +188,8 @@ def additive_fit(
         vectors @ (rotated / shrunk[best].T),
         _WEIGHTS[best],
         degrees[best],
-        scores[best, np.arange(len(own))],
+        scores[best, own_column],
+        np.divide(left, squares, out=np.zeros(len(own)), where=squares > 0.0),
     )
 
 

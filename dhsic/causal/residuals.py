@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,12 @@ from dhsic._random import generator
 from dhsic.causal.design import SplineDesign
 from dhsic.causal.regression import Regression
 from dhsic.causal.rows import SplineResiduals
-from dhsic.causal.splines import PILOT_ROWS, Splines
+from dhsic.causal.splines import PILOT_ROWS, Splines, check_varied
 from dhsic.engine.blocks import Source
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.engine.session import Session
+from dhsic.errors import DataError
 from dhsic.io.derived import DerivedSource
 from dhsic.io.sources import ArraySource
 
@@ -36,6 +37,7 @@ Regressions = Mapping[int, Sequence[tuple[int, ...]]]
 """Of every variable that is regressed, by number, the sets of variables it is regressed on."""
 
 _TILE_ROWS = 4096
+_ROUNDING = 1e-12  # of the variance
 
 
 class ProductSums(NamedTuple):
@@ -155,6 +157,8 @@ def fit_regressions(
     if not isinstance(regression, Splines):
         session.step("read all rows")
         values = session.take([np.arange(session.n)] * len(session.sources))
+        for x, name in zip(values, session.names, strict=True):
+            check_varied(x, name)
         return _Held(session, regression, tuple(values))
     n = session.n
     session.step("pilot rows")
@@ -205,6 +209,8 @@ class _Streamed:
         sources: list[Source] = []
         for target, sets in wanted.items():
             fits = [self.regression.fits(self.design, self.sums, target, own) for own in sets]
+            for own, parts in zip(sets, fits, strict=True):
+                _check_noise(self.session, target, own, np.min([fit.left for fit in parts]))
             function = SplineResiduals.of(self.design, fits)
             others = tuple(self.session.sources[j] for j in function.variables)
             name = self.session.names[target]
@@ -235,7 +241,23 @@ class _Held:
         names = self.session.names
         self.session.step(f"regression of {names[target]} on {len(given)} others")
         rng = generator(self.session.seed, "regression", target, *given)
-        return self.regression.residuals(self.values[target], [self.values[j] for j in given], rng)
+        y, x = self.values[target], [self.values[j] for j in given]
+        left = self.regression.residuals(y, x, rng)
+        _check_noise(self.session, target, given, np.min(left.var(axis=0) / y.var(axis=0)))
+        return left
+
+
+def _check_noise(
+    session: Session, target: int, given: tuple[int, ...], left: np.floating[Any]
+) -> None:
+    """Refuse residuals that are nothing but rounding."""
+    if given and not left > _ROUNDING:
+        others = ", ".join(repr(session.names[j]) for j in given)
+        msg = (
+            f"variable {session.names[target]!r} is a function of {others} up to rounding, so its "
+            "residuals say nothing: leave one of them out"
+        )
+        raise DataError(msg)
 
 
 def _regressors(wanted: Regressions) -> tuple[int, ...]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["DAGScores", "ScoredDAG"]
 
 _SHOWN = 5
+_LEVEL = 0.05
 
 
 class ScoredDAG(NamedTuple):
@@ -205,8 +206,8 @@ class DAGScores(Told):
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
-        first, *others = self.ranked[:_SHOWN]
-        kept = len(self.accepted(0.05))
+        first, *others = (self[number] for number in self._order[:_SHOWN])
+        kept = sum(p > _LEVEL for p in self.pvalues)
         return [
             ("nodes", f"{', '.join(self.names)}; n = {self.n:,}"),
             ("best", _described(first)),

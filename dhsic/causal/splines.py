@@ -15,7 +15,7 @@ from dhsic.causal.design import AdditiveFit, SplineDesign, additive_fit
 from dhsic.causal.rows import SplineResiduals
 from dhsic.errors import DataError
 
-__all__ = ["PILOT_ROWS", "Penalty", "Splines"]
+__all__ = ["PILOT_ROWS", "Penalty", "Splines", "check_varied"]
 
 Vector = NDArray[np.float64]
 Penalty = Literal["curvature", "ridge"]
@@ -91,13 +91,7 @@ class Splines:
         DataError
             A column of the sample is constant.
         """
-        (constant,) = np.nonzero((sample == sample[0]).all(axis=0))
-        if len(constant):
-            msg = (
-                f"a regression on variable {name!r} needs columns that vary, got column "
-                f"{constant[0]} constant over {len(sample)} rows: leave it out"
-            )
-            raise DataError(msg)
+        check_varied(sample, name)
         return SplineBasis.fit(sample, self.n_knots, self.degree, self.extrapolation)
 
     def penalties(self, basis: SplineBasis) -> tuple[Vector, ...]:
@@ -192,3 +186,20 @@ class Splines:
         total = sums.sum(axis=0)
         parts = [total] if self.n_folds == 1 else [total - fold for fold in sums]
         return tuple(additive_fit(design, part, target, given) for part in parts)
+
+
+def check_varied(rows: NDArray[Any], name: str) -> None:
+    """Refuse a variable of which a column is constant.
+
+    Raises
+    ------
+    DataError
+        It names the column.
+    """
+    (constant,) = np.nonzero((rows == rows[0]).all(axis=0))
+    if len(constant):
+        msg = (
+            f"a regression on variable {name!r} needs columns that vary, got column "
+            f"{constant[0]} constant over {len(rows)} rows: leave it out"
+        )
+        raise DataError(msg)

@@ -25,6 +25,7 @@ DATA = Path(os.environ.get("DHSIC_DATA", Path(__file__).parents[3] / "shared/dat
 NAMES = ("a", "b", "c")
 CHAIN = DAG.of(NAMES, [("a", "b"), ("b", "c")])
 QUICK = Splines(n_knots=5)
+LINES = CrossFitted(LinearRegression(), n_folds=2)
 
 
 def chain(n=120, seed=0):
@@ -174,7 +175,7 @@ def test_options__make_a_difference():
     usual = score(data, dags=[CHAIN])
     for options in (
         {"regression": Splines(n_knots=5, n_folds=3)},
-        {"regression": CrossFitted(LinearRegression(), n_folds=2)},
+        {"regression": LINES},
         {"kernels": "laplacian"},
         {"kernels": ["gaussian", "laplacian", "gaussian"]},
         {"estimator": "nystrom-m"},
@@ -246,7 +247,10 @@ def test_level_and_power__of_residuals():
         ([np.zeros((9, 6))], {"names": None}, InvalidArgumentError, "2 to 5 nodes, got 6"),
         ([chain()], {"names": ("a", "a", "b")}, InvalidArgumentError, "3 different words"),
         ([chain() * [1, 0, 1]], {}, DataError, "variable 'b' needs columns that vary"),
+        ([chain() * [1, 0, 1]], {"regression": LINES}, DataError, "variable 'b' needs columns"),
         ([chain()[:3]], {}, DataError, "at least 4 rows, got 3"),
+        ([chain()[:, [0, 1, 1]]], {}, DataError, "'b' is a function of 'c' up to rounding"),
+        ([chain()[:, [0, 1, 1]]], {"regression": LINES}, DataError, "'b' is a function of 'c'"),
         ([chain()[:13]], {}, DataError, "needs more rows than that, got 13"),
         ([chain()], {"dags": "some"}, InvalidArgumentError, "dags must be one of"),
         ([chain()], {"dags": []}, InvalidArgumentError, "dags must be 'all', 'complete' or DAG"),
