@@ -160,6 +160,34 @@ class DAGScores(Told):
         )
         return tuple(self[number] for number in self._order if self.pvalues[number] > level)
 
+    def minimal(self, alpha: float = 0.05) -> tuple[ScoredDAG, ...]:
+        """Graphs not rejected at a level that contain no other such graph.
+
+        More parents than a node has leave its residual independent as well, so that whatever
+        contains the true graph is accepted with it.
+
+        Parameters
+        ----------
+        alpha : float, optional
+            The level of every single test.
+
+        Returns
+        -------
+        tuple of ScoredDAG
+            The largest p-value first.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The level is not between 0 and 1.
+        """
+        accepted = self.accepted(alpha)
+        least: list[set[tuple[str, str]]] = []
+        for edges in sorted((set(one.dag.edges) for one in accepted), key=len):
+            if not any(fewer <= edges for fewer in least):
+                least.append(edges)
+        return tuple(one for one in accepted if set(one.dag.edges) in least)
+
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, most: int = 30) -> Axes:
         """Bars of the p-values beside the best graph, see `dhsic.plots.dag_scores`.
 
@@ -213,6 +241,7 @@ class DAGScores(Told):
             ("best", _described(first)),
             *(("", _described(one)) for one in others),
             ("accepted", f"{kept:,} of {len(self):,} graphs are not rejected at level 5 %"),
+            *(("minimal", _described(one)) for one in self.minimal(_LEVEL)[:_SHOWN]),
             ("regression", f"{self.regression}, {self.n_regressions:,} in all"),
             ("statistic", f"{self.estimator}: {self.estimator_reason}"),
             ("null", f"{self.null}: {self.null_reason}"),

@@ -120,6 +120,11 @@ def test_best__is_the_truth_or_explains_it():
     assert CHAIN in kept
     assert all({("b", "a"), ("c", "b")}.isdisjoint(dag.edges) for dag in kept)
     assert found.best.pvalue == max(found.pvalues)
+    minimal = [set(one.dag.edges) for one in found.minimal(0.05)]
+    assert set(CHAIN.edges) in minimal
+    assert not any(one < other for one in minimal for other in minimal)
+    assert all(any(one <= set(dag.edges) for one in minimal) for dag in kept)
+    assert "minimal     a -> b, b -> c" in str(found)
     assert len(found.accepted(0.99)) <= len(kept)
 
 
