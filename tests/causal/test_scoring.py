@@ -16,6 +16,7 @@ from sklearn.linear_model import LinearRegression
 import dhsic
 from dhsic.causal import DAG, CrossFitted, DAGScores, Splines, score_dags
 from dhsic.causal.dags import complete_dags, enumerate_dags
+from dhsic.engine.events import PassStarted, RunStarted
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.estimators import NystromMHSIC
 from dhsic.nulls import Multiplier, Permutation
@@ -215,6 +216,25 @@ def test_little_memory__takes_graphs_in_parts(monkeypatch):
     assert found.pvalues == pytest.approx(expected.pvalues, rel=1e-9)
     with pytest.raises(MemoryBudgetError, match="or regression='splines'"):
         score(data, memory="1MiB")
+
+
+def test_progress__is_told_and_may_stop_it():
+    events = []
+    score(chain(), dags="complete", progress=events.append)
+    started = [event.name for event in events if isinstance(event, PassStarted)]
+    assert started == ["regressions", "Gram sums"]
+    runs = [event for event in events if isinstance(event, RunStarted)]
+    assert [one.name for run in runs for one in run.passes] == started
+
+    def stop(event):
+        if isinstance(event, PassStarted) and event.name == "Gram sums":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        score(chain(), dags="complete", progress=stop)
+    found, again = (score(chain(), dags="complete", estimator="nystrom-m", rng=3) for _ in "ab")
+    assert found.pvalues == again.pvalues
+    assert found.pvalues != score(chain(), dags="complete", estimator="nystrom-m", rng=4).pvalues
 
 
 def test_scores__come_back_and_read_well():
