@@ -159,7 +159,7 @@ def score_rows(
                         max_rows=n_max,
                         rng=1000 * realisation + pair.number,
                     )
-                    values = {name: f"{one:.8g}" for name, one in scores(found).items()}
+                    values = {name: f"{one:.5g}" for name, one in scores(found).items()}
                     yield {**keys, "n": len(found.first), **values}
 
 
