@@ -43,6 +43,7 @@ DependenceMeasure = VHSIC | NystromMHSIC
 """Estimators whose test takes two or more variables and several graphs at a time."""
 
 _QUICK_ROWS = 2000
+_QUICK_ROWS_OF_MANY = 10_000
 _MANY_GRAPHS = 100
 _RESAMPLES = 250
 _REMEDY = "take fewer graphs, n_knots, landmarks or threads, or regression='splines'"
@@ -97,7 +98,8 @@ def score_dags(
     kernels : str, Kernel or a sequence of them, optional
         Of residuals: one for all nodes, or one a node.
     estimator : {"auto", "v-hsic", "nystrom-m"}, VHSIC or NystromMHSIC, optional
-        "auto" takes all pairs of rows for up to 2,000 rows, landmarks beyond.
+        "auto" takes all pairs of rows for up to 2,000 rows, 10,000 where more than 100 graphs
+        share them, and landmarks beyond.
     null : str, Gamma, Spectral, Multiplier or Permutation, optional
         "auto" takes "gamma", whose p-values have no smallest step, so that graphs can be compared;
         and random signs that graphs share for landmarks and more than 100 graphs.
@@ -262,8 +264,10 @@ def choose_measure(
     if isinstance(estimator, str):
         name = check_choice("estimator", estimator, ("auto", VHSIC.name, NystromMHSIC.name))
         if name == "auto":
-            quick = session.n <= _QUICK_ROWS
-            reason = f"{'up to' if quick else 'more than'} {_QUICK_ROWS:,} rows"
+            # Of many tests all pairs share more: kernels of residuals, and no replicates.
+            most = _QUICK_ROWS if n_tests <= _MANY_GRAPHS else _QUICK_ROWS_OF_MANY
+            quick = session.n <= most
+            reason = f"{'up to' if quick else 'more than'} {most:,} rows"
             name = VHSIC.name if quick else NystromMHSIC.name
         estimator = VHSIC() if name == VHSIC.name else NystromMHSIC()
     if not isinstance(estimator, DependenceMeasure):

@@ -55,6 +55,7 @@ Resampling = Multiplier | Permutation
 _QUICK_PRODUCTS = 1e9
 _PATIENT_OPERATIONS = 1e11
 _FEW = 64
+_SOLVED = 4  # copies of what a pass returns
 
 
 class Replicated(NamedTuple):
@@ -103,7 +104,7 @@ def plan_replicates(
         part = whole.part(numbers)
         functions = 8 * part.n_values * (null.n_resamples + 1)
         steps.append(session.plan(_replicate_pass(session, null, part)))
-        steps.append(DriverStep("solve", 4 * functions + 2 * 8 * tiling.n_values**2))
+        steps.append(DriverStep("solve", _SOLVED * functions + 2 * 8 * tiling.n_values**2))
     return steps
 
 
@@ -182,11 +183,17 @@ def _parts(
 ) -> list[range]:
     """Combinations that one pass takes: all where they fit in memory, else as many as do."""
     count = len(products.chosen)
-    allowed = session.runtime.memory - baseline_bytes()
+
+    def fits(part: range) -> bool:
+        plan = session.plan(reduction(products.part(part)))
+        allowed = session.runtime.memory - baseline_bytes()
+        # Beside what a solve takes the driver may hold factors, see `NystromMHSIC`.
+        solve = _SOLVED * plan.bytes_to_driver + 2 * 8 * products.tiling.n_values**2
+        return plan.worker_bytes <= allowed and solve <= allowed - session.runtime.memory // 8
+
     for size in _part_sizes(count):
         parts = [range(start, min(start + size, count)) for start in range(0, count, size)]
-        passes = (reduction(products.part(part)) for part in parts)
-        if size == 1 or all(session.plan(one).worker_bytes <= allowed for one in passes):
+        if size == 1 or all(map(fits, parts)):
             break
     return parts
 

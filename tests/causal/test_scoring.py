@@ -16,9 +16,14 @@ from sklearn.linear_model import LinearRegression
 import dhsic
 from dhsic.causal import DAG, CrossFitted, DAGScores, Splines, score_dags
 from dhsic.causal.dags import complete_dags, enumerate_dags
+from dhsic.causal.scoring import _combinations, _sets_of
 from dhsic.engine.events import PassStarted, RunStarted
+from dhsic.engine.runtime import Runtime
+from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.estimators import NystromMHSIC
+from dhsic.io.open import open_variables
+from dhsic.kernels import Gaussian
 from dhsic.nulls import Multiplier, Permutation
 from tests import oracles
 
@@ -200,6 +205,7 @@ def test_auto__chooses_by_rows_and_graphs(monkeypatch):
     assert (few.estimator, few.null) == ("nystrom-m", "gamma")
     assert few.estimator_reason == "more than 2,000 rows"
     monkeypatch.setattr("dhsic.causal.scoring._MANY_GRAPHS", 1)
+    assert score(chain(2001), dags="complete").estimator_reason == "up to 10,000 rows"
     many = score(chain(), dags="complete", estimator=NystromMHSIC(10))
     assert many.null == "multiplier"
     assert score(chain(), dags=[CHAIN], n_resamples=9).null == "multiplier"
@@ -209,13 +215,25 @@ def test_little_memory__takes_graphs_in_parts(monkeypatch):
     data = chain(300)
     options = {"dags": "complete", "estimator": NystromMHSIC(n_landmarks=20)}
     expected = score(data, **options)
-    session = "dhsic.estimators.landmark_tests.baseline_bytes"
-    monkeypatch.setattr(session, lambda: 2**31 - 2**16)
-    found = score(data, **options)
+    baseline = "dhsic.estimators.landmark_tests.baseline_bytes"
+    with monkeypatch.context() as patch:
+        patch.setattr(baseline, lambda: 2**31 - 2**16)
+        found = score(data, **options)
     assert len(found.passes) == len(expected.passes) + 5
     assert found.pvalues == pytest.approx(expected.pvalues, rel=1e-9)
     with pytest.raises(MemoryBudgetError, match="or regression='splines'"):
         score(data, memory="1MiB")
+
+
+@pytest.mark.parametrize("mib", [600, 900, 1500])
+def test_plan__of_many_graphs_leaves_the_driver_its_memory(mib):
+    graphs = enumerate_dags(4)
+    sets = {j: _sets_of(j, graphs) for j in range(4)}
+    sources = open_variables([np.zeros((3000, 8))] * 4)
+    session = Session(sources, Runtime.here(2, mib * 2**20), 0)
+    combinations = _combinations(graphs, sets, (1,) * 4, [Gaussian()] * 4)
+    plan = NystromMHSIC().plan_grid(session, combinations, Multiplier(250))
+    assert plan.check() is plan
 
 
 def test_progress__is_told_and_may_stop_it():
