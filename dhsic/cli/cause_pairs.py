@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, get_args
 
 import click
@@ -158,7 +159,8 @@ def pairs(folder: str, **options: Any) -> None:
         if options["json_path"] is not None:
             write_whole(options["json_path"], found.to_json(indent=2) + "\n")
         if known is not None:
-            write_picture(options["plot_path"], found.roc_curve(*known).plot)
+            draw = partial(found.roc_curve(*known).plot, label=options["criterion"])
+            write_picture(options["plot_path"], draw)
         run.journal.tell("result", pairs=len(read), seed=found.seed, seconds=found.seconds)
     print_columns(*found.table(options["top"]))
     print_summary([*found.summary(), *_areas(found, known)])
