@@ -57,6 +57,7 @@ Example
       --variable sunshine --given altitude
 """
 
+_OWN_ROWS = ("", "best", "accepted", "minimal")  # that a command says of its own level
 _GIVEN = click.option(
     "--given",
     multiple=True,
@@ -96,8 +97,8 @@ def dags(**options: Any) -> None:
     """Score every causal graph over 2 to 5 variables of DATA.zarr.
 
     A graph is scored by the p-value of the test that the residuals of all variables, each given
-    its causes in the graph, are jointly independent. Prints the graphs of the largest p-values and
-    how many are not rejected at the level alpha; those explain the data as well.
+    its causes in the graph, are jointly independent. Prints the graphs of the largest p-values, how
+    many are not rejected at the level alpha, and those of them that contain no other one.
     """
     found: DAGScores = _found(score_dags, options)
     _print_scores(found, options)
@@ -155,8 +156,9 @@ def _print_scores(found: DAGScores, options: dict[str, Any]) -> None:
     print_columns(("p-value", "statistic", "graph"), rows)
     kept = len(found.accepted(alpha))
     said = f"{kept:,} of {len(found):,} graphs are not rejected at level {alpha:g}"
-    others = [row for row in found.summary() if row[0] not in ("", "best", "accepted")]
-    print_summary([("accepted", said), *others])
+    minimal = [("minimal", str(one.dag)) for one in found.minimal(alpha)[:top]]
+    others = [row for row in found.summary() if row[0] not in _OWN_ROWS]
+    print_summary([("accepted", said), *minimal, *others])
 
 
 def _conditional_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -59,7 +59,11 @@ def test_dags__are_score_dags(invoke: Invoke, chain: str, tmp_path: Path) -> Non
     assert (found.pvalues, found.null) == (expected.pvalues, expected.null)
     lines = done.stdout.splitlines()
     assert lines[1].endswith(str(expected.best.dag))
-    assert sum("->" in line for line in lines) == 3
+    minimal = [line for line in lines if line.startswith("minimal")]
+    assert [line.split(maxsplit=1)[1] for line in minimal] == [
+        str(one.dag) for one in expected.minimal()
+    ]
+    assert sum("->" in line for line in lines) == 3 + len(minimal)
     kept = len(expected.accepted(0.05))
     assert f"{kept} of 25 graphs are not rejected at level 0.05" in done.stdout
     assert plot.read_bytes().startswith(PNG)
