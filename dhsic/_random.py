@@ -14,6 +14,7 @@ __all__ = ["PURPOSES", "generator", "random_signs", "resolve_seed"]
 PURPOSES: Final = (
     *("landmarks", "bandwidth", "signs", "permutation", "features", "simulation"),
     "selection",
+    "regression",
 )
 _SIGNS_PER_COUNTER: Final = 256
 

@@ -284,3 +284,41 @@ def lancaster_signs(gram_joint, crosses, separated, signs):
             u += (signs[i, b] - signs[:, b].mean()) * xi / n
         values.append(n / (n - 2) * n * float(u @ inverse @ u))
     return np.array(values)
+
+
+def weighted_auc(scores, truth, weights):
+    """Probability that a positive one scores above a negative one, by weight; ties by half."""
+    won = total = 0.0
+    for a, up, w in zip(scores, truth, weights, strict=True):
+        for b, down, v in zip(scores, truth, weights, strict=True):
+            if up and not down:
+                total += w * v
+                won += w * v * (1.0 if a > b else 0.5 if a == b else 0.0)
+    return won / total
+
+
+def weighted_counts(scores, truth, weights, threshold):
+    """Weight of the positive and of the negative ones that score at a threshold or above."""
+    pairs = [(t, w) for s, t, w in zip(scores, truth, weights, strict=True) if s >= threshold]
+    return sum(w for t, w in pairs if t), sum(w for t, w in pairs if not t)
+
+
+def penalised_fit(design, target, penalty, weight):
+    """Coefficients, residuals, hat matrix and leave-one-out score of a centred regression."""
+    n = len(design)
+    rows = np.column_stack([np.ones(n), design])
+    ridge = np.zeros((rows.shape[1],) * 2)
+    ridge[1:, 1:] = weight * penalty
+    hat = rows @ np.linalg.solve(rows.T @ rows + ridge, rows.T)
+    left = target - hat @ target
+    gcv = n * np.sum(left**2, axis=0) / (n - np.trace(hat)) ** 2
+    return left, hat, gcv
+
+
+def is_acyclic(parents):
+    """Whether a power of the adjacency matrix vanishes."""
+    m = len(parents)
+    adjacency = np.zeros((m, m))
+    for node, own in enumerate(parents):
+        adjacency[list(own), node] = 1.0
+    return not np.linalg.matrix_power(adjacency, m).any()

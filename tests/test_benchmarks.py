@@ -14,8 +14,11 @@ from benchmarks import (
     associations,
     auto_landmarks,
     bounds,
+    causal_scale,
+    cause_effect_pairs,
     chaos,
     convergence,
+    dag_search,
     embedding_error,
     embedding_scale,
     family,
@@ -38,6 +41,7 @@ from benchmarks import (
     storage,
     tails,
     two_sample,
+    weather_dags,
     worker_memory,
 )
 from benchmarks.cases import SCENARIOS
@@ -531,3 +535,90 @@ def test_nfsic_power__draws_what_the_cases_say(case):
     else:
         assert x.shape == y.shape == (20_000, 10)
         assert np.abs(np.corrcoef(x.T, y.T)[:10, 10:]).max() < 0.03
+
+
+def cause_effect_data(folder):
+    """Six pairs of two origins and both directions, and one that weighs nothing."""
+    rng = np.random.default_rng(0)
+    arrays, rows = {}, []
+    for number in range(1, 8):
+        x, noise = rng.uniform(-1.0, 1.0, (2, 60))
+        y = x + x**3 + 0.6 * noise
+        forward, name = number % 2 == 1, f"pair000{number}"
+        arrays[name] = np.column_stack([x, y, np.full(60, np.nan)] if forward else [y, x])
+        cause, effect = (1, 2) if forward else (2, 1)
+        columns = {"cause_first": cause, "cause_last": cause}
+        columns |= {"effect_first": effect, "effect_last": effect}
+        weight, group = (0.0 if number == 7 else 0.5), f"group {number % 3}"
+        rows.append({"pair": name, **columns, "weight": weight, "group": group})
+    (folder / "cep").mkdir()
+    np.savez(folder / "cep/pairs.npz", **arrays)
+    pd.DataFrame(rows).to_csv(folder / "cep/pairs.csv", index=False)
+
+
+def test_cause_effect_pairs__are_scored_by_every_method(out, monkeypatch, tmp_path):
+    cause_effect_data(tmp_path)
+    monkeypatch.setattr(cause_effect_pairs, "FOLDER", tmp_path)
+    monkeypatch.setattr(cause_effect_pairs, "BOOTSTRAPS", 20)
+    few = {name: cause_effect_pairs.ESTIMATORS[name] for name in ("HSIC", "RHSIC, D = 10")}
+    monkeypatch.setattr(cause_effect_pairs, "ESTIMATORS", few)
+    scores = out.with_name("scores.csv")
+    options = ["--regression", "splines", "--rows", 40, "--realisations", 2, "--scores", scores]
+    table = run(cause_effect_pairs, out, *options)
+    assert len(table) == 3 + 2 * len(few)
+    assert {(row["pairs"], row["realisations"]) for row in table} == {("6", "2")}
+    for row in table:
+        assert float(row["smallest"]) <= float(row["AUC"]) <= float(row["largest"])
+        assert 0.0 <= float(row["5%"]) <= float(row["95%"]) <= 1.0
+        assert row["AUC of the paper"] == ""
+    assert out.with_name("cause_effect_splines.png").read_bytes().startswith(b"\x89PNG")
+    monkeypatch.setattr(cause_effect_pairs, "scores", lambda found: pytest.fail("it ran"))
+    assert run(cause_effect_pairs, out, *options) == table
+
+
+def test_cause_effect_pairs__need_their_data(out, monkeypatch, tmp_path):
+    monkeypatch.setattr(cause_effect_pairs, "FOLDER", tmp_path)
+    refused = CliRunner().invoke(cause_effect_pairs.main, ["--out", str(out)])
+    assert refused.exit_code == 1
+    assert "name the folder of data in DHSIC_DATA" in refused.output
+
+
+def test_dag_search__counts_the_graphs_that_are_found(out, monkeypatch):
+    table = run(dag_search, out, "--runs", 2, "--rows", 80)
+    assert [row["estimator"] for row in table] == list(dag_search.ESTIMATORS)
+    assert all(row["found"] in ("0", "0.5", "1") for row in table)
+    x, dag = dag_search.draw(80, 0)
+    assert x.shape == (80, 4)
+    assert len(dag.edges) == 6
+    monkeypatch.setattr(dag_search, "draw", lambda n, seed: (x, found.best.dag))
+    found = dag_search.score_dags(x, dags="complete", estimator="v-hsic", rng=0)
+    (row,) = run(dag_search, out, "--runs", 1, "--rows", 80, "--estimator", "v-hsic")
+    assert row["found"] == "1"
+
+
+def test_dag_search__draws_smooth_functions_of_unit_variance():
+    rng = np.random.default_rng(0)
+    points = np.linspace(0.0, 2.0, 5)
+    drawn = np.array([dag_search.smooth(points, rng) for _ in range(2000)])
+    expected = np.exp(-0.5 * (points[:, None] - points) ** 2)
+    assert np.cov(drawn.T) == pytest.approx(expected, abs=0.15)
+
+
+def test_weather_dags__has_all_graphs(out, tmp_path):
+    rows = np.random.default_rng(0).standard_normal((60, 3))
+    (tmp_path / "weather").mkdir()
+    header = 'Altitude Temperature "Sunshine hours"'
+    np.savetxt(tmp_path / "weather" / "data.csv", rows, header=header, comments="")
+    table = run(weather_dags, out, "--data", tmp_path)
+    assert len({row["graph"] for row in table}) == 25
+    pvalues = [float(row["v-hsic"]) for row in table]
+    assert pvalues == sorted(pvalues, reverse=True)
+    assert all(0.0 < float(row["nystrom-m"]) <= 1.0 for row in table)
+
+
+def test_causal_scale__reads_rows_thrice(out):
+    (row,) = run(causal_scale, out, "--rows", 3000, "--landmarks", 20, "--threads", 1)
+    assert (row["graphs"], row["passes"]) == ("25", "3")
+    assert row["truth_accepted"] == "True"
+    assert float(row["peak_mib"]) >= float(row["before_mib"]) > 0.0
+    assert float(row["held_mib"]) == pytest.approx(8 * 3000 * 12 / 2**20, rel=1e-3)

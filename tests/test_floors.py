@@ -14,6 +14,8 @@ UNITS = [
     *("_arguments", "api", "plots"),
     *("sensitivity", "ranking"),
     *("embedding", "twosample", "interaction"),
+    *("sensitivity", "ranking", "causal"),
+    *("embedding", "twosample"),
     *("pairwise", "cluster", "report", "cli"),
 ]
 DASK_UNITS = {"engine", "io", "cluster"}

@@ -6,6 +6,7 @@ import click
 
 from dhsic._version import __version__
 from dhsic.cli.app import Application
+from dhsic.cli.cause import cause
 from dhsic.cli.checkpoints import checkpoints
 from dhsic.cli.data import convert, generate
 from dhsic.cli.demo import demo
@@ -52,7 +53,7 @@ def main(context: click.Context) -> None:
     Data are zarr groups of row-aligned arrays: make one with 'generate' or 'convert', look at what
     a test would cost with 'plan', run it with 'test', or hand it to a queue with 'submit'. 'rank'
     takes many columns against one target, 'sensitivity' finds what a measure rests on, 'two-sample'
-    compares samples, 'interaction' tests three variables.
+    compares samples, 'interaction' tests three variables, 'cause' looks for causes.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -67,6 +68,7 @@ for _command in (
     rank,
     two_sample,
     interaction,
+    cause,
     demo,
     submit,
     runs,

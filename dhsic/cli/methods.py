@@ -24,12 +24,13 @@ __all__ = [
     "pairs_table",
     "read_estimator",
     "read_null",
+    "read_number",
 ]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def _read_number(
+def read_number(
     context: click.Context, option: click.Parameter, value: str | None
 ) -> int | str | None:
     """Numbers as such; what else is a count, the estimator knows."""
@@ -46,7 +47,7 @@ class _Field:
     settings: Mapping[str, Any]
 
 
-_COUNT: Final = {"callback": _read_number, "metavar": "COUNT"}
+_COUNT: Final = {"callback": read_number, "metavar": "COUNT"}
 _ROWS: Final = {"type": int, "metavar": "N"}
 _FLAG: Final = {"is_flag": True, "default": None}
 

@@ -24,16 +24,25 @@ from dhsic.io.open import AnySource, open_group
 from dhsic.kernels import Aggregate, Candidates, Combine, Grid, Kernel, parse
 
 __all__ = [
+    "DATA_OPTIONS",
+    "JSON_OPTION",
+    "KERNEL_OPTION",
     "KERNEL_OPTIONS",
     "LEVEL_OPTION",
     "LEVEL_OPTIONS",
+    "LOG_OPTION",
+    "PERFORMANCE_OPTION",
+    "PLOT_OPTION",
+    "PRECISION_OPTION",
     "RUN_OPTIONS",
+    "SEED_OPTION",
     "Request",
     "location",
     "measure_options",
     "read_kernels",
     "read_measure",
     "read_request",
+    "single_kernels",
     "test_options",
     "with_options",
 ]
@@ -133,7 +142,7 @@ LEVEL_OPTION = click.option(
     help="Level of the decision.",
 )
 
-_DATA = (
+DATA_OPTIONS = (
     click.argument("data", metavar="DATA.zarr"),
     click.option(
         "--variable",
@@ -196,38 +205,59 @@ LEVEL_OPTIONS = (
     LEVEL_OPTION,
 )
 
+SEED_OPTION = click.option(
+    "--seed", type=click.IntRange(min=0), metavar="N", default=0, help="Fixes every draw."
+)
+PRECISION_OPTION = click.option(
+    "--precision",
+    type=click.Choice(get_args(Precision)),
+    default="float64",
+    help="Of the kernels; sums are float64 always.",
+)
+JSON_OPTION = click.option(
+    "--json",
+    "json_path",
+    type=click.Path(path_type=Path),
+    callback=_new_file,
+    metavar="OUT.json",
+    help="Write the whole result, but for what has a number for every row.",
+)
+PLOT_OPTION = click.option(
+    "--plot",
+    "plot_path",
+    type=click.Path(path_type=Path),
+    callback=_new_file,
+    metavar="OUT.png",
+    help="Write a picture, of the format that the name ends in.",
+)
+LOG_OPTION = click.option(
+    "--log-json",
+    "log_path",
+    callback=_log_target,
+    metavar="FILE",
+    help="Append what happens, as it happens, one JSON object a line; - for stderr.",
+)
+PERFORMANCE_OPTION = click.option(
+    "--performance-report",
+    "report_path",
+    type=click.Path(path_type=Path),
+    callback=_new_file,
+    metavar="OUT.html",
+    help="Write how the worker processes spent their time, as a page to read offline.",
+)
+
 RUN_OPTIONS = (
-    click.option(
-        "--seed", type=click.IntRange(min=0), metavar="N", default=0, help="Fixes every draw."
-    ),
-    click.option(
-        "--precision",
-        type=click.Choice(get_args(Precision)),
-        default="float64",
-        help="Of the kernels; sums are float64 always.",
-    ),
+    SEED_OPTION,
+    PRECISION_OPTION,
     *WHERE_OPTIONS,
-    click.option(
-        "--json",
-        "json_path",
-        type=click.Path(path_type=Path),
-        callback=_new_file,
-        metavar="OUT.json",
-        help="Write the whole result, but for what has a number for every row.",
-    ),
+    JSON_OPTION,
     click.option(
         "--checkpoint",
         metavar="URL",
         help="Keep parts of the run in this folder, local or in an object store, as they finish; "
         "the same command goes on from there.",
     ),
-    click.option(
-        "--log-json",
-        "log_path",
-        callback=_log_target,
-        metavar="FILE",
-        help="Append what happens, as it happens, one JSON object a line; - for stderr.",
-    ),
+    LOG_OPTION,
     click.option(
         "--report",
         "page_path",
@@ -236,17 +266,10 @@ RUN_OPTIONS = (
         metavar="OUT.html",
         help="Write the result as a page with pictures and tables, and how to get it again.",
     ),
-    click.option(
-        "--performance-report",
-        "report_path",
-        type=click.Path(path_type=Path),
-        callback=_new_file,
-        metavar="OUT.html",
-        help="Write how the worker processes spent their time, as a page to read offline.",
-    ),
+    PERFORMANCE_OPTION,
 )
 
-_ONE_KERNEL = click.option(
+KERNEL_OPTION = click.option(
     "--kernel",
     "kernels",
     multiple=True,
@@ -259,13 +282,19 @@ _ONE_KERNEL = click.option(
 def test_options(command: Command) -> Command:
     """Give a command the options that describe a test."""
     return with_options(
-        command, _DATA, KERNEL_OPTIONS, ESTIMATOR_OPTIONS, NULL_OPTIONS, LEVEL_OPTIONS, RUN_OPTIONS
+        command,
+        DATA_OPTIONS,
+        KERNEL_OPTIONS,
+        ESTIMATOR_OPTIONS,
+        NULL_OPTIONS,
+        LEVEL_OPTIONS,
+        RUN_OPTIONS,
     )
 
 
 def measure_options(command: Command) -> Command:
     """Give a command the options that describe a measure of dependence."""
-    return with_options(command, _DATA, (_ONE_KERNEL,), ESTIMATOR_OPTIONS, RUN_OPTIONS)
+    return with_options(command, DATA_OPTIONS, (KERNEL_OPTION,), ESTIMATOR_OPTIONS, RUN_OPTIONS)
 
 
 def with_options(command: Command, *groups: Sequence[Callable[..., Any]]) -> Command:
@@ -304,12 +333,23 @@ def read_measure(options: dict[str, Any]) -> Request:
         As for `read_request`; or several kernels of a variable.
     """
     request = _opened(options, read_place(options), read_estimator(options))
-    listed = _listed_kernels(options["kernels"], request.arguments["names"])
+    kernels = single_kernels(options["kernels"], request.arguments["names"])
+    return replace(request, arguments={**request.arguments, "kernels": kernels})
+
+
+def single_kernels(specs: Sequence[str], names: Sequence[str]) -> list[Kernel | None]:
+    """One kernel a variable, or None where none was given.
+
+    Raises
+    ------
+    click.UsageError, InvalidArgumentError
+        A variable is given several, or a text that is no kernel.
+    """
+    listed = _listed_kernels(specs, names)
     if any(len(kernels) > 1 for kernels in listed):
         msg = "--kernel takes one kernel of a variable here: drop the others"
         raise click.UsageError(msg)
-    kernels = [next(iter(kernels), None) for kernels in listed]
-    return replace(request, arguments={**request.arguments, "kernels": kernels})
+    return [next(iter(kernels), None) for kernels in listed]
 
 
 def _opened(options: dict[str, Any], place: Place, estimator: str | Estimator) -> Request:

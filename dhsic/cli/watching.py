@@ -24,6 +24,7 @@ _TARGETS = {
     "json_path": "--json",
     "log_path": "--log-json",
     "page_path": "--report",
+    "plot_path": "--plot",
     "report_path": "--performance-report",
 }
 
@@ -38,7 +39,7 @@ def check_targets(options: dict[str, Any]) -> None:
     """
     taken: dict[str, str] = {}
     for name, option in _TARGETS.items():
-        path = options[name]
+        path = options.get(name)
         if path in (None, STDERR):
             continue
         if str(path) in taken:

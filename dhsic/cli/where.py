@@ -14,9 +14,16 @@ from click.core import ParameterSource
 from dhsic._validation import parse_bytes
 from dhsic.cluster import TLS, ClusterSpec, PlannedWorkers, SchedulerAt, connect
 
-__all__ = ["WHERE_OPTIONS", "Place", "read_place"]
+__all__ = [
+    "MEMORY",
+    "THREADS_OPTION",
+    "WHERE_OPTIONS",
+    "Place",
+    "memory_option",
+    "read_place",
+]
 
-_MEMORY = "2GiB"
+MEMORY = "2GiB"
 _PLACES = ("threads", "workers", "scheduler", "scheduler_file", "cluster")
 _FILES = {"tls_ca": "ca", "tls_cert": "cert", "tls_key": "key"}
 
@@ -70,13 +77,25 @@ def _file(name: str, what: str) -> Any:
     )
 
 
+def memory_option(default: str) -> Any:
+    """The option of the memory, with its default in words."""
+    return click.option(
+        "--memory",
+        callback=_bytes,
+        metavar="BYTES",
+        help=f"What one process may use.  [default: {default}]",
+    )
+
+
+THREADS_OPTION = click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Threads of this process.  [default: one a processor]",
+)
+
 WHERE_OPTIONS = (
-    click.option(
-        "--threads",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Threads of this process.  [default: one a processor]",
-    ),
+    THREADS_OPTION,
     click.option(
         "--workers",
         type=click.IntRange(min=1),
@@ -110,12 +129,7 @@ WHERE_OPTIONS = (
         help="Allow a scheduler on the network without TLS: all on it can then read the data and "
         "run code.",
     ),
-    click.option(
-        "--memory",
-        callback=_bytes,
-        metavar="BYTES",
-        help=f"What one process may use.  [default: {_MEMORY}, or as SPEC.yaml says]",
-    ),
+    memory_option(f"{MEMORY}, or as SPEC.yaml says"),
 )
 
 
@@ -133,7 +147,7 @@ def read_place(options: dict[str, Any]) -> Place:
         msg = f"{listed} and {_option(_PLACES[-1])} say where to run: give one of them"
         raise click.UsageError(msg)
     _refuse_unused(options)
-    memory = options["memory"] or parse_bytes(_MEMORY)
+    memory = options["memory"] or parse_bytes(MEMORY)
     if options["cluster"] is not None:
         spec = ClusterSpec.read(options["cluster"])
         return Place(spec.memory, None, spec)

@@ -195,7 +195,7 @@ class JointFrequencies:
         if isinstance(null, Multiplier | Permutation):
             return self.test_grid(session, combinations, null).only
         fitted, products = self._products(session, combinations)
-        tested = run_fitted(session, products, self._whiten, null)
+        (tested,) = run_fitted(session, products, [self._whiten], null)
         estimate = self._estimate(fitted.kernels, tested.statistic / session.n)
         return Outcome(tested.statistic, tested.distribution, estimate)
 
@@ -230,7 +230,7 @@ class JointFrequencies:
         if isinstance(null, Multiplier | Permutation):
             steps += plan_replicates(session, tiling, chosen, null)
         elif null is not None:
-            steps += plan_fitted(session, tiling, null)
+            steps += plan_fitted(session, tiling, chosen, null)
         return plan_of(session, steps, _REMEDY)
 
     def planned(self, session: Session, dims: Sequence[int], variables: tuple[int, ...]) -> Tiling:

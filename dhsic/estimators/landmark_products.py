@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from itertools import accumulate, chain, combinations
+from itertools import accumulate, chain, combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -84,6 +84,11 @@ class CentredProducts:
     def n_values(self) -> int:
         """Real numbers in a row."""
         return self.starts[-1]
+
+    @property
+    def sizes(self) -> list[int]:
+        """Real numbers of every combination."""
+        return [stop - start for start, stop in pairwise(self.starts)]
 
     def parts_of(self, values: NDArray[Any]) -> list[NDArray[Any]]:
         """What belongs to each combination, of an array with a row for every number."""

@@ -155,7 +155,19 @@ class ProductSums(NamedTuple):
     plain: Vector
     """sum_i xi_ij, shape (q,)."""
     squares: Vector
-    """sum_i xi_ij xi_ik, shape (q, q)."""
+    """sum_i xi_ij xi_ik of every combination, one after another, shape (sum_c q_c^2,)."""
+
+    @classmethod
+    def zeros(cls, products: CentredProducts) -> ProductSums:
+        """Of no rows yet."""
+        return cls(np.zeros(products.n_values), np.zeros(sum(q * q for q in products.sizes)))
+
+    def of(self, products: CentredProducts) -> list[tuple[Vector, Vector]]:
+        """Those of every combination, shapes (q_c,) and (q_c, q_c); views."""
+        ends = np.cumsum([q * q for q in products.sizes])[:-1]
+        squares = np.split(self.squares, ends)
+        shaped = (own.reshape(q, q) for own, q in zip(squares, products.sizes, strict=True))
+        return list(zip(products.parts_of(self.plain), shaped, strict=True))
 
 
 @dataclass(frozen=True)
@@ -165,7 +177,7 @@ class SpectrumPass:
     Parameters
     ----------
     products : CentredProducts
-        Of one combination.
+        Of all combinations.
     name : str
         The null that they are for.
     """
@@ -178,26 +190,30 @@ class SpectrumPass:
         """Cost of a block of so many rows."""
         del rows
         q, row_tile = self.products.n_values, self.products.tiling.row_tile
+        squares = sum(size * size for size in self.products.sizes)
+        largest = max(self.products.sizes) ** 2
         return Footprint(
             payload=self.products.nbytes,
-            scratch=self.products.scratch_bytes + 8 * q * (row_tile + q),
-            state=8 * q * (q + 1),
-            operations=self.products.operations + 1.0 * q * q,
+            scratch=self.products.scratch_bytes + 8 * (q * row_tile + largest),
+            state=8 * (squares + q),
+            operations=self.products.operations + 1.0 * squares,
         )
 
     def chunk(self, block: RowBlock) -> ProductSums:
         """Sums over one block."""
-        q, tiling = self.products.n_values, self.products.tiling
-        sums = ProductSums(np.zeros(q), np.zeros((q, q)))
+        tiling = self.products.tiling
+        sums = ProductSums.zeros(self.products)
+        each = sums.of(self.products)
         buffers = self.products.buffers()
         # Products of float32 would leave the covariance indefinite once it is whitened.
-        all_products = np.empty((tiling.row_tile, q))
+        all_products = np.empty((tiling.row_tile, self.products.n_values))
         for at_rows, rows in tiling.row_tiles(block.values):
             xi = all_products[: at_rows.stop - at_rows.start]
             for at, products in self.products.blocks(rows, buffers):
                 xi[:, at] = products
-            sums.plain[:] += column_sums(xi)
-            sums.squares[:] += xi.T @ xi
+            for (plain, squares), own in zip(each, self.products.parts_of(xi.T), strict=True):
+                plain += column_sums(own.T)
+                squares += own @ own.T
         return sums
 
     def combine(self, left: ProductSums, right: ProductSums) -> ProductSums:

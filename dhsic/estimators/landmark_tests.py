@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,6 @@ from dhsic.estimators.landmark_sums import (
     CentredSums,
     MultiplierPass,
     PermutationPass,
-    ProductSums,
     SpectrumPass,
     SumsPass,
 )
@@ -54,6 +54,8 @@ Resampling = Multiplier | Permutation
 
 _QUICK_PRODUCTS = 1e9
 _PATIENT_OPERATIONS = 1e11
+_FEW = 64
+_SOLVED = 4  # copies of what a pass returns
 
 
 class Replicated(NamedTuple):
@@ -98,23 +100,28 @@ def plan_replicates(
     whole = _unseen(tiling, chosen)
     null = _resolved(session, whole, null)
     steps: list[DriverStep | PassPlan] = []
-    for numbers in _parts(session, whole, null):
+    for numbers in _parts(session, whole, partial(_replicate_pass, session, null)):
         part = whole.part(numbers)
         functions = 8 * part.n_values * (null.n_resamples + 1)
-        steps.append(session.plan(_replicate_pass(session, part, null)))
-        steps.append(DriverStep("solve", 4 * functions + 2 * 8 * tiling.n_values**2))
+        steps.append(session.plan(_replicate_pass(session, null, part)))
+        steps.append(DriverStep("solve", _SOLVED * functions + 2 * 8 * tiling.n_values**2))
     return steps
 
 
-def plan_fitted(session: Session, tiling: Tiling, null: Null) -> list[DriverStep | PassPlan]:
-    """The pass of `run_fitted` and what follows it."""
-    products = _unseen(tiling, [tuple(range(len(tiling.kernels)))])
-    matrix = 8 * tiling.n_values**2
-    steps: list[DriverStep | PassPlan] = [
-        session.plan(SpectrumPass(products, f"{null.name} null")),
-        DriverStep("whiten", 6 * matrix, matrix),
-    ]
-    return [*steps, DriverStep("eigenvalues", 4 * matrix)] if isinstance(null, Spectral) else steps
+def plan_fitted(
+    session: Session, tiling: Tiling, chosen: Sequence[tuple[int, ...]], null: Null
+) -> list[DriverStep | PassPlan]:
+    """The passes of `run_fitted` and what follows each, with all landmarks kept."""
+    whole, matrix = _unseen(tiling, chosen), 8 * tiling.n_values**2
+    steps: list[DriverStep | PassPlan] = []
+    for numbers in _parts(session, whole, partial(SpectrumPass, name=f"{null.name} null")):
+        part = whole.part(numbers)
+        held = matrix * (len(numbers) - 1)
+        steps.append(session.plan(SpectrumPass(part, f"{null.name} null")))
+        steps.append(DriverStep("whiten", held + 6 * matrix, matrix))
+        if isinstance(null, Spectral):
+            steps.append(DriverStep("eigenvalues", held + 4 * matrix))
+    return steps
 
 
 def _unseen(tiling: Tiling, chosen: Sequence[tuple[int, ...]]) -> CentredProducts:
@@ -148,7 +155,7 @@ def run_replicates(
     null = _resolved(session, products, null)
     u: list[Vector] = []
     norms: list[Vector] = []
-    for numbers in _parts(session, products, null):
+    for numbers in _parts(session, products, partial(_replicate_pass, session, null)):
         part = products.part(numbers)
         functions = _functions(session, part, null)
         session.step("solve")
@@ -163,29 +170,58 @@ def run_replicates(
 
 def _functions(session: Session, products: CentredProducts, null: Resampling) -> Vector:
     """u, and U_b of every replicate, shape (q, b + 1)."""
-    reduction = _replicate_pass(session, products, null)
+    reduction = _replicate_pass(session, null, products)
     if isinstance(reduction, MultiplierPass):
         return multiplier_functions(session.run(reduction), session.n)
     return session.run(reduction).centred.T / session.n
 
 
-def _parts(session: Session, products: CentredProducts, null: Resampling) -> list[range]:
+def _parts(
+    session: Session,
+    products: CentredProducts,
+    reduction: Callable[[CentredProducts], RowReduction[Any]],
+) -> list[range]:
     """Combinations that one pass takes: all where they fit in memory, else as many as do."""
     count = len(products.chosen)
-    allowed = session.runtime.memory - baseline_bytes()
-    for size in range(count, 0, -1):
+
+    def fits(part: range) -> bool:
+        plan = session.plan(reduction(products.part(part)))
+        allowed = session.runtime.memory - baseline_bytes()
+        # Beside what a solve takes the driver may hold factors, see `NystromMHSIC`.
+        solve = _SOLVED * plan.bytes_to_driver + 2 * 8 * products.tiling.n_values**2
+        return plan.worker_bytes <= allowed and solve <= allowed - session.runtime.memory // 8
+
+    for size in _part_sizes(count):
         parts = [range(start, min(start + size, count)) for start in range(0, count, size)]
-        passes = (_replicate_pass(session, products.part(part), null) for part in parts)
-        if size == 1 or all(session.plan(one).worker_bytes <= allowed for one in passes):
+        if size == 1 or all(map(fits, parts)):
             break
     return parts
 
 
-def run_fitted(session: Session, products: CentredProducts, whiten: Whiten, null: Null) -> Tested:
-    """T of one combination and its fitted null distribution, in one pass."""
-    sums = session.run(SpectrumPass(products, f"{null.name} null"))
-    u, distribution = _fitted_distribution(session, sums, whiten, null)
-    return Tested(u, session.n * float(squared_norms(whiten(u))), distribution)
+def _part_sizes(count: int) -> Iterator[int]:
+    """Sizes to try, the largest first: every one of a few, and halves of many."""
+    while count > _FEW:
+        yield count
+        count = -(-count // 2)
+    yield from range(count, 0, -1)
+
+
+def run_fitted(
+    session: Session, products: CentredProducts, whiten: Sequence[Whiten], null: Null
+) -> list[Tested]:
+    """T of every combination and its fitted null distribution.
+
+    It takes one pass, or as few as fit in memory.
+    """
+    tested: list[Tested] = []
+    for numbers in _parts(session, products, partial(SpectrumPass, name=f"{null.name} null")):
+        part = products.part(numbers)
+        sums = session.run(SpectrumPass(part, f"{null.name} null"))
+        for c, own in zip(numbers, sums.of(part), strict=True):
+            u, distribution = _fitted_distribution(session, *own, whiten[c], null)
+            statistic = session.n * float(squared_norms(whiten[c](u)))
+            tested.append(Tested(u, statistic, distribution))
+    return tested
 
 
 def _resolved(session: Session, products: CentredProducts, null: Resampling) -> Resampling:
@@ -197,7 +233,7 @@ def _resolved(session: Session, products: CentredProducts, null: Resampling) -> 
 
 
 def _replicate_pass(
-    session: Session, products: CentredProducts, null: Resampling
+    session: Session, null: Resampling, products: CentredProducts
 ) -> MultiplierPass | PermutationPass:
     if isinstance(null, Multiplier):
         return MultiplierPass(products, null.n_resamples, session.seed)
@@ -224,7 +260,7 @@ def multiplier_functions(sums: CentredSums, n: int) -> Vector:
 
 
 def _fitted_distribution(
-    session: Session, sums: ProductSums, whiten: Whiten, null: Null
+    session: Session, plain: Vector, squares: Vector, whiten: Whiten, null: Null
 ) -> tuple[Vector, Distribution]:
     """u, and the distribution that the multipliers imitate: of a normal U of the same covariance.
 
@@ -233,9 +269,9 @@ def _fitted_distribution(
     of the multipliers.
     """
     n = session.n
-    u = sums.plain / n
+    u = plain / n
     session.step("whiten")
-    covariance = whiten(whiten((sums.squares / n - np.outer(u, u)) * (n / (n - 2))).T)
+    covariance = whiten(whiten((squares / n - np.outer(u, u)) * (n / (n - 2))).T)
     check_finite(covariance)
     if isinstance(null, Spectral):
         session.step("eigenvalues")

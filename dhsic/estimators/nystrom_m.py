@@ -45,7 +45,7 @@ from dhsic.estimators.ranked_landmarks import (
 from dhsic.estimators.ranked_tiles import RankedTiles
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.landmarks import Pairing, Selection, check_landmark_options
-from dhsic.nulls import Multiplier, Permutation
+from dhsic.nulls import Gamma, Multiplier, Permutation, Spectral
 
 __all__ = ["LandmarkFit", "NystromMHSIC"]
 
@@ -203,7 +203,7 @@ class NystromMHSIC:
         if isinstance(null, Multiplier | Permutation):
             return self.test_grid(session, combinations, null).only
         basis, kappa, products = self._products(session, combinations)
-        tested = run_fitted(session, products, partial(basis.whiten, 0), null)
+        (tested,) = run_fitted(session, products, [partial(basis.whiten, 0)], null)
         estimate = self._estimate(session, basis, 0, kappa, tested.u, self._tested_pairing)
         return Outcome(tested.statistic, tested.distribution, estimate)
 
@@ -226,6 +226,24 @@ class NystromMHSIC:
             found.detail,
             np.zeros(len(combinations)),
         )
+
+    def plan_each(
+        self, session: Session, combinations: Combinations, null: Gamma | Spectral
+    ) -> Plan:
+        """What tests of several combinations, each by itself, would run."""
+        return self._plan(session, combinations, null)
+
+    def test_each(
+        self, session: Session, combinations: Combinations, null: Gamma | Spectral
+    ) -> list[Outcome]:
+        """The outcome of every combination by itself, in two passes where they fit in memory."""
+        basis, kappa, products = self._products(session, combinations)
+        whiten = [partial(basis.whiten, c) for c in range(len(combinations))]
+        outcomes = []
+        for c, tested in enumerate(run_fitted(session, products, whiten, null)):
+            estimate = self._estimate(session, basis, c, kappa, tested.u, self._tested_pairing)
+            outcomes.append(Outcome(tested.statistic, tested.distribution, estimate))
+        return outcomes
 
     def plan_features(
         self, session: Session, combinations: Combinations, null: Multiplier | Permutation | None
@@ -316,7 +334,7 @@ class NystromMHSIC:
         if isinstance(null, Multiplier | Permutation):
             steps += plan_replicates(session, tiling, combinations.chosen, null)
         elif null is not None:
-            steps += plan_fitted(session, tiling, null)
+            steps += plan_fitted(session, tiling, combinations.chosen, null)
         steps.append(DriverStep("estimate", 3 * gram))
         return plan_of(session, steps, _REMEDY, n_landmarks=p)
 

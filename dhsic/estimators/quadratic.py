@@ -130,6 +130,15 @@ class Quadratic:
             steps.append(session.plan_pairs(_null_pass(tiling, centring, null, session.seed)))
         return plan_of(session, steps, _REMEDY)
 
+    def plan_each(
+        self, session: Session, combinations: Combinations, null: Gamma | Spectral
+    ) -> Plan:
+        """What tests of several combinations, each by itself, would run."""
+        if isinstance(null, Spectral):
+            return self.plan(session, combinations.kernels_of(0), null)
+        self._check_null(null)
+        return self.plan_sums(session, combinations)
+
     def _check_null(self, null: Null | None) -> None:
         """Refuse a gamma distribution for a statistic that is negative at times."""
         if isinstance(null, Gamma) and self.unbiased:
@@ -159,11 +168,19 @@ class Quadratic:
         fitted, _ = fit_combinations_on_sample(session, combinations)
         if isinstance(null, Spectral):
             return self._test_spectral(session, fitted, null)
-        gram_pass = GramPass(_tiling(session, fitted), session.n)
-        sums = session.run_pairs(gram_pass).of_combination(fitted.chosen, 0)
-        estimate = self._estimate(sums, fitted.kernels)
-        rounding = self.factor(sums) * _rounding(sums, session.dtype)
-        return Outcome(session.n * estimate.value, self._gamma(sums), estimate, "", rounding)
+        return self._test_gamma(session, fitted)[0]
+
+    def test_each(
+        self, session: Session, combinations: Combinations, null: Gamma | Spectral
+    ) -> list[Outcome]:
+        """The outcome of every combination by itself, from Gram tiles that they share."""
+        self._check_null(null)
+        fitted, _ = fit_combinations_on_sample(session, combinations)
+        if isinstance(null, Gamma):
+            return self._test_gamma(session, fitted)
+        return [
+            self._test_spectral(session, fitted.part([c]), null) for c in range(len(combinations))
+        ]
 
     def test_grid(
         self, session: Session, combinations: Combinations, null: Multiplier | Permutation
@@ -258,6 +275,17 @@ class Quadratic:
         n, m = session.n, len(session.sources)
         matrices = session.dtype.itemsize * n * n * (kernels + max(1, -(-firsts // 2)))
         return matrices + 8 * n * n_resamples * (m - 1)
+
+    def _test_gamma(self, session: Session, combinations: Combinations) -> list[Outcome]:
+        grid = session.run_pairs(GramPass(_tiling(session, combinations), session.n))
+        outcomes = []
+        for c in range(len(combinations)):
+            sums = grid.of_combination(combinations.chosen, c)
+            estimate = self._estimate(sums, combinations.kernels_of(c))
+            rounding = self.factor(sums) * _rounding(sums, session.dtype)
+            statistic = session.n * estimate.value
+            outcomes.append(Outcome(statistic, self._gamma(sums), estimate, rounding=rounding))
+        return outcomes
 
     def _test_spectral(
         self, session: Session, combinations: Combinations, null: Spectral

@@ -1,5 +1,11 @@
 """Pictures of what was found; they need matplotlib: ``pip install 'dhsic[plot]'``."""
 
+from dhsic.plots.causal import (
+    causal_graph,
+    dag_scores,
+    precision_recall_curves,
+    roc_curves,
+)
 from dhsic.plots.matrix import dependence_matrix
 from dhsic.plots.null import null_distribution
 from dhsic.plots.ranking import ranking
@@ -7,9 +13,13 @@ from dhsic.plots.sensitivity import sensitivity_map
 from dhsic.plots.witness import witness_function
 
 __all__ = [
+    "causal_graph",
+    "dag_scores",
     "dependence_matrix",
     "null_distribution",
+    "precision_recall_curves",
     "ranking",
+    "roc_curves",
     "sensitivity_map",
     "witness_function",
 ]

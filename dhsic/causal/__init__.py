@@ -1,0 +1,47 @@
+"""Causal structure by independence of residuals."""
+
+from dhsic.causal.conditional import (
+    ConditionalIndependenceTestResult,
+    conditional_independence_test,
+)
+from dhsic.causal.dags import DAG
+from dhsic.causal.decisions import CausalDirection, CausalDirections
+from dhsic.causal.pairs import direction, directions
+from dhsic.causal.regression import CrossFitted, Regression, find_regression
+from dhsic.causal.roc import (
+    AccuracyCurve,
+    PrecisionRecallCurve,
+    RocCurve,
+    accuracy_curve,
+    precision_recall_curve,
+    roc_curve,
+)
+from dhsic.causal.scores import DAGScores, ScoredDAG
+from dhsic.causal.scoring import score_dags
+from dhsic.causal.search import DAGSearch, search_dag
+from dhsic.causal.splines import Splines
+
+__all__ = [
+    "DAG",
+    "AccuracyCurve",
+    "CausalDirection",
+    "CausalDirections",
+    "ConditionalIndependenceTestResult",
+    "CrossFitted",
+    "DAGScores",
+    "DAGSearch",
+    "PrecisionRecallCurve",
+    "Regression",
+    "RocCurve",
+    "ScoredDAG",
+    "Splines",
+    "accuracy_curve",
+    "conditional_independence_test",
+    "direction",
+    "directions",
+    "find_regression",
+    "precision_recall_curve",
+    "roc_curve",
+    "score_dags",
+    "search_dag",
+]

@@ -1,0 +1,142 @@
+"""B-splines of the columns of a variable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import BSpline
+
+__all__ = ["EXTRAPOLATIONS", "Extrapolation", "SplineBasis"]
+
+Vector = NDArray[np.float64]
+Extrapolation = Literal["constant", "linear"]
+
+EXTRAPOLATIONS: tuple[str, ...] = get_args(Extrapolation)
+
+
+@dataclass(frozen=True)
+class SplineBasis:
+    """B-splines of every column of a variable, but for the last of each.
+
+    Those of a column add up to 1, so that the last is what the others and a constant make.
+
+    Parameters
+    ----------
+    knots : tuple of ndarray
+        Of every column, increasing: those within its range, and as many on either side of it as
+        the degree.
+    degree : int
+        Of the polynomials between knots.
+    extrapolation : {"constant", "linear"}
+        What goes on beyond the range: the value at its end, or the value and the slope.
+
+    References
+    ----------
+    .. [1] P. Eilers, B. Marx. Flexible smoothing with B-splines and penalties. Statistical Science
+       11, 1996.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.linspace(0.0, 1.0, 101)[:, None]
+    >>> basis = SplineBasis.fit(x, 3, 2, "constant")
+    >>> basis(x).shape
+    (101, 3)
+    """
+
+    knots: tuple[Vector, ...]
+    degree: int
+    extrapolation: Extrapolation
+
+    @classmethod
+    def fit(
+        cls, sample: NDArray[Any], n_knots: int, degree: int, extrapolation: Extrapolation
+    ) -> SplineBasis:
+        """Knots at quantiles of a sample, fewer where values repeat.
+
+        Parameters
+        ----------
+        sample : ndarray, shape (s, d)
+            Rows, no column of them constant.
+        n_knots : int
+            From the smallest to the largest value of a column.
+        degree : int
+            Of the polynomials.
+        extrapolation : {"constant", "linear"}
+            Beyond the range of the sample.
+
+        Returns
+        -------
+        SplineBasis
+        """
+        levels = np.linspace(0.0, 1.0, n_knots)
+        quantiles = np.quantile(np.asarray(sample, np.float64), levels, axis=0)
+        inner = [np.unique(column) for column in quantiles.T]
+        return cls(tuple(_widened(knots, degree) for knots in inner), degree, extrapolation)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Functions of every column."""
+        return tuple(len(knots) - self.degree - 2 for knots in self.knots)
+
+    @property
+    def size(self) -> int:
+        """Functions of all columns."""
+        return sum(self.counts)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the knots."""
+        return sum(knots.nbytes for knots in self.knots)
+
+    def __call__(self, x: NDArray[Any]) -> Vector:
+        """The functions at rows, shape (b, size)."""
+        out = np.empty((len(x), self.size))
+        edges = np.cumsum((0, *self.counts))
+        for column, knots, (start, stop) in zip(x.T, self.knots, pairwise(edges), strict=True):
+            self._fill(out[:, start:stop], column.astype(np.float64), knots)
+        return out
+
+    def _fill(self, out: Vector, x: Vector, knots: Vector) -> None:
+        low, high = knots[self.degree], knots[-self.degree - 1]
+        within = np.clip(x, low, high)
+        out[:] = BSpline.design_matrix(within, knots, self.degree).toarray()[:, :-1]
+        if self.extrapolation == "linear":
+            for end, beyond in ((low, x < low), (high, x > high)):
+                if beyond.any():
+                    out[beyond] += np.outer(x[beyond] - end, self._slopes(knots, end))
+
+    def roughness(self) -> tuple[Vector, ...]:
+        """Of every column, the integrals of products of second derivatives within its range."""
+        return tuple(self._roughness(knots) for knots in self.knots)
+
+    def _roughness(self, knots: Vector) -> Vector:
+        """Between two knots a polynomial, of which Gauss and Legendre's rule has the integral."""
+        curvature = self._functions(knots).derivative(2)
+        places, weights = np.polynomial.legendre.leggauss(self.degree)
+        total = np.zeros((len(knots) - self.degree - 2,) * 2)
+        for low, high in pairwise(knots[self.degree : -self.degree]):
+            values = curvature(low + (high - low) * (places + 1.0) / 2.0)
+            total += (high - low) / 2.0 * (values.T * weights) @ values
+        return total
+
+    def _slopes(self, knots: Vector, at: float) -> Vector:
+        """Derivatives of the functions, shape (p,)."""
+        slopes: Vector = self._functions(knots)(at, 1)
+        return slopes
+
+    def _functions(self, knots: Vector) -> Any:
+        """All functions of a column but the last, as one spline."""
+        return BSpline(knots, np.eye(len(knots) - self.degree - 1)[:, :-1], self.degree)
+
+
+def _widened(inner: Vector, degree: int) -> Vector:
+    """Knots with others beside them, as far apart as the outermost are."""
+    steps = np.arange(1, degree + 1)
+    before = inner[0] - (inner[1] - inner[0]) * steps[::-1]
+    after = inner[-1] + (inner[-1] - inner[-2]) * steps
+    return np.concatenate([before, inner, after])

@@ -1,0 +1,161 @@
+"""Test conditional independence by residuals."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dhsic._arguments import Precision, choose_method, session_over
+from dhsic.api import Kernels, tested_fields
+from dhsic.causal.nodes import open_nodes, passes_of
+from dhsic.causal.regression import Regression, find_regression
+from dhsic.causal.residuals import plan_regressions, residual_variables
+from dhsic.engine.events import Listener
+from dhsic.engine.session import Session
+from dhsic.errors import InvalidArgumentError
+from dhsic.estimators import Estimator, Null
+from dhsic.estimators.base import plan_of
+from dhsic.kernels import Grid
+from dhsic.results import IndependenceTestResult
+
+__all__ = ["ConditionalIndependenceTestResult", "conditional_independence_test"]
+
+_REMEDY = "take fewer n_knots or threads, or regression='splines'"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ConditionalIndependenceTestResult(IndependenceTestResult):
+    """The outcome of a test that the residuals of two variables given others are independent.
+
+    All fields are as in `IndependenceTestResult`, of the residuals, with these.
+
+    Parameters
+    ----------
+    given : tuple of str
+        What the variables were regressed on.
+    regression : str
+        How.
+    """
+
+    hypothesis: ClassVar[str] = "independence of residuals"
+
+    given: tuple[str, ...] = ()
+    regression: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "given", tuple(self.given))
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        residuals = f"given {', '.join(self.given)}, by {self.regression}; p-value approximate"
+        first, *others = super().summary()
+        return [first, ("residuals", residuals), *others]
+
+
+def conditional_independence_test(
+    x: Any,
+    y: Any,
+    *,
+    given: Any,
+    names: Sequence[str] | None = None,
+    regression: str | Regression = "splines",
+    kernels: Kernels | Grid | None = None,
+    estimator: str | Estimator = "nystrom-m",
+    null: str | Null = "auto",
+    n_resamples: int | None = None,
+    rng: int | np.random.Generator | None = None,
+    precision: Precision = "float64",
+    client: Any = None,
+    threads: int | None = None,
+    memory: int | str = "2GiB",
+    progress: Listener | None = None,
+) -> ConditionalIndependenceTestResult:
+    """Test whether the residuals of two variables, regressed on others, are independent.
+
+    The generalised covariance measure [1]_ asks whether the residuals of x and of y given z are
+    uncorrelated; here HSIC asks whether they are independent.
+
+    What is tested is the independence of residuals. Where x and y are smooth functions of z plus
+    noise that is independent of z, that is conditional independence given z. Else the two differ
+    in either direction: noise of x and y whose spread follows z leaves residuals that are
+    dependent although x and y are conditionally independent, and a dependence that cancels over z
+    is not seen. No test keeps its level against all alternatives without such assumptions [1]_.
+
+    P-values are approximate, since residuals are estimated, and the regressions must be able to
+    follow the functions. With x = sin 3z and y = cos 2z plus normal noise and 200 rows, the gamma
+    null of V-HSIC rejected 5.4 % of 800 data sets at level 5 %, and 6.0 % with the noise itself in
+    place of residuals. With the same square wave of z in x and y, twelve times up and down where
+    the splines have twenty knots, it rejected all of 400: what either residual keeps of it, both
+    keep. With the wave in x alone it was 6.0 %.
+
+    Parameters
+    ----------
+    x, y : array-like, shapes (n,) or (n, d)
+        As for `dhsic.independence_test`.
+    given : array-like, or a list or tuple of them
+        What both are regressed on, shapes (n,) or (n, d_j).
+    names : sequence of str, optional
+        Of x, y and what is given.
+    regression : str or Regression, optional
+        As for `score_dags`.
+    kernels, estimator, null, n_resamples
+        Of the residuals, as for `dhsic.independence_test`.
+    rng, precision, client, threads, memory, progress
+        As for `dhsic.independence_test`.
+
+    Returns
+    -------
+    ConditionalIndependenceTestResult
+
+    Raises
+    ------
+    InvalidArgumentError
+        Nothing is given, or an option cannot be used.
+    DataError, MemoryBudgetError
+        As for `score_dags`.
+
+    References
+    ----------
+    .. [1] R. Shah, J. Peters. The hardness of conditional independence testing and the
+       generalised covariance measure. Annals of Statistics 48, 2020.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> from dhsic.causal import conditional_independence_test
+    >>> z, a, b = np.random.default_rng(0).standard_normal((3, 400))
+    >>> x, y = np.sin(z) + 0.5 * a, z**2 + b
+    >>> dhsic.independence_test(x, y, null="gamma", rng=0).pvalue < 0.01
+    True
+    >>> conditional_independence_test(x, y, given=z, null="gamma", rng=0).pvalue > 0.05
+    True
+    """
+    began = time.perf_counter()
+    conditions = list(given) if isinstance(given, list | tuple) else [given]
+    if not conditions:
+        msg = "given must hold a variable or more, got none: use dhsic.independence_test"
+        raise InvalidArgumentError(msg)
+    if names is None:
+        names = ["x", "y", *(f"z{j}" for j in range(1, len(conditions) + 1))]
+    sources = open_nodes((x, y, *conditions), names)
+    session = session_over(sources, rng, precision, client, threads, memory, progress)
+    regressor = find_regression(regression)
+    others = tuple(range(2, len(sources)))
+    wanted = {0: [others], 1: [others]}
+    steps = plan_regressions(session, regressor, wanted)
+    session.listener(plan_of(session, steps, _REMEDY).check().started)
+    residuals = residual_variables(session, regressor, wanted)
+    tested = Session(residuals, session.runtime, session.seed, session.dtype, session.listener)
+    method = choose_method(tested, kernels, estimator, null, n_resamples)
+    tested.listener(method.plan(tested).check().started)
+    fields = tested_fields(tested, method, began)
+    fields["passes"] = (*passes_of(session), *fields["passes"])
+    return ConditionalIndependenceTestResult(
+        given=session.names[2:], regression=regressor.name, **fields
+    )

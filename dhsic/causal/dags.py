@@ -1,0 +1,189 @@
+"""Directed acyclic graphs over a few nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain, combinations, permutations
+from typing import Any
+
+from dhsic.errors import InvalidArgumentError, require
+
+__all__ = ["DAG", "Parents", "complete_dags", "enumerate_dags"]
+
+Parents = tuple[tuple[int, ...], ...]
+"""Numbers of the parents of every node, ascending."""
+
+
+@dataclass(frozen=True)
+class DAG:
+    """A directed acyclic graph.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Of the nodes.
+    parents : tuple of tuple of int
+        Numbers of the parents of every node.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is a cycle, or a parent that is no other node.
+
+    Examples
+    --------
+    >>> from dhsic.causal import DAG
+    >>> dag = DAG(("a", "b", "c"), ((), (0,), (0, 1)))
+    >>> print(dag)
+    a -> b, a -> c, b -> c
+    >>> DAG.of(("a", "b", "c"), [("a", "b"), ("a", "c"), ("b", "c")]) == dag
+    True
+    """
+
+    names: tuple[str, ...]
+    parents: Parents
+
+    def __post_init__(self) -> None:
+        m = len(self.names)
+        others = all(
+            set(own) <= set(range(m)) - {node} and list(own) == sorted(set(own))
+            for node, own in enumerate(self.parents)
+        )
+        if len(self.parents) != m or not others or not _acyclic(self.parents):
+            msg = (
+                f"a DAG of {m} nodes needs the parents of each, numbers of other nodes, ascending "
+                f"and without a cycle; got {self.parents!r}"
+            )
+            raise InvalidArgumentError(msg)
+
+    @classmethod
+    def of(cls, names: Sequence[str], edges: Sequence[tuple[str, str]]) -> DAG:
+        """The graph of edges, each from a cause to its effect by their names."""
+        unknown = sorted({str(node) for edge in edges for node in edge} - set(names))
+        if unknown:
+            msg = f"edges must join the nodes {', '.join(names)}; got {', '.join(unknown)}"
+            raise InvalidArgumentError(msg)
+        places = {name: number for number, name in enumerate(names)}
+        parents = (
+            tuple(sorted({places[cause] for cause, effect in edges if effect == name}))
+            for name in names
+        )
+        return cls(tuple(names), tuple(parents))
+
+    @property
+    def edges(self) -> tuple[tuple[str, str], ...]:
+        """From causes to effects, by name."""
+        numbers = sorted((j, node) for node, own in enumerate(self.parents) for j in own)
+        return tuple((self.names[cause], self.names[effect]) for cause, effect in numbers)
+
+    def to_networkx(self) -> Any:
+        """The graph as a `networkx.DiGraph`.
+
+        Raises
+        ------
+        MissingDependencyError
+            networkx is not installed.
+        """
+        try:
+            import networkx as nx
+        except ImportError as error:
+            missing = require("networkx", "causal", "A graph as networkx.DiGraph")
+            raise missing from error
+        graph = nx.DiGraph()
+        graph.add_nodes_from(self.names)
+        graph.add_edges_from(self.edges)
+        return graph
+
+    def __str__(self) -> str:
+        return ", ".join(f"{cause} -> {effect}" for cause, effect in self.edges) or "no edges"
+
+
+@cache
+def enumerate_dags(m: int) -> tuple[Parents, ...]:
+    """All directed acyclic graphs over m nodes: 1, 3, 25, 543, 29,281 for m = 1, ..., 5.
+
+    Parameters
+    ----------
+    m : int
+        Nodes, at most 5.
+
+    Returns
+    -------
+    tuple of Parents
+        Graphs of fewer edges first.
+
+    References
+    ----------
+    .. [1] R. Robinson. Counting labeled acyclic digraphs. New directions in the theory of graphs,
+       1973.
+
+    Examples
+    --------
+    >>> enumerate_dags(2)
+    (((), ()), ((), (0,)), ((1,), ()))
+    """
+
+    def grown(parents: Parents) -> Iterator[Parents]:
+        """Graphs in which the next node has parents that do not descend from it."""
+        node = len(parents)
+        if node == m:
+            yield parents
+            return
+        others = [j for j in range(m) if j != node and node not in _ancestors(j, parents)]
+        for own in _subsets(others):
+            yield from grown((*parents, own))
+
+    return tuple(sorted(grown(()), key=lambda parents: (sum(map(len, parents)), parents)))
+
+
+def complete_dags(m: int) -> tuple[Parents, ...]:
+    """The fully connected graphs over m nodes, one for every order of them.
+
+    Parameters
+    ----------
+    m : int
+        Nodes.
+
+    Returns
+    -------
+    tuple of Parents
+        As many as m!.
+
+    Examples
+    --------
+    >>> complete_dags(2)
+    (((), (0,)), ((1,), ()))
+    """
+    return tuple(
+        tuple(tuple(sorted(order[: order.index(node)])) for node in range(m))
+        for order in permutations(range(m))
+    )
+
+
+def _subsets(items: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    sizes = range(len(items) + 1)
+    return chain.from_iterable(combinations(items, size) for size in sizes)
+
+
+def _ancestors(node: int, parents: Parents) -> set[int]:
+    """A node and all that it descends from, where parents are known of the first nodes only."""
+    found, left = {node}, [node]
+    while left:
+        one = left.pop()
+        new = set(parents[one]) - found if one < len(parents) else set()
+        found |= new
+        left += new
+    return found
+
+
+def _acyclic(parents: Parents) -> bool:
+    """Whether no node descends from itself."""
+    left = set(range(len(parents)))
+    while left:
+        roots = {node for node in left if not left & set(parents[node])}
+        if not roots:
+            return False
+        left -= roots
+    return True

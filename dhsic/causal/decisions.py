@@ -1,0 +1,209 @@
+"""What was decided of pairs of variables: frozen, and the same after a trip through JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dhsic._drawing import rounded
+from dhsic.causal.roc import (
+    AccuracyCurve,
+    PrecisionRecallCurve,
+    RocCurve,
+    accuracy_curve,
+    precision_recall_curve,
+    roc_curve,
+)
+from dhsic.causal.telling import Told
+
+__all__ = ["CausalDirection", "CausalDirections", "Criterion", "Side"]
+
+Criterion = Literal["p-value", "larger-p-value", "hsic", "sensitivity"]
+
+UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of both directions: how the residuals of the effect depend on the cause.
+
+    Parameters
+    ----------
+    hsic : float
+        Squared HSIC of the cause and the residuals of the effect, or whatever measure the estimator
+        has.
+    pvalue : float or None
+        Of their independence, where the criterion asks for it.
+    sensitivity : tuple of float or None
+        Where the criterion asks for them, the root mean squares of the derivatives of n HSIC in the
+        cause and in the residuals, both in units of the standardised variables.
+    """
+
+    hsic: float
+    pvalue: float | None = None
+    sensitivity: tuple[float, float] | None = None
+
+    def __str__(self) -> str:
+        said = [f"HSIC {rounded(self.hsic)}"]
+        if self.pvalue is not None:
+            said.append(f"p-value {rounded(self.pvalue)}")
+        if self.sensitivity is not None:
+            cause, residuals = map(rounded, self.sensitivity)
+            said.append(f"sensitivity to the cause {cause}, to the residuals {residuals}")
+        return ", ".join(said)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CausalDirection(Told):
+    """Which of two variables is the cause of the other, if either is and noise is added.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Of both variables.
+    score : float
+        Positive where the first is believed to be the cause, negative where the second is; its
+        size ranks the confidence among pairs.
+    forward, backward : Side
+        The first variable as the cause of the second, and the second as that of the first.
+    criterion : {"p-value", "larger-p-value", "hsic", "sensitivity"}
+        What the score compares.
+    estimator : str
+        Of the dependence.
+    null : str or None
+        How the p-values were made, where the criterion asks for them.
+    regression : str
+        That left the residuals.
+    n : int
+        Rows that were used.
+    seed : int
+        Fixes every draw.
+    seconds : float
+        Wall time.
+    version : str
+        Of dhsic.
+    """
+
+    names: tuple[str, str]
+    score: float
+    forward: Side
+    backward: Side
+    criterion: Criterion
+    estimator: str
+    null: str | None
+    regression: str
+    n: int
+    seed: int
+    seconds: float
+    version: str
+
+    @property
+    def direction(self) -> str:
+        """The names with an arrow, as "x -> y"; "undecided" where the score is 0."""
+        if self.score == 0.0:
+            return UNDECIDED
+        cause, effect = self.names if self.score > 0.0 else self.names[::-1]
+        return f"{cause} -> {effect}"
+
+    @classmethod
+    def fields(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Fields from what JSON holds."""
+        sides = {name: _side(data[name]) for name in ("forward", "backward")}
+        return {**data, **sides, "names": tuple(data["names"])}
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        first, second = self.names
+        by = self.criterion if self.null is None else f"{self.criterion}, {self.null} null"
+        return [
+            ("direction", self.direction),
+            ("score", f"{self.score:.6g} (by {by})"),
+            (f"{first} -> {second}", str(self.forward)),
+            (f"{second} -> {first}", str(self.backward)),
+            ("estimator", self.estimator),
+            ("regression", self.regression),
+            ("n", f"{self.n:,}"),
+            ("seed", str(self.seed)),
+            ("time", f"{self.seconds:.2f} s"),
+        ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CausalDirections(Told):
+    """The directions of many pairs.
+
+    Parameters
+    ----------
+    pairs : tuple of str
+        Names of the pairs.
+    results : tuple of CausalDirection
+        Of each.
+    seed : int
+        Fixes every draw; each result has a seed of its own, which gives it again.
+    seconds : float
+        Wall time.
+    """
+
+    pairs: tuple[str, ...]
+    results: tuple[CausalDirection, ...]
+    seed: int
+    seconds: float
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        """Of all pairs, shape (k,); positive where the first variable is believed the cause."""
+        return np.array([one.score for one in self.results])
+
+    def roc_curve(self, truth: ArrayLike, weights: ArrayLike | None = None) -> RocCurve:
+        """Receiver operating characteristic of the scores, see `roc_curve`."""
+        return roc_curve(self.scores, truth, weights)
+
+    def precision_recall_curve(
+        self, truth: ArrayLike, weights: ArrayLike | None = None
+    ) -> PrecisionRecallCurve:
+        """Precision and recall of the scores, see `precision_recall_curve`."""
+        return precision_recall_curve(self.scores, truth, weights)
+
+    def accuracy_curve(self, truth: ArrayLike, weights: ArrayLike | None = None) -> AccuracyCurve:
+        """Share of right decisions against that of decided pairs, see `accuracy_curve`."""
+        return accuracy_curve(self.scores, truth, weights)
+
+    @classmethod
+    def fields(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Fields from what JSON holds."""
+        results = (CausalDirection(**CausalDirection.fields(one)) for one in data["results"])
+        return {**data, "pairs": tuple(data["pairs"]), "results": tuple(results)}
+
+    def table(self, top: int | None = None) -> tuple[Sequence[str], list[Sequence[str]]]:
+        """A header, and the pairs by confidence: name, direction, score, both values of HSIC."""
+        order = np.argsort(-np.abs(self.scores), kind="stable")[:top]
+        rows: list[Sequence[str]] = []
+        for k in order:
+            one = self.results[k]
+            sides = (rounded(one.forward.hsic), rounded(one.backward.hsic))
+            rows.append((self.pairs[k], one.direction, f"{one.score:.4g}", *sides))
+        return ("pair", "direction", "score", "HSIC forward", "HSIC backward"), rows
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        first = self.results[0]
+        decided = np.sign(self.scores)
+        counts = f"{int((decided > 0).sum()):,} forward, {int((decided < 0).sum()):,} backward"
+        return [
+            ("pairs", f"{len(self.pairs):,}"),
+            ("directions", f"{counts}, {int((decided == 0).sum()):,} undecided"),
+            ("criterion", first.criterion),
+            ("estimator", first.estimator),
+            ("regression", first.regression),
+            ("seed", str(self.seed)),
+            ("time", f"{self.seconds:.2f} s"),
+        ]
+
+
+def _side(data: dict[str, Any]) -> Side:
+    found = data["sensitivity"]
+    return Side(**{**data, "sensitivity": None if found is None else tuple(found)})

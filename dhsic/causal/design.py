@@ -1,0 +1,212 @@
+"""Additive regressions on splines, all from one matrix of sums over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import block_diag
+
+from dhsic.causal.basis import SplineBasis
+from dhsic.errors import DataError
+
+__all__ = ["AdditiveFit", "SplineDesign", "additive_fit"]
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+_WEIGHTS = np.logspace(-9.0, 9.0, 73)
+_RANK = 1e-11
+
+
+@dataclass(frozen=True)
+class SplineDesign:
+    """Rows [B_1, ..., B_M, x_1, ..., x_M, 1] of regressors and targets, about provisional means.
+
+    Parameters
+    ----------
+    bases : dict of int to SplineBasis
+        Of the variables that others are regressed on, by number.
+    targets : tuple of int
+        Variables that are regressed.
+    names : tuple of str
+        Of all variables.
+    dims : tuple of int
+        Columns of the targets.
+    centre : ndarray, shape (q - 1,)
+        Provisional means, so that no digits cancel.
+    penalties : dict of int to tuple of ndarray
+        Of the coefficients of every column of the regressors.
+    n_folds : int
+        Rows i with equal i mod n_folds are summed by themselves.
+    """
+
+    bases: dict[int, SplineBasis]
+    targets: tuple[int, ...]
+    names: tuple[str, ...]
+    dims: tuple[int, ...]
+    centre: Vector
+    penalties: dict[int, tuple[Vector, ...]]
+    n_folds: int
+
+    @classmethod
+    def fit(
+        cls,
+        bases: dict[int, SplineBasis],
+        penalties: dict[int, tuple[Vector, ...]],
+        samples: Sequence[NDArray[Any]],
+        names: Sequence[str],
+        targets: Sequence[int],
+        n_folds: int,
+    ) -> SplineDesign:
+        """The design whose provisional means are those of samples, shapes (s, d_m)."""
+        dims = tuple(samples[t].shape[1] for t in targets)
+        parts = [basis(samples[j]) for j, basis in bases.items()]
+        parts += [samples[t].astype(np.float64) for t in targets]
+        centre = np.concatenate([part.mean(axis=0) for part in parts])
+        return cls(bases, tuple(targets), tuple(names), dims, centre, penalties, n_folds)
+
+    @property
+    def size(self) -> int:
+        """Entries of a row, q."""
+        return len(self.centre) + 1
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the knots and means."""
+        return self.centre.nbytes + sum(basis.nbytes for basis in self.bases.values())
+
+    def columns(self, target: int, given: Sequence[int]) -> tuple[NDArray[np.intp], ...]:
+        """Columns of a target, and of the functions of what it is regressed on."""
+        sizes = [basis.size for basis in self.bases.values()]
+        starts = dict(zip(self.bases, np.cumsum([0, *sizes]), strict=False))
+        first = sum(sizes) + sum(self.dims[: self.targets.index(target)])
+        own = np.arange(first, first + self.dims[self.targets.index(target)])
+        functions = [starts[j] + np.arange(self.bases[j].size) for j in given]
+        return own, np.concatenate([np.empty(0, np.intp), *functions])
+
+    def rows(self, values: Sequence[NDArray[Any]]) -> Vector:
+        """Rows about the provisional means with a one at the end, shape (b, q)."""
+        parts = [basis(values[j]) for j, basis in self.bases.items()]
+        out = np.ones((len(values[0]), self.size))
+        np.concatenate([*parts, *(values[t] for t in self.targets)], axis=1, out=out[:, :-1])
+        out[:, :-1] -= self.centre
+        return out
+
+    def sums(self, rows: Indices, values: Sequence[NDArray[Any]]) -> Vector:
+        """Sums of products of rows by number, for every fold, shape (n_folds, q, q)."""
+        designed, folds = self.rows(values), rows % self.n_folds
+        if self.n_folds == 1:
+            return (designed.T @ designed)[None]
+        parts = [designed[folds == f] for f in range(self.n_folds)]
+        return np.stack([part.T @ part for part in parts])
+
+
+class AdditiveFit(NamedTuple):
+    """A regression of a target on splines."""
+
+    target: int
+    """Number of the variable."""
+    given: tuple[int, ...]
+    """Numbers of what it is regressed on."""
+    target_mean: Vector
+    """Shape (d,)."""
+    mean: Vector
+    """Of the functions, shape (p,)."""
+    coefficients: Vector
+    """Shape (p, d)."""
+    weights: Vector
+    """Of the penalty, for every column of the target, shape (d,)."""
+    degrees: Vector
+    """Effective degrees of freedom, with the mean, shape (d,)."""
+    scores: Vector
+    """Generalised cross-validation, shape (d,)."""
+    left: Vector
+    """Share of the variance that the residuals have, shape (d,)."""
+
+
+def additive_fit(
+    design: SplineDesign, sums: Vector, target: int, given: Sequence[int]
+) -> AdditiveFit:
+    """Penalised regression from sums, with the weight of the least GCV for every column.
+
+    With G = B'B of the centred functions, c = B'y and the penalty P, which has in every column
+    the trace of G, the coefficients of weight w are (G + w P)^-1 c, the effective degrees of
+    freedom 1 + tr G (G + w P)^-1, and GCV = n RSS / (n - degrees)^2, Craven and Wahba (1979).
+
+    Parameters
+    ----------
+    design : SplineDesign
+        What was summed.
+    sums : ndarray, shape (q, q)
+        Of the products of its rows.
+    target, given : int, sequence of int
+        Numbers of variables.
+
+    Returns
+    -------
+    AdditiveFit
+
+    Raises
+    ------
+    DataError
+        There are not more rows than coefficients.
+    """
+    own, functions = design.columns(target, given)
+    n, p = sums[-1, -1], len(functions)
+    if n <= p + 1:
+        msg = (
+            f"a regression of {design.names[target]!r} on {len(given)} variables has {p + 1} "
+            f"coefficients and needs more rows than that, got {int(n)}: give fewer n_knots, or "
+            "fewer variables"
+        )
+        raise DataError(msg)
+    step = sums[-1, :-1] / n
+    means = design.centre + step
+    at = np.concatenate([functions, own])
+    moments = sums[np.ix_(at, at)] - n * np.outer(step[at], step[at])
+    gram, cross, squares = moments[:p, :p], moments[:p, p:], np.diagonal(moments)[p:]
+    vectors, penalised = _diagonalised(gram, _scaled(design, gram, given))
+    # In these coordinates G + P is the identity and P diagonal.
+    rotated = vectors.T @ cross
+    shrunk = 1.0 + np.multiply.outer(_WEIGHTS - 1.0, penalised)
+    free = 1.0 - penalised
+    degrees = 1.0 + (free / shrunk).sum(axis=1)
+    explained = (2.0 / shrunk - free / shrunk**2) @ rotated**2
+    residual = np.maximum(squares - explained, 0.0)
+    scores = n * residual / (n - degrees[:, None]) ** 2
+    best, own_column = np.argmin(scores, axis=0), np.arange(len(own))
+    left = residual[best, own_column]
+    return AdditiveFit(
+        target,
+        tuple(given),
+        means[own],
+        means[functions],
+        vectors @ (rotated / shrunk[best].T),
+        _WEIGHTS[best],
+        degrees[best],
+        scores[best, own_column],
+        np.divide(left, squares, out=np.zeros(len(own)), where=squares > 0.0),
+    )
+
+
+def _scaled(design: SplineDesign, gram: Vector, given: Sequence[int]) -> Vector:
+    """The penalties of all columns, each in units of what it penalises."""
+    blocks, start = [np.empty((0, 0))], 0
+    for penalty in (one for j in given for one in design.penalties[j]):
+        stop = start + len(penalty)
+        blocks.append(penalty * (np.trace(gram[start:stop, start:stop]) / np.trace(penalty)))
+        start = stop
+    return np.asarray(block_diag(*blocks))
+
+
+def _diagonalised(gram: Vector, penalty: Vector) -> tuple[Vector, Vector]:
+    """V and m with V'(G + P)V = I and V'PV = diag(m), without directions that have neither."""
+    total, directions = np.linalg.eigh(gram + penalty)
+    kept = total > _RANK * total.max(initial=0.0)
+    whitened = directions[:, kept] / np.sqrt(total[kept])
+    penalised, rotation = np.linalg.eigh(whitened.T @ penalty @ whitened)
+    return whitened @ rotation, np.clip(penalised, 0.0, 1.0)

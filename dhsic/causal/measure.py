@@ -1,0 +1,117 @@
+"""How the dependence of residuals on a cause is measured, and what of it is compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic._validation import check_choice
+from dhsic.api import hsic, independence_test
+from dhsic.causal.decisions import Criterion, Side
+from dhsic.estimators import Estimator, Null
+from dhsic.kernels import Kernel
+from dhsic.sensitivity import sensitivity_map
+
+__all__ = ["Measure", "MeasuredSide"]
+
+Vector = NDArray[np.float64]
+
+_BY_PVALUE = ("p-value", "larger-p-value")
+
+
+@dataclass(frozen=True)
+class MeasuredSide:
+    """A side, and how it was measured."""
+
+    side: Side
+    estimator: str
+    null: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """How the dependence of residuals is measured, and what of it is compared.
+
+    Parameters
+    ----------
+    criterion, estimator, null, n_resamples, kernel, memory, threads
+        As for `direction`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The criterion is unknown.
+
+    Examples
+    --------
+    >>> Measure(criterion="hsic").criterion
+    'hsic'
+    """
+
+    criterion: Criterion = "p-value"
+    estimator: str | Estimator = "v-hsic"
+    null: str | Null = "gamma"
+    n_resamples: int | None = None
+    kernel: str | Kernel | None = "gaussian"
+    memory: int | str = "2GiB"
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("criterion", self.criterion, get_args(Criterion))
+
+    def side(
+        self, cause: Vector, residuals: Vector, names: Sequence[str], seed: int
+    ) -> MeasuredSide:
+        """The dependence of residuals on the cause, as much of it as the criterion needs."""
+        how: dict[str, Any] = {
+            "kernels": self.kernel,
+            "estimator": self.estimator,
+            "names": list(names),
+            "rng": seed,
+            "memory": self.memory,
+            "threads": self.threads,
+        }
+        if self.criterion in _BY_PVALUE:
+            tested = independence_test(
+                cause, residuals, null=self.null, n_resamples=self.n_resamples, **how
+            )
+            side = Side(tested.estimate, tested.pvalue)
+            return MeasuredSide(side, tested.estimator, tested.null)
+        if self.criterion == "sensitivity":
+            # Of the statistic n HSIC, whose derivative in one entry does not shrink with n.
+            found = sensitivity_map(cause, residuals, of="statistic", **how)
+            norms = [math.sqrt(float(found.features[name].sum())) for name in names]
+            side = Side(found.measured.estimate, None, (norms[0], norms[1]))
+            return MeasuredSide(side, found.measured.estimator, None)
+        found_hsic = hsic(cause, residuals, **how)
+        return MeasuredSide(Side(found_hsic.estimate), found_hsic.estimator, None)
+
+    def score(self, forward: Side, backward: Side) -> float:
+        """What is positive where the first variable is believed to be the cause.
+
+        References
+        ----------
+        .. [1] J. Mooij, J. Peters, D. Janzing, J. Zscheischler, B. Schoelkopf. Distinguishing cause
+           from effect using observational data. JMLR 17(32), 2016.
+        .. [2] A. Perez-Suay, G. Camps-Valls. Sensitivity maps of the Hilbert-Schmidt independence
+           criterion. Applied Soft Computing 70, 2018, section 4.5.
+        """
+        if self.criterion == "sensitivity":
+            assert forward.sensitivity is not None
+            assert backward.sensitivity is not None
+            return sum(backward.sensitivity) - sum(forward.sensitivity)  # C_s of [2]
+        if self.criterion == "hsic":
+            return backward.hsic - forward.hsic  # -C of [2]
+        assert forward.pvalue is not None
+        assert backward.pvalue is not None
+        if self.criterion == "p-value":
+            return math.log(forward.pvalue) - math.log(backward.pvalue)
+        larger = max(forward.pvalue, backward.pvalue)
+        return math.copysign(larger, forward.pvalue - backward.pvalue) * (
+            forward.pvalue != backward.pvalue
+        )

@@ -1,0 +1,107 @@
+"""The nodes of a causal graph, as variables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from dhsic.engine.session import Session
+from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.io.open import AnySource, open_samples, open_variables
+from dhsic.io.sources import GraphSource
+from dhsic.kernels import Kernel, parse
+from dhsic.results import PassSummary
+
+__all__ = ["open_nodes", "passes_of", "read_kernels"]
+
+_FEWEST_ROWS = 4
+
+
+def open_nodes(
+    variables: Sequence[Any], names: Sequence[str] | None, *, most: int | None = None
+) -> list[AnySource]:
+    """Open variables that are nodes of a graph, or the columns of one of them.
+
+    Parameters
+    ----------
+    variables : sequence of array-like
+        As for `dhsic.io.open.open_variables`; one of two columns or more stands for its columns.
+    names : sequence of str or None
+        Of the nodes; of the columns of a data frame where not given.
+    most : int, optional
+        Nodes that are taken.
+
+    Returns
+    -------
+    list of source
+
+    Raises
+    ------
+    InvalidArgumentError
+        Fewer than two nodes, or too many, or names that do not fit.
+    DataError
+        As for `open_variables`; categories, which have no residuals; or fewer than 4 rows.
+    """
+    if len(variables) == 1:
+        variables, names = _columns(variables[0], names)
+    if most is not None and len(variables) > most:
+        msg = (
+            f"all graphs are scored over 2 to {most} nodes, got {len(variables)}: leave some out, "
+            "or search for one graph by dhsic.causal.search_dag"
+        )
+        raise InvalidArgumentError(msg)
+    sources = open_variables(variables, names)
+    for source in sources:
+        if source.categorical:
+            msg = (
+                f"a regression needs numbers, and variable {source.name!r} holds categories: give "
+                "an indicator of each as columns"
+            )
+            raise DataError(msg)
+    if sources[0].shape[0] < _FEWEST_ROWS:
+        msg = f"a test of residuals needs at least 4 rows, got {sources[0].shape[0]}"
+        raise DataError(msg)
+    return sources
+
+
+def read_kernels(kernels: Any, session: Session) -> tuple[Kernel, ...]:
+    """The kernel of every node.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There are other than one, or one a node; or a value that is no kernel.
+    """
+    m = len(session.sources)
+    listed = [kernels] * m if isinstance(kernels, str | Kernel) else kernels
+    if not isinstance(listed, Sequence) or len(listed) != m:
+        msg = f"kernels must be one, or one for each of {m} nodes, got {kernels!r}"
+        raise InvalidArgumentError(msg)
+    read = tuple(parse(one) if isinstance(one, str) else one for one in listed)
+    if not all(isinstance(one, Kernel) for one in read):
+        msg = f"kernels must be names or Kernel values, got {kernels!r}"
+        raise InvalidArgumentError(msg)
+    return read
+
+
+def passes_of(*sessions: Session) -> tuple[PassSummary, ...]:
+    """The passes over the data of one run after another."""
+    return tuple(
+        PassSummary(done.name, done.blocks, done.bytes_read, done.seconds)
+        for session in sessions
+        for done in session.finished
+    )
+
+
+def _columns(x: Any, names: Sequence[str] | None) -> tuple[list[AnySource], Sequence[str] | None]:
+    """Every column of an array as a variable."""
+    (source,) = open_samples([x])
+    d = source.shape[1]
+    if names is None:
+        labels = getattr(x, "columns", None)
+        names = [f"x{j + 1}" for j in range(d)] if labels is None else list(map(str, labels))
+    if isinstance(source, GraphSource):
+        return [replace(source, array=source.array[:, j : j + 1]) for j in range(d)], names
+    own = range(d) if source.columns is None else source.columns
+    return [replace(source, columns=(j,)) for j in own], names

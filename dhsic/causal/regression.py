@@ -1,0 +1,223 @@
+"""Regressions whose residuals are tested."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic._validation import check_integer, nearest
+from dhsic.causal.splines import Splines
+from dhsic.errors import InvalidArgumentError, require
+
+__all__ = ["REGRESSIONS", "CrossFitted", "Regression", "find_regression"]
+
+Vector = NDArray[np.float64]
+
+
+@runtime_checkable
+class Regression(Protocol):
+    """What a target leaves once it is regressed on others, as a frozen value.
+
+    Whatever has a name and `residuals` can be given as `regression`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.causal import Regression
+    >>> class Lines:
+    ...     name = "lines"
+    ...
+    ...     def residuals(self, target, given, rng):
+    ...         rows = np.column_stack([np.ones(len(target)), *given])
+    ...         return target - rows @ np.linalg.lstsq(rows, target)[0]
+    >>> isinstance(Lines(), Regression)
+    True
+    """
+
+    @property
+    def name(self) -> str:
+        """What the regression is called in results."""
+        ...
+
+    def residuals(
+        self, target: Vector, given: Sequence[Vector], rng: np.random.Generator
+    ) -> Vector:
+        """What a target (n, d) less its regression on arrays (n, d_j) is, shape (n, d)."""
+        ...
+
+
+@dataclass(frozen=True)
+class CrossFitted:
+    """Residuals of a scikit-learn regressor, each from a fit that has not seen its row.
+
+    Parameters
+    ----------
+    regressor : str or scikit-learn regressor
+        "random-forest", "gaussian-process", or whatever has `fit` and `predict`, which is cloned.
+    n_folds : int, optional
+        Parts that the rows are cut into at random.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The regressor is none, or there are fewer than two folds.
+    MissingDependencyError
+        scikit-learn is not installed.
+
+    References
+    ----------
+    .. [1] V. Chernozhukov et al. Double/debiased machine learning for treatment and structural
+       parameters. The Econometrics Journal 21, 2018.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from dhsic.causal import CrossFitted
+    >>> rng = np.random.default_rng(0)
+    >>> x, noise = rng.standard_normal((2, 500, 1))
+    >>> residuals = CrossFitted(LinearRegression()).residuals(x + noise, [x], rng)
+    >>> bool(np.corrcoef(residuals.T, noise.T)[0, 1] > 0.99)
+    True
+    """
+
+    regressor: Any = "random-forest"
+    n_folds: int = 5
+
+    def __post_init__(self) -> None:
+        check_integer("n_folds", self.n_folds, minimum=2)
+        known = isinstance(self.regressor, str) and self.regressor in _REGRESSORS
+        if known and find_spec("sklearn") is None:
+            module, extra = "scikit-learn", "causal"
+            raise require(module, extra, f"regression {self.regressor!r}")
+        made = not isinstance(self.regressor, type) and all(
+            hasattr(self.regressor, method) for method in ("fit", "predict", "get_params")
+        )
+        if not (known or made):
+            listed = ", ".join(map(repr, _REGRESSORS))
+            msg = (
+                f"regressor must be one of {listed} or a scikit-learn regressor, as "
+                f"LinearRegression(), got {self.regressor!r}"
+            )
+            raise InvalidArgumentError(msg)
+
+    @property
+    def name(self) -> str:
+        """The regressor's, and that it is cross-fitted."""
+        known = isinstance(self.regressor, str)
+        regressor = self.regressor if known else type(self.regressor).__name__
+        return f"{regressor}, {self.n_folds} folds"
+
+    def residuals(
+        self, target: Vector, given: Sequence[Vector], rng: np.random.Generator
+    ) -> Vector:
+        """What the regressions leave of a target.
+
+        Parameters
+        ----------
+        target : ndarray, shape (n, d)
+            What is regressed.
+        given : sequence of ndarray, shapes (n, d_j)
+            What it is regressed on; where there is nothing, the mean is taken.
+        rng : numpy.random.Generator
+            Cuts the folds and seeds the regressor.
+
+        Returns
+        -------
+        ndarray, shape (n, d)
+        """
+        y = np.asarray(target, np.float64)
+        if not given:
+            centred: Vector = y - y.mean(axis=0)
+            return centred
+        x = np.concatenate([np.asarray(one, np.float64) for one in given], axis=1)
+        check_integer(f"rows for {self.n_folds} folds", len(y), minimum=2 * self.n_folds)
+        out = np.empty_like(y)
+        for fold in np.array_split(rng.permutation(len(y)), self.n_folds):
+            rest = np.delete(np.arange(len(y)), fold)
+            seed = int(rng.integers(2**31))
+            for column in range(y.shape[1]):
+                fitted = _fit(self._made(seed), x[rest], y[rest, column])
+                out[fold, column] = y[fold, column] - fitted.predict(x[fold])
+        return out
+
+    def _made(self, seed: int) -> Any:
+        """A fresh regressor, seeded."""
+        if isinstance(self.regressor, str):
+            return _REGRESSORS[self.regressor](seed)
+        from sklearn.base import clone
+
+        fresh = clone(self.regressor)
+        seeds = [key for key in fresh.get_params() if key.split("__")[-1] == "random_state"]
+        return fresh.set_params(**dict.fromkeys(seeds, seed))
+
+
+def _fit(regressor: Any, x: Vector, y: Vector) -> Any:
+    """Fit without what scikit-learn warns of bounds that an optimiser met."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=UserWarning, module="sklearn")
+        return regressor.fit(x, y)
+
+
+def _random_forest(seed: int) -> Any:
+    from sklearn.ensemble import RandomForestRegressor
+
+    return RandomForestRegressor(n_estimators=100, min_samples_leaf=5, random_state=seed)
+
+
+def _gaussian_process(seed: int) -> Any:
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    kernel = 1.0 * RBF(1.0, (1e-2, 1e3)) + WhiteKernel(0.5, (1e-5, 1e1))
+    process = GaussianProcessRegressor(kernel, normalize_y=True, random_state=seed)
+    return make_pipeline(StandardScaler(), process)
+
+
+_REGRESSORS: dict[str, Callable[[int], Any]] = {
+    "random-forest": _random_forest,
+    "gaussian-process": _gaussian_process,
+}
+REGRESSIONS = ("splines", *_REGRESSORS)
+
+
+def find_regression(regression: str | Regression) -> Regression:
+    """A regression by its name, or as it is.
+
+    Parameters
+    ----------
+    regression : str or Regression
+        "splines", "random-forest", "gaussian-process", or a value such as `Splines(n_knots=6)`.
+
+    Returns
+    -------
+    Regression
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is none of that name, or it has no residuals.
+
+    Examples
+    --------
+    >>> find_regression("splines").n_knots
+    20
+    """
+    if regression == "splines":
+        return Splines()
+    if isinstance(regression, str) and regression in _REGRESSORS:
+        return CrossFitted(regression)
+    if isinstance(regression, Regression) and not isinstance(regression, type):
+        return regression
+    listed = ", ".join(map(repr, REGRESSIONS))
+    near = nearest(regression, REGRESSIONS) if isinstance(regression, str) else ""
+    msg = f"regression must be one of {listed} or a value of one, got {regression!r}{near}"
+    raise InvalidArgumentError(msg)

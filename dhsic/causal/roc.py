@@ -1,0 +1,257 @@
+"""Curves of decisions that are ranked by their scores, and weighted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dhsic import plots
+from dhsic.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "AccuracyCurve",
+    "PrecisionRecallCurve",
+    "RocCurve",
+    "accuracy_curve",
+    "precision_recall_curve",
+    "roc_curve",
+]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class RocCurve:
+    """True positive rate against false positive rate, over all thresholds of the score.
+
+    Parameters
+    ----------
+    false_positive_rate, true_positive_rate : ndarray, shape (k + 1,)
+        Shares of the weight of each class that score at the threshold or above, from 0 to 1.
+    thresholds : ndarray, shape (k + 1,)
+        Infinity and the k different scores, the largest first.
+    auc : float
+        Area under the curve: the probability that a positive one scores above a negative one,
+        both drawn by weight, ties counted by half.
+    """
+
+    false_positive_rate: Vector
+    true_positive_rate: Vector
+    thresholds: Vector
+    auc: float
+
+    def plot(self, ax: Axes | None = None, *, label: str = "") -> Axes:
+        """Draw the curve, see `dhsic.plots.roc_curves`."""
+        return plots.roc_curves({label or "score": self}, ax=ax)
+
+
+@dataclass(frozen=True, eq=False)
+class PrecisionRecallCurve:
+    """Precision against recall, over all thresholds of the score.
+
+    Parameters
+    ----------
+    recall : ndarray, shape (k,)
+        Share of the weight of the positive ones that scores at the threshold or above.
+    precision : ndarray, shape (k,)
+        Share of the weight at the threshold or above that is of positive ones.
+    thresholds : ndarray, shape (k,)
+        The k different scores, the largest first.
+    average_precision : float
+        Area under the steps: sum_k (recall_k - recall_{k-1}) precision_k.
+    """
+
+    recall: Vector
+    precision: Vector
+    thresholds: Vector
+    average_precision: float
+
+    def plot(self, ax: Axes | None = None, *, label: str = "") -> Axes:
+        """Draw the curve, see `dhsic.plots.precision_recall_curves`."""
+        return plots.precision_recall_curves({label or "score": self}, ax=ax)
+
+
+@dataclass(frozen=True, eq=False)
+class AccuracyCurve:
+    """Share of right decisions among the most confident ones.
+
+    Parameters
+    ----------
+    decision_rate : ndarray, shape (k,)
+        Share of the weight that is decided, from that with the largest absolute score to all.
+    accuracy : ndarray, shape (k,)
+        Share of the decided weight where the sign of the score is right; a score of 0 is a tossed
+        coin, right by half.
+    area : float
+        Mean accuracy over the decision rates: sum_k (rate_k - rate_{k-1}) accuracy_k.
+    """
+
+    decision_rate: Vector
+    accuracy: Vector
+    area: float
+
+
+class _Ranked(NamedTuple):
+    """Weights of both classes at every threshold or above, the largest threshold first."""
+
+    thresholds: Vector
+    positive: Vector
+    negative: Vector
+
+
+def roc_curve(scores: ArrayLike, truth: ArrayLike, weights: ArrayLike | None = None) -> RocCurve:
+    """Receiver operating characteristic of weighted scores.
+
+    Parameters
+    ----------
+    scores : array-like, shape (n,)
+        The larger, the more is positive believed; as those of `directions`.
+    truth : array-like of bool, shape (n,)
+        Whether it is positive; of pairs, whether the first variable is the cause.
+    weights : array-like, shape (n,), optional
+        At least 0; 1 where not given. What weighs 0 is left out.
+
+    Returns
+    -------
+    RocCurve
+
+    Raises
+    ------
+    InvalidArgumentError
+        Lengths differ, a number is not finite, a weight is negative, or one class has no weight.
+
+    Examples
+    --------
+    >>> roc_curve([0.9, 0.8, 0.3], [True, False, True], [1, 1, 2]).auc
+    0.3333333333333333
+    """
+    ranked = _ranked(*_checked(scores, truth, weights))
+    if not ranked.negative[-1] > 0.0:
+        _refuse_one_class("negative")
+    negative = np.concatenate([[0.0], ranked.negative / ranked.negative[-1]])
+    positive = np.concatenate([[0.0], ranked.positive / ranked.positive[-1]])
+    thresholds = np.concatenate([[np.inf], ranked.thresholds])
+    area = float(np.trapezoid(positive, negative))
+    return RocCurve(negative, positive, thresholds, area)
+
+
+def precision_recall_curve(
+    scores: ArrayLike, truth: ArrayLike, weights: ArrayLike | None = None
+) -> PrecisionRecallCurve:
+    """Precision and recall of weighted scores.
+
+    Parameters
+    ----------
+    scores, truth, weights
+        As for `roc_curve`.
+
+    Returns
+    -------
+    PrecisionRecallCurve
+
+    Raises
+    ------
+    InvalidArgumentError
+        As for `roc_curve`; but all may be positive.
+
+    Examples
+    --------
+    >>> found = precision_recall_curve([0.9, 0.8, 0.3], [True, False, True], [1, 1, 2])
+    >>> found.precision
+    array([1.  , 0.5 , 0.75])
+    """
+    ranked = _ranked(*_checked(scores, truth, weights))
+    recall = ranked.positive / ranked.positive[-1]
+    precision = ranked.positive / (ranked.positive + ranked.negative)
+    average = float(np.diff(recall, prepend=0.0) @ precision)
+    return PrecisionRecallCurve(recall, precision, ranked.thresholds, average)
+
+
+def accuracy_curve(
+    scores: ArrayLike, truth: ArrayLike, weights: ArrayLike | None = None
+) -> AccuracyCurve:
+    """Share of right decisions against the share that is decided, the most confident first.
+
+    A decision is the sign of the score, and its confidence the absolute value.
+
+    Parameters
+    ----------
+    scores, truth, weights
+        As for `roc_curve`.
+
+    Returns
+    -------
+    AccuracyCurve
+
+    Raises
+    ------
+    InvalidArgumentError
+        As for `roc_curve`; but the classes do not matter.
+
+    Examples
+    --------
+    >>> accuracy_curve([-3.0, 2.0, 1.0], [False, True, False]).accuracy
+    array([1.        , 1.        , 0.66666667])
+    """
+    sizes, positive, shares = _checked(scores, truth, weights, classes=False)
+    right = np.where(sizes == 0.0, 0.5, (sizes > 0.0) == positive)
+    order = np.argsort(-np.abs(sizes), kind="stable")
+    last = np.append(np.diff(np.abs(sizes)[order]) != 0.0, True)
+    decided = np.cumsum(shares[order])[last]
+    rate = decided / decided[-1]
+    accuracy = np.cumsum((shares * right)[order])[last] / decided
+    return AccuracyCurve(rate, accuracy, float(np.diff(rate, prepend=0.0) @ accuracy))
+
+
+def _ranked(scores: Vector, positive: NDArray[np.bool_], weights: Vector) -> _Ranked:
+    order = np.argsort(-scores, kind="stable")
+    last = np.append(np.diff(scores[order]) != 0.0, True)  # equal scores are decided together
+    above = [
+        np.cumsum(np.where(chosen, weights, 0.0)[order])[last] for chosen in (positive, ~positive)
+    ]
+    return _Ranked(scores[order][last], *above)
+
+
+def _checked(
+    scores: ArrayLike, truth: ArrayLike, weights: ArrayLike | None, *, classes: bool = True
+) -> tuple[Vector, NDArray[np.bool_], Vector]:
+    """Scores, classes and weights of what has a weight."""
+    sizes = _numbers("scores", scores)
+    positive = np.asarray(truth)
+    if positive.dtype != bool or positive.shape != sizes.shape:
+        msg = (
+            f"truth must be {len(sizes)} booleans, one a score, got {positive.dtype} of shape "
+            f"{positive.shape}: True where the first variable is the cause"
+        )
+        raise InvalidArgumentError(msg)
+    shares = np.ones(len(sizes)) if weights is None else _numbers("weights", weights, len(sizes))
+    if shares.min() < 0.0 or not shares.any():
+        msg = f"weights must be at least 0 and not all 0, got {shares.min():g} to {shares.max():g}"
+        raise InvalidArgumentError(msg)
+    kept = shares > 0.0
+    if classes and not positive[kept].any():
+        _refuse_one_class("positive")
+    return sizes[kept], positive[kept], shares[kept]
+
+
+def _refuse_one_class(missing: str) -> None:
+    msg = f"both classes must have weight, got no {missing} one: give pairs of either direction"
+    raise InvalidArgumentError(msg)
+
+
+def _numbers(name: str, values: Any, length: int | None = None) -> Vector:
+    vector = np.asarray(values, dtype=np.float64)
+    if vector.ndim != 1 or not len(vector) or length not in (None, len(vector)):
+        wanted = "one or more numbers" if length is None else f"{length} numbers, one a score"
+        msg = f"{name} must be {wanted}, got shape {vector.shape}"
+        raise InvalidArgumentError(msg)
+    if not np.isfinite(vector).all():
+        msg = f"{name} must be finite, got NaN or infinity: drop such entries"
+        raise InvalidArgumentError(msg)
+    return vector

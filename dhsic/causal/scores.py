@@ -1,0 +1,255 @@
+"""The scores of causal graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dhsic import plots
+from dhsic._validation import check_number
+from dhsic.causal.dags import DAG, Parents
+from dhsic.causal.telling import Told
+from dhsic.results import PassSummary
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["DAGScores", "ScoredDAG"]
+
+_SHOWN = 5
+_LEVEL = 0.05
+
+
+class ScoredDAG(NamedTuple):
+    """A graph and how independent the residuals are that it leaves.
+
+    Parameters
+    ----------
+    dag : DAG
+        The graph.
+    statistic : float
+        Of the test that the residuals of all nodes are jointly independent.
+    pvalue : float
+        Of that test.
+
+    Examples
+    --------
+    >>> from dhsic.causal import DAG, ScoredDAG
+    >>> ScoredDAG(DAG(("a", "b"), ((), (0,))), 0.4, 0.3).dag.edges
+    (('a', 'b'),)
+    """
+
+    dag: DAG
+    statistic: float
+    pvalue: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DAGScores(Told):
+    """Causal graphs, scored by the joint independence of the residuals that each leaves.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Of the nodes.
+    parents : tuple of Parents
+        Of every graph: the numbers of the parents of every node.
+    statistics : tuple of float
+        Of every graph.
+    pvalues : tuple of float
+        Of every graph; approximate, since residuals are estimated.
+    n : int
+        Rows.
+    kernels : tuple of str
+        Of the residuals of every node, as asked for.
+    regression : str
+        How nodes were regressed on their parents.
+    n_regressions : int
+        How many regressions the graphs shared.
+    estimator : str
+        Of the dependence.
+    estimator_reason : str
+        Why this one.
+    null : str
+        How its null distribution was made.
+    null_reason : str
+        Why this one.
+    precision : str
+        Of the tiles; sums are float64 always.
+    seed : int
+        Fixes every draw.
+    passes : tuple of PassSummary
+        The passes over the data.
+    seconds : float
+        Wall time.
+    version : str
+        Of dhsic.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.causal import DAGScores, score_dags
+    >>> x, noise = np.random.default_rng(0).uniform(-1.0, 1.0, (2, 300))
+    >>> scores = score_dags(x, x + x**3 + noise, names=("x", "y"), rng=0)
+    >>> print(scores.best.dag)
+    x -> y
+    >>> [str(one.dag) for one in scores.accepted(0.05)]
+    ['x -> y']
+    >>> DAGScores.from_json(scores.to_json()) == scores
+    True
+    """
+
+    names: tuple[str, ...]
+    parents: tuple[Parents, ...]
+    statistics: tuple[float, ...]
+    pvalues: tuple[float, ...]
+    n: int
+    kernels: tuple[str, ...]
+    regression: str
+    n_regressions: int
+    estimator: str
+    estimator_reason: str
+    null: str
+    null_reason: str
+    precision: str
+    seed: int
+    passes: tuple[PassSummary, ...]
+    seconds: float
+    version: str
+
+    def __len__(self) -> int:
+        return len(self.parents)
+
+    def __getitem__(self, number: int) -> ScoredDAG:
+        dag = DAG(self.names, self.parents[number])
+        return ScoredDAG(dag, self.statistics[number], self.pvalues[number])
+
+    def __iter__(self) -> Iterator[ScoredDAG]:
+        return (self[number] for number in range(len(self)))
+
+    @property
+    def ranked(self) -> tuple[ScoredDAG, ...]:
+        """All graphs, the largest p-value first; of equal ones the smallest statistic."""
+        return tuple(self[number] for number in self._order)
+
+    @property
+    def best(self) -> ScoredDAG:
+        """The graph of the largest p-value."""
+        return self[self._order[0]]
+
+    def accepted(self, alpha: float = 0.05) -> tuple[ScoredDAG, ...]:
+        """Graphs that are not rejected at a level, the largest p-value first.
+
+        Parameters
+        ----------
+        alpha : float, optional
+            The level of every single test.
+
+        Returns
+        -------
+        tuple of ScoredDAG
+
+        Raises
+        ------
+        InvalidArgumentError
+            The level is not between 0 and 1.
+        """
+        level = check_number(
+            "alpha", alpha, "greater than 0 and less than 1", lambda x: 0.0 < x < 1.0, "as 0.05"
+        )
+        return tuple(self[number] for number in self._order if self.pvalues[number] > level)
+
+    def minimal(self, alpha: float = 0.05) -> tuple[ScoredDAG, ...]:
+        """Graphs not rejected at a level that contain no other such graph.
+
+        More parents than a node has leave its residual independent as well, so that whatever
+        contains the true graph is accepted with it.
+
+        Parameters
+        ----------
+        alpha : float, optional
+            The level of every single test.
+
+        Returns
+        -------
+        tuple of ScoredDAG
+            The largest p-value first.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The level is not between 0 and 1.
+        """
+        accepted = self.accepted(alpha)
+        least: list[set[tuple[str, str]]] = []
+        for edges in sorted((set(one.dag.edges) for one in accepted), key=len):
+            if not any(fewer <= edges for fewer in least):
+                least.append(edges)
+        return tuple(one for one in accepted if set(one.dag.edges) in least)
+
+    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, most: int = 30) -> Axes:
+        """Bars of the p-values beside the best graph, see `dhsic.plots.dag_scores`.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw the bars; a new figure, with the graph beside them, where not given.
+        alpha : float, optional
+            The level, drawn as a line.
+        most : int, optional
+            Bars to draw, of the largest p-values.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        InvalidArgumentError
+            The level is not between 0 and 1.
+        MissingDependencyError
+            matplotlib is not installed.
+        """
+        ranked = self._order
+        return plots.dag_scores(
+            [self.pvalues[number] for number in ranked],
+            [self.parents[number] for number in ranked],
+            self.names,
+            alpha=alpha,
+            most=most,
+            ax=ax,
+        )
+
+    @property
+    def _order(self) -> list[int]:
+        return sorted(range(len(self)), key=lambda c: (-self.pvalues[c], self.statistics[c]))
+
+    @classmethod
+    def fields(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Fields from what JSON holds."""
+        lists = ("names", "statistics", "pvalues", "kernels")
+        parents = tuple(tuple(map(tuple, one)) for one in data["parents"])
+        return data | {key: tuple(data[key]) for key in lists} | {"parents": parents}
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        first, *others = (self[number] for number in self._order[:_SHOWN])
+        kept = sum(p > _LEVEL for p in self.pvalues)
+        return [
+            ("nodes", f"{', '.join(self.names)}; n = {self.n:,}"),
+            ("best", _described(first)),
+            *(("", _described(one)) for one in others),
+            ("accepted", f"{kept:,} of {len(self):,} graphs are not rejected at level 5 %"),
+            *(("minimal", _described(one)) for one in self.minimal(_LEVEL)[:_SHOWN]),
+            ("regression", f"{self.regression}, {self.n_regressions:,} in all"),
+            ("statistic", f"{self.estimator}: {self.estimator_reason}"),
+            ("null", f"{self.null}: {self.null_reason}"),
+            ("caution", "p-values are approximate: the residuals are estimated"),
+            ("seed", str(self.seed)),
+            ("time", f"{self.seconds:.2f} s, {len(self.passes)} passes, {self.precision}"),
+        ]
+
+
+def _described(one: ScoredDAG) -> str:
+    return f"{one.dag}  (p = {one.pvalue:.4g})"

@@ -1,0 +1,332 @@
+"""Score causal graphs by the joint independence of the residuals that they leave."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dhsic._arguments import Precision, session_over
+from dhsic._validation import check_choice
+from dhsic._version import __version__
+from dhsic.causal.dags import DAG, Parents, complete_dags, enumerate_dags
+from dhsic.causal.nodes import open_nodes, passes_of, read_kernels
+from dhsic.causal.regression import Regression, find_regression
+from dhsic.causal.residuals import plan_regressions, residual_variables
+from dhsic.causal.scores import DAGScores
+from dhsic.engine.events import Listener
+from dhsic.engine.plan import Plan
+from dhsic.engine.session import Session
+from dhsic.errors import InvalidArgumentError
+from dhsic.estimators import VHSIC, Null, NystromMHSIC, find_null
+from dhsic.estimators.base import plan_of
+from dhsic.kernels import Combinations, Kernel, OnColumns
+from dhsic.nulls import (
+    Distribution,
+    Gamma,
+    Multiplier,
+    Permutation,
+    Replicates,
+    Spectral,
+    pvalue,
+)
+from dhsic.results import AS_ASKED
+
+__all__ = ["MOST_NODES", "DependenceMeasure", "Method", "Score", "choose_measure", "score_dags"]
+
+MOST_NODES = 5
+
+DependenceMeasure = VHSIC | NystromMHSIC
+"""Estimators whose test takes two or more variables and several graphs at a time."""
+
+_QUICK_ROWS = 2000
+_QUICK_ROWS_OF_MANY = 10_000
+_MANY_GRAPHS = 100
+_RESAMPLES = 250
+_REMEDY = "take fewer graphs, n_knots, landmarks or threads, or regression='splines'"
+
+
+def score_dags(
+    *variables: Any,
+    names: Sequence[str] | None = None,
+    dags: str | Sequence[DAG] = "all",
+    regression: str | Regression = "splines",
+    kernels: str | Kernel | Sequence[str | Kernel] = "gaussian",
+    estimator: str | DependenceMeasure = "auto",
+    null: str | Null = "auto",
+    n_resamples: int | None = None,
+    rng: int | np.random.Generator | None = None,
+    precision: Precision = "float64",
+    client: Any = None,
+    threads: int | None = None,
+    memory: int | str = "2GiB",
+    progress: Listener | None = None,
+) -> DAGScores:
+    """Score every causal graph over up to five nodes [1]_ [2]_.
+
+    Where every node is a smooth function of its parents plus noise, and the noise of all nodes is
+    jointly independent, the residuals of every node given its parents in the graph are jointly
+    independent. A graph is scored by the p-value of the test that they are. The graph of the
+    largest p-value is the best; those that are not rejected explain the data as well at a level.
+
+    Regressions are shared, one for each node and set of parents, and so are the kernels of their
+    residuals. With splines one pass over the rows fits all regressions, and residuals are computed
+    when they are read: data may be larger than memory.
+
+    P-values are approximate. Residuals are estimated from the rows that are tested, so that the
+    test does not keep its level exactly: an error of the regression that is not small beside
+    n^-1/2 makes residuals dependent, and true graphs are then rejected; fitting many coefficients
+    to few rows does the opposite. `Splines(n_folds=5)` and `CrossFitted` take each residual from a
+    fit that has not seen its row. Compare p-values of graphs rather than trust each.
+
+    Parameters
+    ----------
+    *variables : array-like, shapes (n,) or (n, d_m)
+        The nodes, two to five, as for `dhsic.independence_test`; or one of two columns or more,
+        each of which is a node.
+    names : sequence of str, optional
+        Of the nodes.
+    dags : "all", "complete" or sequence of DAG, optional
+        Graphs to score: all (3, 25, 543, 29,281 for 2, 3, 4, 5 nodes), the fully connected ones,
+        or these.
+    regression : str or Regression, optional
+        "splines", "random-forest", "gaussian-process", or a value such as `Splines(n_folds=5)`.
+        Those but splines take all rows into the memory of this process.
+    kernels : str, Kernel or a sequence of them, optional
+        Of residuals: one for all nodes, or one a node.
+    estimator : {"auto", "v-hsic", "nystrom-m"}, VHSIC or NystromMHSIC, optional
+        "auto" takes all pairs of rows for up to 2,000 rows, 10,000 where more than 100 graphs
+        share them, and landmarks beyond.
+    null : str, Gamma, Spectral, Multiplier or Permutation, optional
+        "auto" takes "gamma", whose p-values have no smallest step, so that graphs can be compared;
+        and random signs that graphs share for landmarks and more than 100 graphs.
+    n_resamples : int, optional
+        Replicates, where the null has any.
+    rng, precision, client, threads, memory, progress
+        As for `dhsic.independence_test`.
+
+    Returns
+    -------
+    DAGScores
+
+    Raises
+    ------
+    InvalidArgumentError
+        More than five nodes, or an option that cannot be used.
+    DataError
+        The data cannot be used: NaN, unequal lengths, a constant column, too few rows.
+    MemoryBudgetError
+        The plan needs more memory than allowed.
+
+    References
+    ----------
+    .. [1] N. Pfister, P. Buehlmann, B. Schoelkopf, J. Peters. Kernel-based tests for joint
+       independence. JRSS B 80, 2018, section 5.
+    .. [2] F. Kalinke, Z. Szabo. Nystrom M-Hilbert-Schmidt independence criterion. UAI 2023,
+       section 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.causal import score_dags
+    >>> rng = np.random.default_rng(0)
+    >>> a, b, c = rng.uniform(-1.0, 1.0, (3, 300))
+    >>> b += 2.0 * a**2
+    >>> c += np.tanh(2.0 * b)
+    >>> scores = score_dags(a, b, c, names=("a", "b", "c"), rng=0)
+    >>> len(scores), "a -> b, b -> c" in [str(one.dag) for one in scores.accepted()]
+    (25, True)
+    """
+    began = time.perf_counter()
+    sources = open_nodes(variables, names, most=MOST_NODES)
+    session = session_over(sources, rng, precision, client, threads, memory, progress)
+    graphs = _read_dags(dags, session.names)
+    regressor = find_regression(regression)
+    sets = {j: _sets_of(j, graphs) for j in range(len(sources))}
+    kernel_of = read_kernels(kernels, session)
+    combinations = _combinations(graphs, sets, session.dims, kernel_of)
+    method = choose_measure(session, estimator, null, n_resamples, len(graphs))
+    steps = plan_regressions(session, regressor, sets)
+    session.listener(plan_of(session, steps, _REMEDY).check().started)
+    residuals = residual_variables(session, regressor, sets)
+    tested = Session(residuals, session.runtime, session.seed, session.dtype, session.listener)
+    tested.listener(method.plan(tested, combinations).check().started)
+    scores = method.test(tested, combinations)
+    return DAGScores(
+        names=session.names,
+        parents=graphs,
+        statistics=tuple(score.statistic for score in scores),
+        pvalues=tuple(score.pvalue for score in scores),
+        n=session.n,
+        kernels=tuple(kernel.spec() for kernel in kernel_of),
+        regression=regressor.name,
+        n_regressions=sum(map(len, sets.values())),
+        estimator=method.estimator.name,
+        estimator_reason=method.estimator_reason,
+        null=method.null.name,
+        null_reason=method.null_reason,
+        precision=session.dtype.name,
+        seed=session.seed,
+        passes=passes_of(session, tested),
+        seconds=time.perf_counter() - began,
+        version=__version__,
+    )
+
+
+class Score(NamedTuple):
+    """What a test says of one combination."""
+
+    statistic: float
+    """Its statistic."""
+    pvalue: float
+    """Its p-value."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """How residuals are tested.
+
+    Parameters
+    ----------
+    estimator : VHSIC or NystromMHSIC
+        The statistic.
+    estimator_reason : str
+        Why this one.
+    null : Null
+        The null distribution.
+    null_reason : str
+        Why this one.
+    """
+
+    estimator: DependenceMeasure
+    estimator_reason: str
+    null: Gamma | Spectral | Multiplier | Permutation
+    null_reason: str
+
+    def plan(self, session: Session, combinations: Combinations) -> Plan:
+        """What `test` would run."""
+        if isinstance(self.null, Multiplier | Permutation):
+            return self.estimator.plan_grid(session, combinations, self.null)
+        return self.estimator.plan_each(session, combinations, self.null)
+
+    def test(self, session: Session, combinations: Combinations) -> list[Score]:
+        """Statistic and p-value of every combination by itself."""
+        if isinstance(self.null, Multiplier | Permutation):
+            grid = self.estimator.test_grid(session, combinations, self.null)
+            laws: list[Distribution] = [Replicates(one) for one in grid.replicates.T]
+            statistics, roundings = grid.statistics.tolist(), grid.rounding.tolist()
+        else:
+            outcomes = self.estimator.test_each(session, combinations, self.null)
+            laws = [outcome.distribution for outcome in outcomes]
+            statistics = [float(outcome.statistic) for outcome in outcomes]
+            roundings = [outcome.rounding for outcome in outcomes]
+        return [
+            Score(statistic, pvalue(statistic, law, session.dtype, rounding))
+            for statistic, law, rounding in zip(statistics, laws, roundings, strict=True)
+        ]
+
+
+def choose_measure(
+    session: Session,
+    estimator: Any,
+    null: str | Null,
+    n_resamples: int | None,
+    n_tests: int,
+) -> Method:
+    """The estimator and null distribution that were asked for, or what suits so many tests.
+
+    Parameters
+    ----------
+    session : Session
+        Over the variables.
+    estimator : str, VHSIC or NystromMHSIC
+        What was asked for.
+    null : str or Null
+        What was asked for.
+    n_resamples : int or None
+        What was asked for.
+    n_tests : int
+        Combinations that one call tests.
+
+    Returns
+    -------
+    Method
+
+    Raises
+    ------
+    InvalidArgumentError
+        What was asked for does not go together, or there is none of that name.
+    """
+    reason = AS_ASKED
+    if isinstance(estimator, str):
+        name = check_choice("estimator", estimator, ("auto", VHSIC.name, NystromMHSIC.name))
+        if name == "auto":
+            # Of many tests all pairs share more: kernels of residuals, and no replicates.
+            most = _QUICK_ROWS if n_tests <= _MANY_GRAPHS else _QUICK_ROWS_OF_MANY
+            quick = session.n <= most
+            reason = f"{'up to' if quick else 'more than'} {most:,} rows"
+            name = VHSIC.name if quick else NystromMHSIC.name
+        estimator = VHSIC() if name == VHSIC.name else NystromMHSIC()
+    if not isinstance(estimator, DependenceMeasure):
+        msg = (
+            "estimator must be 'auto', 'v-hsic', 'nystrom-m', or a VHSIC or NystromMHSIC value, "
+            f"got {estimator!r}"
+        )
+        raise InvalidArgumentError(msg)
+    if null != "auto":
+        # Of one combination: a grid would be one test of all of them.
+        one = Combinations.single([estimator.kernel(None)] * len(session.sources))
+        found, why = find_null(null, estimator, session, n_resamples, one)
+    elif n_resamples is not None:
+        found, why = Multiplier(n_resamples), "tests share its replicates"
+    elif isinstance(estimator, NystromMHSIC) and n_tests > _MANY_GRAPHS:
+        found, why = Multiplier(_RESAMPLES), f"more than {_MANY_GRAPHS} tests share its replicates"
+    else:
+        found, why = Gamma(), "p-values without a smallest step"
+    assert isinstance(found, Gamma | Spectral | Multiplier | Permutation)
+    return Method(estimator, reason, found, why)
+
+
+def _read_dags(dags: Any, names: tuple[str, ...]) -> tuple[Parents, ...]:
+    """The graphs that were asked for, by the parents of every node."""
+    if isinstance(dags, str):
+        which = check_choice("dags", dags, ("all", "complete"))
+        return (enumerate_dags if which == "all" else complete_dags)(len(names))
+    graphs = tuple(dags) if isinstance(dags, Sequence) else ()
+    if not graphs or not all(isinstance(dag, DAG) and dag.names == names for dag in graphs):
+        msg = (
+            f"dags must be 'all', 'complete' or DAG values of the nodes {', '.join(names)} in this "
+            f"order, got {dags!r}: make them by DAG.of(names, edges)"
+        )
+        raise InvalidArgumentError(msg)
+    return tuple(dag.parents for dag in graphs)
+
+
+def _sets_of(node: int, graphs: Sequence[Parents]) -> tuple[tuple[int, ...], ...]:
+    """The different sets of parents of a node, the smaller first."""
+    return tuple(sorted({parents[node] for parents in graphs}, key=lambda own: (len(own), own)))
+
+
+def _combinations(
+    graphs: Sequence[Parents],
+    sets: dict[int, tuple[tuple[int, ...], ...]],
+    dims: Sequence[int],
+    kernels: Sequence[Kernel],
+) -> Combinations:
+    """A kernel for every node and set of parents, and for every graph one a node."""
+    every: list[Kernel] = []
+    variables: list[int] = []
+    numbers: dict[tuple[int, tuple[int, ...]], int] = {}
+    for node, own in sets.items():
+        d = dims[node]
+        for r, given in enumerate(own):
+            numbers[node, given] = len(every)
+            every.append(OnColumns(kernels[node], tuple(range(d * r, d * (r + 1)))))
+            variables.append(node)
+    chosen = tuple(
+        tuple(numbers[node, given] for node, given in enumerate(parents)) for parents in graphs
+    )
+    return Combinations(tuple(every), tuple(variables), chosen, (1.0,) * len(every))

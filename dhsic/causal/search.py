@@ -1,0 +1,363 @@
+"""Search one causal graph among any number of nodes, by residuals that are independent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic import plots
+from dhsic._arguments import Precision, session_over
+from dhsic._validation import check_number
+from dhsic._version import __version__
+from dhsic.causal.dags import DAG, Parents
+from dhsic.causal.nodes import open_nodes, passes_of, read_kernels
+from dhsic.causal.regression import Regression, find_regression
+from dhsic.causal.residuals import FittedRegressions, fit_regressions, plan_regressions
+from dhsic.causal.scoring import DependenceMeasure, Method, Score, choose_measure
+from dhsic.causal.telling import Told
+from dhsic.engine.blocks import Source
+from dhsic.engine.events import Listener
+from dhsic.engine.session import Session
+from dhsic.estimators import Null
+from dhsic.estimators.base import plan_of
+from dhsic.io.derived import DerivedSource
+from dhsic.kernels import Combinations, Kernel, OnColumns
+from dhsic.results import PassSummary
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["DAGSearch", "Joined", "SearchTest", "search_dag"]
+
+_REMEDY = "take fewer nodes, n_knots or threads, or regression='splines'"
+
+
+class SearchTest(NamedTuple):
+    """A test of the search."""
+
+    node: str
+    """Whose residual was tested."""
+    given: tuple[str, ...]
+    """What it was regressed on."""
+    statistic: float
+    """Of the dependence of the residual and the nodes before, or beside, this one."""
+    pvalue: float
+    """Of the test that they are independent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DAGSearch(Told):
+    """A causal graph that was searched, and the tests on the way.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Of the nodes.
+    parents : Parents
+        Numbers of the parents of every node in the graph that was found.
+    order : tuple of str
+        The nodes, causes before effects.
+    ordering : tuple of SearchTest
+        One for every node at every step of the first phase: the node of the largest p-value of a
+        step comes last among those that are left.
+    pruning : tuple of SearchTest
+        One for every edge of the second phase, which was dropped where the p-value is above alpha.
+    alpha : float
+        The level of the second phase.
+    statistic, pvalue : float
+        Of the test that the residuals of the graph are jointly independent; approximate, since
+        they are estimated, and the graph was chosen by them.
+    n : int
+        Rows.
+    regression : str
+        How nodes were regressed.
+    estimator : str
+        Of the dependence.
+    null : str
+        How its null distribution was made.
+    precision : str
+        Of the tiles; sums are float64 always.
+    seed : int
+        Fixes every draw.
+    passes : tuple of PassSummary
+        The passes over the data.
+    seconds : float
+        Wall time.
+    version : str
+        Of dhsic.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.causal import search_dag
+    >>> x, noise = np.random.default_rng(0).uniform(-1.0, 1.0, (2, 200))
+    >>> found = search_dag(x, noise + x**2, names=("x", "y"), rng=0)
+    >>> found.order, len(found.ordering), len(found.pruning)
+    (('x', 'y'), 2, 1)
+    """
+
+    names: tuple[str, ...]
+    parents: Parents
+    order: tuple[str, ...]
+    ordering: tuple[SearchTest, ...]
+    pruning: tuple[SearchTest, ...]
+    alpha: float
+    statistic: float
+    pvalue: float
+    n: int
+    regression: str
+    estimator: str
+    null: str
+    precision: str
+    seed: int
+    passes: tuple[PassSummary, ...]
+    seconds: float
+    version: str
+
+    @property
+    def dag(self) -> DAG:
+        """The graph that was found."""
+        return DAG(self.names, self.parents)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the graph, see `dhsic.plots.causal_graph`.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure where not given.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        MissingDependencyError
+            matplotlib is not installed.
+        """
+        return plots.causal_graph(self.parents, self.names, ax=ax)
+
+    @classmethod
+    def fields(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Fields from what JSON holds."""
+        tests = {
+            key: tuple(SearchTest(a, tuple(b), c, d) for a, b, c, d in data[key])
+            for key in ("ordering", "pruning")
+        }
+        listed = {key: tuple(data[key]) for key in ("names", "order")}
+        return data | tests | listed | {"parents": tuple(map(tuple, data["parents"]))}
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        count = len(self.ordering) + len(self.pruning)
+        return [
+            ("graph", str(self.dag)),
+            ("order", ", ".join(self.order)),
+            ("residuals", f"p = {self.pvalue:.4g} of their joint independence, approximate"),
+            ("tests", f"{count:,}, edges dropped at level {self.alpha:g}; n = {self.n:,}"),
+            ("by", f"{self.regression}, {self.estimator}, {self.null} null"),
+            ("seed", str(self.seed)),
+            ("time", f"{self.seconds:.2f} s, {len(self.passes)} passes, {self.precision}"),
+        ]
+
+
+def search_dag(
+    *variables: Any,
+    names: Sequence[str] | None = None,
+    alpha: float = 0.05,
+    regression: str | Regression = "splines",
+    kernels: str | Kernel | Sequence[str | Kernel] = "gaussian",
+    estimator: str | DependenceMeasure = "auto",
+    null: str | Null = "auto",
+    n_resamples: int | None = None,
+    rng: int | np.random.Generator | None = None,
+    precision: Precision = "float64",
+    client: Any = None,
+    threads: int | None = None,
+    memory: int | str = "2GiB",
+    progress: Listener | None = None,
+) -> DAGSearch:
+    """Search a causal graph by regression with subsequent independence test, RESIT [1]_.
+
+    First an order: of the nodes that are left, the one whose residual given all others depends on
+    these the least has no effect among them; it is taken away, and so on. Then the edges: a parent
+    of a node is dropped where the residual of the node without it is still independent of all
+    nodes before. For p nodes that is p (p + 1) / 2 - 1 tests and up to p (p - 1) / 2 more. With
+    splines all regressions come from one pass over the rows.
+
+    P-values are approximate, as in `score_dags`; the order needs no level, the edges do. Where
+    the residuals of the graph that is found are dependent, its assumptions do not hold.
+
+    Parameters
+    ----------
+    *variables : array-like, shapes (n,) or (n, d_m)
+        The nodes, two or more, as for `dhsic.independence_test`; or one of two columns or more,
+        each of which is a node.
+    names : sequence of str, optional
+        Of the nodes.
+    alpha : float, optional
+        An edge is dropped where the p-value without it is larger.
+    regression : str or Regression, optional
+        As for `score_dags`.
+    kernels : str, Kernel or a sequence of them, optional
+        Of residuals: one for all nodes, or one a node. The nodes that a residual is tested against
+        have a Gaussian kernel of all, in units of their standard deviations.
+    estimator, null, n_resamples, rng, precision, client, threads, memory, progress
+        As for `score_dags`.
+
+    Returns
+    -------
+    DAGSearch
+
+    Raises
+    ------
+    InvalidArgumentError, DataError, MemoryBudgetError
+        As for `score_dags`.
+
+    References
+    ----------
+    .. [1] J. Peters, J. Mooij, D. Janzing, B. Schoelkopf. Causal discovery with continuous
+       additive noise models. JMLR 15, 2014, algorithm 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.causal import search_dag
+    >>> a, b, c = np.random.default_rng(0).uniform(-1.0, 1.0, (3, 300))
+    >>> b += 2.0 * a**2
+    >>> c += np.tanh(2.0 * b)
+    >>> print(search_dag(a, b, c, names=("a", "b", "c"), rng=0).dag)
+    a -> b, b -> c
+    """
+    began = time.perf_counter()
+    level = check_number(
+        "alpha", alpha, "greater than 0 and less than 1", lambda x: 0.0 < x < 1.0, "as 0.05"
+    )
+    sources = open_nodes(variables, names)
+    session = session_over(sources, rng, precision, client, threads, memory, progress)
+    everything = tuple(range(len(sources)))
+    regressor = find_regression(regression)
+    kernel_of = read_kernels(kernels, session)
+    method = choose_measure(session, estimator, null, n_resamples, 1)
+    wanted = {j: [tuple(k for k in everything if k != j)] for j in everything}
+    steps = plan_regressions(session, regressor, wanted)
+    session.listener(plan_of(session, steps, _REMEDY).check().started)
+    fitted = fit_regressions(session, regressor, wanted)
+    search = _Search(session, fitted, method, kernel_of)
+    order, ordering = search.order()
+    parents, pruning = search.prune(order, level)
+    joint = search.joint(parents)
+    return DAGSearch(
+        names=session.names,
+        parents=parents,
+        order=tuple(session.names[j] for j in order),
+        ordering=ordering,
+        pruning=pruning,
+        alpha=level,
+        statistic=joint.statistic,
+        pvalue=joint.pvalue,
+        n=session.n,
+        regression=regressor.name,
+        estimator=method.estimator.name,
+        null=method.null.name,
+        precision=session.dtype.name,
+        seed=session.seed,
+        passes=passes_of(session),
+        seconds=time.perf_counter() - began,
+        version=__version__,
+    )
+
+
+class Joined:
+    """Rows of several variables side by side, as a `RowFunction`."""
+
+    def __call__(
+        self, rows: NDArray[np.intp], values: Sequence[NDArray[Any]]
+    ) -> NDArray[np.float64]:
+        """Concatenate the columns."""
+        del rows
+        return np.concatenate([np.asarray(x, np.float64) for x in values], axis=1)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """The two phases of RESIT.
+
+    Parameters
+    ----------
+    session : Session
+        Over the nodes.
+    fitted : FittedRegressions
+        Among them.
+    method : Method
+        Of the tests.
+    kernels : tuple of Kernel
+        Of the residuals.
+    """
+
+    session: Session
+    fitted: FittedRegressions
+    method: Method
+    kernels: tuple[Kernel, ...]
+
+    def order(self) -> tuple[list[int], tuple[SearchTest, ...]]:
+        """Phase 1: the nodes, causes before effects, and the tests."""
+        left, order = list(range(len(self.session.sources))), list[int]()
+        tests: list[SearchTest] = []
+        while len(left) > 1:
+            found = [self._test(j, rest := _without(left, j), rest) for j in left]
+            tests += found
+            last = min(zip(left, found, strict=True), key=lambda x: (-x[1].pvalue, x[1].statistic))
+            order.insert(0, last[0])
+            left.remove(last[0])
+        return left + order, tuple(tests)
+
+    def prune(self, order: Sequence[int], alpha: float) -> tuple[Parents, tuple[SearchTest, ...]]:
+        """Phase 2: the parents of every node, and the tests."""
+        parents: dict[int, tuple[int, ...]] = {}
+        tests: list[SearchTest] = []
+        for place, node in enumerate(order):
+            before = tuple(sorted(order[:place]))
+            own = before
+            for candidate in before:
+                found = self._test(node, _without(own, candidate), before)
+                tests.append(found)
+                if found.pvalue > alpha:
+                    own = _without(own, candidate)
+            parents[node] = own
+        return tuple(parents[node] for node in sorted(parents)), tuple(tests)
+
+    def joint(self, parents: Parents) -> Score:
+        """The test that the residuals of a graph are jointly independent."""
+        residuals = self.fitted.variables({j: [own] for j, own in enumerate(parents)})
+        return self._tested(residuals, self.kernels)
+
+    def _test(self, node: int, given: tuple[int, ...], against: tuple[int, ...]) -> SearchTest:
+        names, dims = self.session.names, self.session.dims
+        (residual,) = self.fitted.variables({node: [given]})
+        others = tuple(self.session.sources[j] for j in against)
+        width = sum(dims[j] for j in against)
+        joined = DerivedSource(", ".join(names[j] for j in against), others, Joined(), width)
+        # Nodes have units of their own.
+        beside = OnColumns(self.method.estimator.kernel(None), tuple(range(width)), scaled=True)
+        score = self._tested([residual, joined], (self.kernels[node], beside))
+        return SearchTest(names[node], tuple(names[j] for j in given), *score)
+
+    def _tested(self, variables: Sequence[Source], kernels: Sequence[Kernel]) -> Score:
+        whole = self.session
+        tested = Session(variables, whole.runtime, whole.seed, whole.dtype, whole.listener)
+        combinations = Combinations.single(kernels)
+        self.method.plan(tested, combinations).check()
+        (score,) = self.method.test(tested, combinations)
+        whole.finished.extend(tested.finished)
+        return score
+
+
+def _without(nodes: Sequence[int], node: int) -> tuple[int, ...]:
+    return tuple(j for j in nodes if j != node)

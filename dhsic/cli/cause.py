@@ -1,0 +1,218 @@
+"""``dhsic cause``: which variable is the cause of which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import click
+
+from dhsic.causal import DAGScores, DAGSearch, score_dags, search_dag
+from dhsic.causal import conditional_independence_test as test_given
+from dhsic.cli.cause_options import (
+    METHOD_OPTIONS,
+    REGRESSION_OPTIONS,
+    RUN_OPTIONS,
+    Seen,
+    method_arguments,
+    read_regression,
+    seen,
+)
+from dhsic.cli.cause_pairs import direction, pairs
+from dhsic.cli.methods import ESTIMATOR_OPTIONS, NULL_OPTIONS, read_estimator, read_null
+from dhsic.cli.options import (
+    DATA_OPTIONS,
+    KERNEL_OPTION,
+    KERNEL_OPTIONS,
+    LEVEL_OPTION,
+    LEVEL_OPTIONS,
+    PLOT_OPTION,
+    location,
+    read_kernels,
+    single_kernels,
+    with_options,
+)
+from dhsic.cli.output import print_columns, print_result, print_summary
+from dhsic.cli.pictures import write_picture
+from dhsic.cli.where import read_place
+from dhsic.io.open import open_group
+from dhsic.io.whole import write_whole
+
+__all__ = ["cause"]
+
+_DAGS = """\b
+Example
+  dhsic cause dags weather.zarr --variable altitude --variable temperature \\
+      --variable sunshine --plot dags.png
+"""
+_ORDER = """\b
+Example
+  dhsic cause order songs.zarr --variable a --variable b --variable c \\
+      --variable d --variable e --variable f
+"""
+_CONDITIONAL = """\b
+Example
+  dhsic cause conditional weather.zarr --variable temperature \\
+      --variable sunshine --given altitude
+"""
+
+_OWN_ROWS = ("", "best", "accepted", "minimal")  # that a command says of its own level
+_GIVEN = click.option(
+    "--given",
+    multiple=True,
+    required=True,
+    metavar="[NAME=]ARRAY",
+    help="What both are regressed on; may be given several times.",
+)
+
+
+@click.group()
+def cause() -> None:
+    """Find causes by residuals that are independent.
+
+    A variable that is a smooth function of its causes with noise added leaves residuals that are
+    independent of them; in other directions residuals are dependent, but for exceptions. That noise
+    is added and that no common cause is left out is taken for granted. P-values of residuals are
+    approximate, since residuals are estimated.
+    """
+
+
+def _graph_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    return with_options(
+        command,
+        DATA_OPTIONS,
+        REGRESSION_OPTIONS,
+        (KERNEL_OPTION,),
+        METHOD_OPTIONS,
+        (LEVEL_OPTION, PLOT_OPTION),
+        RUN_OPTIONS,
+    )
+
+
+@cause.command(epilog=_DAGS, short_help="Score all graphs of 2 to 5 variables of DATA.zarr.")
+@_graph_options
+@click.option("--top", type=click.IntRange(min=1), metavar="N", default=10, help="Graphs to print.")
+def dags(**options: Any) -> None:
+    """Score every causal graph over 2 to 5 variables of DATA.zarr.
+
+    A graph is scored by the p-value of the test that the residuals of all variables, each given
+    its causes in the graph, are jointly independent. Prints the graphs of the largest p-values, how
+    many are not rejected at the level alpha, and those of them that contain no other one.
+    """
+    found: DAGScores = _found(score_dags, options)
+    _print_scores(found, options)
+
+
+@cause.command(epilog=_ORDER, short_help="Search one graph of any number of variables.")
+@_graph_options
+def order(**options: Any) -> None:
+    """Search one causal graph over any number of variables of DATA.zarr, by RESIT.
+
+    First an order, by taking away the variable whose residuals given all others depend on them the
+    least; then edges are dropped where the residuals without them are independent at the level
+    alpha. Prints the graph and the order.
+    """
+    found: DAGSearch = _found(search_dag, {**options, "level": options["alpha"]})
+    print_summary(found.summary())
+
+
+def _found(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """Run a function over the variables, and write what was asked for."""
+    with seen(options, options["data"]) as run:
+        place = read_place(options)
+        sources = open_group(location(options["data"]), options["variables"])
+        names = [source.name for source in sources]
+        arguments = method_arguments(options, place)
+        kernels = [kernel or "gaussian" for kernel in single_kernels(options["kernels"], names)]
+        if "level" in options:
+            arguments["alpha"] = options["level"]
+        with run.run(place) as watched:
+            found = function(*sources, kernels=kernels, **arguments, **watched)
+        _write(found, options)
+        _tell_graph(run, found)
+        return found
+
+
+def _write(found: DAGScores | DAGSearch, options: dict[str, Any]) -> None:
+    if options["json_path"] is not None:
+        write_whole(options["json_path"], found.to_json(indent=2) + "\n")
+    if isinstance(found, DAGScores):
+        write_picture(options["plot_path"], partial(found.plot, alpha=options["alpha"]))
+    else:
+        write_picture(options["plot_path"], found.plot)
+
+
+def _tell_graph(run: Seen, found: DAGScores | DAGSearch) -> None:
+    best = found.best if isinstance(found, DAGScores) else found
+    fields = {"graph": str(best.dag), "pvalue": best.pvalue, "estimator": found.estimator}
+    run.journal.tell("result", **fields, seed=found.seed, seconds=round(found.seconds, 3))
+
+
+def _print_scores(found: DAGScores, options: dict[str, Any]) -> None:
+    alpha, top = options["alpha"], options["top"]
+    ranked = found.ranked[:top]
+    rows = [(f"{one.pvalue:.4g}", f"{one.statistic:.4g}", str(one.dag)) for one in ranked]
+    print_columns(("p-value", "statistic", "graph"), rows)
+    kept = len(found.accepted(alpha))
+    said = f"{kept:,} of {len(found):,} graphs are not rejected at level {alpha:g}"
+    minimal = [("minimal", str(one.dag)) for one in found.minimal(alpha)[:top]]
+    others = [row for row in found.summary() if row[0] not in _OWN_ROWS]
+    print_summary([("accepted", said), *minimal, *others])
+
+
+def _conditional_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    return with_options(
+        command,
+        DATA_OPTIONS,
+        (_GIVEN,),
+        REGRESSION_OPTIONS,
+        KERNEL_OPTIONS,
+        ESTIMATOR_OPTIONS,
+        NULL_OPTIONS,
+        LEVEL_OPTIONS,
+        (PLOT_OPTION,),
+        RUN_OPTIONS,
+    )
+
+
+@cause.command(epilog=_CONDITIONAL, short_help="Test two variables given others.")
+@_conditional_options
+def conditional(given: tuple[str, ...], **options: Any) -> None:
+    """Test whether the residuals of two variables of DATA.zarr, given others, are independent.
+
+    That is conditional independence where both are smooth functions of what is given with noise
+    added; where the spread of the noise follows it the two differ.
+    """
+    if len(options["variables"]) != 2:
+        msg = f"--variable is given twice, for two variables; got {len(options['variables'])}"
+        raise click.UsageError(msg)
+    with seen(options, options["data"]) as run:
+        place = read_place(options)
+        sources = open_group(location(options["data"]), [*options["variables"], *given])
+        names = [source.name for source in sources]
+        null = read_null(options)
+        with run.run(place) as watched:
+            found = test_given(
+                *sources[:2],
+                given=sources[2:],
+                names=names,
+                regression=read_regression(options),
+                kernels=read_kernels(options, names[:2]),
+                estimator=read_estimator(options),
+                null=null,
+                n_resamples=None if hasattr(null, "n_resamples") else options["resamples"],
+                precision=options["precision"],
+                threads=place.threads,
+                memory=place.memory,
+                **watched,
+            )
+        if options["json_path"] is not None:
+            write_whole(options["json_path"], found.to_json(indent=2) + "\n")
+        write_picture(options["plot_path"], lambda: found.plot(alpha=options["alpha"]))
+        run.journal.result(found)
+    print_result(found, options["alpha"])
+
+
+cause.add_command(direction)
+cause.add_command(pairs)

@@ -1,0 +1,161 @@
+"""The options that the commands of `dhsic cause` share, and how they are run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from dhsic.causal import CrossFitted, Regression, Splines
+from dhsic.causal.regression import REGRESSIONS
+from dhsic.cli.journal import Journal, open_journal
+from dhsic.cli.methods import read_estimator, read_null, read_number
+from dhsic.cli.options import (
+    JSON_OPTION,
+    LOG_OPTION,
+    PERFORMANCE_OPTION,
+    PRECISION_OPTION,
+    SEED_OPTION,
+)
+from dhsic.cli.pages import Page
+from dhsic.cli.pictures import check_picture
+from dhsic.cli.watching import check_targets, seen_run
+from dhsic.cli.where import WHERE_OPTIONS, Place
+
+__all__ = [
+    "LANDMARKS_OPTION",
+    "METHOD_OPTIONS",
+    "REGRESSION_OPTIONS",
+    "RUN_OPTIONS",
+    "Seen",
+    "method_arguments",
+    "read_regression",
+    "seen",
+]
+
+REGRESSION_OPTIONS = (
+    click.option(
+        "--regression",
+        type=click.Choice(REGRESSIONS),
+        default="splines",
+        help="That leaves the residuals; the others but splines need the extra 'causal' and hold "
+        "all rows in memory.",
+    ),
+    click.option(
+        "--knots", type=int, metavar="N", help="Of the splines of a column.  [default: 10]"
+    ),
+    click.option(
+        "--folds",
+        type=int,
+        metavar="N",
+        help="Take each residual from a fit without its row, by so many folds; 1 fits splines to "
+        "all rows.  [default: 1 for splines, 5 for others]",
+    ),
+)
+
+LANDMARKS_OPTION = click.option(
+    "--landmarks",
+    callback=read_number,
+    metavar="COUNT",
+    help="Of nystrom-m: a number, or a multiple of sqrt(n) as 8sqrt.  [default: 8sqrt]",
+)
+
+METHOD_OPTIONS = (
+    click.option(
+        "--estimator",
+        type=click.Choice(["auto", "v-hsic", "nystrom-m"]),
+        default="auto",
+        help="Of the dependence; auto takes v-hsic up to 2,000 rows, nystrom-m beyond.",
+    ),
+    LANDMARKS_OPTION,
+    click.option(
+        "--null",
+        type=click.Choice(["auto", "gamma", "spectral", "multiplier", "permutation"]),
+        default="auto",
+        help="How the p-values are made; auto takes one without a smallest step where it can.",
+    ),
+    click.option(
+        "--resamples",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Values under the null hypothesis, where they are drawn.  [default: 250]",
+    ),
+)
+
+RUN_OPTIONS = (
+    SEED_OPTION,
+    PRECISION_OPTION,
+    *WHERE_OPTIONS,
+    JSON_OPTION,
+    LOG_OPTION,
+    PERFORMANCE_OPTION,
+)
+
+
+def read_regression(options: dict[str, Any]) -> Regression:
+    """The regression that was asked for.
+
+    Raises
+    ------
+    click.UsageError, InvalidArgumentError
+        Options that it does not have, or values that it cannot use.
+    """
+    name, knots, folds = options["regression"], options["knots"], options["folds"]
+    if name == Splines.name:
+        given = {"n_knots": knots, "n_folds": folds}
+        return Splines(**{key: value for key, value in given.items() if value is not None})
+    if knots is not None:
+        msg = f"--knots goes with --regression splines; got {name}: drop it"
+        raise click.UsageError(msg)
+    return CrossFitted(name) if folds is None else CrossFitted(name, n_folds=folds)
+
+
+def method_arguments(options: dict[str, Any], place: Place) -> dict[str, Any]:
+    """What regresses and tests, and where, as the functions of `dhsic.causal` take it."""
+    null = read_null(options)
+    return {
+        "regression": read_regression(options),
+        "estimator": read_estimator(options),
+        "null": null,
+        "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
+        "precision": options["precision"],
+        "threads": place.threads,
+        "memory": place.memory,
+    }
+
+
+class Seen:
+    """A run of a command that is seen on the terminal and in the journal.
+
+    Parameters
+    ----------
+    options : dict
+        Those of the command.
+    journal : Journal
+        Is told of it.
+    page : Page
+        Of no report.
+    """
+
+    def __init__(self, options: dict[str, Any], journal: Journal, page: Page) -> None:
+        self.options, self.journal, self._page = options, journal, page
+
+    @contextmanager
+    def run(self, place: Place) -> Iterator[dict[str, Any]]:
+        """What every function of `dhsic.causal` is called with: seed, client and progress."""
+        options = {"checkpoint": None, "report_path": None, **self.options}
+        with seen_run(place.client, options, self.journal, self._page) as arguments:
+            del arguments["checkpoint"]
+            yield arguments
+
+
+@contextmanager
+def seen(options: dict[str, Any], data: str) -> Iterator[Seen]:
+    """Refuse what could not be written, and open the journal."""
+    check_targets(options)
+    check_picture(options.get("plot_path"))
+    command: Sequence[str] = ("dhsic", *click.get_current_context().find_root().obj)
+    with open_journal(options["log_path"], command, data) as journal:
+        yield Seen(options, journal, Page(None, command))

@@ -1,0 +1,214 @@
+"""``dhsic cause direction`` and ``dhsic cause pairs``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, get_args
+
+import click
+import numpy as np
+
+from dhsic._validation import parse_bytes
+from dhsic.causal import CausalDirections, directions
+from dhsic.causal import direction as find_direction
+from dhsic.causal.decisions import Criterion
+from dhsic.cli.cause_options import LANDMARKS_OPTION, REGRESSION_OPTIONS, read_regression, seen
+from dhsic.cli.methods import read_estimator, read_null, read_number
+from dhsic.cli.options import (
+    DATA_OPTIONS,
+    JSON_OPTION,
+    LOG_OPTION,
+    PLOT_OPTION,
+    SEED_OPTION,
+    location,
+    with_options,
+)
+from dhsic.cli.output import print_columns, print_summary
+from dhsic.cli.pictures import write_picture
+from dhsic.cli.where import MEMORY, THREADS_OPTION, Place, memory_option
+from dhsic.errors import DataError
+from dhsic.io.cause_effect_pairs import CauseEffectPair, read_pairs
+from dhsic.io.open import open_group
+from dhsic.io.whole import write_whole
+from dhsic.kernels import parse
+
+__all__ = ["direction", "pairs"]
+
+_DIRECTION = """\b
+Example
+  dhsic cause direction weather.zarr --variable altitude \\
+      --variable temperature
+"""
+_PAIRS = """\b
+Example
+  dhsic cause pairs tuebingen --regression random-forest \\
+      --criterion sensitivity --plot roc.png
+"""
+
+_OPTIONS = (
+    click.option(
+        "--criterion",
+        type=click.Choice(get_args(Criterion)),
+        default="p-value",
+        help="What is compared: p-values, the larger of which decides and ranks with "
+        "larger-p-value; HSIC of cause and residuals; or the norms of its sensitivity maps.",
+    ),
+    click.option(
+        "--estimator",
+        type=click.Choice(["v-hsic", "rff-hsic", "nystrom-m"]),
+        default="v-hsic",
+        help="Of the dependence: of all pairs of rows, by random features, by landmarks.",
+    ),
+    click.option(
+        "--features",
+        callback=read_number,
+        metavar="COUNT",
+        help="Of rff-hsic, random features of every variable.  [default: 100]",
+    ),
+    LANDMARKS_OPTION,
+    click.option(
+        "--kernel",
+        metavar="SPEC",
+        default="gaussian",
+        help="Of variables and residuals; a bandwidth left out follows the median heuristic.",
+    ),
+    click.option(
+        "--null",
+        type=click.Choice(["gamma", "spectral", "multiplier", "permutation"]),
+        default="gamma",
+        help="How p-values are made.",
+    ),
+    click.option(
+        "--resamples",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Values under the null hypothesis, where they are drawn.  [default: 250]",
+    ),
+)
+
+_RUN = (SEED_OPTION, THREADS_OPTION, memory_option(MEMORY), JSON_OPTION, LOG_OPTION)
+
+
+def _max_rows(default: int | None) -> Callable[..., Any]:
+    text = "Rows of a pair at most, drawn at random."
+    shown = text if default is not None else f"{text}  [default: all]"
+    return click.option("--max-rows", type=int, metavar="N", default=default, help=shown)
+
+
+def _direction_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    return with_options(
+        command, DATA_OPTIONS, REGRESSION_OPTIONS, _OPTIONS, (_max_rows(None),), _RUN
+    )
+
+
+@click.command(epilog=_DIRECTION, short_help="Say which of two variables is the cause.")
+@_direction_options
+def direction(**options: Any) -> None:
+    """Say which of two variables of DATA.zarr is the cause of the other.
+
+    The residuals of each given the other are compared: in the direction of the cause they depend on
+    it less. Prints the direction, its score, and what was found in both directions.
+    """
+    if len(options["variables"]) != 2:
+        msg = f"--variable is given twice, for two variables; got {len(options['variables'])}"
+        raise click.UsageError(msg)
+    with seen(options, options["data"]) as run:
+        sources = open_group(location(options["data"]), options["variables"])
+        names = [source.name for source in sources]
+        with run.run(_place(options)):
+            found = find_direction(
+                *sources, names=names, rng=options["seed"], **_arguments(options)
+            )
+        if options["json_path"] is not None:
+            write_whole(options["json_path"], found.to_json(indent=2) + "\n")
+        fields = {"direction": found.direction, "score": found.score, "seed": found.seed}
+        run.journal.tell("result", **fields, seconds=round(found.seconds, 3))
+    print_summary(found.summary())
+
+
+def _pairs_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    return with_options(command, REGRESSION_OPTIONS, _OPTIONS, (_max_rows(2000), PLOT_OPTION), _RUN)
+
+
+@click.command(epilog=_PAIRS, short_help="Say so of many pairs, and how often it is right.")
+@click.argument("folder")
+@_pairs_options
+@click.option("--top", type=click.IntRange(min=1), metavar="N", default=20, help="Pairs to print.")
+def pairs(folder: str, **options: Any) -> None:
+    """Say which variable is the cause in each of many pairs in FOLDER.
+
+    The folder has the format of the Tuebingen cause-effect pairs: pair0001.txt and so on, and
+    pairmeta.txt with the columns of cause and effect and the weight of each pair. Prints the
+    directions, the most confident first, and where the true ones are known the area under the
+    curves of the scores.
+    """
+    with seen(options, folder) as run:
+        read = read_pairs(folder)
+        known = _known(read)
+        if known is None and options["plot_path"] is not None:
+            msg = "--plot draws the scores of pairs of both known directions, and there are none"
+            raise DataError(msg)
+        with run.run(_place(options)) as watched:
+            found = directions(
+                {pair.name: (pair.x, pair.y) for pair in read},
+                rng=options["seed"],
+                progress=watched["progress"],
+                **_arguments(options),
+            )
+        if options["json_path"] is not None:
+            write_whole(options["json_path"], found.to_json(indent=2) + "\n")
+        if known is not None:
+            draw = partial(found.roc_curve(*known).plot, label=options["criterion"])
+            write_picture(options["plot_path"], draw)
+        run.journal.tell("result", pairs=len(read), seed=found.seed, seconds=found.seconds)
+    print_columns(*found.table(options["top"]))
+    print_summary([*found.summary(), *_areas(found, known)])
+
+
+Known = tuple[np.ndarray[Any, np.dtype[np.bool_]], np.ndarray[Any, np.dtype[np.float64]]]
+
+
+def _known(read: Sequence[CauseEffectPair]) -> Known | None:
+    """True directions and weights, where both classes have any."""
+    truth = np.array([pair.first_is_cause is True for pair in read])
+    weights = np.array([pair.weight for pair in read])
+    told = all(pair.first_is_cause is not None for pair in read)
+    both = weights[truth].any() and weights[~truth].any()
+    return (truth, weights) if told and both else None
+
+
+def _areas(found: CausalDirections, known: Known | None) -> list[tuple[str, str]]:
+    """Lines that tell how right the scores are, by the weights of the pairs."""
+    if known is None:
+        return []
+    accuracy = found.accuracy_curve(*known)
+    return [
+        ("right", f"{accuracy.accuracy[-1]:.1%} of the weight of all pairs"),
+        ("ROC", f"area {found.roc_curve(*known).auc:.4f}"),
+        ("precision", f"average {found.precision_recall_curve(*known).average_precision:.4f}"),
+    ]
+
+
+def _place(options: dict[str, Any]) -> Place:
+    return Place(options["memory"] or parse_bytes(MEMORY), options["threads"], None)
+
+
+def _arguments(options: dict[str, Any]) -> dict[str, Any]:
+    """What the options mean to `dhsic.causal.direction`."""
+    place = _place(options)
+    by_pvalue = options["criterion"].endswith("p-value")
+    if options["resamples"] is not None and not by_pvalue:
+        msg = f"--resamples goes with a criterion of p-values; got {options['criterion']}: drop it"
+        raise click.UsageError(msg)
+    return {
+        "criterion": options["criterion"],
+        "estimator": read_estimator(options),
+        "regression": read_regression(options),
+        "null": read_null(options),
+        "n_resamples": options["resamples"],
+        "kernel": parse(options["kernel"]),
+        "max_rows": options["max_rows"],
+        "threads": place.threads,
+        "memory": place.memory,
+    }

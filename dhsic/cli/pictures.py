@@ -1,0 +1,68 @@
+"""Pictures that a command writes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dhsic._drawing import figure_of
+from dhsic.errors import DataError, require
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["check_picture", "write_picture"]
+
+
+def check_picture(path: Path | None) -> None:
+    """Refuse before a run a picture that could not be written after it.
+
+    Raises
+    ------
+    MissingDependencyError
+        matplotlib is not installed.
+    click.UsageError
+        Its name ends in no format that matplotlib writes.
+    """
+    if path is None:
+        return
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        missing = require("matplotlib", "plot", "--plot")
+        raise missing from error
+    known = Figure().canvas.get_supported_filetypes()
+    if path.suffix.lstrip(".").lower() not in known:
+        msg = f"--plot needs a name that ends in a format, as OUT.png or OUT.svg; got {path.name}"
+        raise click.UsageError(msg)
+
+
+def write_picture(path: Path | None, draw: Callable[[], Axes]) -> None:
+    """Draw a figure and write it, where a picture was asked for.
+
+    Raises
+    ------
+    DataError
+        The file cannot be written.
+    """
+    if path is None:
+        return
+    import matplotlib as mpl
+
+    mpl.use("Agg", force=True)  # no window, whatever the machine has
+    from matplotlib import pyplot as plt
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        figure = figure_of(draw())
+        try:
+            figure.savefig(path, dpi=150)
+        except OSError as error:
+            msg = f"cannot write the picture {path}: {error.strerror or error}"
+            raise DataError(msg) from error
+        finally:
+            plt.close(figure.number)

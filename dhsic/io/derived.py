@@ -1,0 +1,151 @@
+"""A variable that is computed from others, block by block, when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple, Protocol
+
+import dask.array as da
+import numpy as np
+from dask import delayed
+from dask.delayed import Delayed
+from distributed.protocol.pickle import dumps
+from numpy.typing import NDArray
+
+from dhsic.engine.blocks import Source
+from dhsic.engine.reduction import unpacked
+
+__all__ = ["DerivedSource", "RowFunction"]
+
+_TILE_ROWS = 4096
+
+
+class RowFunction(Protocol):
+    """Rows of a variable from the same rows of others."""
+
+    def __call__(
+        self, rows: NDArray[np.intp], values: Sequence[NDArray[Any]]
+    ) -> NDArray[np.float64]:
+        """Rows (b, width), given their numbers (b,) and the rows (b, d_m) of the others."""
+        ...
+
+
+@dataclass(frozen=True)
+class DerivedSource:
+    """A function of the rows of other variables, never held as a whole.
+
+    Parameters
+    ----------
+    name : str
+        Name of the variable.
+    others : tuple of source
+        What it is computed from, of the same rows.
+    function : RowFunction
+        Computes it; travels to the tasks.
+    width : int
+        Its columns.
+    """
+
+    name: str
+    others: tuple[Source, ...]
+    function: RowFunction
+    width: int
+
+    categorical: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.others[0].shape[0], self.width
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row that is read, and of what is made of it."""
+        return sum(other.row_bytes for other in self.others) + 8 * self.width
+
+    @property
+    def chunk_rows(self) -> int | None:
+        """Rows that are stored together."""
+        return max((other.chunk_rows or 0 for other in self.others), default=0) or None
+
+    @property
+    def place(self) -> Literal["memory", "storage", "graph"]:
+        """A graph where any of the others is one; storage where all are in storage."""
+        places = {other.place for other in self.others}
+        if "graph" in places:
+            return "graph"
+        return "memory" if "memory" in places else "storage"
+
+    @property
+    def take_bytes(self) -> int:
+        """Bytes that `take` holds besides its result."""
+        return max(other.take_bytes for other in self.others)
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows start..stop-1."""
+        parts = [other.read(start, stop) for other in self.others]
+        return _made(self.function, self.width, start, stop, *parts)
+
+    def take(self, rows: NDArray[np.intp]) -> Any:
+        """Rows by increasing number."""
+        values = [other.take(rows) for other in self.others]
+        if self.place != "graph":
+            return self.function(rows, values)
+        made = delayed(_taken, pure=False)(self._sent, rows, *values)
+        return da.from_delayed(made, (len(rows), self.width), dtype=np.float64)
+
+    def lazy(self, bounds: Sequence[int]) -> list[Delayed]:
+        """Delayed blocks between the bounds, where one of the others is a Dask array."""
+        spans = list(pairwise(bounds))
+        columns = [
+            other.lazy(bounds) if other.place == "graph" else _reads(other, spans)
+            for other in self.others
+        ]
+        make = delayed(_made, pure=False)
+        return [
+            make(self._sent, self.width, *span, *parts)
+            for span, *parts in zip(spans, *columns, strict=True)
+        ]
+
+    @property
+    def _sent(self) -> Any:
+        return delayed(_Sent(self.function), traverse=False)
+
+
+class _Sent(NamedTuple):
+    """A function on its way to tasks, with its arrays inside, see `unpacked`."""
+
+    function: RowFunction
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return unpacked, (_Sent, dumps(tuple(self)))
+
+    def __call__(
+        self, rows: NDArray[np.intp], values: Sequence[NDArray[Any]]
+    ) -> NDArray[np.float64]:
+        return self.function(rows, [np.require(x, requirements="A") for x in values])
+
+
+def _made(
+    function: RowFunction, width: int, start: int, stop: int, *values: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Rows start..stop-1, a few at a time so that what the function needs stays small."""
+    out = np.empty((stop - start, width))
+    for first in range(0, len(out), _TILE_ROWS):
+        at = slice(first, min(first + _TILE_ROWS, len(out)))
+        rows = np.arange(start + at.start, start + at.stop)
+        out[at] = function(rows, [block[at] for block in values])
+    return out
+
+
+def _taken(function: RowFunction, rows: NDArray[np.intp], *values: NDArray[Any]) -> Any:
+    return function(rows, values)
+
+
+def _reads(other: Source, spans: Sequence[tuple[int, int]]) -> list[Any]:
+    """Blocks of what is no graph: in storage they are read by the tasks, in memory here."""
+    if other.place == "memory":
+        return [other.read(*span) for span in spans]
+    return [delayed(other.read, pure=False)(*span) for span in spans]

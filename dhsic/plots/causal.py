@@ -1,0 +1,357 @@
+"""Causal graphs, the p-values of all of them, and curves of ranked decisions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dhsic._drawing import BLUE, GREY, ORANGE, PURPLE, axes_of, figure_of, shortened
+from dhsic._validation import check_integer
+from dhsic.errors import InvalidArgumentError
+from dhsic.plots.values import check_level, check_pvalues, finite_vector, names_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["causal_graph", "dag_scores", "precision_recall_curves", "roc_curves"]
+
+Parents = Sequence[Sequence[int]]
+
+_NAME, _SHORT_NAME = 22, 12  # characters beside a node, of few nodes and of many
+_FEW = 5
+_LETTERS = {2: 22, 3: 14, 4: 8}  # characters of a name in the label of a bar, by the nodes
+_BAR, _MARGIN = 0.2, 1.5  # inches
+_BESIDE = 4.6  # inches of the graph
+_LABEL = 52
+_CIRCLE = 13.0  # points, the diameter of a node
+_ROOM = 0.16  # of the radius, between a node and its name
+_STYLES = (
+    (BLUE, "-"),
+    (ORANGE, "-"),
+    ("#009E73", "-"),
+    (PURPLE, "-"),
+    ("black", "--"),
+    ("#E69F00", "--"),
+    ("#56B4E9", "--"),
+    (BLUE, ":"),
+    (ORANGE, ":"),
+)
+_SMALL = 1e-3
+_CLEAR = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+
+
+def causal_graph(
+    parents: Parents, names: Sequence[str] | None = None, *, ax: Axes | None = None
+) -> Axes:
+    """A directed acyclic graph: nodes on a circle, causes first, arrows from cause to effect.
+
+    Parameters
+    ----------
+    parents : sequence of sequences of int
+        Of every node the numbers of its parents.
+    names : sequence of str, optional
+        Of the nodes; x1, x2, ... where not given.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure where not given.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    InvalidArgumentError
+        A parent is no number of another node, or the graph has a cycle.
+    MissingDependencyError
+        matplotlib is not installed.
+
+    Examples
+    --------
+    >>> ax = causal_graph([(), (0,), (0, 1)], ["altitude", "temperature", "sunshine"])
+    >>> [text.get_text() for text in ax.texts if text.get_text()]
+    ['altitude', 'temperature', 'sunshine']
+    """
+    edges = _checked_parents(parents)
+    letters = _NAME if len(edges) <= _FEW else _SHORT_NAME
+    labels = [shortened(name, letters) for name in names_of(names, len(edges))]
+    order = _causal_order(edges)
+    angles = np.empty(len(order))
+    angles[order] = math.pi / 2 - 2.0 * math.pi * np.arange(len(order)) / len(order)
+    points = np.column_stack([np.cos(angles), np.sin(angles)])
+    more = 0.3 * max(len(edges) - _FEW, 0)  # inches, for neighbours to stay apart
+    axes = axes_of(ax, (5.6 + more, 3.4 + more))
+    axes.set_aspect("equal")
+    axes.set(xlim=(-2.3, 2.3), ylim=(-1.4, 1.4))
+    axes.axis("off")
+    gap = _CIRCLE / 2.0 + 1.5
+    arrow = {"arrowstyle": "-|>", "color": "0.25", "lw": 1.5, "mutation_scale": 14.0}
+    for child, causes in enumerate(edges):
+        for cause in causes:
+            axes.annotate(
+                "",
+                points[child],
+                points[cause],
+                arrowprops={**arrow, "shrinkA": gap, "shrinkB": gap},
+            )
+    axes.plot(*points.T, "o", markersize=_CIRCLE, color=BLUE, clip_on=False)
+    for (x, y), label in zip((1.0 + _ROOM) * points, labels, strict=True):
+        sideways = "center" if abs(x) < 0.05 else ("left" if x > 0.0 else "right")
+        upright = "center" if abs(y) < 0.3 else ("bottom" if y > 0.0 else "top")
+        axes.text(x, y, label, ha=sideways, va=upright, fontsize=10)
+    return axes
+
+
+def dag_scores(
+    pvalues: ArrayLike,
+    graphs: Sequence[Parents],
+    names: Sequence[str] | None = None,
+    *,
+    alpha: float = 0.05,
+    most: int = 30,
+    ax: Axes | None = None,
+) -> Axes:
+    """Bars of the p-values of graphs, the largest first, and beside them the best graph.
+
+    Parameters
+    ----------
+    pvalues : array-like, shape (k,)
+        Of the joint independence of the residuals of every graph.
+    graphs : sequence of parents
+        Of every graph the parents of its nodes, as for `causal_graph`.
+    names : sequence of str, optional
+        Of the nodes; x1, x2, ... where not given.
+    alpha : float, optional
+        The level, drawn as a line; graphs with larger p-values are coloured.
+    most : int, optional
+        Bars to draw, of the largest p-values.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw the bars, without a graph; a new figure with both where not given.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        Those of the bars.
+
+    Raises
+    ------
+    InvalidArgumentError
+        P-values and graphs are not of one length, or a graph is none.
+    MissingDependencyError
+        matplotlib is not installed.
+
+    References
+    ----------
+    .. [1] F. Kalinke, Z. Szabo. Nystrom M-Hilbert-Schmidt independence criterion. UAI 2023,
+       figure 5.
+
+    Examples
+    --------
+    >>> graphs = [[(), ()], [(), (0,)], [(1,), ()]]
+    >>> ax = dag_scores([0.001, 0.4, 0.02], graphs, ["x", "y"])
+    >>> [label.get_text() for label in ax.get_yticklabels()]
+    ['x→y', 'y→x', 'no edge']
+    """
+    level, most = check_level(alpha), check_integer("most", most, minimum=1)
+    values = check_pvalues(finite_vector("pvalues", pvalues))
+    if len(graphs) != len(values):
+        msg = f"graphs must be {len(values)}, one a p-value, got {len(graphs)}"
+        raise InvalidArgumentError(msg)
+    words = names_of(names, len(graphs[0]))
+    order = np.argsort(-values, kind="stable")[:most]
+    labels = [_edges_in_words(graphs[k], words) for k in order]
+    axes, beside = _bars_and_graph(ax, len(order), max(map(len, labels)))
+    shown = values[order]
+    at = np.arange(len(order))
+    accepted = int((values > level).sum())
+    legend = {True: f"not rejected at {100 * level:g} %: {accepted:,}", False: "rejected"}
+    for passes, colour in ((True, BLUE), (False, GREY)):
+        chosen = (shown > level) == passes
+        if chosen.any():
+            axes.barh(at[chosen], shown[chosen], color=colour, height=0.72, label=legend[passes])
+    said = f"level {level:g}"
+    axes.axvline(level, color=ORANGE, linestyle="--", linewidth=1.5, label=said)
+    room = 0.02 * max(float(shown.max()), level)
+    for place, value in zip(at, shown, strict=True):
+        axes.text(value + room, float(place), _rounded(value), va="center", fontsize=7, bbox=_CLEAR)
+    axes.set_yticks(at, labels)
+    axes.tick_params(axis="y", labelsize=8, length=0)
+    axes.set(ylim=(len(order) - 0.4, -0.6), xlim=(0.0, 1.16 * max(float(shown.max()), level)))
+    axes.locator_params(axis="x", nbins=5)
+    count = f", the largest {len(order):,} of {len(values):,}" if len(order) < len(values) else ""
+    axes.set_xlabel(f"p-value{count}")
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    # Above the bars, where it can hide none of them.
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), fontsize=8, frameon=False, ncols=3)
+    if beside is not None:
+        causal_graph(graphs[order[0]], words, ax=beside)
+        beside.set_anchor("N")
+        beside.set_title(f"largest p-value, {_rounded(float(shown[0]))}", fontsize=10)
+    return axes
+
+
+def roc_curves(curves: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
+    """Receiver operating characteristics, with the area under each.
+
+    Parameters
+    ----------
+    curves : mapping of str to RocCurve
+        By what each is of, as `dhsic.causal.roc_curve` returns them.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure where not given.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no curve.
+    MissingDependencyError
+        matplotlib is not installed.
+
+    Examples
+    --------
+    >>> from dhsic.causal import roc_curve
+    >>> ax = roc_curves({"HSIC": roc_curve([0.9, 0.8, 0.3], [True, False, True])})
+    >>> ax.get_legend().get_texts()[0].get_text()
+    'HSIC, AUC 0.50'
+    """
+    named = _named(curves)
+    axes = axes_of(ax, _square_size(curves))
+    axes.plot([0.0, 1.0], [0.0, 1.0], color="0.7", linewidth=1.0, linestyle=":")
+    for (name, curve), (colour, line) in zip(named, _styles(curves), strict=True):
+        axes.plot(
+            curve.false_positive_rate,
+            curve.true_positive_rate,
+            color=colour,
+            linestyle=line,
+            label=f"{shortened(name, _LABEL)}, AUC {curve.auc:.2f}",
+        )
+    _square(axes, "false positive rate", "true positive rate")
+    return axes
+
+
+def precision_recall_curves(curves: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
+    """Precision against recall, with the average precision of each curve.
+
+    Parameters
+    ----------
+    curves : mapping of str to PrecisionRecallCurve
+        By what each is of, as `dhsic.causal.precision_recall_curve` returns them.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw; a new figure where not given.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no curve.
+    MissingDependencyError
+        matplotlib is not installed.
+
+    Examples
+    --------
+    >>> from dhsic.causal import precision_recall_curve
+    >>> curve = precision_recall_curve([0.9, 0.8, 0.3], [True, False, True])
+    >>> precision_recall_curves({"HSIC": curve}).get_ylabel()
+    'precision'
+    """
+    named = _named(curves)
+    axes = axes_of(ax, _square_size(curves))
+    for (name, curve), (colour, line) in zip(named, _styles(curves), strict=True):
+        axes.step(
+            np.concatenate([[0.0], curve.recall]),
+            np.concatenate([curve.precision[:1], curve.precision]),
+            where="pre",
+            color=colour,
+            linestyle=line,
+            label=f"{shortened(name, _LABEL)}, AP {curve.average_precision:.2f}",
+        )
+    _square(axes, "recall", "precision")
+    return axes
+
+
+def _named(curves: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+    if not isinstance(curves, Mapping) or not curves:
+        msg = f"curves must be a mapping of names to one or more curves, got {curves!r}"
+        raise InvalidArgumentError(msg)
+    return curves.items()
+
+
+def _styles(curves: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [_STYLES[number % len(_STYLES)] for number in range(len(curves))]
+
+
+def _square_size(curves: Mapping[str, Any]) -> tuple[float, float]:
+    """Inches, with a line of the legend a curve."""
+    return 4.8, 4.3 + 0.19 * len(curves)
+
+
+def _square(axes: Axes, x: str, y: str) -> None:
+    axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), xlabel=x, ylabel=y)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), fontsize=8, frameon=False)
+
+
+def _bars_and_graph(ax: Axes | None, bars: int, letters: int) -> tuple[Axes, Axes | None]:
+    """Axes of the bars, and in a new figure those of a graph beside them."""
+    if ax is not None:
+        return ax, None
+    width, height = 3.4 + 0.075 * letters, _MARGIN + _BAR * max(bars, 8)
+    axes = axes_of(None, (width + _BESIDE, height))
+    figure = figure_of(axes)
+    grid = figure.add_gridspec(1, 2, width_ratios=[width, _BESIDE])
+    axes.set_subplotspec(grid[0])
+    return axes, figure.add_subplot(grid[1])
+
+
+def _edges_in_words(parents: Parents, names: Sequence[str]) -> str:
+    """Arrows of a graph, the causes of every node before it."""
+    short = [shortened(name, _LETTERS.get(len(names), 6)) for name in names]
+    arrows = [
+        f"{'+'.join(short[cause] for cause in causes)}→{short[child]}"
+        for child, causes in enumerate(parents)
+        if len(causes)
+    ]
+    return ", ".join(arrows) or "no edge"
+
+
+def _rounded(value: float) -> str:
+    return f"{value:.3f}" if value >= _SMALL else f"{value:.0e}"
+
+
+def _checked_parents(parents: Any) -> list[tuple[int, ...]]:
+    if not isinstance(parents, Iterable) or isinstance(parents, str):
+        msg = f"parents must be a sequence of the parents of every node, got {parents!r}"
+        raise InvalidArgumentError(msg)
+    edges = [tuple(int(cause) for cause in causes) for causes in parents]
+    for child, causes in enumerate(edges):
+        wrong = [cause for cause in causes if not 0 <= cause < len(edges) or cause == child]
+        if wrong:
+            msg = f"parents of node {child} must be other nodes of {len(edges)}, got {wrong}"
+            raise InvalidArgumentError(msg)
+    return edges
+
+
+def _causal_order(edges: Sequence[Sequence[int]]) -> list[int]:
+    """Nodes, each after its parents."""
+    order: list[int] = []
+    while len(order) < len(edges):
+        ready = [
+            child
+            for child, causes in enumerate(edges)
+            if child not in order and set(causes) <= set(order)
+        ]
+        if not ready:
+            msg = "parents must be those of a graph without cycles: drop an edge of the cycle"
+            raise InvalidArgumentError(msg)
+        order.extend(ready)
+    return order

@@ -1,0 +1,131 @@
+"""Curves of weighted decisions are what their definitions say, and scikit-learn's."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from dhsic.causal import accuracy_curve, precision_recall_curve, roc_curve
+from dhsic.errors import InvalidArgumentError
+from tests import oracles
+
+
+def decisions(seed, ties, n=60):
+    """Scores, truth and weights; some weigh nothing."""
+    rng = np.random.default_rng(seed)
+    truth = rng.random(n) < 0.7
+    scores = rng.standard_normal(n) + truth
+    weights = np.where(rng.random(n) < 0.1, 0.0, rng.choice([0.083, 0.25, 1.0], n))
+    return (np.round(scores) if ties else scores), truth, weights
+
+
+CASES = [pytest.param(seed, ties, id=f"{seed}, {ties=}") for seed in (0, 1) for ties in (0, 1)]
+
+
+@pytest.mark.parametrize(("seed", "ties"), CASES)
+def test_roc__is_its_definition(seed, ties):
+    scores, truth, weights = decisions(seed, ties)
+    found = roc_curve(scores, truth, weights)
+    assert found.auc == pytest.approx(oracles.weighted_auc(scores, truth, weights), rel=1e-12)
+    whole = oracles.weighted_counts(scores, truth, weights, -np.inf)
+    for k, threshold in enumerate(found.thresholds):
+        above = oracles.weighted_counts(scores, truth, weights, threshold)
+        rates = found.true_positive_rate[k], found.false_positive_rate[k]
+        assert rates == pytest.approx(np.divide(above, whole), rel=1e-12)
+    assert len(found.thresholds) == len(set(scores[weights > 0])) + 1
+    assert (found.thresholds[0], found.true_positive_rate[-1]) == (np.inf, 1.0)
+
+
+@pytest.mark.parametrize(("seed", "ties"), CASES)
+def test_precision_recall__is_its_definition(seed, ties):
+    scores, truth, weights = decisions(seed, ties)
+    found = precision_recall_curve(scores, truth, weights)
+    area = before = 0.0
+    for k, threshold in enumerate(found.thresholds):
+        up, down = oracles.weighted_counts(scores, truth, weights, threshold)
+        recall = up / weights[truth].sum()
+        assert found.precision[k] == pytest.approx(up / (up + down), rel=1e-12)
+        assert found.recall[k] == pytest.approx(recall, rel=1e-12)
+        area, before = area + (recall - before) * up / (up + down), recall
+    assert found.average_precision == pytest.approx(area, rel=1e-12)
+
+
+@pytest.mark.parametrize(("seed", "ties"), CASES)
+def test_curves__are_those_of_scikit_learn(seed, ties):
+    metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
+    scores, truth, weights = decisions(seed, ties)
+    curve = roc_curve(scores, truth, weights)
+    expected = metrics.roc_curve(truth, scores, sample_weight=weights, drop_intermediate=False)
+    got = curve.false_positive_rate, curve.true_positive_rate, curve.thresholds
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    assert curve.auc == pytest.approx(metrics.roc_auc_score(truth, scores, sample_weight=weights))
+    recalled = precision_recall_curve(scores, truth, weights)
+    kept = weights > 0.0
+    arguments = truth[kept], scores[kept]
+    precision, recall, _ = metrics.precision_recall_curve(*arguments, sample_weight=weights[kept])
+    np.testing.assert_allclose(recalled.precision, precision[-2::-1], rtol=1e-12)
+    np.testing.assert_allclose(recalled.recall, recall[-2::-1], rtol=1e-12)
+    average = metrics.average_precision_score(*arguments, sample_weight=weights[kept])
+    assert recalled.average_precision == pytest.approx(average, rel=1e-12)
+
+
+@pytest.mark.parametrize(("seed", "ties"), CASES)
+def test_accuracy__is_its_definition(seed, ties):
+    scores, truth, weights = decisions(seed, ties)
+    found = accuracy_curve(scores, truth, weights)
+    sizes = sorted({abs(s) for s, w in zip(scores, weights, strict=True) if w}, reverse=True)
+    before = area = 0.0
+    for k, size in enumerate(sizes):
+        chosen = np.abs(scores) >= size
+        right = [0.5 if s == 0 else (s > 0) == t for s, t in zip(scores, truth, strict=True)]
+        decided = weights[chosen].sum()
+        accuracy = (weights * right)[chosen].sum() / decided
+        assert found.accuracy[k] == pytest.approx(accuracy, rel=1e-12)
+        assert found.decision_rate[k] == pytest.approx(decided / weights.sum(), rel=1e-12)
+        area, before = area + (decided / weights.sum() - before) * accuracy, decided / weights.sum()
+    assert found.area == pytest.approx(area, rel=1e-12)
+
+
+def test_weights__are_shares_and_are_1_where_not_given():
+    scores, truth, weights = decisions(0, ties=False)
+    one = roc_curve(scores, truth, weights)
+    assert roc_curve(scores, truth, 7.0 * weights).auc == pytest.approx(one.auc)
+    assert roc_curve(scores, truth).auc == roc_curve(scores, truth, np.ones(60)).auc != one.auc
+
+
+def test_scores__of_the_other_order_have_the_same_area():
+    scores, truth, weights = decisions(1, ties=True)
+    one, other = roc_curve(scores, truth, weights), roc_curve(-scores, ~truth, weights)
+    assert one.auc == pytest.approx(other.auc, rel=1e-12)
+
+
+def test_curves__draw_themselves():
+    scores, truth, _ = decisions(0, ties=False)
+    for curve in (roc_curve(scores, truth), precision_recall_curve(scores, truth)):
+        axes = curve.plot(label="HSIC")
+        assert "HSIC" in axes.get_legend().get_texts()[0].get_text()
+        plt.close(axes.figure)
+
+
+@pytest.mark.parametrize("curve", [roc_curve, precision_recall_curve, accuracy_curve])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([], []), "scores must be one or more numbers"),
+        (([1.0, np.nan], [True, False]), "scores must be finite"),
+        (([1.0, 2.0], [1, 0]), "truth must be 2 booleans"),
+        (([1.0, 2.0], [True]), "truth must be 2 booleans"),
+        (([1.0, 2.0], [True, False], [1.0]), "weights must be 2 numbers"),
+        (([1.0, 2.0], [True, False], [1.0, -1.0]), "weights must be at least 0"),
+        (([1.0, 2.0], [True, False], [0.0, 0.0]), "weights must be at least 0 and not all 0"),
+    ],
+)
+def test_refuses(curve, arguments, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        curve(*arguments)
+
+
+@pytest.mark.parametrize("truth", [[True, True], [False, False]])
+def test_roc__needs_both_classes(truth):
+    with pytest.raises(InvalidArgumentError, match="both classes must have weight"):
+        roc_curve([1.0, 2.0], truth)
