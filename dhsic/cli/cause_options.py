@@ -23,6 +23,7 @@ from dhsic.cli.pages import Page
 from dhsic.cli.pictures import check_picture
 from dhsic.cli.watching import check_targets, seen_run
 from dhsic.cli.where import WHERE_OPTIONS, Place
+from dhsic.estimators import NystromMHSIC
 
 __all__ = [
     "LANDMARKS_OPTION",
@@ -44,14 +45,17 @@ REGRESSION_OPTIONS = (
         "all rows in memory.",
     ),
     click.option(
-        "--knots", type=int, metavar="N", help="Of the splines of a column.  [default: 10]"
+        "--knots",
+        type=int,
+        metavar="N",
+        help=f"Of the splines of a column.  [default: {Splines.n_knots}]",
     ),
     click.option(
         "--folds",
         type=int,
         metavar="N",
         help="Take each residual from a fit without its row, by so many folds; 1 fits splines to "
-        "all rows.  [default: 1 for splines, 5 for others]",
+        f"all rows.  [default: {Splines.n_folds} for splines, {CrossFitted.n_folds} for others]",
     ),
 )
 
@@ -59,7 +63,8 @@ LANDMARKS_OPTION = click.option(
     "--landmarks",
     callback=read_number,
     metavar="COUNT",
-    help="Of nystrom-m: a number, or a multiple of sqrt(n) as 8sqrt.  [default: 8sqrt]",
+    help="Of nystrom-m: a number, or a multiple of sqrt(n) as 8sqrt.  [default: "
+    f"{NystromMHSIC.n_landmarks}]",
 )
 
 METHOD_OPTIONS = (
@@ -67,7 +72,8 @@ METHOD_OPTIONS = (
         "--estimator",
         type=click.Choice(["auto", "v-hsic", "nystrom-m"]),
         default="auto",
-        help="Of the dependence; auto takes v-hsic up to 2,000 rows, nystrom-m beyond.",
+        help="Of the dependence; auto takes v-hsic up to 2,000 rows, or 10,000 for more than 100 "
+        "graphs, and nystrom-m beyond.",
     ),
     LANDMARKS_OPTION,
     click.option(
