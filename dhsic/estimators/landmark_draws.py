@@ -30,7 +30,7 @@ __all__ = ["ALLOWED", "AUTO", "MOST", "LandmarkDraw"]
 
 AUTO: Final[Literal["auto"]] = "auto"
 MOST = "8sqrt"
-ALLOWED = 0.1
+ALLOWED = 0.02
 
 _PILOT_ROWS = 500
 _FEWEST_PILOT_ROWS = 50

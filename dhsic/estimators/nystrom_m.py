@@ -84,10 +84,11 @@ class NystromMHSIC:
     ----------
     n_landmarks : int or str, optional
         Landmarks to draw, the n' of the paper: a number, or a multiple of sqrt(n) as "8sqrt"; or
-        "auto" for as many as miss at most a tenth of the null's standard deviation on a pilot of
-        500 other rows, and at most "8sqrt", see `dhsic.landmarks.grow`. The pilot's rows are drawn
-        as the landmarks are, so that permutation tests stay exact. Of several kernels the neediest
-        decides, as a Laplacian or a narrow one. The result says why so many.
+        "auto" for as many as miss at most 2 % of the null's standard deviation on a pilot of 500
+        other rows, and at most "8sqrt", see `dhsic.landmarks.grow`: a share of 10 % lost up to 20
+        points of power on a checkerboard. The pilot's rows are drawn as the landmarks are, so that
+        permutation tests stay exact. Of several kernels the neediest decides, as a Laplacian or a
+        narrow one. The result says why so many.
     pairing : {"independent", "joint"}, optional
         Landmarks drawn independently for every variable, the default for tests; or rows of the
         data as in the paper, the default for estimates, which need landmarks where the data are.

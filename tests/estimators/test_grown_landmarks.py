@@ -90,7 +90,7 @@ def test_auto__of_several_kernels_takes_what_the_neediest_asks_for():
 def test_auto__takes_no_more_than_it_says_and_says_what_they_miss():
     result = run(normal(1000, (10, 10)), kernels="gaussian")
     assert result.landmarks.drawn == 253
-    assert "more than 0.1, but are as many as it takes (8sqrt)" in result.landmarks.choice
+    assert "more than 0.02, but are as many as it takes (8sqrt)" in result.landmarks.choice
 
 
 def test_auto__takes_most_where_few_rows_are_left_to_judge_by():
