@@ -6,7 +6,8 @@ mean, its scale, its correlation or its tails, by less the more rows there are, 
 stays away from 1. Tests are of the Gaussian with the median heuristic alone or of `Grid.auto()`,
 with 99 replicates. `error` is the standard error of the rate at 5 %; of the same law a rate is
 flagged where it lies above the limit that a test of exactly that level exceeds in 1 of 1,000
-studies. Writes benchmarks/results/two_sample.csv, whose rows are kept, and a picture of it beside.
+studies. Writes benchmarks/results/two_sample.csv, whose rows are kept, and a picture of it beside,
+with bars of two standard errors.
 
     python benchmarks/two_sample.py
 """
