@@ -63,12 +63,12 @@ def standing(run: str) -> str:
 
 @pytest.fixture(scope="module")
 def local_result(songs: Path, tmp_path_factory: pytest.TempPathFactory) -> Local:
-    """Results of processes on this machine, each found once."""
+    """Results of this process, each found once."""
 
     @cache
     def found(options: tuple[str, ...]) -> IndependenceTestResult:
         path = tmp_path_factory.mktemp("local") / "local.json"
-        where = ("--workers", 2, "--memory", "500MiB", "--json", path)
+        where = ("--threads", 1, "--memory", "500MiB", "--json", path)
         done = dhsic("test", songs, *options, *where)
         assert done.exit_code == 0, done.stderr
         return IndependenceTestResult.from_json(path.read_text())
