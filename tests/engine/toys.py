@@ -6,11 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import cloudpickle
-import dask.array as da
-import dask.dataframe as dd
 import numpy as np
-import pandas as pd
-import xarray as xr
 import zarr
 from distributed import LocalCluster
 from zarr.storage import WrapperStore
@@ -98,6 +94,17 @@ class PairSums(Sums):
         return Moments(len(x) * (len(x) + 1) // 2, x.T @ x[::-1].cumsum(axis=0)[::-1])
 
 
+class SlowPairs(PairSums):
+    def chunk(self, left, right):
+        time.sleep(0.02)
+        return super().chunk(left, right)
+
+
+def slow_squares(numbers):
+    time.sleep(0.05)
+    return [number**2 for number in numbers]
+
+
 @dataclass(frozen=True)
 class SlowSource(ArraySource):
     """An array whose first rows come last."""
@@ -152,6 +159,12 @@ def bits(state):
 
 
 def made(kind, x, tmp_path):
+    # Workers import this file, and need none of these.
+    import dask.array as da
+    import dask.dataframe as dd
+    import pandas as pd
+    import xarray as xr
+
     dims = ("row", "column")[: x.ndim]
     if kind == "memmap":
         mapped = np.memmap(tmp_path / f"{x.ndim}.dat", x.dtype, "w+", shape=x.shape)
