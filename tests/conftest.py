@@ -1,5 +1,6 @@
 """Fixtures that several folders share."""
 
+import compileall
 import os
 from pathlib import Path
 
@@ -21,6 +22,9 @@ os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM
 
 
 TESTS = Path(__file__).parent
+
+# Many tests start processes, which compile the package each where the environment keeps none.
+compileall.compile_dir(TESTS.parent / "dhsic", quiet=2)
 
 # The files that take longest, longest first: one of them begun last would run alone.
 LONG_FILES = (
