@@ -5,8 +5,10 @@ from dhsic._version import __version__
 from dhsic.api import hsic, independence_test, plan, witness_functions
 from dhsic.embedding import MeanEmbedding, load_embedding, mean_embedding, mmd
 from dhsic.estimators import (
+    CKA,
     COCO,
     NFSIC,
+    NOCCO,
     RFFHSIC,
     UHSIC,
     VHSIC,
@@ -19,6 +21,7 @@ from dhsic.estimators import (
     SubHSIC,
     WitnessFunctions,
 )
+from dhsic.interaction import InteractionTestResult, interaction_test, plan_interaction
 from dhsic.kernels import Candidates, Grid
 from dhsic.nulls import ChiSquare, Gamma, Multiplier, Normal, Permutation, Spectral
 from dhsic.pairwise import DependenceMatrix, dependence_matrix
@@ -34,8 +37,10 @@ from dhsic.sensitivity import SensitivityMap, sensitivity_map
 from dhsic.twosample import TwoSampleTestResult, plan_two_sample, two_sample_test
 
 __all__ = [
+    "CKA",
     "COCO",
     "NFSIC",
+    "NOCCO",
     "RFFHSIC",
     "UHSIC",
     "VHSIC",
@@ -51,6 +56,7 @@ __all__ = [
     "Gamma",
     "Grid",
     "IndependenceTestResult",
+    "InteractionTestResult",
     "MeanEmbedding",
     "Multiplier",
     "Normal",
@@ -68,10 +74,12 @@ __all__ = [
     "errors",
     "hsic",
     "independence_test",
+    "interaction_test",
     "load_embedding",
     "mean_embedding",
     "mmd",
     "plan",
+    "plan_interaction",
     "plan_ranking",
     "plan_two_sample",
     "rank_features",

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from functools import reduce
+from functools import cache, reduce
 
 import numpy as np
 
@@ -221,3 +221,66 @@ def nfsic_statistic(crosses, regularisation):
     u, s = nfsic_mean(crosses), nfsic_covariance(crosses)
     ridge = regularisation * np.trace(s) / len(s) * np.eye(len(s))
     return float(len(crosses[0]) * u @ np.linalg.inv(s + ridge) @ u)
+
+
+def centred_gram(gram):
+    h = np.eye(len(gram)) - 1.0 / len(gram)
+    return h @ gram @ h
+
+
+def cka(k_x, k_y):
+    """Cortes et al. (2012): the cosine of the angle between centred Gram matrices."""
+    a, b = centred_gram(k_x), centred_gram(k_y)
+    return float(np.sum(a * b) / np.sqrt(np.sum(a * a) * np.sum(b * b)))
+
+
+def nocco(k_x, k_y, share):
+    """Fukumizu et al. (2008): tr R_x R_y, R = G (G + n e I)^-1, e a share of |G| / n."""
+    n, roots = len(k_x), []
+    for gram in (k_x, k_y):
+        g = centred_gram(gram)
+        ridge = share * np.linalg.norm(g, 2)
+        roots.append(g @ np.linalg.inv(g + ridge * np.eye(n)))
+    return float(np.trace(roots[0] @ roots[1]))
+
+
+@cache
+def lancaster_weights(n):
+    """The signed measure P_XYZ - P_XY P_Z - P_XZ P_Y - P_YZ P_X + 2 P_X P_Y P_Z of n rows."""
+    weights = np.zeros((n, n, n))
+    for i, j, k in itertools.product(range(n), repeat=3):
+        weights[i, j, k] += (i == j == k) / n + 2.0 / n**3
+        weights[i, j, k] -= ((i == j) + float(i == k) + float(j == k)) / n**2
+    return weights
+
+
+def v_lancaster(grams):
+    """Sejdinovic, Gretton and Bergsma (2013): the squared norm of the measure's embedding."""
+    weights = lancaster_weights(len(grams[0]))
+    first, second, third = grams
+    embedded = np.einsum("ijk,il,jm,ko->lmo", weights, first, second, third, optimize=True)
+    return float((weights * embedded).sum())
+
+
+def nystrom_lancaster(gram_joint, crosses):
+    """T = n v' K_J^- v, v the values at landmarks of the measure's embedding."""
+    n = crosses[0].shape[1]
+    v = np.einsum("ijk,zi,zj,zk->z", lancaster_weights(n), *crosses, optimize=True)
+    return float(n * v @ np.linalg.pinv(gram_joint) @ v)
+
+
+def lancaster_signs(gram_joint, crosses, separated, signs):
+    """T_b under the independence of one variable and the two others, row by row."""
+    n = crosses[0].shape[1]
+    together = [c for m, c in enumerate(crosses) if m != separated]
+    first, second, third = (c - c.mean(axis=1)[:, None] for c in (*together, crosses[separated]))
+    moment = (first * second).mean(axis=1)
+    inverse = np.linalg.pinv(gram_joint)
+    values = []
+    for b in range(signs.shape[1]):
+        u = np.zeros(len(gram_joint))
+        for i in range(n):
+            xi = (first[:, i] * second[:, i] - moment) * third[:, i]
+            u += (signs[i, b] - signs[:, b].mean()) * xi / n
+        values.append(n / (n - 2) * n * float(u @ inverse @ u))
+    return np.array(values)

@@ -15,7 +15,7 @@ UNITS = [
     *("landmarks", "features", "estimators"),
     *("_arguments", "api", "plots"),
     *("sensitivity", "ranking"),
-    *("embedding", "twosample"),
+    *("embedding", "twosample", "interaction"),
     *("pairwise", "cluster", "report", "cli"),
 ]
 DASK_UNITS = {"engine", "io", "cluster"}

@@ -10,6 +10,7 @@ from dhsic.cli.checkpoints import checkpoints
 from dhsic.cli.data import convert, generate
 from dhsic.cli.demo import demo
 from dhsic.cli.independence import plan, test
+from dhsic.cli.interaction import interaction
 from dhsic.cli.ranking import rank
 from dhsic.cli.runs import cancel, result, runs, status
 from dhsic.cli.sensitivity import sensitivity
@@ -51,7 +52,7 @@ def main(context: click.Context) -> None:
     Data are zarr groups of row-aligned arrays: make one with 'generate' or 'convert', look at what
     a test would cost with 'plan', run it with 'test', or hand it to a queue with 'submit'. 'rank'
     takes many columns against one target, 'sensitivity' finds what a measure rests on, 'two-sample'
-    compares samples.
+    compares samples, 'interaction' tests three variables.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -65,6 +66,7 @@ for _command in (
     sensitivity,
     rank,
     two_sample,
+    interaction,
     demo,
     submit,
     runs,

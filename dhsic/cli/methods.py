@@ -225,7 +225,10 @@ ESTIMATOR_OPTIONS = (
         "--regularisation",
         type=float,
         metavar="R",
-        help=_ESTIMATOR.help("regularisation", "Ridge of the covariance, a share of its size."),
+        help=_ESTIMATOR.help(
+            "regularisation",
+            "Ridge of the covariance, a share of its size; that of nocco falls with the rows.",
+        ),
     ),
     click.option(
         "--form",

@@ -13,7 +13,13 @@ from dhsic.cli.where import Place
 from dhsic.io.urls import redacted
 from dhsic.kernels import parse
 
-__all__ = ["code_of_map", "code_of_ranking", "code_of_samples", "code_of_test"]
+__all__ = [
+    "code_of_interaction",
+    "code_of_map",
+    "code_of_ranking",
+    "code_of_samples",
+    "code_of_test",
+]
 
 _USUAL = {
     "by": "pvalue",
@@ -56,6 +62,14 @@ def code_of_ranking(options: Mapping[str, Any], arguments: Mapping[str, Any], pl
     call = ["ranking = dhsic.rank_features(", "    *variables,"]
     asked = {"by": options["by"], **arguments}
     return _code(options, [options["variable"], options["target"]], call, asked, place)
+
+
+def code_of_interaction(
+    options: Mapping[str, Any], arguments: Mapping[str, Any], place: Place
+) -> str:
+    """Code that gives the result of a test of interaction again, as `code_of_test`."""
+    call = ["result = dhsic.interaction_test(", "    *variables,"]
+    return _code(options, options["variables"], call, arguments, place)
 
 
 def code_of_samples(options: Mapping[str, Any], arguments: Mapping[str, Any], place: Place) -> str:

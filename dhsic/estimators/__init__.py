@@ -3,9 +3,9 @@
 `base` says what an estimator is, `registry` lists them. On all pairs of rows: `exact` and
 `distance` by way of `quadratic` and the files `gram_*`, and `block`. On the values of kernels or
 waves at landmark tuples: `nystrom_m` and `joint_frequencies`, by way of the other files
-`landmark_*`. On features of either variable: `nystrom_hsic`, `coco`, `rff` and `sub_corr`, by way
-of `landmark_features` and the files `feature_*`. At test locations: `nfsic`, by way of the other
-files `nfsic_*`. The files `ranked_*` take many features against one target.
+`landmark_*`. On features of either variable: `nystrom_hsic`, `normalised`, `coco`, `rff` and
+`sub_corr`, by way of `landmark_features` and the files `feature_*`. At test locations: `nfsic`, by
+way of the other files `nfsic_*`. The files `ranked_*` take many features against one target.
 """
 
 from dhsic.estimators.base import (
@@ -24,6 +24,7 @@ from dhsic.estimators.coco import COCO, WitnessFunction, WitnessFunctions
 from dhsic.estimators.distance import DCor, DCov
 from dhsic.estimators.exact import UHSIC, VHSIC, SubHSIC
 from dhsic.estimators.nfsic import NFSIC
+from dhsic.estimators.normalised import CKA, NOCCO
 from dhsic.estimators.nystrom_hsic import NystromHSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
 from dhsic.estimators.registry import (
@@ -40,9 +41,11 @@ from dhsic.estimators.rff import RFFHSIC
 from dhsic.estimators.sub_corr import SubCorr
 
 __all__ = [
+    "CKA",
     "COCO",
     "ESTIMATORS",
     "NFSIC",
+    "NOCCO",
     "NULLS",
     "RFFHSIC",
     "TABLE",

@@ -14,6 +14,7 @@ from dhsic.estimators.coco import COCO
 from dhsic.estimators.distance import DCor, DCov
 from dhsic.estimators.exact import UHSIC, VHSIC, SubHSIC
 from dhsic.estimators.nfsic import NFSIC
+from dhsic.estimators.normalised import CKA, NOCCO
 from dhsic.estimators.nystrom_hsic import NystromHSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
 from dhsic.estimators.rff import RFFHSIC
@@ -72,6 +73,8 @@ TABLE = (
     Entry(NFSIC, (Permutation, ChiSquare), None, "n"),
     Entry(BlockHSIC, (Normal,), 2, "n b"),
     Entry(COCO, (Permutation,), 2, "n"),
+    Entry(CKA, (Permutation, Multiplier, Gamma, Spectral), 2, "n"),
+    Entry(NOCCO, (Permutation, Multiplier, Gamma), 2, "n"),
     Entry(SubCorr, (Permutation, Multiplier, Gamma, Spectral), 2, "n"),
     Entry(VHSIC, (Permutation, Multiplier, Gamma, Spectral), None, "n^2", True, True),
     Entry(UHSIC, (Permutation, Multiplier, Spectral), 2, "n^2", True, True),

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic import plots
-from dhsic.errors import InvalidArgumentError
 from dhsic.nulls import adjust
-from dhsic.results import LandmarkSummary, PassSummary, VariableSummary
+from dhsic.results import (
+    JsonValue,
+    LandmarkSummary,
+    Parts,
+    PassSummary,
+    VariableSummary,
+    one_of,
+    several_of,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +31,7 @@ _MATRICES = ("hsic", "cka", "pvalues")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DependenceMatrix:
+class DependenceMatrix(JsonValue):
     """The dependence of all pairs of variables.
 
     Parameters
@@ -64,6 +70,13 @@ class DependenceMatrix:
     >>> np.unravel_index(found.cka.argmin(), (3, 3))  # the pair that depends least
     (np.int64(0), np.int64(1))
     """
+
+    _parts: ClassVar[Parts] = {
+        "names": tuple,
+        "variables": several_of(VariableSummary),
+        "landmarks": one_of(LandmarkSummary),
+        "passes": several_of(PassSummary),
+    }
 
     names: tuple[str, ...]
     hsic: Vector
@@ -118,43 +131,3 @@ class DependenceMatrix:
             matplotlib is not installed.
         """
         return plots.dependence_matrix(self, alpha=alpha, ax=ax)
-
-    def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values."""
-        lists = {name: getattr(self, name).tolist() for name in _MATRICES}
-        return {"result": type(self).__name__, **asdict(self), **lists}
-
-    def to_json(self, *, indent: int | None = None) -> str:
-        """The matrices and all else as JSON, in full precision."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote.
-
-        Raises
-        ------
-        InvalidArgumentError
-            The text is not such a result.
-        """
-        try:
-            data = json.loads(text)
-            if data.pop("result") != cls.__name__:
-                raise TypeError
-            kept = data["landmarks"]["kept"]
-            data["landmarks"]["kept"] = tuple(kept) if isinstance(kept, list) else kept
-            data["landmarks"] = LandmarkSummary(**data["landmarks"])
-            data["names"] = tuple(data["names"])
-            data["variables"] = tuple(VariableSummary(**x) for x in data["variables"])
-            data["passes"] = tuple(PassSummary(**x) for x in data["passes"])
-            return cls(**data)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            msg = f"text must be the JSON of a {cls.__name__}, got {str(text)[:40]!r}..."
-            raise InvalidArgumentError(msg) from error
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
-            return NotImplemented
-        return self.to_json() == other.to_json()
-
-    __hash__ = None  # type: ignore[assignment]

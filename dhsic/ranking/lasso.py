@@ -40,6 +40,8 @@ class LassoPass:
     ----------
     combinations : Combinations
         Every feature with the target, fitted.
+    dims : tuple of int
+        Columns of all features and of the target.
     block_rows : int
         Rows of a block.
     n_permutations : int
@@ -54,6 +56,7 @@ class LassoPass:
     """
 
     combinations: Combinations
+    dims: tuple[int, ...]
     block_rows: int
     n_permutations: int
     seed: int
@@ -64,8 +67,9 @@ class LassoPass:
         """Cost of a block of so many rows."""
         kernels, b = len(self.combinations.kernels), self.block_rows
         group = min(rows, _GROUP_ROWS)
-        width = max(kernel.width(1) for kernel in self.combinations.kernels)
-        scratch = 2 * 8 * group * kernels * width + 3 * 8 * (kernels + 4) * (2 * b) ** 2
+        pairs = zip(self.combinations.kernels, self.combinations.spread(self.dims), strict=True)
+        width = sum(kernel.width(d) for kernel, d in pairs)
+        scratch = 2 * 8 * group * width + 3 * 8 * (kernels + 4) * (2 * b) ** 2
         work = 2.0 * b * kernels**2 + 25.0 * b * kernels
         return Footprint(0, scratch, 2 * 8 * kernels**2, self.n_permutations * work)
 

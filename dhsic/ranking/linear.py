@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.reduction import Footprint, RowBlock
+from dhsic.errors import DataError
 
 __all__ = ["ClassMoments", "ClassPass", "LinearMoments", "LinearPass", "class_scores"]
 
@@ -99,11 +100,11 @@ class ClassPass:
     d : int
         Columns of the features.
     most : int, optional
-        Classes that are planned for.
+        Classes that are planned for; more are an error.
     """
 
     d: int
-    most: int = 256
+    most: int = 1024
     name: str = "class means"
     row_multiple: int = 1
 
@@ -116,6 +117,7 @@ class ClassPass:
         """Moments of one block."""
         x, y = block.values[0], block.values[1][:, 0]
         classes, counts = np.unique(y, return_counts=True)
+        self._check(classes)
         means, squares = np.empty((2, len(classes), self.d))
         for c, one in enumerate(classes):
             means[c], rows = _centred(x[y == one])
@@ -125,11 +127,21 @@ class ClassPass:
     def combine(self, left: ClassMoments, right: ClassMoments) -> ClassMoments:
         """Merge class by class."""
         classes = np.union1d(left.classes, right.classes)
+        self._check(classes)
         a, b = _spread(left, classes), _spread(right, classes)
         counts = a.counts + b.counts
         share, step = (b.counts / counts)[:, None], b.means - a.means
         squares = a.squares + b.squares + a.counts[:, None] * share * step**2
         return ClassMoments(classes, counts, a.means + share * step, squares)
+
+    def _check(self, classes: Vector) -> None:
+        if len(classes) > self.most:
+            msg = (
+                f"method 'linear' with kernel 'delta' takes a target of at most {self.most:,} "
+                f"classes, got {len(classes):,} and more: take target_kernel 'linear', or another "
+                "method"
+            )
+            raise DataError(msg)
 
 
 def class_scores(moments: ClassMoments) -> Vector:

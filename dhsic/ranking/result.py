@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 from dhsic._drawing import shortened
 from dhsic._validation import check_choice, check_number
 from dhsic.errors import InvalidArgumentError, require
 from dhsic.nulls import Control
 from dhsic.plots import ranking as draw_bars
-from dhsic.results import AS_ASKED, LandmarkSummary, PassSummary, short_spec
+from dhsic.results import (
+    AS_ASKED,
+    JsonValue,
+    LandmarkSummary,
+    Parts,
+    PassSummary,
+    one_of,
+    several_of,
+    short_spec,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,8 +106,8 @@ _KEYS: Mapping[str, Callable[[RankedFeature], Any]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class FeatureRanking:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FeatureRanking(JsonValue):
     """Features ranked by their dependence on a target.
 
     Parameters
@@ -146,6 +154,12 @@ class FeatureRanking:
     >>> ranking.ranked("cka")[0].name, ranking.rejected(0.05, control="max-t")
     ('x[2]', ('x[2]',))
     """
+
+    _parts: ClassVar[Parts] = {
+        "features": several_of(RankedFeature),
+        "passes": several_of(PassSummary),
+        "landmarks": one_of(LandmarkSummary),
+    }
 
     features: tuple[RankedFeature, ...]
     by: str
@@ -258,36 +272,6 @@ class FeatureRanking:
         axes.set_ylabel(f"dependence on {shortened(self.target, _TARGET)}")
         return axes
 
-    def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values."""
-        return {"result": type(self).__name__, **asdict(self)}
-
-    def to_json(self, *, indent: int | None = None) -> str:
-        """The ranking as JSON, in full precision."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote.
-
-        Raises
-        ------
-        InvalidArgumentError
-            The text is not such a ranking.
-        """
-        try:
-            data = json.loads(text)
-            if data.pop("result") != cls.__name__:
-                raise TypeError
-            data["features"] = tuple(RankedFeature(**_tuples(x)) for x in data["features"])
-            data["passes"] = tuple(PassSummary(**x) for x in data["passes"])
-            if data["landmarks"] is not None:
-                data["landmarks"] = LandmarkSummary(**_tuples(data["landmarks"]))
-            return cls(**data)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            msg = f"text must be the JSON of a {cls.__name__}, got {str(text)[:40]!r}..."
-            raise InvalidArgumentError(msg) from error
-
     def to_pandas(self) -> Any:
         """A data frame with a row a feature, the strongest first.
 
@@ -382,7 +366,3 @@ def _html_row(heads: list[str], cells: list[str]) -> str:
     text = "".join(f"<th {style}>{html.escape(head)}</th>" for head in heads)
     text += "".join(f"<td {style}>{html.escape(cell)}</td>" for cell in cells)
     return f"<tr>{text}</tr>"
-
-
-def _tuples(data: dict[str, Any]) -> dict[str, Any]:
-    return {key: tuple(x) if isinstance(x, list) else x for key, x in data.items()}

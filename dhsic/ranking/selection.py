@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import html
-import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self, TypeVar, get_args
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +27,7 @@ from dhsic.ranking.greedy import Measure, Subset, backward, forward
 from dhsic.ranking.lasso import LassoPass, lasso_path
 from dhsic.ranking.linear import ClassPass, LinearPass, class_scores
 from dhsic.ranking.rank import feature_estimator, open_features
+from dhsic.results import JsonValue, Parts
 
 __all__ = ["Criterion", "FeatureSelection", "SelectionMethod", "select_features"]
 
@@ -40,8 +40,8 @@ Scores = tuple[Sequence[int], Sequence[float]]
 _REMEDY = "take fewer features, threads, or groups of columns one after another"
 
 
-@dataclass(frozen=True, kw_only=True)
-class FeatureSelection:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FeatureSelection(JsonValue):
     """Features that were selected for a target.
 
     Parameters
@@ -82,6 +82,12 @@ class FeatureSelection:
     (('x[2]',), ((2,),), 1)
     """
 
+    _parts: ClassVar[Parts] = {
+        "names": tuple,
+        "columns": lambda data: tuple(map(tuple, data)),
+        "scores": tuple,
+    }
+
     names: tuple[str, ...]
     columns: tuple[tuple[int, ...], ...]
     scores: tuple[float, ...]
@@ -94,30 +100,6 @@ class FeatureSelection:
     seed: int
     seconds: float
     version: str
-
-    def to_json(self, *, indent: int | None = None) -> str:
-        """The selection as JSON, in full precision."""
-        fields = {"result": type(self).__name__, **asdict(self)}
-        return json.dumps(fields, indent=indent, allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote.
-
-        Raises
-        ------
-        InvalidArgumentError
-            The text is not such a selection.
-        """
-        try:
-            data = json.loads(text)
-            if data.pop("result") != cls.__name__:
-                raise TypeError
-            data["columns"] = tuple(map(tuple, data["columns"]))
-            return cls(**data | {key: tuple(data[key]) for key in ("names", "scores")})
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            msg = f"text must be the JSON of a {cls.__name__}, got {str(text)[:40]!r}..."
-            raise InvalidArgumentError(msg) from error
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
@@ -345,7 +327,7 @@ def _lasso_scores(
     kernels = [_on(features, (j,)) for j in range(len(features))]
     combinations = Combinations.against(kernels, target)
     fitted, _ = fit_combinations_on_sample(session, combinations)
-    reduction = LassoPass(fitted, block_rows, n_permutations, session.seed)
+    reduction = LassoPass(fitted, session.dims, block_rows, n_permutations, session.seed)
     return lasso_path(_run(session, reduction), k)
 
 

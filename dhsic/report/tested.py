@@ -11,8 +11,8 @@ __all__ = ["tested_sections"]
 _SIZE = (7.2, 4.0)  # inches
 
 _MEANING = (
-    "The p-value is the probability, if the variables were independent and the rows exchangeable, "
-    "of a statistic at least as large. Where independence is not rejected, it is not shown either."
+    "The p-value is the probability of a statistic at least as large under {0}, of rows that are "
+    "exchangeable. Where {0} is not rejected, it is not shown either."
 )
 _EXPLORATORY = (
     "Kernels that were tried. The p-value of the test accounts for the choice among them; those of "
@@ -30,7 +30,10 @@ def tested_sections(result: IndependenceTestResult, alpha: float) -> tuple[str, 
     )
     return lead, [
         Section("Result", [Facts([*result.summary(), ("level", f"{alpha:g}")]), picture]),
-        Section.of("Data and method", [_variables(result), _method(result), Note(_MEANING)]),
+        Section.of(
+            "Data and method",
+            [_variables(result), _method(result), Note(_MEANING.format(result.hypothesis))],
+        ),
         *([] if result.grid is None else [_kernels(result, result.grid)]),
     ]
 

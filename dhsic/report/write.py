@@ -91,7 +91,7 @@ def write_report(
         title = f"What the dependence of {_listed(result.found.measured)} rests on"
         lead, sections = mapped_sections(result)
     else:
-        title = f"Independence of {_listed(result)}"
+        title = f"{result.hypothesis.capitalize()} of {_listed(result)}"
         lead, sections = tested_sections(result, level)
     made = result.found.measured if isinstance(result, Mapped) else result
     time = timings(made.passes, made.seconds, made.n, known.memory)

@@ -1,5 +1,6 @@
 """Results of tests and estimates."""
 
+from dhsic.results.json_value import JsonValue, Parts, one_of, several_of
 from dhsic.results.outcome import AS_ASKED, DependenceEstimate, IndependenceTestResult
 from dhsic.results.summaries import (
     FeatureSummary,
@@ -18,10 +19,14 @@ __all__ = [
     "FeatureSummary",
     "GridSummary",
     "IndependenceTestResult",
+    "JsonValue",
     "KernelCombination",
     "LandmarkSummary",
+    "Parts",
     "PassSummary",
     "VariableSummary",
     "decision",
+    "one_of",
+    "several_of",
     "short_spec",
 ]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import html
-import json
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._drawing import rounded, shortened
 from dhsic._validation import check_number
-from dhsic.errors import InvalidArgumentError
+from dhsic.results.json_value import JsonValue, Parts, one_of, several_of
 from dhsic.results.picture import NullLabels, draw_null
 from dhsic.results.summaries import (
     FeatureSummary,
@@ -37,7 +36,15 @@ _TITLE_WIDTH = 48
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Result:
+class _Result(JsonValue):
+    _parts: ClassVar[Parts] = {
+        "variables": several_of(VariableSummary),
+        "passes": several_of(PassSummary),
+        "landmarks": one_of(LandmarkSummary),
+        "features": one_of(FeatureSummary),
+        "grid": one_of(GridSummary, combinations=several_of(KernelCombination)),
+    }
+
     estimate: float
     quantity: str
     estimator: str
@@ -51,47 +58,6 @@ class _Result:
     passes: tuple[PassSummary, ...]
     seconds: float
     version: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values."""
-        return {"result": type(self).__name__, **asdict(self)}
-
-    def to_json(self, *, indent: int | None = None) -> str:
-        """The result as JSON, in full precision."""
-        return json.dumps(self.to_dict(), indent=indent, default=_plain, allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote.
-
-        Raises
-        ------
-        InvalidArgumentError
-            The text is not such a result.
-        """
-        try:
-            data = json.loads(text)
-            if data.pop("result") != cls.__name__:
-                raise TypeError
-            data["variables"] = tuple(VariableSummary(**x) for x in data["variables"])
-            data["passes"] = tuple(PassSummary(**x) for x in data["passes"])
-            if data["landmarks"] is not None:
-                data["landmarks"] = LandmarkSummary(**_with_tuples(data["landmarks"]))
-            if data["features"] is not None:
-                data["features"] = FeatureSummary(**_with_tuples(data["features"]))
-            if data.get("grid") is not None:
-                data["grid"] = _read_grid(data["grid"])
-            return cls(**data)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            msg = f"text must be the JSON of a {cls.__name__}, got {str(text)[:40]!r}..."
-            raise InvalidArgumentError(msg) from error
-
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
-            return NotImplemented
-        return self.to_json() == other.to_json()
-
-    __hash__ = None  # type: ignore[assignment]
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [
@@ -311,15 +277,6 @@ class IndependenceTestResult(_Result):
         return axes
 
 
-def _with_tuples(data: dict[str, Any]) -> dict[str, Any]:
-    return {key: tuple(x) if isinstance(x, list) else x for key, x in data.items()}
-
-
-def _read_grid(data: dict[str, Any]) -> GridSummary:
-    combinations = (KernelCombination(**_with_tuples(x)) for x in data["combinations"])
-    return GridSummary(**{**data, "combinations": tuple(combinations)})
-
-
 def _counts(numbers: int | tuple[int, ...]) -> str:
     """One number, or one a variable."""
     listed = (numbers,) if isinstance(numbers, int) else numbers
@@ -331,10 +288,3 @@ def _described(variable: VariableSummary) -> str:
     if len(kernel) > _KERNEL_WIDTH:
         kernel = f"{kernel[:_KERNEL_WIDTH]}..."
     return f"{variable.name} ({variable.columns}, {kernel})"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    msg = f"{type(value).__name__} cannot be written as JSON"
-    raise TypeError(msg)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dhsic._drawing import shortened
-from dhsic.results import IndependenceTestResult
+from dhsic.results import IndependenceTestResult, Parts, several_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,12 +52,12 @@ class TwoSampleTestResult(IndependenceTestResult):
 
     hypothesis: ClassVar[str] = "one distribution"
 
-    samples: tuple[SampleSummary, ...] = ()
+    _parts: ClassVar[Parts] = {
+        **IndependenceTestResult._parts,
+        "samples": several_of(SampleSummary),
+    }
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        read = (one if isinstance(one, SampleSummary) else _read(one) for one in self.samples)
-        object.__setattr__(self, "samples", tuple(read))
+    samples: tuple[SampleSummary, ...] = ()
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
@@ -70,10 +70,3 @@ class TwoSampleTestResult(IndependenceTestResult):
         names = ", ".join(one.name for one in self.samples)
         axes.set_title(f"one distribution of {shortened(names, _TITLE_WIDTH)}", fontsize=11)
         return axes
-
-
-def _read(one: dict[str, object]) -> SampleSummary:
-    """What JSON holds of a sample."""
-    if set(one) != {"name", "n"}:
-        raise TypeError
-    return SampleSummary(str(one["name"]), int(str(one["n"])))

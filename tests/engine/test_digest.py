@@ -145,6 +145,7 @@ CASES = [
     ("nfsic", "permutation", "gaussian"),
     ("block-hsic", "normal", None),
     ("coco", "permutation", None),
+    ("nocco", "multiplier", "gaussian"),
     ("sub-corr", "gamma", None),
     ("v-hsic", "multiplier", None),
     ("u-hsic", "permutation", "gaussian"),

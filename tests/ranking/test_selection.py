@@ -9,7 +9,12 @@ from sklearn.linear_model import Lasso
 import dhsic
 from dhsic._random import generator
 from dhsic.engine.reduction import RowBlock
-from dhsic.errors import InvalidArgumentError, MemoryBudgetError, MissingDependencyError
+from dhsic.errors import (
+    DataError,
+    InvalidArgumentError,
+    MemoryBudgetError,
+    MissingDependencyError,
+)
 from dhsic.kernels import Combinations, Delta, Gaussian, Linear, OnColumns
 from dhsic.ranking.greedy import backward, forward
 from dhsic.ranking.lasso import LassoPass, LassoSums, lasso_path
@@ -149,6 +154,18 @@ def test_linear__of_two_classes_is_the_difference_of_their_means():
     assert order == np.argsort(-steps).tolist()
 
 
+def test_linear__of_more_classes_than_planned_says_what_to_do():
+    rows = np.arange(1025.0)
+    with pytest.raises(DataError, match=r"at most 1,024 classes, got 1,025 and more: take target"):
+        dhsic.select_features(rows, rows, 1, method="linear", target_kernel="delta", rng=0)
+
+
+def test_lasso__plans_for_all_columns_of_the_target():
+    kernels = Combinations.against([Gaussian(gamma=1.0)] * 2, Gaussian(gamma=1.0))
+    narrow, wide = (LassoPass(kernels, (2, q), 20, 3, 0).footprint(4096) for q in (2, 102))
+    assert wide.scratch - narrow.scratch == 2 * 8 * 4096 * 100
+
+
 @pytest.mark.parametrize("kernel", ["linear", "delta"])
 def test_linear__merges_blocks_without_loss(kernel):
     x, y = additive(20_000, 7)
@@ -181,7 +198,7 @@ def lasso_sums(x, y, block_rows, n_permutations, seed=0):
     session = open_features(x, y, seed, "float64", None, 1, "2GiB")
     kernels = [OnColumns(Gaussian(gamma=0.5), (j,)) for j in range(x.shape[1])]
     combinations = Combinations.against(kernels, Gaussian(gamma=0.3))
-    return session.run(LassoPass(combinations, block_rows, n_permutations, seed))
+    return session.run(LassoPass(combinations, session.dims, block_rows, n_permutations, seed))
 
 
 def test_lasso__sums_are_those_of_centred_blocks():

@@ -1,0 +1,306 @@
+"""The Lancaster test of the interaction of three variables."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dhsic._arguments import Precision, choose_estimator, open_session
+from dhsic._validation import check_choice
+from dhsic.api import result_fields
+from dhsic.engine.events import Listener
+from dhsic.engine.plan import Plan
+from dhsic.engine.session import Session
+from dhsic.errors import InvalidArgumentError
+from dhsic.estimators import VHSIC, Estimate, NystromMHSIC, find_null
+from dhsic.estimators.landmark_draws import AUTO
+from dhsic.interaction.landmarks import Replicated, plan_at_landmarks, replicate_at_landmarks
+from dhsic.interaction.pairs import plan_of_pairs, replicate_pairs
+from dhsic.interaction.products import FACTORISATIONS
+from dhsic.interaction.result import Factorisation, InteractionTestResult
+from dhsic.kernels import Candidates, Combinations, Grid, Kernel
+from dhsic.nulls import Multiplier, Permutation, Replicates, monte_carlo_error, pvalue
+from dhsic.results import AS_ASKED
+
+__all__ = ["INTERACTION_ESTIMATORS", "interaction_test", "plan_interaction"]
+
+Kernels = str | Kernel | Sequence[str | Kernel | None]
+
+INTERACTION_ESTIMATORS: dict[str, type[NystromMHSIC | VHSIC]] = {
+    "nystrom-lancaster": NystromMHSIC,
+    "v-lancaster": VHSIC,
+}
+
+_NAMES = {cls: name for name, cls in INTERACTION_ESTIMATORS.items()}
+_QUANTITY = "squared interaction"
+
+
+def interaction_test(
+    *variables: Any,
+    kernels: Kernels | None = None,
+    estimator: str | NystromMHSIC | VHSIC = "nystrom-lancaster",
+    null: str | Permutation | Multiplier = "auto",
+    n_resamples: int | None = None,
+    rng: int | np.random.Generator | None = None,
+    names: Sequence[str] | None = None,
+    precision: Precision = "float64",
+    client: Any = None,
+    threads: int | None = None,
+    memory: int | str = "2GiB",
+    progress: Listener | None = None,
+    checkpoint: str | None = None,
+) -> InteractionTestResult:
+    """Test whether three variables interact: no one of them is independent of the two others.
+
+    The Lancaster interaction of (X, Y, Z) is the signed measure
+
+        L = P_XYZ - P_XY P_Z - P_XZ P_Y - P_YZ P_X + 2 P_X P_Y P_Z,
+
+    which is 0 where X is independent of (Y, Z), or Y of (X, Z), or Z of (X, Y) [1]_. The statistic
+    T is n times the squared norm of its embedding mu_L, from the product of the three centred
+    kernels. The null hypothesis is that one of these factorisations holds. Each has its own null
+    distribution, for which the variable that is by itself is permuted, or random signs are put on
+    the rows of (d_x d_y - mean d_x d_y) d_z, with d the centred kernels: under (X, Y) _||_ Z it is
+    the leading term of the centred product.
+
+    The p-value is the largest of the three. The hypothesis is rejected where all three are at most
+    the level, and where it is true one of them is that of a true factorisation, so that the level
+    holds without any correction for three tests [2]_. Permutations are exact for each.
+
+    The converse is not true: L may be 0, and the test blind, where no factorisation holds, as for
+    three fair signs that are correlated in pairs and whose product has mean 0. It is sensitive
+    where two variables together decide a third that hardly depends on either [1]_.
+
+    Parameters
+    ----------
+    *variables : array-like, shapes (n,) or (n, d_m)
+        Three, as for `independence_test`.
+    kernels : str, Kernel or a sequence of them, optional
+        One for all variables, or one a variable; "gaussian" where not given.
+    estimator : str, NystromMHSIC or VHSIC, optional
+        Of |mu_L|^2:
+
+        - "nystrom-lancaster": of the projection of mu_L on landmarks that are drawn for every
+          variable by itself; linear in n. With options, the `NystromMHSIC` that has them. In many
+          columns landmarks are few, and it finds less than "v-lancaster".
+        - "v-lancaster": from all pairs of rows, (1/n^2) times the sum of the product of the three
+          centred Gram matrices, which are held in memory.
+    null : str, Permutation or Multiplier, optional
+        "permutation", "multiplier" or "auto", which chooses as `independence_test` does.
+    n_resamples, rng, names, precision, client, threads, memory, progress, checkpoint
+        As for `independence_test`.
+
+    Returns
+    -------
+    InteractionTestResult
+        With the three p-values in `factorisations`.
+
+    Raises
+    ------
+    InvalidArgumentError, DataError, MemoryBudgetError
+        As for `independence_test`; several kernels for a variable.
+
+    References
+    ----------
+    .. [1] D. Sejdinovic, A. Gretton, W. Bergsma. A kernel test for three-variable interactions.
+       NIPS 2013.
+    .. [2] P. K. Rubenstein, K. Chwialkowski, A. Gretton. A kernel test for three-variable
+       interactions with random processes. UAI 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> rng = np.random.default_rng(0)
+    >>> x, y = rng.standard_normal((2, 500))
+    >>> z = np.sign(x * y) * np.abs(rng.standard_normal(500))
+    >>> dhsic.interaction_test(x, y, z, rng=0).pvalue < 0.01
+    True
+    >>> found = dhsic.interaction_test(x, x + rng.standard_normal(500), z, rng=0)
+    >>> [one.separated for one in found.factorisations]
+    ['x1', 'x2', 'x3']
+    """
+    began = time.perf_counter()
+    session = open_session(
+        _three(variables), names, rng, precision, client, threads, memory, progress, checkpoint
+    )
+    method = _Method.choose(session, kernels, estimator, null, n_resamples)
+    session.listener(method.plan(session).check().started)
+    session.resume(computes="interaction test", **method.described)
+    return _result(session, method, method.run(session), began)
+
+
+def plan_interaction(
+    *variables: Any,
+    kernels: Kernels | None = None,
+    estimator: str | NystromMHSIC | VHSIC = "nystrom-lancaster",
+    null: str | Permutation | Multiplier = "auto",
+    n_resamples: int | None = None,
+    names: Sequence[str] | None = None,
+    precision: Precision = "float64",
+    client: Any = None,
+    threads: int | None = None,
+    memory: int | str = "2GiB",
+) -> Plan:
+    """What `interaction_test` would run and in how much memory; runs nothing.
+
+    Parameters
+    ----------
+    *variables : array-like, shapes (n,) or (n, d_m)
+        As for `interaction_test`.
+    kernels, estimator, null, n_resamples, names, precision, client, threads, memory
+        As for `interaction_test`.
+
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> dhsic.plan_interaction(*np.zeros((3, 10_000)), threads=1).n_landmarks
+    800
+    """
+    session = open_session(_three(variables), names, 0, precision, client, threads, memory, None)
+    return _Method.choose(session, kernels, estimator, null, n_resamples).plan(session)
+
+
+@dataclass(frozen=True)
+class _Method:
+    """How a test is run: statistic, kernels to fit, null distribution and why this one."""
+
+    estimator: NystromMHSIC | VHSIC
+    kernels: tuple[Kernel, ...]
+    null: Permutation | Multiplier
+    null_reason: str
+
+    @classmethod
+    def choose(
+        cls,
+        session: Session,
+        kernels: Any,
+        estimator: Any,
+        null: Any,
+        n_resamples: int | None,
+    ) -> _Method:
+        """Check what the user passed, and choose the rest."""
+        estimator = _estimator(estimator)
+        _check_kernels(kernels)
+        _check_null(null, estimator)
+        chosen, _, fitting = choose_estimator(session, kernels, estimator)
+        combinations = Combinations.single(fitting)
+        found, reason = find_null(null, chosen, session, n_resamples, combinations)
+        assert isinstance(chosen, NystromMHSIC | VHSIC)
+        assert isinstance(found, Permutation | Multiplier)
+        return cls(chosen, fitting, found, reason)
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """All of it, for a checkpoint."""
+        return {"estimator": self.estimator, "kernels": self.kernels, "null": self.null}
+
+    def plan(self, session: Session) -> Plan:
+        """What would run."""
+        if isinstance(self.estimator, VHSIC):
+            return plan_of_pairs(session, self.kernels, self.null)
+        return plan_at_landmarks(session, self.estimator, self.kernels, self.null)
+
+    def run(self, session: Session) -> Replicated:
+        """The statistic and its replicates."""
+        if isinstance(self.estimator, VHSIC):
+            return replicate_pairs(session, self.kernels, self.null)
+        return replicate_at_landmarks(session, self.estimator, self.kernels, self.null)
+
+
+def _three(variables: tuple[Any, ...]) -> tuple[Any, ...]:
+    if len(variables) != len(FACTORISATIONS):
+        msg = (
+            f"an interaction test takes three variables, got {len(variables)}: "
+            "independence_test takes any number"
+        )
+        raise InvalidArgumentError(msg)
+    return variables
+
+
+def _check_kernels(kernels: Any) -> None:
+    """Refuse several for a variable."""
+    each = kernels if isinstance(kernels, list | tuple) else [kernels]
+    if any(isinstance(one, Grid | Candidates) for one in each):
+        msg = (
+            f"an interaction test takes one kernel for each variable, got {kernels!r}: name one, "
+            "as 'gaussian'"
+        )
+        raise InvalidArgumentError(msg)
+
+
+def _check_null(null: Any, estimator: NystromMHSIC | VHSIC) -> None:
+    """Refuse what no factorisation has, or what would not be done."""
+    if not isinstance(null, Permutation | Multiplier):
+        check_choice("null", null, ("auto", Permutation.name, Multiplier.name))
+    elif isinstance(null, Permutation) and null.within == "blocks" and isinstance(estimator, VHSIC):
+        msg = (
+            "estimator 'v-lancaster' permutes all rows, got within='blocks': take within='all', or "
+            "estimator='nystrom-lancaster'"
+        )
+        raise InvalidArgumentError(msg)
+
+
+def _estimator(estimator: Any) -> NystromMHSIC | VHSIC:
+    if isinstance(estimator, str):
+        given = {cls.name: name for cls, name in _NAMES.items()}.get(estimator, estimator)
+        return INTERACTION_ESTIMATORS[check_choice("estimator", given, [*_NAMES.values()])]()
+    if not isinstance(estimator, NystromMHSIC | VHSIC):
+        msg = f"estimator must be a name, a NystromMHSIC or a VHSIC, got {estimator!r}"
+        raise InvalidArgumentError(msg)
+    if isinstance(estimator, NystromMHSIC):
+        _check_landmarks(estimator)
+    return estimator
+
+
+def _check_landmarks(estimator: NystromMHSIC) -> None:
+    if estimator.pairing == "joint":
+        msg = (
+            "pairing must be 'independent' in an interaction test, got 'joint': rows of the data "
+            "know of the pairing that is tested"
+        )
+        raise InvalidArgumentError(msg)
+    if estimator.n_landmarks == AUTO:
+        msg = (
+            "n_landmarks='auto' judges by the null distribution of joint independence, which is "
+            "not that of an interaction test: take a number, or a multiple of sqrt(n) as '8sqrt'"
+        )
+        raise InvalidArgumentError(msg)
+
+
+def _result(
+    session: Session, method: _Method, found: Replicated, began: float
+) -> InteractionTestResult:
+    """The result of three tests: that of the factorisation which is hardest to reject."""
+    names, count = session.names, method.null.n_resamples
+    pvalues = [
+        pvalue(statistic, Replicates(replicates), session.dtype, found.rounding)
+        for statistic, replicates in zip(found.statistics, found.replicates.T, strict=True)
+    ]
+    largest = int(np.argmax(pvalues))
+    statistic = float(found.statistics[largest])
+    estimate = Estimate(statistic / session.n, found.kernels, found.landmarks, quantity=_QUANTITY)
+    fields = result_fields(session, method.estimator, AS_ASKED, estimate, began)
+    fields["estimator"] = _NAMES[type(method.estimator)]
+    return InteractionTestResult(
+        statistic=statistic,
+        pvalue=pvalues[largest],
+        pvalue_error=monte_carlo_error(pvalues[largest], count),
+        null_distribution=found.replicates[:, largest],
+        null=method.null.name,
+        null_reason="; ".join(filter(None, (method.null_reason, found.detail))),
+        factorisations=tuple(
+            Factorisation(names[s], (names[a], names[b]), p, monte_carlo_error(p, count))
+            for (a, b, s), p in zip(FACTORISATIONS, pvalues, strict=True)
+        ),
+        **fields,
+    )
