@@ -127,9 +127,14 @@ def test_log__says_how_far_every_pass_is(invoke: Invoke, long_data: str, log: Pa
     assert len(of(lines, "pass-finished")) == 2
 
 
-def test_log__of_a_cluster_counts_workers(invoke: Invoke, data: str, log: Path) -> None:
-    done = invoke("test", data, *PAIR, "--workers", 1, "--log-json", log)
+def test_log__of_a_cluster_counts_workers_whose_report_is_written(
+    invoke: Invoke, data: str, log: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "report.html"
+    where = ("--workers", 1, "--performance-report", page)
+    done = invoke("test", data, *PAIR, *where, "--log-json", log)
     assert (done.exit_code, done.stderr) == (0, "")
+    assert "Dask Performance Report" in page.read_text()
     lines = read_journal(log)
     check_fields(lines)
     (ready,) = of(lines, "workers-ready")
