@@ -152,7 +152,7 @@ def wait_until(condition: Callable[[], Any], seconds: float, otherwise: Any) -> 
         if time.monotonic() > end:
             shown = otherwise() if callable(otherwise) else otherwise
             pytest.fail(f"not within {seconds:g} s: {shown}")
-        time.sleep(0.05)
+        time.sleep(0.15)  # many conditions start a process
     return held
 
 

@@ -39,7 +39,7 @@ def songs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the description of a cluster, where commands are given."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(following, "_SECONDS_BETWEEN", 0.1)
+    monkeypatch.setattr(following, "_SECONDS_BETWEEN", 0.3)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     text = "kind: slurm\nworkers: 2\nmemory: 500MiB\nslurm:\n  interface: lo\n  host: 127.0.0.1\n"
     (tmp_path / "cluster.yaml").write_text(text)
