@@ -4,7 +4,8 @@ Theorem 4.1 of Chatalic et al. (2022) for a normal variable and for a mixture of
 10 dimensions, and proposition 4.1 of Kalinke and Szabo (2023) for normal variables, all with
 Gaussian kernels, for which embeddings and HSIC are known in closed form. Landmarks are drawn with
 replacement, as the theorems have it; the bounds hold with probability 1 - delta or more. Effective
-dimensions are those of 2,000 rows. Writes benchmarks/results/bounds.csv.
+dimensions are those of 2,000 rows. Writes benchmarks/results/bounds.csv; rows that the file holds
+already are kept.
 
     python benchmarks/bounds.py
 """
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.embeddings import Mixture, NormalPairs, nystrom_error
-from benchmarks.output import parallel_map, write_csv
+from benchmarks.output import parallel_map, read_csv, write_csv
 from dhsic.analysis import CovarianceSpectrum, covariance_spectrum, nystrom_m_bound
 from dhsic.analysis import mean_embedding_bound as embedding_bound
 from dhsic.estimators.landmark_basis import squared_hsic
@@ -30,6 +31,7 @@ from dhsic.kernels import Gaussian
 from dhsic.landmarks import Landmarks, prune
 from dhsic.linalg import hadamard
 
+KEYS = ("case", "n", "landmarks", "trials")
 PILOT_ROWS = 2000
 TOLERANCE = 1e-10
 
@@ -116,16 +118,19 @@ def rows(
     trials: int,
     delta: float,
     processes: int,
+    done: list[Mapping[str, Any]],
 ) -> Iterator[Mapping[str, Any]]:
+    yield from done
+    known = {tuple(str(row[key]) for key in KEYS) for row in done}
     for case in cases:
         for n, p in sizes:
+            keys = dict(zip(KEYS, (case, n, p, trials), strict=True))
+            if tuple(map(str, keys.values())) in known:
+                continue
             found = parallel_map(partial(one_error, (case, n, p)), range(trials), processes)
             bound = CASES[case].bound(n, p, delta)
             yield {
-                "case": case,
-                "n": n,
-                "landmarks": p,
-                "trials": trials,
+                **keys,
                 "violated": sum(error > bound for error in found),
                 "bound": bound,
                 "largest error": max(found),
@@ -150,7 +155,7 @@ def main(
     processes: int,
     out: str,
 ) -> None:
-    write_csv(out, rows(cases, sizes, trials, delta, processes))
+    write_csv(out, rows(cases, sizes, trials, delta, processes, read_csv(out)))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,9 @@ appendix G. Tables of real data (`--data casp` and others, in the folder DHSIC_D
 uniform one on 20,000 of their rows, from which n rows are drawn. The kernel is Gaussian with the
 median distance of 1,000 rows as its scale. `empirical` is the root mean squared error that all n
 rows leave, and `reached` that over the strategy's mean error. Landmarks are chosen
-from all rows, or from a pool of so many of them. Writes benchmarks/results/embedding_error.csv and
+from all rows, or from a pool of so many of them. All ways but leverage scores take one landmark
+after another, so that a trial chooses once and the first m are its choice of m; leverage scores
+choose anew for every number. Writes benchmarks/results/embedding_error.csv and
 a picture beside it; rows that the file holds already are kept.
 
     python benchmarks/embedding_error.py
@@ -18,8 +20,8 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
+from itertools import product
 from pathlib import Path
-from time import perf_counter
 from typing import Any, get_args
 
 import click
@@ -28,19 +30,21 @@ import pandas as pd
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from benchmarks.embeddings import Empirical, Mixture, floor, nystrom_error
+from benchmarks.embeddings import Empirical, Mixture, floor, kernel_means, nested_errors
 from benchmarks.output import parallel_map, read_csv, write_csv
 from dhsic.kernels import Gaussian
-from dhsic.landmarks import Pool, Selection, select
+from dhsic.landmarks import Pool, Selection
+from dhsic.landmarks.selection import in_turn
 
 SELECTIONS = get_args(Selection)
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 KEYS = ("data", "n", "selection", "landmarks", "trials")
 TABLE_ROWS = 20_000
 COLUMNS = 4
-TOLERANCE = 1e-12
 FOLDER = Path(os.environ.get("DHSIC_DATA", "../shared/data"))
 
+Indices = NDArray[np.intp]
+Setting = tuple[str, int, list[Selection], list[int], int, int]
 Vector = NDArray[np.float64]
 
 
@@ -75,16 +79,35 @@ def law_of(data: str) -> Mixture | Empirical:
     return LAWS[data]()
 
 
-def one_trial(setting: tuple[str, int, Selection, int, int, int]) -> tuple[float, float]:
-    """The error and the seconds of the choice, by data that all strategies and numbers share."""
-    data, n, selection, p, pool, seed = setting
+def one_trial(setting: Setting) -> Vector:
+    """The errors (selections, counts), by data and kernel means that all selections share."""
+    data, n, selections, counts, pool, seed = setting
     law = law_of(data)
-    rng = np.random.default_rng([list(LAWS).index(data), n, seed])
-    x = law.draw(n, rng)
+    seeds = [list(LAWS).index(data), n, seed]
+    x = law.draw(n, np.random.default_rng(seeds))
     rows = x[: min(n, pool)]
-    began = perf_counter()
-    chosen = select(selection, Pool((Gaussian(gamma=law.gamma),), (rows,)), p, rng)
-    return nystrom_error(law, x, rows[chosen], TOLERANCE), perf_counter() - began
+    choices = []
+    for selection in selections:
+        rng = np.random.default_rng([*seeds, SELECTIONS.index(selection)])
+        choices.append(chosen(selection, Pool((Gaussian(gamma=law.gamma),), (rows,)), counts, rng))
+    used = np.unique(np.concatenate([taken for some in choices for taken, _ in some]))
+    means = np.full(len(rows), np.nan)
+    means[used] = kernel_means(law.gamma, rows[used], x)
+    return np.stack(
+        [
+            np.concatenate([nested_errors(law, rows[t], means[t], sizes) for t, sizes in some])
+            for some in choices
+        ]
+    )
+
+
+def chosen(
+    selection: Selection, pool: Pool, counts: list[int], rng: np.random.Generator
+) -> list[tuple[Indices, list[int]]]:
+    """Rows in turn, and the numbers of landmarks for which the first so many are the choice."""
+    if selection == "leverage":
+        return [(in_turn(selection, pool, p, rng), [p]) for p in counts]
+    return [(in_turn(selection, pool, max(counts), rng), counts)]
 
 
 def rows(
@@ -99,19 +122,24 @@ def rows(
 ) -> Iterator[Mapping[str, Any]]:
     yield from done
     known = {tuple(str(row[key]) for key in KEYS) for row in done}
-    for name in data:
-        for n in sizes:
-            for selection in selections:
-                for p in (count for count in counts if count <= min(n, pool)):
-                    keys = dict(zip(KEYS, (name, n, selection, p, trials), strict=True))
-                    if tuple(map(str, keys.values())) in known:
-                        continue
-                    settings = [(name, n, selection, p, pool, seed) for seed in range(trials)]
-                    found = np.array(parallel_map(one_trial, settings, processes))
-                    yield {**keys, **summary(floor(law_of(name), n), *found.T)}
+    for name, n in product(data, sizes):
+        numbers = [p for p in counts if p <= min(n, pool)]
+        keys = [
+            [dict(zip(KEYS, (name, n, one, p, trials), strict=True)) for p in numbers]
+            for one in selections
+        ]
+        if all(tuple(map(str, key.values())) in known for some in keys for key in some):
+            continue
+        settings = [(name, n, selections, numbers, pool, seed) for seed in range(trials)]
+        errors = np.array(parallel_map(one_trial, settings, processes))
+        lowest = floor(law_of(name), n)
+        for i, some in enumerate(keys):
+            for j, key in enumerate(some):
+                if tuple(map(str, key.values())) not in known:
+                    yield {**key, **summary(lowest, errors[:, i, j])}
 
 
-def summary(empirical: float, errors: Vector, seconds: Vector) -> dict[str, float]:
+def summary(empirical: float, errors: Vector) -> dict[str, float]:
     low, high = np.quantile(errors, [0.05, 0.95])
     return {
         "error": float(errors.mean()),
@@ -119,7 +147,6 @@ def summary(empirical: float, errors: Vector, seconds: Vector) -> dict[str, floa
         "95%": float(high),
         "empirical": empirical,
         "reached": empirical / float(errors.mean()),
-        "seconds": float(np.median(seconds)),
     }
 
 

@@ -9,12 +9,15 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+import dhsic
 from benchmarks import (
     associations,
+    auto_landmarks,
     bounds,
     chaos,
     convergence,
     embedding_error,
+    embedding_scale,
     family,
     feature_recovery,
     graph,
@@ -22,6 +25,7 @@ from benchmarks import (
     grid_level,
     grid_power,
     level,
+    nfsic_power,
     peers,
     power,
     pruning,
@@ -33,12 +37,15 @@ from benchmarks import (
     sensitivity_convergence,
     storage,
     tails,
+    two_sample,
     worker_memory,
 )
 from benchmarks.cases import SCENARIOS
+from benchmarks.embeddings import Mixture, kernel_means, nested_errors, nystrom_error
 from benchmarks.output import write_csv
 from dhsic.estimators import TABLE
-from dhsic.kernels import Candidates, Grid
+from dhsic.kernels import Candidates, Gaussian, Grid
+from dhsic.landmarks import Pool
 from dhsic.nulls import Gamma, Spectral
 
 
@@ -376,6 +383,16 @@ def test_bounds__count_violations(out, monkeypatch):
     assert row["violated"] == "4"
 
 
+def test_bounds__keep_what_is_there(out, monkeypatch):
+    monkeypatch.setattr(bounds, "one_error", lambda setting, seed: float(seed + 1))
+    first = run(bounds, out, "--trials", 5, "--case", "embedding, normal")
+    monkeypatch.setattr(bounds, "one_error", lambda setting, seed: 0.1)
+    assert run(bounds, out, "--trials", 5, "--case", "embedding, normal") == first
+    both = run(bounds, out, "--trials", 6, "--case", "embedding, normal")
+    assert both[:1] == first
+    assert [row["violated"] for row in both] == ["5", "0"]
+
+
 def test_embedding_error__falls_to_that_of_all_rows(out):
     options = ["--rows", 300, "--trials", 2, "--landmarks", 2, "--landmarks", 128, "--pool", 200]
     table = run(embedding_error, out, *options)
@@ -385,6 +402,29 @@ def test_embedding_error__falls_to_that_of_all_rows(out):
         assert 0.7 < float(many["reached"]) < 1.5
     assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     assert run(embedding_error, out, *options) == table
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_nested_errors__are_those_of_separate_solves(repeated):
+    rng = np.random.default_rng(0)
+    law = Mixture.clouds(3, 6)
+    x, z = law.draw(500, rng), law.draw(300, rng)
+    if repeated:
+        z[1::2] = z[::2]
+    counts = [1, 2, 3, 50, 127, 128, 129, 300]
+    found = nested_errors(law, z, kernel_means(law.gamma, z, x), counts)
+    separate = [nystrom_error(law, x, z[:p], 1e-12) for p in counts]
+    np.testing.assert_allclose(found, separate, rtol=1e-8)
+    assert found[0] > 5 * found[-1]
+
+
+def test_embedding_error__chooses_leverage_scores_anew_for_every_number():
+    pool = Pool((Gaussian(gamma=1.0),), (np.random.default_rng(0).standard_normal((90, 2)),))
+    rng = np.random.default_rng(1)
+    (nested,) = embedding_error.chosen("kmeans++", pool, [2, 30], rng)
+    assert (len(nested[0]), nested[1]) == (30, [2, 30])
+    anew = embedding_error.chosen("leverage", pool, [2, 30], rng)
+    assert [(len(rows), sizes) for rows, sizes in anew] == [(2, [2]), (30, [30])]
 
 
 def test_embedding_error__is_of_real_tables_too(out, monkeypatch, tmp_path):
@@ -399,3 +439,96 @@ def test_embedding_error__is_of_real_tables_too(out, monkeypatch, tmp_path):
     assert embedding_error.law_of("ccpp").points.shape == (400, 2)
     assert float(table[1]["error"]) < 0.5 * float(table[0]["error"])
     embedding_error.law_of.cache_clear()
+
+
+def test_embedding_scale__measures_memory_that_a_plan_told(out):
+    (row,) = run(embedding_scale, out, "--rows", 600_000, "--landmarks", 40, "--threads", 1)
+    assert (row["n"], row["landmarks"], row["precision"]) == ("600000", "40", "float32")
+    assert 50 < float(row["peak MiB"]) < float(row["planned MiB"]) < 600
+    assert float(row["empirical"]) < float(row["error"]) < 0.1
+    assert 0 < float(row["seconds kernel sums"]) < float(row["seconds"])
+
+
+def test_embedding_scale__error_is_that_against_the_law():
+    x = np.repeat([[0.0], [2.0]], 25, axis=0) * np.eye(5)[0]
+    law = embedding_scale.LAW
+    found = dhsic.mean_embedding(x, Gaussian(gamma=law.gamma), 50, rng=0)
+    squared = found.kernel(x).mean() - 2.0 * law.mean(x).mean() + law.squared_norm
+    assert embedding_scale.error(found) == pytest.approx(np.sqrt(squared))
+
+
+def test_auto_landmarks__are_compared_on_the_same_data(out):
+    options = ["--runs", 3, "--size", 150, "--data", "linear"]
+    table = run(auto_landmarks, out, *options)
+    assert [row["landmarks"] for row in table] == 2 * list(auto_landmarks.NUMBERS)
+    assert [row["kernels"] for row in table] == 3 * ["gaussian"] + 3 * ["grid"]
+    for row in table:
+        whole = next(r for r in table if r["kernels"] == row["kernels"] and "8" in r["landmarks"])
+        beside = float(row["power"]) - float(whole["power"])
+        assert float(row["beside 8sqrt"]) == pytest.approx(beside, abs=1e-3)
+        assert float(row["drawn"]) <= float(whole["drawn"])
+    assert run(auto_landmarks, out, *options) == table
+
+
+def test_auto_landmarks__weaken_large_data():
+    x, y = auto_landmarks.weakened("linear", 4000, np.random.default_rng(0))
+    whole, noise = auto_landmarks.SCENARIOS["linear"](4000, np.random.default_rng(0))
+    assert (x == whole).all()
+    assert (y[:2000] == noise[:2000]).all()
+    assert np.mean(y[2000:] == noise[2000:]) < 0.01
+    assert sorted(y) == sorted(noise)
+
+
+def test_two_sample__has_every_method_and_a_picture(out):
+    options = ["--level-runs", 4, "--power-runs", 2, "--sizes", 20, 30]
+    table = run(two_sample, out, *options, "--data", "same law", "--data", "tails")
+    assert len(table) == 2 * len(two_sample.METHODS)
+    pairs = {(row["estimator"], row["null"]) for row in table}
+    assert len(pairs) == 9
+    assert {name for name, _ in pairs} == set(two_sample.MMD_ESTIMATORS)
+    assert [row["runs"] for row in table] == 17 * ["4"] + 17 * ["2"]
+    assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_two_sample__flags_rates_of_one_law_alone(out, monkeypatch):
+    monkeypatch.setattr(two_sample, "one_pvalue", lambda setting: 0.005)
+    options = ["--sizes", 20, 20, "--estimator", "block-mmd"]
+    table = run(two_sample, out, *options, "--data", "same law", "--data", "mean")
+    assert [row["above"] for row in table] == ["1% 5% 10%", ""]
+    assert run(two_sample, out, *options, "--data", "same law", "--data", "mean") == table
+
+
+def test_two_sample__laws_differ_in_what_they_say():
+    rng = np.random.default_rng(0)
+    x = {name: law(100_000, 0.5, rng) for name, law in two_sample.SECOND.items()}
+    assert x["mean"].mean() == pytest.approx(0.125, abs=0.01)
+    assert x["scale"].std() == pytest.approx(np.exp(0.09), abs=0.01)
+    assert np.corrcoef(x["correlation"].T)[0, 1] == pytest.approx(0.225, abs=0.01)
+    assert x["correlation"].std() == pytest.approx(1.0, abs=0.01)
+    quartiles = np.quantile(x["tails"], [0.25, 0.75])
+    np.testing.assert_allclose(quartiles, [-0.6745, 0.6745], atol=0.01)
+    assert np.quantile(np.abs(x["tails"]), 0.999) > 6
+    odd = two_sample.samples("same law", (50_000, 20_000), 1)
+    assert [np.quantile(one, 0.75) for one in odd] == pytest.approx([0.7649] * 2, abs=0.02)
+
+
+def test_nfsic_power__has_every_method(out):
+    options = ["--runs", 2, "--size", 120, "--data", "sign, d = 2", "--data", "same law, d = 10"]
+    table = run(nfsic_power, out, *options)
+    assert [row["method"] for row in table] == 2 * list(nfsic_power.METHODS)
+    assert run(nfsic_power, out, *options) == table
+
+
+@pytest.mark.parametrize("case", nfsic_power.CASES)
+def test_nfsic_power__draws_what_the_cases_say(case):
+    x, y = nfsic_power.CASES[case](20_000, np.random.default_rng(0))
+    if case.startswith("sign"):
+        assert (np.sign(x).prod(axis=1) == np.sign(y)).all()
+        assert abs(np.corrcoef(np.sign(x[:, 0]), y)[0, 1]) < 0.03
+    elif case.startswith("sine"):
+        w = int(case.split("w = ")[1][0])
+        assert np.mean(np.sin(w * x[:, 0]) * np.sin(w * y)) == pytest.approx(0.25, abs=0.02)
+        assert all(abs(np.mean(np.sin(w * z) * np.sin(w * y))) < 0.02 for z in x.T[1:])
+    else:
+        assert x.shape == y.shape == (20_000, 10)
+        assert np.abs(np.corrcoef(x.T, y.T)[:10, 10:]).max() < 0.03

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import click
 
 import dhsic
 from dhsic.cli.journal import Journal, open_journal
-from dhsic.cli.methods import Kind, read_null, read_number
+from dhsic.cli.methods import Kind, read_null
 from dhsic.cli.options import LEVEL_OPTION, RUN_OPTIONS, location, read_kernels, with_options
 from dhsic.cli.output import print_lines, print_result
 from dhsic.cli.pages import Page
@@ -22,8 +22,7 @@ from dhsic.engine.plan import Plan
 from dhsic.interaction import INTERACTION_ESTIMATORS, InteractionTestResult
 from dhsic.io.open import AnySource, open_group
 from dhsic.io.whole import write_whole
-from dhsic.landmarks import Selection
-from dhsic.nulls import Multiplier, Permutation, Within
+from dhsic.nulls import Multiplier, Permutation
 
 __all__ = ["interaction"]
 
@@ -35,11 +34,8 @@ Example
       --variable 'rest=features[:, 12:]' --variable year
 """
 
-_KIND = Kind(
-    "estimator",
-    INTERACTION_ESTIMATORS,
-    {"landmarks": "n_landmarks", "selection": "selection", "pool": "pool"},
-)
+_KIND = Kind.estimators(INTERACTION_ESTIMATORS, without=("pairing",))
+_NULLS = {null.name: null for null in (Permutation, Multiplier)}
 _SEVERAL = ("factors", "combine", "aggregate", "reference_share")  # of a grid of kernels
 
 _OPTIONS = (
@@ -67,41 +63,14 @@ _OPTIONS = (
         default="nystrom-lancaster",
         help="Of the interaction: at landmarks, or from all pairs of rows.",
     ),
-    click.option(
-        "--landmarks",
-        callback=read_number,
-        metavar="COUNT",
-        help=_KIND.help("landmarks", "A number, or a multiple of sqrt(n) as 8sqrt."),
-    ),
-    click.option(
-        "--selection",
-        type=click.Choice(get_args(Selection)),
-        help=_KIND.help("selection", "How landmarks are chosen from a pool of rows."),
-    ),
-    click.option(
-        "--pool",
-        type=int,
-        metavar="TIMES",
-        help=_KIND.help("pool", "Rows of the pool, a multiple of the landmarks."),
-    ),
+    *_KIND.options(),
     click.option(
         "--null",
-        type=click.Choice(["auto", Permutation.name, Multiplier.name]),
+        type=click.Choice(["auto", *_NULLS]),
         default="auto",
         help="How the null distributions are made: by permuting one variable, or by random signs.",
     ),
-    click.option(
-        "--within",
-        type=click.Choice(get_args(Within)),
-        help="Permute among all rows, or within groups of them.  [for permutation; default: auto]",
-    ),
-    click.option(
-        "--group-rows",
-        type=int,
-        metavar="N",
-        help="Rows of a group, where they are permuted in groups.  [for permutation; default: "
-        "4096]",
-    ),
+    *Kind.nulls(_NULLS).options(),
 )
 
 _LEVEL = (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, get_args
+from typing import Any, Final, TypeVar, get_args
 
 import click
 
@@ -24,8 +24,95 @@ __all__ = [
     "pairs_table",
     "read_estimator",
     "read_null",
-    "read_number",
 ]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _read_number(
+    context: click.Context, option: click.Parameter, value: str | None
+) -> int | str | None:
+    """Numbers as such; what else is a count, the estimator knows."""
+    del context, option
+    return int(value) if value is not None and re.fullmatch(r"[+-]?\d+", value) else value
+
+
+@dataclass(frozen=True)
+class _Field:
+    """A field of estimators or nulls that an option sets."""
+
+    name: str
+    text: str
+    settings: Mapping[str, Any]
+
+
+_COUNT: Final = {"callback": _read_number, "metavar": "COUNT"}
+_ROWS: Final = {"type": int, "metavar": "N"}
+_FLAG: Final = {"is_flag": True, "default": None}
+
+_ESTIMATOR_FIELDS: Final = {
+    "landmarks": _Field("n_landmarks", "A number, or a multiple of sqrt(n) as 8sqrt.", _COUNT),
+    "pairing": _Field(
+        "pairing",
+        "Landmarks drawn for every variable by itself, unless joint is asked for: rows of the "
+        "data.",
+        {"type": click.Choice(get_args(Pairing))},
+    ),
+    "selection": _Field(
+        "selection",
+        "How landmarks are chosen from a pool of rows.",
+        {"type": click.Choice(get_args(Selection))},
+    ),
+    "pool": _Field(
+        "pool",
+        "Rows of the pool, a multiple of the landmarks.",
+        {"type": int, "metavar": "TIMES"},
+    ),
+    "features": _Field("n_features", "Random features of every variable.", _COUNT),
+    "locations": _Field("n_locations", "Test locations, or auto.", _COUNT),
+    "placement": _Field(
+        "placement",
+        "Of the locations: by training rows, or at random.",
+        {"type": click.Choice(get_args(Placement))},
+    ),
+    "training_rows": _Field("training_rows", "Rows to train on, half of all at the most.", _ROWS),
+    "regularisation": _Field(
+        "regularisation",
+        "Ridge of the covariance, a share of its size; that of nocco falls with the rows.",
+        {"type": float, "metavar": "R"},
+    ),
+    "form": _Field("form", "Of the random features.", {"type": click.Choice(get_args(Form))}),
+    "orthogonal": _Field("orthogonal", "Make the frequencies of the features orthogonal.", _FLAG),
+    "exponent": _Field(
+        "exponent",
+        "Of the distances; or the g of blocks that have n^g rows.",
+        {"type": float, "metavar": "Q"},
+    ),
+    "unbiased": _Field("unbiased", "Take the unbiased estimate, negative at times.", _FLAG),
+    "block_rows": _Field("block_rows", "Rows of a block.", _ROWS),
+}
+
+_NULL_FIELDS: Final = {
+    "within": _Field(
+        "within",
+        "Permute among all rows, or within groups of them.",
+        {"type": click.Choice(get_args(Within))},
+    ),
+    "group_rows": _Field(
+        "block_rows", "Rows of a group, where they are permuted in groups.", _ROWS
+    ),
+    "variance": _Field(
+        "variance",
+        "Take the variance from moments of every block, from permuted rows, or from the values of "
+        "the blocks.",
+        {"type": click.Choice(get_args(Variance))},
+    ),
+    "method": _Field(
+        "method",
+        "Compute the tail of the mixture, or count draws from it.",
+        {"type": click.Choice(get_args(Method))},
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -34,7 +121,28 @@ class Kind:
 
     name: str
     classes: Mapping[str, Any]
-    options: Mapping[str, str]
+    fields: Mapping[str, _Field]
+
+    @classmethod
+    def estimators(cls, classes: Mapping[str, Any], without: Collection[str] = ()) -> Kind:
+        """With the options of any of the classes, but for some."""
+        return cls("estimator", classes, _fields_of(classes, _ESTIMATOR_FIELDS, without))
+
+    @classmethod
+    def nulls(cls, classes: Mapping[str, Any]) -> Kind:
+        """With the options of any of the classes."""
+        return cls("null", classes, _fields_of(classes, _NULL_FIELDS))
+
+    def options(self, **texts: str) -> tuple[Callable[[Command], Command], ...]:
+        """What click adds to a command; `texts` are put in the place of their own."""
+        return tuple(
+            click.option(
+                f"--{option.replace('_', '-')}",
+                **field.settings,
+                help=self._help(option, texts.get(option, field.text)),
+            )
+            for option, field in self.fields.items()
+        )
 
     def takers(self, option: str) -> dict[str, Any]:
         """The classes that have the field of an option, and its default there."""
@@ -42,7 +150,7 @@ class Kind:
             name: field.default
             for name, cls in self.classes.items()
             for field in fields(cls)
-            if field.name == self.options[option]
+            if field.name == self.fields[option].name
         }
 
     def given(self, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,7 +162,7 @@ class Kind:
             The class asked for has no such field.
         """
         chosen = options[self.name]
-        given = [option for option in self.options if options.get(option) is not None]
+        given = [option for option in self.fields if options.get(option) is not None]
         for option in given:
             if chosen not in (takers := self.takers(option)):
                 msg = (
@@ -62,9 +170,9 @@ class Kind:
                     f"; got {chosen}: drop it or change the {self.name}"
                 )
                 raise click.UsageError(msg)
-        return {self.options[option]: options[option] for option in given}
+        return {self.fields[option].name: options[option] for option in given}
 
-    def help(self, option: str, text: str) -> str:
+    def _help(self, option: str, text: str) -> str:
         """The help of an option, with the classes that take it and its default in each."""
         names: dict[Any, list[str]] = {}
         for name, default in self.takers(option).items():
@@ -76,31 +184,20 @@ class Kind:
         return "  ".join([text, *takers])
 
 
-_ESTIMATOR = Kind(
-    "estimator",
-    ESTIMATORS,
-    {
-        "landmarks": "n_landmarks",
-        "pairing": "pairing",
-        "selection": "selection",
-        "pool": "pool",
-        "features": "n_features",
-        "locations": "n_locations",
-        "placement": "placement",
-        "training_rows": "training_rows",
-        "regularisation": "regularisation",
-        "form": "form",
-        "orthogonal": "orthogonal",
-        "exponent": "exponent",
-        "unbiased": "unbiased",
-        "block_rows": "block_rows",
-    },
-)
-_NULL = Kind(
-    "null",
-    NULLS,
-    {"within": "within", "group_rows": "block_rows", "variance": "variance", "method": "method"},
-)
+def _fields_of(
+    classes: Mapping[str, Any], known: Mapping[str, _Field], without: Collection[str] = ()
+) -> dict[str, _Field]:
+    """Those of the known options that any of the classes has."""
+    own = {field.name for cls in classes.values() for field in fields(cls)}
+    return {
+        option: field
+        for option, field in known.items()
+        if field.name in own and option not in without
+    }
+
+
+_ESTIMATOR = Kind.estimators(ESTIMATORS)
+_NULL = Kind.nulls(NULLS)
 
 
 def read_estimator(options: Mapping[str, Any]) -> str | Estimator:
@@ -151,14 +248,6 @@ def pairs_table() -> str:
     return "\n".join(aligned([("estimator", "time", "variables", "nulls"), *rows]))
 
 
-def read_number(
-    context: click.Context, option: click.Parameter, value: str | None
-) -> int | str | None:
-    """Numbers as such; what else is a count, the estimator knows."""
-    del context, option
-    return int(value) if value is not None and re.fullmatch(r"[+-]?\d+", value) else value
-
-
 ESTIMATOR_OPTIONS = (
     click.option(
         "--estimator",
@@ -168,98 +257,9 @@ ESTIMATOR_OPTIONS = (
         help="One of the table below, or auto: v-hsic where that is quick and fits the memory, "
         "nystrom-m beyond.",
     ),
-    click.option(
-        "--landmarks",
-        callback=read_number,
-        metavar="COUNT",
-        help=_ESTIMATOR.help(
-            "landmarks",
-            "A number, or a multiple of sqrt(n) as 8sqrt; auto (nystrom-m) for as many as a pilot "
-            "finds enough.",
-        ),
-    ),
-    click.option(
-        "--pairing",
-        type=click.Choice(get_args(Pairing)),
-        help=_ESTIMATOR.help(
-            "pairing",
-            "Landmarks drawn for every variable by itself, unless joint is asked for: rows of the "
-            "data.",
-        ),
-    ),
-    click.option(
-        "--selection",
-        type=click.Choice(get_args(Selection)),
-        help=_ESTIMATOR.help("selection", "How landmarks are chosen from a pool of rows."),
-    ),
-    click.option(
-        "--pool",
-        type=int,
-        metavar="TIMES",
-        help=_ESTIMATOR.help("pool", "Rows of the pool, a multiple of the landmarks."),
-    ),
-    click.option(
-        "--features",
-        callback=read_number,
-        metavar="COUNT",
-        help=_ESTIMATOR.help("features", "Random features of every variable."),
-    ),
-    click.option(
-        "--locations",
-        callback=read_number,
-        metavar="COUNT",
-        help=_ESTIMATOR.help("locations", "Test locations, or auto."),
-    ),
-    click.option(
-        "--placement",
-        type=click.Choice(get_args(Placement)),
-        help=_ESTIMATOR.help("placement", "Of the locations: by training rows, or at random."),
-    ),
-    click.option(
-        "--training-rows",
-        type=int,
-        metavar="N",
-        help=_ESTIMATOR.help("training_rows", "Rows to train on, half of all at the most."),
-    ),
-    click.option(
-        "--regularisation",
-        type=float,
-        metavar="R",
-        help=_ESTIMATOR.help(
-            "regularisation",
-            "Ridge of the covariance, a share of its size; that of nocco falls with the rows.",
-        ),
-    ),
-    click.option(
-        "--form",
-        type=click.Choice(get_args(Form)),
-        help=_ESTIMATOR.help("form", "Of the random features."),
-    ),
-    click.option(
-        "--orthogonal",
-        is_flag=True,
-        default=None,
-        help=_ESTIMATOR.help("orthogonal", "Make the frequencies of the features orthogonal."),
-    ),
-    click.option(
-        "--exponent",
-        type=float,
-        metavar="Q",
-        help=_ESTIMATOR.help(
-            "exponent", "Of the distances; or the g of blocks that have n^g rows."
-        ),
-    ),
-    click.option(
-        "--unbiased",
-        is_flag=True,
-        default=None,
-        help=_ESTIMATOR.help("unbiased", "Take the unbiased estimate, negative at times."),
-    ),
-    click.option(
-        "--block-rows",
-        type=int,
-        metavar="N",
-        help=_ESTIMATOR.help("block_rows", "Rows of a block."),
+    *_ESTIMATOR.options(
+        landmarks="A number, or a multiple of sqrt(n) as 8sqrt; auto (nystrom-m) for as many as a "
+        "pilot finds enough."
     ),
 )
 
@@ -271,29 +271,5 @@ NULL_OPTIONS = (
         metavar="NAME",
         help="How the null distribution is made: as the table below allows, or auto.",
     ),
-    click.option(
-        "--within",
-        type=click.Choice(get_args(Within)),
-        help=_NULL.help("within", "Permute among all rows, or within groups of them."),
-    ),
-    click.option(
-        "--group-rows",
-        type=int,
-        metavar="N",
-        help=_NULL.help("group_rows", "Rows of a group, where they are permuted in groups."),
-    ),
-    click.option(
-        "--variance",
-        type=click.Choice(get_args(Variance)),
-        help=_NULL.help(
-            "variance",
-            "Take the variance from moments of every block, from permuted rows, or from the values "
-            "of the blocks.",
-        ),
-    ),
-    click.option(
-        "--method",
-        type=click.Choice(get_args(Method)),
-        help=_NULL.help("method", "Compute the tail of the mixture, or count draws from it."),
-    ),
+    *_NULL.options(),
 )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import click
 
 import dhsic
 from dhsic.cli.journal import Journal, open_journal
-from dhsic.cli.methods import NULL_OPTIONS, Kind, read_null, read_number
+from dhsic.cli.methods import NULL_OPTIONS, Kind, read_null
 from dhsic.cli.options import (
     KERNEL_OPTIONS,
     LEVEL_OPTIONS,
@@ -29,7 +29,6 @@ from dhsic.engine.plan import Plan
 from dhsic.estimators import Estimator
 from dhsic.io.open import AnySource, open_group_samples
 from dhsic.io.whole import write_whole
-from dhsic.landmarks import Selection
 from dhsic.twosample import MMD_ESTIMATORS, TwoSampleTestResult
 
 __all__ = ["two_sample"]
@@ -43,19 +42,7 @@ Examples
       --estimator block-mmd --json drift.json
 """
 
-_KIND = Kind(
-    "estimator",
-    MMD_ESTIMATORS,
-    {
-        "landmarks": "n_landmarks",
-        "selection": "selection",
-        "pool": "pool",
-        "features": "n_features",
-        "orthogonal": "orthogonal",
-        "exponent": "exponent",
-        "block_rows": "block_rows",
-    },
-)
+_KIND = Kind.estimators(MMD_ESTIMATORS, without=("pairing", "form"))
 
 _OPTIONS = (
     click.argument("data", metavar="DATA.zarr"),
@@ -75,47 +62,7 @@ _OPTIONS = (
         help="Of the discrepancy: at landmarks, of random features, of blocks, of all pairs of "
         "rows; or auto: v-mmd where that is quick and fits the memory, nystrom-mmd beyond.",
     ),
-    click.option(
-        "--landmarks",
-        callback=read_number,
-        metavar="COUNT",
-        help=_KIND.help("landmarks", "A number, or a multiple of sqrt(n) as 8sqrt."),
-    ),
-    click.option(
-        "--selection",
-        type=click.Choice(get_args(Selection)),
-        help=_KIND.help("selection", "How landmarks are chosen from a pool of rows."),
-    ),
-    click.option(
-        "--pool",
-        type=int,
-        metavar="TIMES",
-        help=_KIND.help("pool", "Rows of the pool, a multiple of the landmarks."),
-    ),
-    click.option(
-        "--features",
-        callback=read_number,
-        metavar="COUNT",
-        help=_KIND.help("features", "Random features."),
-    ),
-    click.option(
-        "--orthogonal",
-        is_flag=True,
-        default=None,
-        help=_KIND.help("orthogonal", "Make the frequencies of the features orthogonal."),
-    ),
-    click.option(
-        "--exponent",
-        type=float,
-        metavar="G",
-        help=_KIND.help("exponent", "Blocks have n^G rows."),
-    ),
-    click.option(
-        "--block-rows",
-        type=int,
-        metavar="N",
-        help=_KIND.help("block_rows", "Rows of a block."),
-    ),
+    *_KIND.options(features="Random features.", exponent="Blocks have n^Q rows."),
 )
 
 _PLAN = (

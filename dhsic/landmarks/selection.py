@@ -14,7 +14,7 @@ from dhsic.landmarks.leverage import leverage_rows, sample_size
 from dhsic.landmarks.pivots import BLOCK, farthest_rows, random_rows, take_rows
 from dhsic.landmarks.pool import ROW_TILE, Pool
 
-__all__ = ["Selection", "select", "select_bytes"]
+__all__ = ["Selection", "in_turn", "select", "select_bytes"]
 
 Selection = Literal["uniform", "rpcholesky", "leverage", "kmeans++", "coherence", "determinant"]
 
@@ -99,10 +99,36 @@ def select(selection: Selection, pool: Pool, p: int, rng: np.random.Generator) -
             f"for {p} landmarks: take a larger pool or fewer landmarks"
         )
         raise InvalidArgumentError(msg)
-    taken = np.zeros(0, np.intp) if p == len(pool) else _take(selection, pool, p, rng)
+    return rng.permutation(in_turn("uniform" if p == len(pool) else selection, pool, p, rng))
+
+
+def in_turn(selection: Selection, pool: Pool, p: int, rng: np.random.Generator) -> Indices:
+    """The rows that `select` chooses, in the order in which they are taken.
+
+    All but "leverage" take one row after another, whatever p: of their p rows the first m are a
+    choice of m.
+
+    Parameters
+    ----------
+    selection, pool, p, rng
+        As for `select`.
+
+    Returns
+    -------
+    ndarray of int, shape (p,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import Gaussian
+    >>> pool = Pool((Gaussian(gamma=1.0),), (np.array([[0.0], [0.1], [3.0], [3.1], [9.0]]),))
+    >>> in_turn("coherence", pool, 3, np.random.default_rng(0)).tolist()
+    [0, 4, 3]
+    """
+    taken = _take(selection, pool, p, rng)
     rest = np.delete(np.arange(len(pool)), taken)
     filled = rng.choice(rest, size=p - len(taken), replace=False)
-    return rng.permutation(np.append(taken, filled))
+    return np.append(taken, filled)
 
 
 def select_bytes(selection: Selection, s: int, p: int, d: int) -> int:

@@ -11,6 +11,7 @@ from scipy.stats import chisquare
 from dhsic.errors import InvalidArgumentError
 from dhsic.kernels import Delta, Distance, Gaussian, Laplacian, Linear, Polynomial
 from dhsic.landmarks import Pool, Selection, select, select_bytes
+from dhsic.landmarks.selection import in_turn
 
 SELECTIONS = get_args(Selection)
 INFORMED = [selection for selection in SELECTIONS if selection != "uniform"]
@@ -244,6 +245,24 @@ def test_select__shuffles_the_order_in_which_rows_were_taken(selection):
     places = np.concatenate(places)
     assert len(places) > 60
     assert chisquare(np.bincount(places, minlength=8)).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("selection", PIVOTED)
+@pytest.mark.parametrize("p", [1, 40, 128, 200])
+def test_in_turn__has_every_smaller_choice_first(selection, p, rng):
+    pool = Pool((Gaussian(gamma=0.5),), (rng.standard_normal((400, 5)),))
+    rows = in_turn(selection, pool, 300, np.random.default_rng(1))
+    few = select(selection, pool, p, np.random.default_rng(1))
+    assert set(rows[:p].tolist()) == set(few.tolist())
+    assert len(set(rows.tolist())) == 300
+
+
+def test_in_turn__uniform_has_any_row_at_any_turn():
+    pool = Pool((Gaussian(gamma=0.5),), (np.arange(5.0)[:, None],))
+    draws = [in_turn("uniform", pool, 4, np.random.default_rng(seed)) for seed in range(1000)]
+    for turn in range(4):
+        counts = np.bincount([rows[turn] for rows in draws], minlength=5)
+        assert chisquare(counts).pvalue > 1e-4
 
 
 @pytest.mark.parametrize("selection", ["uniform", "rpcholesky", "leverage", "kmeans++"])
