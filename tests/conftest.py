@@ -1,6 +1,8 @@
 """Fixtures that several folders share."""
 
+import compileall
 import os
+from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
@@ -17,6 +19,42 @@ mpl.use("Agg")
 # already, and one in the processes that tests start and compare with.
 threadpool_limits(1, user_api="blas")
 os.environ |= dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+TESTS = Path(__file__).parent
+
+# Many tests start processes, which compile the package each where the environment keeps none.
+compileall.compile_dir(TESTS.parent / "dhsic", quiet=2)
+
+# The files that take longest, longest first: one of them begun last would run alone.
+LONG_FILES = (
+    "cluster/test_submit_slurm.py",
+    "engine/test_workers_die.py",
+    "deploy/test_manifests_run.py",
+    "cluster/test_slurm.py",
+    "test_benchmarks.py",
+    "cli/test_processes.py",
+    "cli/test_report.py",
+    "estimators/test_level.py",
+    "cluster/test_robustness.py",
+    "io/test_storage.py",
+    "io/test_storage_cli.py",
+    "estimators/test_nfsic.py",
+    "cluster/test_cluster.py",
+    "io/test_tabular.py",
+    "cli/test_journal.py",
+    "cluster/test_tls.py",
+    "cli/test_checkpoints.py",
+    "estimators/test_family.py",
+    "engine/test_resume.py",
+    "test_grid.py",
+    "test_readme.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    place = {TESTS / name: number for number, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: place.get(item.path, len(place)))
 
 
 def start_cluster():

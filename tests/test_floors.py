@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import LONG_FILES, TESTS
+
 ROOT = Path(__file__).parents[1] / "dhsic"
 UNITS = [
     *("errors", "_version", "_validation", "_random", "_drawing", "results"),
@@ -58,6 +60,10 @@ def test_file__imports_dask_only_where_it_belongs(path):
 
 def test_floors__name_every_unit():
     assert {unit_of(path) for path in FILES} == set(UNITS)
+
+
+def test_long_files__are_there():
+    assert [name for name in LONG_FILES if not (TESTS / name).is_file()] == []
 
 
 def test_check__sees_an_import_from_above():

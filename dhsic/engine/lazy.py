@@ -9,7 +9,6 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-import dask.array as da
 import numpy as np
 from dask.delayed import Delayed
 from numpy.typing import DTypeLike, NDArray
@@ -78,6 +77,8 @@ class LazyRows:
         -------
         dask.array.Array, shape (n,) or (n, width)
         """
+        import dask.array as da  # with pandas and Xarray, slow to import
+
         tail = () if width is None else (width,)
         pieces = [
             da.from_delayed(task[number], (stop - start, *tail), dtype)

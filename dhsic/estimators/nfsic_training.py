@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from dhsic.estimators.base import rounding_unit
 from dhsic.estimators.nfsic_sums import Terms, expanded, joint_terms
@@ -242,6 +241,8 @@ def place(training: Training, count: int, rng: np.random.Generator) -> Placed:
     -------
     Placed
     """
+    from scipy.optimize import minimize  # slow to import
+
     n = len(training.rows[0])
     drawn = [rng.choice(n, size=count, replace=False) for _ in range(_DRAWS)]
     starts = [training.start(at, factor) for at in drawn for factor in _FACTORS]

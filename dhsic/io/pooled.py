@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, Literal
 
-import dask.array as da
 import numpy as np
 from dask.delayed import Delayed
 from numpy.typing import NDArray
@@ -146,11 +145,15 @@ class PooledSource:
         }
         if self.place != "graph":
             return _merged(numbers, taken)
+        import dask.array as da
+
         order = np.argsort(np.argsort(numbers, kind="stable"), kind="stable")
         return da.concatenate([da.asarray(values) for values in taken.values()])[order]
 
     def lazy(self, bounds: Sequence[int]) -> list[Delayed]:
         """Delayed blocks between the bounds, where a sample is a Dask array."""
+        import dask.array as da
+
         arrays = [_as_dask(sample) for sample in self.samples]
         blocks = []
         for start, stop in pairwise(bounds):
@@ -229,6 +232,8 @@ def _merged(numbers: Indices, parts: dict[int, NDArray[Any]]) -> NDArray[Any]:
 def _as_dask(sample: AnySource) -> Any:
     if isinstance(sample, GraphSource):
         return sample.array
+    import dask.array as da  # with pandas and Xarray, slow to import
+
     rows = sample.chunk_rows or sample.shape[0]
     dtype = sample.take(np.zeros(1, np.intp)).dtype
     reads = [

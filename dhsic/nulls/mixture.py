@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from dhsic.errors import InvalidArgumentError
 from dhsic.nulls.distributions import check_finite
@@ -257,6 +256,8 @@ class _Contour:
 
 def _saddle_gap(weights: Vector, x: float) -> float:
     """1/2 - s_0 where K'(s_0) = sum_k w_k / (1 - 2 w_k s_0) = x, for a largest weight of 1."""
+    from scipy.optimize import brentq  # slow to import
+
     rest = 1.0 - weights
 
     def excess(log_gap: float) -> float:

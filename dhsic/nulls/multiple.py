@@ -6,7 +6,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
-from scipy.stats import false_discovery_control
 
 from dhsic.nulls.aggregate import standardised
 
@@ -41,6 +40,8 @@ def adjust(pvalues: Vector, control: Literal["bh", "by", "bonferroni", "holm"]) 
     (array([0.03, 0.06, 1.  ]), array([0.03, 0.04, 0.5 ]), array([0.03, 0.03, 0.5 ]))
     """
     if control in ("bh", "by"):
+        from scipy.stats import false_discovery_control  # slow to import
+
         return np.asarray(false_discovery_control(pvalues, method=control), np.float64)
     count = len(pvalues)
     if control == "bonferroni":

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import leaves_list, linkage
-from scipy.spatial.distance import squareform
 
 from dhsic._drawing import axes_of, figure_of, shortened
 from dhsic.errors import InvalidArgumentError
@@ -121,6 +119,9 @@ def cluster_order(similarity: Vector) -> NDArray[np.intp]:
     """
     if len(similarity) < 3:
         return np.arange(len(similarity))
+    from scipy.cluster.hierarchy import leaves_list, linkage  # slow to import
+    from scipy.spatial.distance import squareform
+
     distance = np.clip(1.0 - (similarity + similarity.T) / 2.0, 0.0, None)
     np.fill_diagonal(distance, 0.0)
     tree = linkage(squareform(distance, checks=False), "average", optimal_ordering=True)

@@ -46,6 +46,14 @@ def long_data(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
+@pytest.fixture(scope="session")
+def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data that take a minute to test, in many blocks, so that a test of them can be ended."""
+    path = tmp_path_factory.mktemp("cli") / "big.zarr"
+    generate(path, rows=200_000, features=4)
+    return path
+
+
 @pytest.fixture
 def invoke() -> Invoke:
     def run(*arguments: object) -> Result:

@@ -14,7 +14,6 @@ from dhsic.cli import main
 from dhsic.cli.checkpoints import _age
 from dhsic.engine.kept import find_checkpoints, kept_passes
 from dhsic.io.folder import Folder
-from dhsic.io.synthetic import generate
 from dhsic.results import IndependenceTestResult
 from tests.cli.conftest import Invoke
 
@@ -229,14 +228,6 @@ def test_age__has_one_unit() -> None:
     assert _age(time.time() + 5) == "now"
     assert _age(time.time() - 61) == "1 minute ago"
     assert _age(time.time() - 3 * 86400 - 5) == "3 days ago"
-
-
-@pytest.fixture(scope="module")
-def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Data that take a minute to test, in many blocks."""
-    path = tmp_path_factory.mktemp("big") / "big.zarr"
-    generate(path, rows=200_000, features=20)
-    return path
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -22,7 +22,6 @@ from dhsic.cli.journal import SCHEMA, Journal, open_journal, read_journal
 from dhsic.cli.options import Request
 from dhsic.engine.events import BlockFinished, PassStarted
 from dhsic.errors import DataError
-from dhsic.io.synthetic import generate
 from dhsic.results import IndependenceTestResult
 
 from .conftest import Invoke
@@ -128,9 +127,14 @@ def test_log__says_how_far_every_pass_is(invoke: Invoke, long_data: str, log: Pa
     assert len(of(lines, "pass-finished")) == 2
 
 
-def test_log__of_a_cluster_counts_workers(invoke: Invoke, data: str, log: Path) -> None:
-    done = invoke("test", data, *PAIR, "--workers", 1, "--log-json", log)
+def test_log__of_a_cluster_counts_workers_whose_report_is_written(
+    invoke: Invoke, data: str, log: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "report.html"
+    where = ("--workers", 1, "--performance-report", page)
+    done = invoke("test", data, *PAIR, *where, "--log-json", log)
     assert (done.exit_code, done.stderr) == (0, "")
+    assert "Dask Performance Report" in page.read_text()
     lines = read_journal(log)
     check_fields(lines)
     (ready,) = of(lines, "workers-ready")
@@ -206,38 +210,39 @@ def test_log__says_that_a_result_could_not_be_written(
     assert done.stdout.startswith("variables ")
 
 
-@pytest.fixture(scope="module")
-def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("big") / "big.zarr"
-    generate(path, rows=200_000, features=20)
-    return path
-
-
-def stopped(big: Path, log: Path, number: signal.Signals) -> tuple[int, list[Line]]:
-    """The exit code and the log of a run that got a signal once it had done a block."""
+def stopped(
+    big: Path, log: Path, number: signal.Signals
+) -> tuple[subprocess.CompletedProcess[str], list[Line]]:
+    """What is left of a run on threads that got a signal once it had done a block, and its log."""
     command = (
         *(sys.executable, "-m", "dhsic.cli", "test", str(big), "--log-json", str(log)),
         *("--variable", "features", "--variable", "year", "--kernel", "gaussian"),
     )
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
         try:
             until = time.monotonic() + 60.0
             while not log.exists() or "block-finished" not in log.read_text():
                 assert time.monotonic() < until, "waited in vain"
                 assert process.poll() is None
                 time.sleep(0.05)
+            began = time.monotonic()
             process.send_signal(number)
-            process.wait(timeout=30)
+            stdout, stderr = process.communicate(timeout=20)
+            assert time.monotonic() - began < 5.0
         finally:
             process.kill()
-    return process.returncode, read_journal(log)
+    done = subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
+    return done, read_journal(log)
 
 
 def test_log__ends_with_an_interrupt(big: Path, log: Path) -> None:
-    code, lines = stopped(big, log, signal.SIGTERM)
+    done, lines = stopped(big, log, signal.SIGTERM)
     check_fields(lines)
     assert lines[-1]["event"] == "interrupted"
-    assert lines[-1]["exit_code"] == code == 130
+    assert lines[-1]["exit_code"] == 130
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.strip() == "dhsic: interrupted"
 
 
 def test_log__of_a_killed_run_is_whole_and_the_next_run_appends(

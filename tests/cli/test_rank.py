@@ -90,13 +90,6 @@ def test_journal_has_the_result(invoke: Invoke, data: str, tmp_path: Path) -> No
     assert invoke("rank", data, *XZ, *QUICK, "--log-json", "-").exit_code == 0
 
 
-def test_runs_on_workers_and_keeps_a_checkpoint(invoke: Invoke, data: str, tmp_path: Path) -> None:
-    options = (*QUICK, "--checkpoint", tmp_path / "kept")
-    first = invoke("rank", data, *XZ, *options, "--workers", 1)
-    assert first.exit_code == 0, first.stderr
-    assert (tmp_path / "kept").is_dir()
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [

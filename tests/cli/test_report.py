@@ -148,12 +148,10 @@ def test_sensitivity__page_of_two_columns_has_their_points(
     invoke: Invoke, data: str, tmp_path: Path
 ) -> None:
     page = tmp_path / "report.html"
-    pair = ("--variable", "first=x[:, 0:1]", "--variable", "y", "--workers", 1)
+    pair = ("--variable", "first=x[:, 0:1]", "--variable", "y")
     done = invoke("sensitivity", data, *pair, "--landmarks", 20, "--report", page)
     assert done.exit_code == 0
-    text = page.read_text()
-    assert "Rows of both variables" in text
-    assert all(20 < amount < 20_000 for amount in memory_of("a worker", text))
+    assert "Rows of both variables" in page.read_text()
 
 
 COMMANDS = {
@@ -196,14 +194,16 @@ def test_report__that_fails_loses_nothing_that_was_found(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_performance_report__is_written_by_all_commands(
+def test_reports__of_workers_are_written_by_all_commands(
     invoke: Invoke, data: str, tmp_path: Path, command: str
 ) -> None:
-    page, journal = tmp_path / "report.html", tmp_path / "log.jsonl"
-    options = ("--workers", 1, "--performance-report", page, "--log-json", journal)
-    done = invoke(command, data, *COMMANDS[command], *options, "--checkpoint", tmp_path / "kept")
-    assert done.exit_code == 0
-    assert "bokeh" in page.read_text().lower()
+    page, performance, journal = (tmp_path / name for name in ("a.html", "b.html", "log.jsonl"))
+    options = ("--workers", 1, "--report", page, "--performance-report", performance)
+    options += ("--log-json", journal, "--checkpoint", tmp_path / "kept")
+    done = invoke(command, data, *COMMANDS[command], *options)
+    assert done.exit_code == 0, done.stderr
+    assert all(20 < amount < 20_000 for amount in memory_of("a worker", page.read_text()))
+    assert "bokeh" in performance.read_text().lower()
     events = [json.loads(line)["event"] for line in journal.read_text().splitlines()]
     assert "workers-ready" in events
     again = invoke(command, data, *COMMANDS[command], "--checkpoint", tmp_path / "kept",
@@ -226,11 +226,21 @@ def test_page__has_memory_as_planned_and_measured(
     assert "of one process" in text
 
 
-def test_page__of_workers_tells_of_theirs(invoke: Invoke, long_data: str, tmp_path: Path) -> None:
-    page = tmp_path / "report.html"
+def test_page__of_workers_tells_of_theirs_which_find_what_threads_find(
+    invoke: Invoke, long_data: str, tmp_path: Path
+) -> None:
+    page, out = tmp_path / "report.html", tmp_path / "out.json"
     pair = ("--variable", "features", "--variable", "year", "--kernel", "gaussian")
-    done = invoke("test", long_data, *pair, "--landmarks", 20, "--workers", 2, "--report", page)
-    assert done.exit_code == 0
+    quick = ("--landmarks", 50, "--null", "multiplier", "--resamples", 50, "--json", out)
+    results = []
+    for where in (("--workers", 2, "--report", page), ("--threads", 2)):
+        done = invoke("test", long_data, *pair, *quick, *where)
+        assert (done.exit_code, done.stderr) == (0, "")
+        results.append(IndependenceTestResult.from_json(out.read_text()))
+    processes, threads = results
+    assert processes.passes[0].blocks > 1
+    assert processes.statistic == pytest.approx(threads.statistic, rel=1e-12)
+    assert processes.pvalue == threads.pvalue
     text = page.read_text()
     assert "2 worker processes with 2 threads in all" in text
     assert all(20 < amount < 20_000 for amount in memory_of("a worker", text))

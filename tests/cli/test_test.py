@@ -13,7 +13,6 @@ from dhsic.results import IndependenceTestResult
 from tests.cli.conftest import ROWS, Invoke, TestJson
 
 PAIR = ("--variable", "x", "--variable", "y")
-LONG_PAIR = ("--variable", "features", "--variable", "year")
 FEW = ("--resamples", 50)
 ONE = ("--kernel", "gaussian")
 
@@ -155,22 +154,6 @@ def test_json_is_the_whole_result(invoke: Invoke, data: str, tmp_path: Path) -> 
     text = path.read_text()
     assert text == IndependenceTestResult.from_json(text).to_json(indent=2) + "\n"
     assert [child.name for child in path.parent.iterdir()] == ["out.json"]
-
-
-def test_workers_are_processes_with_the_same_result(
-    invoke: Invoke, long_data: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "out.json"
-    results = []
-    for where in (("--workers", 2), ("--threads", 2)):
-        options = (*ONE, "--landmarks", 50, "--null", "multiplier", *FEW, "--json", path)
-        done = invoke("test", long_data, *LONG_PAIR, *options, *where)
-        assert (done.exit_code, done.stderr) == (0, "")
-        results.append(IndependenceTestResult.from_json(path.read_text()))
-    processes, threads = results
-    assert processes.passes[0].blocks > 1
-    assert processes.statistic == pytest.approx(threads.statistic, rel=1e-12)
-    assert processes.pvalue == threads.pvalue
 
 
 def test_a_warning_is_a_line(monkeypatch: pytest.MonkeyPatch, invoke: Invoke, data: str) -> None:

@@ -75,7 +75,8 @@ def dask_cluster(
         if tls is None
         else ["--tls-ca-file", tls.ca, "--tls-cert", tls.cert, "--tls-key", tls.key]
     )
-    here = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0", *secure]
+    here = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0", "--no-dashboard"]
+    here += secure
     with ExitStack() as stack:
         scheduler = ["scheduler", "--port", "0", "--protocol", protocol]
         scheduler += ["--scheduler-file", str(file), *here]

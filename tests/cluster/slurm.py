@@ -131,10 +131,18 @@ def slurm_daemons() -> Iterator[Slurm]:
 
 
 @pytest.fixture
-def slurm(slurm_daemons: Slurm) -> Iterator[Slurm]:
+def slurm(slurm_daemons: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slurm]:
     """A SLURM without jobs; those that a test leaves are cancelled."""
+    monkeypatch.setenv("PYTHONPATH", path_without_bokeh(slurm_daemons.folder / "path"))
     yield slurm_daemons
     slurm_daemons.cancel_all()
+
+
+def path_without_bokeh(folder: Path) -> str:
+    """A PYTHONPATH for processes that need no dashboard: Bokeh is slow to import."""
+    folder.mkdir(exist_ok=True)
+    (folder / "bokeh.py").write_text("raise ImportError\n")
+    return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def wait_until(condition: Callable[[], Any], seconds: float, otherwise: Any) -> Any:
@@ -144,7 +152,7 @@ def wait_until(condition: Callable[[], Any], seconds: float, otherwise: Any) -> 
         if time.monotonic() > end:
             shown = otherwise() if callable(otherwise) else otherwise
             pytest.fail(f"not within {seconds:g} s: {shown}")
-        time.sleep(0.05)
+        time.sleep(0.15)  # many conditions start a process
     return held
 
 

@@ -115,15 +115,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
 PAIR = ("--variable", "features", "--variable", "year", "--kernel", "gaussian")
 
 
-def test_command__writes_a_report(data: str, tmp_path: Path) -> None:
-    pytest.importorskip("bokeh", reason=NEEDED)
-    path = tmp_path / "report.html"
-    arguments = ("test", data, *PAIR, "--workers", "1", "--performance-report", str(path))
-    done = CliRunner().invoke(main, arguments)
-    assert (done.exit_code, done.stderr) == (0, "")
-    assert "Dask Performance Report" in path.read_text()
-
-
 def test_command__refuses_a_report_of_threads(data: str, tmp_path: Path) -> None:
     arguments = ("test", data, *PAIR, "--performance-report", str(tmp_path / "report.html"))
     done = CliRunner().invoke(main, arguments)

@@ -149,6 +149,15 @@ def test_run__survives_a_restart_of_all_workers(
     assert same_bits(found, quiet)
 
 
+def test_run__survives_the_death_of_a_worker_in_its_second_pass(
+    client: Any, data: list[str], quiet: IndependenceTestResult
+) -> None:
+    victim, *_ = pids(client).values()
+    found = shaken(data, client, {BLOCKS - 10: lambda: os.kill(victim, signal.SIGKILL)})
+    assert [done.blocks for done in found.passes] == [BLOCKS // 2] * 2
+    assert same_bits(found, quiet)
+
+
 def test_run__on_a_cluster_that_grows_and_shrinks(
     client: Any, data: list[str], quiet: IndependenceTestResult
 ) -> None:

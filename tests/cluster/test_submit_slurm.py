@@ -39,7 +39,7 @@ def songs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the description of a cluster, where commands are given."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(following, "_SECONDS_BETWEEN", 0.1)
+    monkeypatch.setattr(following, "_SECONDS_BETWEEN", 0.3)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     text = "kind: slurm\nworkers: 2\nmemory: 500MiB\nslurm:\n  interface: lo\n  host: 127.0.0.1\n"
     (tmp_path / "cluster.yaml").write_text(text)
@@ -63,12 +63,12 @@ def standing(run: str) -> str:
 
 @pytest.fixture(scope="module")
 def local_result(songs: Path, tmp_path_factory: pytest.TempPathFactory) -> Local:
-    """Results of processes on this machine, each found once."""
+    """Results of this process, each found once."""
 
     @cache
     def found(options: tuple[str, ...]) -> IndependenceTestResult:
         path = tmp_path_factory.mktemp("local") / "local.json"
-        where = ("--workers", 2, "--memory", "500MiB", "--json", path)
+        where = ("--threads", 1, "--memory", "500MiB", "--json", path)
         done = dhsic("test", songs, *options, *where)
         assert done.exit_code == 0, done.stderr
         return IndependenceTestResult.from_json(path.read_text())

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from tests.cluster.slurm import path_without_bokeh
+
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 
@@ -41,7 +43,7 @@ def played(
     command: Command, replacements: Mapping[str, str], scratch: Path
 ) -> subprocess.CompletedProcess[str]:
     """Run a command until it ends."""
-    words, environment = _placed(command, replacements)
+    words, environment = _placed(command, replacements, scratch)
     return subprocess.run(
         words,
         env=environment,
@@ -61,7 +63,7 @@ def started(
     processes = []
     try:
         for number, server in enumerate(servers):
-            words, environment = _placed(server, replacements)
+            words, environment = _placed(server, replacements, scratch)
             with (scratch / f"server-{number}.log").open("wb") as log:
                 processes.append(
                     subprocess.Popen(
@@ -81,9 +83,12 @@ def started(
             process.wait(30)
 
 
-def _placed(command: Command, replacements: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+def _placed(
+    command: Command, replacements: Mapping[str, str], scratch: Path
+) -> tuple[list[str], dict[str, str]]:
     words, environment = command
     programs = os.path.dirname(sys.executable)
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     placed = {name: replaced(value, replacements) for name, value in environment.items()}
-    return [replaced(word, replacements) for word in words], {**os.environ, "PATH": path, **placed}
+    ours = {"PATH": path, "PYTHONPATH": path_without_bokeh(scratch / "path")}
+    return [replaced(word, replacements) for word in words], {**os.environ, **ours, **placed}

@@ -46,7 +46,7 @@ def songs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def expected(songs: Path, tmp_path_factory: pytest.TempPathFactory) -> IndependenceTestResult:
     path = tmp_path_factory.mktemp("expected") / "result.json"
-    words = ["test", str(songs), *PAIR, *QUICK, "--workers", "1", "--memory", "4GiB"]
+    words = ["test", str(songs), *PAIR, *QUICK, "--threads", "1", "--memory", "4GiB"]
     done = CliRunner().invoke(main, [*words, "--json", str(path)])
     assert done.exit_code == 0, done.stderr
     return IndependenceTestResult.from_json(path.read_text())

@@ -1,7 +1,5 @@
 """What a cluster does to a run is said in words, wherever the engine waits for it."""
 
-import os
-import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +23,7 @@ from dhsic.io.folder import Folder
 from dhsic.io.open import open_variables
 from tests.conftest import start_cluster
 from tests.engine.toys import (
+    Deadly,
     Gather,
     PairGather,
     cluster_of_threads,
@@ -160,18 +159,6 @@ def test_run_pass__of_a_broken_block_is_an_error_at_once(client, tmp_path):
         run(reduction, open_variables(np.ones((2, 100))), even_bounds(100, 10), on(client))
     assert (tmp_path / "log").read_text().split().count("30") == 1
     assert len(client.nthreads()) == 2
-
-
-@dataclass(frozen=True)
-class Deadly(Gather):
-    """Kills the worker that takes one of its blocks."""
-
-    rows: int = -1
-
-    def chunk(self, block):
-        if block.start == self.rows:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().chunk(block)
 
 
 def test_run_pass__that_kills_its_workers_names_the_rows():

@@ -1,16 +1,14 @@
 """Reductions, sources and listeners small enough to see through."""
 
+import os
+import signal
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import cloudpickle
-import dask.array as da
-import dask.dataframe as dd
 import numpy as np
-import pandas as pd
-import xarray as xr
 import zarr
 from distributed import LocalCluster
 from zarr.storage import WrapperStore
@@ -46,6 +44,18 @@ class Gather:
 
     def combine(self, left, right):
         return left + right
+
+
+@dataclass(frozen=True)
+class Deadly(Gather):
+    """Kills the worker that takes one of its blocks."""
+
+    rows: int = -1
+
+    def chunk(self, block):
+        if block.start == self.rows:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().chunk(block)
 
 
 class Moments(NamedTuple):
@@ -96,6 +106,17 @@ class PairSums(Sums):
         if left.start < right.start:
             return Moments(len(x) * len(y), np.outer(x.sum(axis=0), y.sum(axis=0)))
         return Moments(len(x) * (len(x) + 1) // 2, x.T @ x[::-1].cumsum(axis=0)[::-1])
+
+
+class SlowPairs(PairSums):
+    def chunk(self, left, right):
+        time.sleep(0.02)
+        return super().chunk(left, right)
+
+
+def slow_squares(numbers):
+    time.sleep(0.05)
+    return [number**2 for number in numbers]
 
 
 @dataclass(frozen=True)
@@ -152,6 +173,12 @@ def bits(state):
 
 
 def made(kind, x, tmp_path):
+    # Workers import this file, and need none of these.
+    import dask.array as da
+    import dask.dataframe as dd
+    import pandas as pd
+    import xarray as xr
+
     dims = ("row", "column")[: x.ndim]
     if kind == "memmap":
         mapped = np.memmap(tmp_path / f"{x.ndim}.dat", x.dtype, "w+", shape=x.shape)

@@ -12,6 +12,7 @@ from benchmarks.cases import mixed_dimensions, sine
 from dhsic._random import generator
 from dhsic.engine.reduction import RowBlock
 from dhsic.errors import InvalidArgumentError
+from dhsic.estimators import nfsic_training
 from dhsic.estimators.nfsic import NFSIC
 from dhsic.estimators.nfsic_sums import LocationPass, Locations, Terms, joint_terms
 from dhsic.estimators.nfsic_training import Training, criterion, place
@@ -258,7 +259,8 @@ def test_optimised_locations__find_what_random_ones_do_not(null):
     assert p["random"] > 0.05
 
 
-def test_optimised_locations__keep_the_level():
+def test_optimised_locations__keep_the_level(monkeypatch):
+    monkeypatch.setattr(nfsic_training, "_MOST_STEPS", 20)
     options = {"estimator": NFSIC(n_locations=2), "null": ChiSquare()}
     rejected = rejections(lambda rng: mixed_dimensions(100, 2, rng), options, 0.1)
     assert LEVEL_OF_PAIRS.passes(rejected)

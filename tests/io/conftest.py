@@ -1,8 +1,10 @@
 """An object store for the tests of this folder."""
 
 import os
+from functools import cache
 
 import pytest
+from botocore import loaders
 from fsspec.config import conf
 
 from tests.io.object_store import Proxy, environment, running_server
@@ -10,8 +12,12 @@ from tests.io.object_store import Proxy, environment, running_server
 
 @pytest.fixture(scope="session")
 def server():
-    """The port of a moto server with one bucket."""
-    with running_server() as port:
+    """The port of a moto server with one bucket.
+
+    What botocore says of S3 is read once here, and not by every client.
+    """
+    with pytest.MonkeyPatch.context() as patch, running_server() as port:
+        patch.setattr("botocore.session.create_loader", cache(loaders.create_loader))
         yield port
 
 

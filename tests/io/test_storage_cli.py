@@ -132,7 +132,7 @@ def test_run__shows_and_writes_no_credentials(url, proxy, tmp_path, case):
     variables = ["--variable", "corrupt"] if case == "corrupt" else []
     outputs = ["--json", tmp_path / "result.json", "--log-json", tmp_path / "events.jsonl"]
     done = in_a_process(
-        *("test", url, *variables, *TEST, *outputs, "--debug", "--workers", 2),
+        *("test", url, *variables, *TEST, *outputs, "--debug", "--workers", 1),
         *("--checkpoint", tmp_path / "checkpoint"),
     )
     assert done.returncode == (0 if case == "done" else 2), done.stderr
