@@ -43,6 +43,11 @@ _SHARE = 0.3
 _LEAST_REGULARISATION = 1e-6  # less would whiten rounding
 
 
+def _at_most_1(size: float) -> float:
+    """CKA but for rounding."""
+    return min(size, 1.0)
+
+
 class _Normalised:
     """Nystrom features that a linear map of either variable normalises.
 
@@ -182,9 +187,7 @@ class CKA(_Normalised):
     tolerance: float | None = None
 
     name: ClassVar[str] = "cka"
-    measure: ClassVar[Measure] = Measure(
-        "CKA", squared_frobenius_norms, lambda size: min(size, 1.0)
-    )
+    measure: ClassVar[Measure] = Measure("CKA", squared_frobenius_norms, _at_most_1)
 
     def __post_init__(self) -> None:
         check_landmark_options(self.n_landmarks, self.tolerance)
