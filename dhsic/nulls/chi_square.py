@@ -14,7 +14,10 @@ class ChiSquare:
 
     The limit as n grows, with as many degrees of freedom as the statistic has terms; where the
     covariance is regularised, the sum of weighted squares that is left. Needs no replicates.
-    Where a category is rare the limit is far away, and permutations alone are exact.
+    Where a category is rare, rows are few or variables many, the limit is far away, and
+    permutations alone are exact: at level 1 % a test of three normal variables at 200 rows rejects
+    5 %, one of two variables of five columns at optimised locations, at 2,000 rows and level 5 %,
+    15 %.
 
     References
     ----------
