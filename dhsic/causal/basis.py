@@ -8,7 +8,6 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import BSpline
 
 __all__ = ["EXTRAPOLATIONS", "Extrapolation", "SplineBasis"]
 
@@ -102,6 +101,8 @@ class SplineBasis:
         return out
 
     def _fill(self, out: Vector, x: Vector, knots: Vector) -> None:
+        from scipy.interpolate import BSpline  # slow to import
+
         low, high = knots[self.degree], knots[-self.degree - 1]
         within = np.clip(x, low, high)
         out[:] = BSpline.design_matrix(within, knots, self.degree).toarray()[:, :-1]
@@ -131,6 +132,8 @@ class SplineBasis:
 
     def _functions(self, knots: Vector) -> Any:
         """All functions of a column but the last, as one spline."""
+        from scipy.interpolate import BSpline
+
         return BSpline(knots, np.eye(len(knots) - self.degree - 1)[:, :-1], self.degree)
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple, Protocol
 
-import dask.array as da
 import numpy as np
 from dask import delayed
 from dask.delayed import Delayed
@@ -93,6 +92,8 @@ class DerivedSource:
         values = [other.take(rows) for other in self.others]
         if self.place != "graph":
             return self.function(rows, values)
+        import dask.array as da  # with pandas and Xarray, slow to import
+
         made = delayed(_taken, pure=False)(self._sent, rows, *values)
         return da.from_delayed(made, (len(rows), self.width), dtype=np.float64)
 
