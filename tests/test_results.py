@@ -17,6 +17,7 @@ from dhsic.results import (
     KernelCombination,
     LandmarkSummary,
     PassSummary,
+    Summarised,
     VariableSummary,
     decision,
 )
@@ -353,3 +354,12 @@ def test_plot__names_the_missing_dependency(monkeypatch):
         MissingDependencyError, match=r"Plotting needs matplotlib.*pip install 'dhsic\[plot\]'"
     ):
         outcome().plot()
+
+
+def test_summary__is_text_and_escaped_html_of_its_lines():
+    class Read(Summarised):
+        def summary(self):
+            return [("a", "x < y"), ("long", "z")]
+
+    assert str(Read()) == "a     x < y\nlong  z"
+    assert "x &lt; y" in Read()._repr_html_()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +18,7 @@ from dhsic.causal.roc import (
     precision_recall_curve,
     roc_curve,
 )
-from dhsic.causal.telling import Told
+from dhsic.results import JsonValue, Parts, Summarised, one_of, several_of
 
 __all__ = ["CausalDirection", "CausalDirections", "Criterion", "Side"]
 
@@ -57,8 +57,8 @@ class Side:
         return ", ".join(said)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CausalDirection(Told):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CausalDirection(Summarised, JsonValue):
     """Which of two variables is the cause of the other, if either is and noise is added.
 
     Parameters
@@ -88,6 +88,12 @@ class CausalDirection(Told):
         Of dhsic.
     """
 
+    _parts: ClassVar[Parts] = {
+        "names": tuple,
+        "forward": one_of(Side),
+        "backward": one_of(Side),
+    }
+
     names: tuple[str, str]
     score: float
     forward: Side
@@ -109,12 +115,6 @@ class CausalDirection(Told):
         cause, effect = self.names if self.score > 0.0 else self.names[::-1]
         return f"{cause} -> {effect}"
 
-    @classmethod
-    def fields(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Fields from what JSON holds."""
-        sides = {name: _side(data[name]) for name in ("forward", "backward")}
-        return {**data, **sides, "names": tuple(data["names"])}
-
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
         first, second = self.names
@@ -132,8 +132,8 @@ class CausalDirection(Told):
         ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class CausalDirections(Told):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CausalDirections(Summarised, JsonValue):
     """The directions of many pairs.
 
     Parameters
@@ -147,6 +147,11 @@ class CausalDirections(Told):
     seconds : float
         Wall time.
     """
+
+    _parts: ClassVar[Parts] = {
+        "pairs": tuple,
+        "results": several_of(CausalDirection, **CausalDirection._parts),
+    }
 
     pairs: tuple[str, ...]
     results: tuple[CausalDirection, ...]
@@ -172,12 +177,6 @@ class CausalDirections(Told):
         """Share of right decisions against that of decided pairs, see `accuracy_curve`."""
         return accuracy_curve(self.scores, truth, weights)
 
-    @classmethod
-    def fields(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Fields from what JSON holds."""
-        results = (CausalDirection(**CausalDirection.fields(one)) for one in data["results"])
-        return {**data, "pairs": tuple(data["pairs"]), "results": tuple(results)}
-
     def table(self, top: int | None = None) -> tuple[Sequence[str], list[Sequence[str]]]:
         """A header, and the pairs by confidence: name, direction, score, both values of HSIC."""
         order = np.argsort(-np.abs(self.scores), kind="stable")[:top]
@@ -202,8 +201,3 @@ class CausalDirections(Told):
             ("seed", str(self.seed)),
             ("time", f"{self.seconds:.2f} s"),
         ]
-
-
-def _side(data: dict[str, Any]) -> Side:
-    found = data["sensitivity"]
-    return Side(**{**data, "sensitivity": None if found is None else tuple(found)})

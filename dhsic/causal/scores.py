@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from dhsic import plots
 from dhsic._validation import check_number
 from dhsic.causal.dags import DAG, Parents
-from dhsic.causal.telling import Told
-from dhsic.results import PassSummary
+from dhsic.results import JsonValue, Parts, PassSummary, Summarised, several_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,8 +44,8 @@ class ScoredDAG(NamedTuple):
     pvalue: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class DAGScores(Told):
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DAGScores(Summarised, JsonValue):
     """Causal graphs, scored by the joint independence of the residuals that each leaves.
 
     Parameters
@@ -99,6 +98,15 @@ class DAGScores(Told):
     >>> DAGScores.from_json(scores.to_json()) == scores
     True
     """
+
+    _parts: ClassVar[Parts] = {
+        "names": tuple,
+        "parents": lambda graphs: tuple(tuple(map(tuple, one)) for one in graphs),
+        "statistics": tuple,
+        "pvalues": tuple,
+        "kernels": tuple,
+        "passes": several_of(PassSummary),
+    }
 
     names: tuple[str, ...]
     parents: tuple[Parents, ...]
@@ -224,13 +232,6 @@ class DAGScores(Told):
     @property
     def _order(self) -> list[int]:
         return sorted(range(len(self)), key=lambda c: (-self.pvalues[c], self.statistics[c]))
-
-    @classmethod
-    def fields(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Fields from what JSON holds."""
-        lists = ("names", "statistics", "pvalues", "kernels")
-        parents = tuple(tuple(map(tuple, one)) for one in data["parents"])
-        return data | {key: tuple(data[key]) for key in lists} | {"parents": parents}
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from dhsic.causal.nodes import open_nodes, passes_of, read_kernels
 from dhsic.causal.regression import Regression, find_regression
 from dhsic.causal.residuals import FittedRegressions, fit_regressions, plan_regressions
 from dhsic.causal.scoring import DependenceMeasure, Method, Score, choose_measure
-from dhsic.causal.telling import Told
 from dhsic.engine.blocks import Source
 from dhsic.engine.events import Listener
 from dhsic.engine.session import Session
@@ -27,7 +26,7 @@ from dhsic.estimators import Null
 from dhsic.estimators.base import plan_of
 from dhsic.io.derived import DerivedSource
 from dhsic.kernels import Combinations, Kernel, OnColumns
-from dhsic.results import PassSummary
+from dhsic.results import JsonValue, Parts, PassSummary, Summarised, several_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,8 +49,12 @@ class SearchTest(NamedTuple):
     """Of the test that they are independent."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class DAGSearch(Told):
+def _read_tests(rows: Any) -> tuple[SearchTest, ...]:
+    return tuple(SearchTest(a, tuple(b), c, d) for a, b, c, d in rows)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DAGSearch(Summarised, JsonValue):
     """A causal graph that was searched, and the tests on the way.
 
     Parameters
@@ -101,6 +104,15 @@ class DAGSearch(Told):
     (('x', 'y'), 2, 1)
     """
 
+    _parts: ClassVar[Parts] = {
+        "names": tuple,
+        "parents": lambda parents: tuple(map(tuple, parents)),
+        "order": tuple,
+        "ordering": _read_tests,
+        "pruning": _read_tests,
+        "passes": several_of(PassSummary),
+    }
+
     names: tuple[str, ...]
     parents: Parents
     order: tuple[str, ...]
@@ -142,16 +154,6 @@ class DAGSearch(Told):
             matplotlib is not installed.
         """
         return plots.causal_graph(self.parents, self.names, ax=ax)
-
-    @classmethod
-    def fields(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Fields from what JSON holds."""
-        tests = {
-            key: tuple(SearchTest(a, tuple(b), c, d) for a, b, c, d in data[key])
-            for key in ("ordering", "pruning")
-        }
-        listed = {key: tuple(data[key]) for key in ("names", "order")}
-        return data | tests | listed | {"parents": tuple(map(tuple, data["parents"]))}
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""

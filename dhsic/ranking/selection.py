@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from dhsic.ranking.greedy import Measure, Subset, backward, forward
 from dhsic.ranking.lasso import LassoPass, lasso_path
 from dhsic.ranking.linear import ClassPass, LinearPass, class_scores
 from dhsic.ranking.rank import feature_estimator, open_features
-from dhsic.results import JsonValue, Parts
+from dhsic.results import JsonValue, Parts, Summarised
 
 __all__ = ["Criterion", "FeatureSelection", "SelectionMethod", "select_features"]
 
@@ -41,7 +40,7 @@ _REMEDY = "take fewer features, threads, or groups of columns one after another"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FeatureSelection(JsonValue):
+class FeatureSelection(Summarised, JsonValue):
     """Features that were selected for a target.
 
     Parameters
@@ -82,6 +81,8 @@ class FeatureSelection(JsonValue):
     (('x[2]',), ((2,),), 1)
     """
 
+    _label_width: ClassVar[int] = 10
+    _label_gap: ClassVar[int] = 1
     _parts: ClassVar[Parts] = {
         "names": tuple,
         "columns": lambda data: tuple(map(tuple, data)),
@@ -111,17 +112,6 @@ class FeatureSelection(JsonValue):
             ("seed", str(self.seed)),
             ("time", f"{self.seconds:.2f} s, {self.passes} passes"),
         ]
-
-    def __str__(self) -> str:
-        return "\n".join(f"{label:<10} {text}" for label, text in self.summary())
-
-    def _repr_html_(self) -> str:
-        cells = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
-            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
-            for label, text in self.summary()
-        )
-        return f"<table>{cells}</table>"
 
 
 def select_features(

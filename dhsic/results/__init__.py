@@ -11,6 +11,7 @@ from dhsic.results.summaries import (
     VariableSummary,
     short_spec,
 )
+from dhsic.results.summarised import Summarised
 from dhsic.results.verdict import decision
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "LandmarkSummary",
     "Parts",
     "PassSummary",
+    "Summarised",
     "VariableSummary",
     "decision",
     "one_of",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -22,6 +21,7 @@ from dhsic.results.summaries import (
     VariableSummary,
     short_spec,
 )
+from dhsic.results.summarised import Summarised
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,12 +31,13 @@ __all__ = ["AS_ASKED", "DependenceEstimate", "IndependenceTestResult"]
 AS_ASKED = "as asked"
 
 _KERNEL_WIDTH = 60
-_LABEL_WIDTH = 13
 _TITLE_WIDTH = 48
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Result(JsonValue):
+class _Result(Summarised, JsonValue):
+    _label_width: ClassVar[int] = 13
+    _label_gap: ClassVar[int] = 1
     _parts: ClassVar[Parts] = {
         "variables": several_of(VariableSummary),
         "passes": several_of(PassSummary),
@@ -92,19 +93,6 @@ class _Result(JsonValue):
     def _chosen(self) -> str:
         reason = self.estimator_reason
         return self.estimator if reason == AS_ASKED else f"{self.estimator}: {reason}"
-
-    def __str__(self) -> str:
-        lines = self.summary()
-        width = max(_LABEL_WIDTH, *(len(label) for label, _ in lines))
-        return "\n".join(f"{label:<{width}} {text}" for label, text in lines)
-
-    def _repr_html_(self) -> str:
-        cells = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
-            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
-            for label, text in self.summary()
-        )
-        return f"<table>{cells}</table>"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
