@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,10 +70,15 @@ def read_pairs(folder: str | Path) -> list[CauseEffectPair]:
     ('pair0007', False, 0.5)
     """
     place = Path(folder)
-    files = sorted(path for path in place.glob("pair*.txt") if _FILE.fullmatch(path.name))
+    files = [path for path in place.glob("pair*.txt") if _FILE.fullmatch(path.name)]
     if not files:
         msg = f"{str(place)!r} must be a folder with files pair0001.txt and so on, and has none"
         raise DataError(msg)
+    files.sort(key=lambda path: (_number(path), path.name))
+    for one, other in pairwise(files):
+        if _number(one) == _number(other):
+            msg = f"pairs must differ in their numbers, got {one.name} and {other.name}: rename one"
+            raise DataError(msg)
     known = _meta(place / _META)
     return [_pair(path, known) for path in files]
 
@@ -83,17 +89,24 @@ def _meta(path: Path) -> dict[int, tuple[int, int, int, int, float]] | None:
         return None
     found = {}
     for row in np.atleast_2d(_numbers(path)):
-        if len(row) != 6 or (row[1:5] < 1).any():
-            msg = f"{path} must have six numbers a line, columns counted from 1, got {row}"
+        whole = np.isfinite(row).all() and (row[:5] == np.floor(row[:5])).all()
+        if len(row) != 6 or not whole or (row[1:5] < 1).any() or row[5] < 0:
+            msg = (
+                f"{path} must have six numbers a line, columns counted from 1 and a weight of at "
+                f"least 0, got {row}: mend that line"
+            )
             raise DataError(msg)
         number, *columns = map(int, row[:5])
+        if number in found:
+            msg = f"{path} must have one line a pair, got two of pair {number}: leave one out"
+            raise DataError(msg)
         found[number] = (columns[0], columns[1], columns[2], columns[3], float(row[5]))
     return found
 
 
 def _pair(path: Path, known: dict[int, tuple[int, int, int, int, float]] | None) -> CauseEffectPair:
     data = _numbers(path)
-    number = int(path.stem.removeprefix("pair"))
+    number = _number(path)
     if known is None:
         if data.shape[1] != 2:
             msg = f"{path} must have two columns where there is no {_META}, got {data.shape[1]}"
@@ -106,10 +119,19 @@ def _pair(path: Path, known: dict[int, tuple[int, int, int, int, float]] | None)
     if not data.shape[1] >= max(last, effect_last) or last < first or effect_last < effect_first:
         msg = f"{_META} must choose columns of the {data.shape[1]} of {path.name}: mend its line"
         raise DataError(msg)
+    if first <= effect_last and effect_first <= last:
+        msg = (
+            f"{_META} must choose other columns for cause and effect of {path.name}: mend its line"
+        )
+        raise DataError(msg)
     cause, effect = data[:, first - 1 : last], data[:, effect_first - 1 : effect_last]
     forward = first < effect_first
     x, y = (cause, effect) if forward else (effect, cause)
     return CauseEffectPair(path.stem, x, y, forward, weight)
+
+
+def _number(path: Path) -> int:
+    return int(path.stem.removeprefix("pair"))
 
 
 def _numbers(path: Path) -> NDArray[np.float64]:
