@@ -320,6 +320,9 @@ def _own_seed(seed: int, number: int) -> int:
 def _named(pairs: Any) -> dict[str, tuple[Any, Any]]:
     if isinstance(pairs, Mapping):
         named = {str(name): pair for name, pair in pairs.items()}
+        if len(named) < len(pairs):
+            msg = f"names of pairs must differ as text, got {list(pairs)}: rename those that do not"
+            raise InvalidArgumentError(msg)
     elif isinstance(pairs, Sequence) and not isinstance(pairs, str):
         named = {f"pair{number}": pair for number, pair in enumerate(pairs, 1)}
     else:
@@ -337,12 +340,14 @@ def _named(pairs: Any) -> dict[str, tuple[Any, Any]]:
 def _standardised(name: str, values: Vector) -> Vector:
     """Columns of mean 0 and variance 1."""
     centred = values - values.mean(axis=0)
-    spread = np.sqrt(np.mean(centred**2, axis=0))
     constant = np.flatnonzero((values == values[0]).all(axis=0))
     if len(constant):
         msg = f"variable {name!r} is constant in column {int(constant[0])}: leave the column out"
         raise DataError(msg)
-    scaled: Vector = centred / spread
+    # By powers of two, which are exact, so that no square overflows or vanishes.
+    _, exponents = np.frexp(np.abs(centred).max(axis=0))
+    even = np.ldexp(centred, -exponents)
+    scaled: Vector = even / np.sqrt(np.mean(even**2, axis=0))
     return scaled
 
 

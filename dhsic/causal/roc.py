@@ -246,7 +246,11 @@ def _refuse_one_class(missing: str) -> None:
 
 
 def _numbers(name: str, values: Any, length: int | None = None) -> Vector:
-    vector = np.asarray(values, dtype=np.float64)
+    try:
+        vector = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        msg = f"{name} must be numbers, got {values!r}"
+        raise InvalidArgumentError(msg) from error
     if vector.ndim != 1 or not len(vector) or length not in (None, len(vector)):
         wanted = "one or more numbers" if length is None else f"{length} numbers, one a score"
         msg = f"{name} must be {wanted}, got shape {vector.shape}"

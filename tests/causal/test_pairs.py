@@ -278,3 +278,16 @@ def test_refuses(pair, options, error, message):
 def test_batch__refuses(pairs, options, message):
     with pytest.raises((InvalidArgumentError, DataError), match=message):
         causal.directions(pairs, **{"rng": 0, **options})
+
+
+def test_batch__names_that_are_the_same_as_text_are_refused():
+    with pytest.raises(InvalidArgumentError, match="differ as text"):
+        causal.directions({1: caused(), "1": caused()})
+
+
+@pytest.mark.parametrize("power", [-700, 700])
+def test_direction__does_not_depend_on_units(power):
+    x, y = caused()
+    plain = causal.direction(x, y, criterion="hsic", rng=0)
+    scaled = causal.direction(np.ldexp(x, power), y, criterion="hsic", rng=0)
+    assert scaled.score == plain.score

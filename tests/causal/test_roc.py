@@ -129,3 +129,8 @@ def test_refuses(curve, arguments, message):
 def test_roc__needs_both_classes(truth):
     with pytest.raises(InvalidArgumentError, match="both classes must have weight"):
         roc_curve([1.0, 2.0], truth)
+
+
+def test_scores__that_are_no_numbers_are_refused():
+    with pytest.raises(InvalidArgumentError, match="scores must be numbers"):
+        roc_curve(["high", "low"], [True, False])
