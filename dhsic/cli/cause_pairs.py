@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import click
 import numpy as np
+from click.core import ParameterSource
 
 from dhsic._validation import parse_bytes
 from dhsic.causal import CausalDirections, directions
@@ -200,6 +201,10 @@ def _arguments(options: dict[str, Any]) -> dict[str, Any]:
     by_pvalue = options["criterion"].endswith("p-value")
     if options["resamples"] is not None and not by_pvalue:
         msg = f"--resamples goes with a criterion of p-values; got {options['criterion']}: drop it"
+        raise click.UsageError(msg)
+    asked = click.get_current_context().get_parameter_source("null")
+    if asked is ParameterSource.COMMANDLINE and not by_pvalue:
+        msg = f"--null goes with a criterion of p-values; got {options['criterion']}: drop it"
         raise click.UsageError(msg)
     return {
         "criterion": options["criterion"],

@@ -269,3 +269,12 @@ def test_help_tells_of_every_command(invoke: Invoke) -> None:
     for command in ("dags", "order", "direction", "conditional", "pairs"):
         assert command in shown
         assert f"dhsic cause {command}" in invoke("cause", command, "--help").stdout
+
+
+@pytest.mark.parametrize("option", [("--null", "gamma"), ("--resamples", 19)])
+def test_direction__refuses_nulls_where_nothing_has_a_pvalue(
+    invoke: Invoke, chain: str, option: tuple[str, object]
+) -> None:
+    done = invoke("cause", "direction", chain, *PAIR, "--criterion", "hsic", *option)
+    assert done.exit_code == 2
+    assert f"{option[0]} goes with a criterion of p-values" in done.stderr
