@@ -185,7 +185,9 @@ def direction(
         "splines", "random-forest", "gaussian-process", or a value.
     null : str or Null, optional
         Of the p-values. Residuals are estimates, so that p-values are approximate in any case;
-        those of permutations cannot rank what is far below 1 / n_resamples.
+        those of permutations cannot rank what is far below 1 / n_resamples. None is below 2.2e-308:
+        where both directions are rejected as strongly, as heteroscedastic noise does to thousands
+        of rows, the score is 0, and "hsic" still ranks.
     n_resamples : int, optional
         As for `independence_test`.
     kernel : str, Kernel or None, optional
