@@ -3,6 +3,7 @@
 import builtins
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -353,3 +354,11 @@ def test_plot__names_the_missing_dependency(monkeypatch):
         MissingDependencyError, match=r"Plotting needs matplotlib.*pip install 'dhsic\[plot\]'"
     ):
         outcome().plot()
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+def test_from_json__refuses_what_to_json_never_writes(constant):
+    text = re.sub(r'"seconds": [^,}]+', f'"seconds": {constant}', outcome().to_json())
+    assert constant in text
+    with pytest.raises(InvalidArgumentError, match="JSON of a IndependenceTestResult"):
+        IndependenceTestResult.from_json(text)
