@@ -3,6 +3,7 @@
 import builtins
 import dataclasses
 import json
+import re
 
 import numpy as np
 import pytest
@@ -363,3 +364,11 @@ def test_summary__is_text_and_escaped_html_of_its_lines():
 
     assert str(Read()) == "a     x < y\nlong  z"
     assert "x &lt; y" in Read()._repr_html_()
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
+def test_from_json__refuses_what_to_json_never_writes(constant):
+    text = re.sub(r'"seconds": [^,}]+', f'"seconds": {constant}', outcome().to_json())
+    assert constant in text
+    with pytest.raises(InvalidArgumentError, match="JSON of a IndependenceTestResult"):
+        IndependenceTestResult.from_json(text)

@@ -186,10 +186,10 @@ def _parts(
 
     def fits(part: range) -> bool:
         plan = session.plan(reduction(products.part(part)))
-        allowed = session.runtime.memory - baseline_bytes()
-        # Beside what a solve takes the driver may hold factors, see `NystromMHSIC`.
+        # The driver may hold factors beside a pass and a solve, see `NystromMHSIC`.
+        allowed = session.runtime.memory - baseline_bytes() - session.runtime.memory // 8
         solve = _SOLVED * plan.bytes_to_driver + 2 * 8 * products.tiling.n_values**2
-        return plan.worker_bytes <= allowed and solve <= allowed - session.runtime.memory // 8
+        return max(plan.worker_bytes, solve) <= allowed
 
     for size in _part_sizes(count):
         parts = [range(start, min(start + size, count)) for start in range(0, count, size)]

@@ -41,7 +41,7 @@ class JsonValue:
             The text is not such a value.
         """
         try:
-            data = json.loads(text)
+            data = json.loads(text, parse_constant=_refused)
             if data.pop("result") != cls.__name__:
                 raise TypeError
             read = {key: part(data[key]) for key, part in cls._parts.items() if key in data}
@@ -77,6 +77,11 @@ def several_of(cls: type, **parts: Read) -> Read:
 
 def _frozen(x: Any) -> Any:
     return tuple(x) if isinstance(x, list) else x
+
+
+def _refused(constant: str) -> Any:
+    """NaN and infinity are no JSON, and `to_json` writes none."""
+    raise ValueError(constant)
 
 
 def _plain(x: Any) -> Any:

@@ -225,14 +225,24 @@ def test_little_memory__takes_graphs_in_parts(monkeypatch):
         score(data, memory="1MiB")
 
 
+def residuals_of_all(nodes, n, mib):
+    """All graphs of so many nodes, for plans."""
+    graphs = enumerate_dags(nodes)
+    sets = {j: _sets_of(j, graphs) for j in range(nodes)}
+    sources = open_variables([np.broadcast_to(0.0, (n, 2 ** (nodes - 1)))] * nodes)
+    session = Session(sources, Runtime.here(2, mib * 2**20), 0)
+    return session, _combinations(graphs, sets, (1,) * nodes, [Gaussian()] * nodes)
+
+
 @pytest.mark.parametrize("mib", [600, 900, 1500])
 def test_plan__of_many_graphs_leaves_the_driver_its_memory(mib):
-    graphs = enumerate_dags(4)
-    sets = {j: _sets_of(j, graphs) for j in range(4)}
-    sources = open_variables([np.zeros((3000, 8))] * 4)
-    session = Session(sources, Runtime.here(2, mib * 2**20), 0)
-    combinations = _combinations(graphs, sets, (1,) * 4, [Gaussian()] * 4)
-    plan = NystromMHSIC().plan_grid(session, combinations, Multiplier(250))
+    plan = NystromMHSIC().plan_grid(*residuals_of_all(4, 3000, mib), Multiplier(250))
+    assert plan.check() is plan
+
+
+@pytest.mark.parametrize("mib", [1024, 2048, 3000])
+def test_plan__of_fitted_nulls_leaves_the_factors_their_memory(mib):
+    plan = NystromMHSIC().plan_each(*residuals_of_all(3, 20_000, mib), Gamma())
     assert plan.check() is plan
 
 
