@@ -24,7 +24,7 @@ from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.estimators import NystromMHSIC
 from dhsic.io.open import open_variables
 from dhsic.kernels import Gaussian
-from dhsic.nulls import Multiplier, Permutation
+from dhsic.nulls import Gamma, Multiplier, Permutation
 from tests import oracles
 
 DATA = Path(os.environ.get("DHSIC_DATA", Path(__file__).parents[3] / "shared/data"))
