@@ -7,15 +7,10 @@ from typing import Any
 import click
 
 import dhsic
-from dhsic.cli.journal import Journal, open_journal
 from dhsic.cli.methods import pairs_table
-from dhsic.cli.options import Request, read_request, test_options
-from dhsic.cli.output import print_lines, print_result
-from dhsic.cli.pages import Page
+from dhsic.cli.options import read_request, test_options
 from dhsic.cli.recipes import code_of_test
-from dhsic.cli.watching import check_targets, seen_run
-from dhsic.io.whole import write_whole
-from dhsic.results import IndependenceTestResult
+from dhsic.cli.tested import print_plan, print_test
 
 __all__ = ["plan", "test"]
 
@@ -43,27 +38,7 @@ def test(**options: Any) -> None:
     Prints the statistic, its p-value, with the Monte Carlo error of it where the null is simulated,
     and the decision at the level alpha.
     """
-    check_targets(options)
-    command = ("dhsic", *click.get_current_context().find_root().obj)
-    page = Page(options["page_path"], command)
-    with open_journal(options["log_path"], command, options["data"]) as journal:
-        request = read_request(options)
-        result = _run(request, options, journal, page)
-        try:
-            if options["json_path"] is not None:
-                write_whole(options["json_path"], result.to_json(indent=2) + "\n")
-            page.write(result, options, request.place, code_of_test(options, request))
-            journal.result(result)
-        finally:
-            print_result(result, options["alpha"])
-
-
-def _run(
-    request: Request, options: dict[str, Any], journal: Journal, page: Page
-) -> IndependenceTestResult:
-    """Run a test, seen on the terminal and in the journal."""
-    with seen_run(request.client, options, journal, page) as seen:
-        return dhsic.independence_test(*request.sources, **seen, **request.arguments)
+    print_test(options, read_request, dhsic.independence_test, code_of_test)
 
 
 @click.command(
@@ -76,6 +51,4 @@ def plan(**options: Any) -> None:
     Runs nothing and starts nothing. The seed, the level and the files to write are accepted and
     make no difference to a plan.
     """
-    planned = read_request(options).plan()
-    print_lines(str(planned).splitlines(), indent=8)
-    planned.check()
+    print_plan(read_request(options))

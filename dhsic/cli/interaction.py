@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
 import dhsic
-from dhsic.cli.journal import Journal, open_journal
 from dhsic.cli.methods import Kind, read_null
-from dhsic.cli.options import LEVEL_OPTION, RUN_OPTIONS, location, read_kernels, with_options
-from dhsic.cli.output import print_lines, print_result
-from dhsic.cli.pages import Page
+from dhsic.cli.options import (
+    LEVEL_OPTION,
+    RUN_OPTIONS,
+    Request,
+    location,
+    read_kernels,
+    with_options,
+)
 from dhsic.cli.recipes import code_of_interaction
-from dhsic.cli.watching import check_targets, seen_run
-from dhsic.cli.where import Place, read_place
-from dhsic.engine.plan import Plan
-from dhsic.interaction import INTERACTION_ESTIMATORS, InteractionTestResult
-from dhsic.io.open import AnySource, open_group
-from dhsic.io.whole import write_whole
+from dhsic.cli.tested import print_plan, print_test
+from dhsic.cli.where import read_place
+from dhsic.interaction import INTERACTION_ESTIMATORS
+from dhsic.io.open import open_group
 from dhsic.nulls import Multiplier, Permutation
 
 __all__ = ["interaction"]
@@ -93,28 +93,6 @@ def _options(command: Command) -> Command:
     return with_options(command, _OPTIONS, _LEVEL, _PLAN, RUN_OPTIONS)
 
 
-@dataclass(frozen=True)
-class _Request:
-    """A test as it was asked for: variables, arguments besides the client, and where it runs."""
-
-    sources: list[AnySource]
-    arguments: dict[str, Any]
-    place: Place
-
-    @contextmanager
-    def client(self) -> Iterator[Any]:
-        """Where the test runs; what cannot fit starts no process."""
-        if self.place.planned is not None:
-            self.plan().check()
-        with self.place.client() as client:
-            yield client
-
-    def plan(self) -> Plan:
-        """What would run; no process is started for it."""
-        planned = self.place.planned
-        return dhsic.plan_interaction(*self.sources, client=planned, **self.arguments)
-
-
 @click.command(epilog=_EPILOG, short_help="Test three variables of DATA.zarr for interaction.")
 @_options
 def interaction(**options: Any) -> None:
@@ -125,27 +103,12 @@ def interaction(**options: Any) -> None:
     level alpha.
     """
     if options["only_plan"]:
-        planned = _read(options).plan()
-        print_lines(str(planned).splitlines(), indent=8)
-        planned.check()
-        return
-    check_targets(options)
-    command = ("dhsic", *click.get_current_context().find_root().obj)
-    page = Page(options["page_path"], command)
-    with open_journal(options["log_path"], command, options["data"]) as journal:
-        request = _read(options)
-        result = _run(request, options, journal, page)
-        try:
-            if options["json_path"] is not None:
-                write_whole(options["json_path"], result.to_json(indent=2) + "\n")
-            code = code_of_interaction(options, request.arguments, request.place)
-            page.write(result, options, request.place, code)
-            journal.result(result)
-        finally:
-            print_result(result, options["alpha"])
+        print_plan(_read(options))
+    else:
+        print_test(options, _read, dhsic.interaction_test, code_of_interaction)
 
 
-def _read(options: dict[str, Any]) -> _Request:
+def _read(options: dict[str, Any]) -> Request:
     """Open the variables and translate the options.
 
     Raises
@@ -167,12 +130,4 @@ def _read(options: dict[str, Any]) -> _Request:
         "threads": place.threads,
         "memory": place.memory,
     }
-    return _Request(sources, arguments, place)
-
-
-def _run(
-    request: _Request, options: dict[str, Any], journal: Journal, page: Page
-) -> InteractionTestResult:
-    """Run a test, seen on the terminal and in the journal."""
-    with seen_run(request.client, options, journal, page) as seen:
-        return dhsic.interaction_test(*request.sources, **seen, **request.arguments)
+    return Request(sources, arguments, place, dhsic.plan_interaction)

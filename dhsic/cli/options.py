@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -59,14 +59,17 @@ class Request:
     sources : list of source
         The variables.
     arguments : dict
-        What `dhsic.plan` and `dhsic.independence_test` have in common, besides the client.
+        What planning and testing have in common, besides the client.
     place : Place
         Where it runs.
+    planner : callable, optional
+        The public function that plans.
     """
 
     sources: list[AnySource]
     arguments: dict[str, Any]
     place: Place
+    planner: Callable[..., Plan] = field(default_factory=lambda: dhsic.plan)
 
     @contextmanager
     def client(self) -> Iterator[Any]:
@@ -79,12 +82,9 @@ class Request:
     def plan(self) -> Plan:
         """What would run; no process is started for it."""
         if self.place.planned is not None:
-            return self._plan(self.place.planned)
+            return self.planner(*self.sources, client=self.place.planned, **self.arguments)
         with self.place.client() as client:
-            return self._plan(client)
-
-    def _plan(self, client: Any) -> Plan:
-        return dhsic.plan(*self.sources, client=client, **self.arguments)
+            return self.planner(*self.sources, client=client, **self.arguments)
 
 
 def _level(context: click.Context, option: click.Parameter, value: float) -> float:

@@ -64,19 +64,18 @@ def code_of_ranking(options: Mapping[str, Any], arguments: Mapping[str, Any], pl
     return _code(options, [options["variable"], options["target"]], call, asked, place)
 
 
-def code_of_interaction(
-    options: Mapping[str, Any], arguments: Mapping[str, Any], place: Place
-) -> str:
+def code_of_interaction(options: Mapping[str, Any], request: Request) -> str:
     """Code that gives the result of a test of interaction again, as `code_of_test`."""
     call = ["result = dhsic.interaction_test(", "    *variables,"]
-    return _code(options, options["variables"], call, arguments, place)
+    return _code(options, options["variables"], call, request.arguments, request.place)
 
 
-def code_of_samples(options: Mapping[str, Any], arguments: Mapping[str, Any], place: Place) -> str:
+def code_of_samples(options: Mapping[str, Any], request: Request) -> str:
     """Code that gives the result of a two-sample test again, as `code_of_test`."""
     call = ["result = dhsic.two_sample_test(", "    *variables,"]
-    names = {key: value for key, value in arguments.items() if key != "names"}
-    return _code(options, options["samples"], call, names, place, opener="open_group_samples")
+    asked = {key: value for key, value in request.arguments.items() if key != "names"}
+    opener = "open_group_samples"
+    return _code(options, options["samples"], call, asked, request.place, opener)
 
 
 def _code(

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
 import dhsic
-from dhsic.cli.journal import Journal, open_journal
 from dhsic.cli.methods import NULL_OPTIONS, Kind, read_null
 from dhsic.cli.options import (
     KERNEL_OPTIONS,
     LEVEL_OPTIONS,
     RUN_OPTIONS,
+    Request,
     location,
     read_kernels,
     with_options,
 )
-from dhsic.cli.output import print_lines, print_result
-from dhsic.cli.pages import Page
 from dhsic.cli.recipes import code_of_samples
-from dhsic.cli.watching import check_targets, seen_run
-from dhsic.cli.where import Place, read_place
-from dhsic.engine.plan import Plan
+from dhsic.cli.tested import print_plan, print_test
+from dhsic.cli.where import read_place
 from dhsic.estimators import Estimator
-from dhsic.io.open import AnySource, open_group_samples
-from dhsic.io.whole import write_whole
-from dhsic.twosample import MMD_ESTIMATORS, TwoSampleTestResult
+from dhsic.io.open import open_group_samples
+from dhsic.twosample import MMD_ESTIMATORS
 
 __all__ = ["two_sample"]
 
@@ -78,28 +72,6 @@ def _options(command: Command) -> Command:
     )
 
 
-@dataclass(frozen=True)
-class _Request:
-    """A test as it was asked for: samples, arguments besides the client, and where it runs."""
-
-    samples: list[AnySource]
-    arguments: dict[str, Any]
-    place: Place
-
-    @contextmanager
-    def client(self) -> Iterator[Any]:
-        """Where the test runs; what cannot fit starts no process."""
-        if self.place.planned is not None:
-            self.plan().check()
-        with self.place.client() as client:
-            yield client
-
-    def plan(self) -> Plan:
-        """What would run; no process is started for it."""
-        planned = self.place.planned
-        return dhsic.plan_two_sample(*self.samples, client=planned, **self.arguments)
-
-
 @click.command("two-sample", epilog=_EPILOG, short_help="Compare samples of DATA.zarr.")
 @_options
 def two_sample(**options: Any) -> None:
@@ -109,27 +81,12 @@ def two_sample(**options: Any) -> None:
     level alpha.
     """
     if options["only_plan"]:
-        planned = _read(options).plan()
-        print_lines(str(planned).splitlines(), indent=8)
-        planned.check()
-        return
-    check_targets(options)
-    command = ("dhsic", *click.get_current_context().find_root().obj)
-    page = Page(options["page_path"], command)
-    with open_journal(options["log_path"], command, options["data"]) as journal:
-        request = _read(options)
-        result = _run(request, options, journal, page)
-        try:
-            if options["json_path"] is not None:
-                write_whole(options["json_path"], result.to_json(indent=2) + "\n")
-            code = code_of_samples(options, request.arguments, request.place)
-            page.write(result, options, request.place, code)
-            journal.result(result)
-        finally:
-            print_result(result, options["alpha"])
+        print_plan(_read(options))
+    else:
+        print_test(options, _read, dhsic.two_sample_test, code_of_samples)
 
 
-def _read(options: dict[str, Any]) -> _Request:
+def _read(options: dict[str, Any]) -> Request:
     """Open the samples and translate the options.
 
     Raises
@@ -149,18 +106,10 @@ def _read(options: dict[str, Any]) -> _Request:
         "threads": place.threads,
         "memory": place.memory,
     }
-    return _Request(samples, arguments, place)
+    return Request(samples, arguments, place, dhsic.plan_two_sample)
 
 
 def _estimator(options: dict[str, Any]) -> str | Estimator:
     name: str = options["estimator"]
     given = _KIND.given(options)
     return MMD_ESTIMATORS[name](**given) if given else name
-
-
-def _run(
-    request: _Request, options: dict[str, Any], journal: Journal, page: Page
-) -> TwoSampleTestResult:
-    """Run a test, seen on the terminal and in the journal."""
-    with seen_run(request.client, options, journal, page) as seen:
-        return dhsic.two_sample_test(*request.samples, **seen, **request.arguments)
