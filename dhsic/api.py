@@ -30,6 +30,7 @@ from dhsic.estimators import (
     Outcome,
     WitnessFunctions,
 )
+from dhsic.estimators.base import passes_of
 from dhsic.kernels import Grid, Kernel
 from dhsic.nulls import Aggregated, Replicates, aggregate, monte_carlo_error, pvalue
 from dhsic.results import (
@@ -37,7 +38,6 @@ from dhsic.results import (
     GridSummary,
     IndependenceTestResult,
     KernelCombination,
-    PassSummary,
     VariableSummary,
 )
 
@@ -396,10 +396,7 @@ def result_fields(
         "features": estimate.features,
         "precision": session.dtype.name,
         "seed": session.seed,
-        "passes": tuple(
-            PassSummary(done.name, done.blocks, done.bytes_read, done.seconds)
-            for done in session.finished
-        ),
+        "passes": passes_of(session),
         "seconds": time.perf_counter() - began,
         "version": __version__,
     }

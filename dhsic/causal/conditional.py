@@ -11,14 +11,14 @@ import numpy as np
 
 from dhsic._arguments import Precision, choose_method, session_over
 from dhsic.api import Kernels, tested_fields
-from dhsic.causal.nodes import open_nodes, passes_of
+from dhsic.causal.nodes import open_nodes
 from dhsic.causal.regression import Regression, find_regression
 from dhsic.causal.residuals import plan_regressions, residual_variables
 from dhsic.engine.events import Listener
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator, Null
-from dhsic.estimators.base import plan_of
+from dhsic.estimators.base import passes_of, plan_of
 from dhsic.kernels import Grid
 from dhsic.results import IndependenceTestResult
 

@@ -11,9 +11,8 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.open import AnySource, open_samples, open_variables
 from dhsic.io.sources import GraphSource
 from dhsic.kernels import Kernel, parse
-from dhsic.results import PassSummary
 
-__all__ = ["open_nodes", "passes_of", "read_kernels"]
+__all__ = ["open_nodes", "read_kernels"]
 
 _FEWEST_ROWS = 4
 
@@ -83,15 +82,6 @@ def read_kernels(kernels: Any, session: Session) -> tuple[Kernel, ...]:
         msg = f"kernels must be names or Kernel values, got {kernels!r}"
         raise InvalidArgumentError(msg)
     return read
-
-
-def passes_of(*sessions: Session) -> tuple[PassSummary, ...]:
-    """The passes over the data of one run after another."""
-    return tuple(
-        PassSummary(done.name, done.blocks, done.bytes_read, done.seconds)
-        for session in sessions
-        for done in session.finished
-    )
 
 
 def _columns(x: Any, names: Sequence[str] | None) -> tuple[list[AnySource], Sequence[str] | None]:

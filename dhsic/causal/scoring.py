@@ -13,7 +13,7 @@ from dhsic._arguments import Precision, session_over
 from dhsic._validation import check_choice
 from dhsic._version import __version__
 from dhsic.causal.dags import DAG, Parents, complete_dags, enumerate_dags
-from dhsic.causal.nodes import open_nodes, passes_of, read_kernels
+from dhsic.causal.nodes import open_nodes, read_kernels
 from dhsic.causal.regression import Regression, find_regression
 from dhsic.causal.residuals import plan_regressions, residual_variables
 from dhsic.causal.scores import DAGScores
@@ -22,7 +22,7 @@ from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import VHSIC, Null, NystromMHSIC, find_null
-from dhsic.estimators.base import plan_of
+from dhsic.estimators.base import passes_of, plan_of
 from dhsic.kernels import Combinations, Kernel, OnColumns
 from dhsic.nulls import (
     Distribution,

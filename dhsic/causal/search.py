@@ -15,7 +15,7 @@ from dhsic._arguments import Precision, session_over
 from dhsic._validation import check_number
 from dhsic._version import __version__
 from dhsic.causal.dags import DAG, Parents
-from dhsic.causal.nodes import open_nodes, passes_of, read_kernels
+from dhsic.causal.nodes import open_nodes, read_kernels
 from dhsic.causal.regression import Regression, find_regression
 from dhsic.causal.residuals import FittedRegressions, fit_regressions, plan_regressions
 from dhsic.causal.scoring import DependenceMeasure, Method, Score, choose_measure
@@ -23,7 +23,7 @@ from dhsic.engine.blocks import Source
 from dhsic.engine.events import Listener
 from dhsic.engine.session import Session
 from dhsic.estimators import Null
-from dhsic.estimators.base import plan_of
+from dhsic.estimators.base import passes_of, plan_of
 from dhsic.io.derived import DerivedSource
 from dhsic.kernels import Combinations, Kernel, OnColumns
 from dhsic.results import JsonValue, Parts, PassSummary, Summarised, several_of

@@ -21,7 +21,7 @@ from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tiling
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_kernels, plan_of
+from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_kernels, passes_of, plan_of
 from dhsic.io.open import open_samples
 from dhsic.kernels import Combinations, Kernel, parse
 from dhsic.landmarks import (
@@ -37,7 +37,6 @@ from dhsic.landmarks import (
     uniform_rows,
     warn_of_rounding,
 )
-from dhsic.results import PassSummary
 
 __all__ = ["embed_like", "load_embedding", "mean_embedding"]
 
@@ -145,7 +144,7 @@ def mean_embedding(
         tolerance=factor.tolerance,
         precision=session.dtype.name,
         seed=session.seed,
-        passes=_passes(session),
+        passes=passes_of(session),
     )
 
 
@@ -189,7 +188,7 @@ def embed_like(
         tolerance=embedding.tolerance,
         precision=precision,
         seed=seed,
-        passes=_passes(session),
+        passes=passes_of(session),
     )
 
 
@@ -298,10 +297,3 @@ def _plan(session: Session, asked: Kernel, p: int, s: int, selection: Selection)
         session.plan(EmbeddingPass(_tiling(session, guessed, np.zeros((p, d))))),
     ]
     session.listener(plan_of(session, steps, _REMEDY, n_landmarks=p).check().started)
-
-
-def _passes(session: Session) -> tuple[PassSummary, ...]:
-    return tuple(
-        PassSummary(done.name, done.blocks, done.bytes_read, done.seconds)
-        for done in session.finished
-    )

@@ -24,7 +24,7 @@ from dhsic.nulls import (
     Replicates,
     Spectral,
 )
-from dhsic.results import FeatureSummary, LandmarkSummary
+from dhsic.results import FeatureSummary, LandmarkSummary, PassSummary
 
 __all__ = [
     "BANDWIDTH_ROWS",
@@ -43,6 +43,7 @@ __all__ = [
     "fit_kernels",
     "fit_on_sample",
     "fitting_step",
+    "passes_of",
     "plan_of",
     "rounding_unit",
 ]
@@ -329,6 +330,15 @@ def fitting_step(session: Session) -> DriverStep:
     rows = 8 * BANDWIDTH_ROWS * sum(session.dims)
     distances = 8 * BANDWIDTH_ROWS**2  # of all pairs, and a copy for the median
     return DriverStep("fit kernels", 3 * rows + distances, rows)
+
+
+def passes_of(*sessions: Session) -> tuple[PassSummary, ...]:
+    """The passes over the data of one run after another."""
+    return tuple(
+        PassSummary(done.name, done.blocks, done.bytes_read, done.seconds)
+        for session in sessions
+        for done in session.finished
+    )
 
 
 def plan_of(

@@ -17,7 +17,7 @@ from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import NystromHSIC
-from dhsic.estimators.base import BANDWIDTH_ROWS, plan_of, rounding_unit
+from dhsic.estimators.base import BANDWIDTH_ROWS, passes_of, plan_of, rounding_unit
 from dhsic.estimators.feature_basis import Side
 from dhsic.estimators.feature_sums import covariances
 from dhsic.estimators.landmark_features import LandmarkFeatures, draw_landmarks_of_each
@@ -27,7 +27,7 @@ from dhsic.linalg import solve_lower, spectrum
 from dhsic.nulls import ChiSquareMixture, pvalue
 from dhsic.pairwise.moments import AllMomentsPass
 from dhsic.pairwise.result import DependenceMatrix
-from dhsic.results import PassSummary, VariableSummary
+from dhsic.results import VariableSummary
 
 __all__ = ["dependence_matrix"]
 
@@ -135,10 +135,7 @@ def dependence_matrix(
         landmarks=drawn.summary,
         precision=session.dtype.name,
         seed=session.seed,
-        passes=tuple(
-            PassSummary(done.name, done.blocks, done.bytes_read, done.seconds)
-            for done in session.finished
-        ),
+        passes=passes_of(session),
         seconds=time.perf_counter() - began,
         version=__version__,
     )

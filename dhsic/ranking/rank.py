@@ -28,6 +28,7 @@ from dhsic.estimators import (
     find_estimator,
     find_null,
 )
+from dhsic.estimators.base import passes_of
 from dhsic.io.open import AnySource
 from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns
 from dhsic.nulls import Multiplier, Permutation, Replicates, adjust, pvalue, standardised, step_down
@@ -35,7 +36,6 @@ from dhsic.ranking.constants import without_constants
 from dhsic.ranking.features import Features, Groups, read_features, read_kernel
 from dhsic.ranking.joint import JointMap
 from dhsic.ranking.result import By, FeatureRanking, RankedFeature
-from dhsic.results import PassSummary
 
 __all__ = ["feature_estimator", "open_features", "plan_ranking", "rank_features"]
 
@@ -199,10 +199,7 @@ def rank_features(
         landmarks=estimates.landmarks,
         precision=session.dtype.name,
         seed=session.seed,
-        passes=tuple(
-            PassSummary(done.name, done.blocks, done.bytes_read, done.seconds)
-            for done in session.finished
-        ),
+        passes=passes_of(session),
         seconds=time.perf_counter() - began,
         version=__version__,
     )
