@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dhsic._validation import check_choice
 from dhsic.api import hsic, independence_test
 from dhsic.causal.decisions import Criterion, Side
+from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator, Null
 from dhsic.kernels import Kernel
 from dhsic.sensitivity import sensitivity_map
@@ -45,7 +46,7 @@ class Measure:
     Raises
     ------
     InvalidArgumentError
-        The criterion is unknown.
+        The criterion is unknown, or compares no p-values and a null is given.
 
     Examples
     --------
@@ -55,7 +56,7 @@ class Measure:
 
     criterion: Criterion = "p-value"
     estimator: str | Estimator = "v-hsic"
-    null: str | Null = "gamma"
+    null: str | Null | None = None
     n_resamples: int | None = None
     kernel: str | Kernel | None = "gaussian"
     memory: int | str = "2GiB"
@@ -63,6 +64,15 @@ class Measure:
 
     def __post_init__(self) -> None:
         check_choice("criterion", self.criterion, get_args(Criterion))
+        if self.criterion in _BY_PVALUE:
+            return
+        for name in ("null", "n_resamples"):
+            if getattr(self, name) is not None:
+                msg = (
+                    f"{name} must be left out with criterion={self.criterion!r}, which compares no "
+                    f"p-values, got {getattr(self, name)!r}: drop it, or take criterion='p-value'"
+                )
+                raise InvalidArgumentError(msg)
 
     def side(
         self, cause: Vector, residuals: Vector, names: Sequence[str], seed: int
@@ -77,8 +87,9 @@ class Measure:
             "threads": self.threads,
         }
         if self.criterion in _BY_PVALUE:
+            null = "gamma" if self.null is None else self.null
             tested = independence_test(
-                cause, residuals, null=self.null, n_resamples=self.n_resamples, **how
+                cause, residuals, null=null, n_resamples=self.n_resamples, **how
             )
             side = Side(tested.estimate, tested.pvalue)
             return MeasuredSide(side, tested.estimator, tested.null)

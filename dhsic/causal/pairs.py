@@ -151,7 +151,7 @@ def direction(
     criterion: Criterion = "p-value",
     estimator: str | Estimator = "v-hsic",
     regression: str | Regression = "splines",
-    null: str | Null = "gamma",
+    null: str | Null | None = None,
     n_resamples: int | None = None,
     kernel: str | Kernel | None = "gaussian",
     max_rows: int | None = None,
@@ -184,10 +184,11 @@ def direction(
     regression : str or Regression, optional
         "splines", "random-forest", "gaussian-process", or a value.
     null : str or Null, optional
-        Of the p-values. Residuals are estimates, so that p-values are approximate in any case;
-        those of permutations cannot rank what is far below 1 / n_resamples. None is below 2.2e-308:
-        where both directions are rejected as strongly, as heteroscedastic noise does to thousands
-        of rows, the score is 0, and "hsic" still ranks.
+        Of the p-values, for criteria that compare them: "gamma" where not given. Residuals are
+        estimates, so that p-values are approximate in any case; those of permutations cannot rank
+        what is far below 1 / n_resamples. None is below 2.2e-308: where both directions are
+        rejected as strongly, as heteroscedastic noise does to thousands of rows, the score is 0,
+        and "hsic" still ranks.
     n_resamples : int, optional
         As for `independence_test`.
     kernel : str, Kernel or None, optional

@@ -8,7 +8,6 @@ from typing import Any, get_args
 
 import click
 import numpy as np
-from click.core import ParameterSource
 
 from dhsic._validation import parse_bytes
 from dhsic.causal import CausalDirections, directions
@@ -77,8 +76,7 @@ _OPTIONS = (
     click.option(
         "--null",
         type=click.Choice(["gamma", "spectral", "multiplier", "permutation"]),
-        default="gamma",
-        help="How p-values are made.",
+        help="How p-values are made.  [default: gamma]",
     ),
     click.option(
         "--resamples",
@@ -198,19 +196,15 @@ def _place(options: dict[str, Any]) -> Place:
 def _arguments(options: dict[str, Any]) -> dict[str, Any]:
     """What the options mean to `dhsic.causal.direction`."""
     place = _place(options)
-    by_pvalue = options["criterion"].endswith("p-value")
-    if options["resamples"] is not None and not by_pvalue:
-        msg = f"--resamples goes with a criterion of p-values; got {options['criterion']}: drop it"
-        raise click.UsageError(msg)
-    asked = click.get_current_context().get_parameter_source("null")
-    if asked is ParameterSource.COMMANDLINE and not by_pvalue:
-        msg = f"--null goes with a criterion of p-values; got {options['criterion']}: drop it"
-        raise click.UsageError(msg)
+    for name in () if options["criterion"].endswith("p-value") else ("null", "resamples"):
+        if options[name] is not None:
+            msg = f"--{name} goes with a criterion of p-values; got {options['criterion']}: drop it"
+            raise click.UsageError(msg)
     return {
         "criterion": options["criterion"],
         "estimator": read_estimator(options),
         "regression": read_regression(options),
-        "null": read_null(options),
+        "null": options["null"] and read_null(options),
         "n_resamples": options["resamples"],
         "kernel": parse(options["kernel"]),
         "max_rows": options["max_rows"],

@@ -168,6 +168,14 @@ def test_options__reach_what_they_are_for():
     assert (drawn.forward.pvalue * 20) % 1 == pytest.approx(0.0, abs=1e-9)
 
 
+@pytest.mark.parametrize("criterion", ["hsic", "sensitivity"])
+@pytest.mark.parametrize("option", [{"null": "gamma"}, {"n_resamples": 99}])
+def test_options_of_pvalues__are_refused_where_none_is_compared(criterion, option):
+    (name,) = option
+    with pytest.raises(InvalidArgumentError, match=rf"{name} must be left out .* drop it"):
+        causal.direction(*caused(), criterion=criterion, rng=0, **option)
+
+
 def test_random_forest__is_seeded():
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
     from sklearn.ensemble import RandomForestRegressor
