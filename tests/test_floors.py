@@ -18,7 +18,7 @@ UNITS = [
     *("embedding", "twosample", "interaction"),
     *("sensitivity", "ranking", "causal"),
     *("embedding", "twosample"),
-    *("pairwise", "cluster", "report", "cli"),
+    *("pairwise", "cluster", "bench", "report", "cli"),
 ]
 DASK_UNITS = {"engine", "io", "cluster"}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

@@ -9,6 +9,7 @@ from dhsic.plots.causal import (
 from dhsic.plots.matrix import dependence_matrix
 from dhsic.plots.null import null_distribution
 from dhsic.plots.ranking import ranking
+from dhsic.plots.scaling import scaling
 from dhsic.plots.sensitivity import sensitivity_map
 from dhsic.plots.witness import witness_function
 
@@ -20,6 +21,7 @@ __all__ = [
     "precision_recall_curves",
     "ranking",
     "roc_curves",
+    "scaling",
     "sensitivity_map",
     "witness_function",
 ]

@@ -1,0 +1,141 @@
+"""The data of the runs: so many rows, in chunks of so many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import zarr
+
+from dhsic.errors import InvalidArgumentError
+from dhsic.io.open import AnySource, open_variables
+from dhsic.io.sources import ArraySource, GraphSource, StoredSource
+
+__all__ = ["Data", "FirstRows"]
+
+_CHUNK_ROWS = 8192
+_COPIED_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class FirstRows(StoredSource):
+    """The first rows of a stored array; none is copied.
+
+    Parameters
+    ----------
+    rows : int
+        How many; the other parameters are those of `StoredSource`.
+    """
+
+    rows: int = 0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.rows, super().shape[1]
+
+
+class Data:
+    """Variables that are cut to so many rows, or made of so many.
+
+    Parameters
+    ----------
+    variables : sequence of array-like, or of one function
+        A function takes a number of rows and returns the variables.
+    names : sequence of str or None
+        Of the variables.
+    folder : str
+        Where copies are stored.
+    """
+
+    def __init__(self, variables: Sequence[Any], names: Sequence[str] | None, folder: str) -> None:
+        self._names = names
+        self._folder = Path(folder)
+        self._make: Callable[[int], Any] | None = None
+        self._whole: list[AnySource] = []
+        self._stored: dict[tuple[int, int], list[AnySource]] = {}
+        if len(variables) == 1 and callable(variables[0]):
+            self._make = variables[0]
+        else:
+            self._whole = open_variables(variables, names)
+
+    @property
+    def rows(self) -> int | None:
+        """Rows that there are; None where a function makes as many as are asked for."""
+        return self._whole[0].shape[0] if self._whole else None
+
+    @property
+    def described(self) -> str:
+        """What the data are, as far as two studies can be told apart by it."""
+        if self._make is not None:
+            return f"rows of {getattr(self._make, '__qualname__', type(self._make).__name__)}"
+        columns = ", ".join(f"{source.name} {source.shape[1]}" for source in self._whole)
+        return f"{self.rows} rows of {columns}"
+
+    def of(self, rows: int, chunk_rows: int | None) -> list[AnySource]:
+        """So many rows; what a function makes, and chunks that are asked for, are stored once."""
+        if self._make is None and chunk_rows is None:
+            return [_first(source, rows) for source in self._whole]
+        key = rows, chunk_rows or 0
+        if key not in self._stored:
+            place = self._folder / f"{rows}-{chunk_rows or 'any'}"
+            self._stored[key] = [
+                _chunked(source, chunk_rows, place / f"{number}.zarr")
+                for number, source in enumerate(self._cut_or_made(rows))
+            ]
+        return self._stored[key]
+
+    def _cut_or_made(self, rows: int) -> list[AnySource]:
+        if self._make is None:
+            return [_first(source, rows) for source in self._whole]
+        made = self._make(rows)
+        if not isinstance(made, list | tuple):
+            msg = (
+                "the function that makes the data must return a tuple of variables, got a "
+                f"{type(made).__name__}: return (x, y)"
+            )
+            raise InvalidArgumentError(msg)
+        sources = open_variables(made, self._names)
+        if sources[0].shape[0] != rows:
+            msg = f"the function must make the {rows:,} rows asked for, got {sources[0].shape[0]:,}"
+            raise InvalidArgumentError(msg)
+        return sources
+
+
+def _first(source: AnySource, rows: int) -> AnySource:
+    if rows == source.shape[0]:
+        return source
+    if isinstance(source, StoredSource):
+        fields = ("name", "array", "stored_rows", "columns", "categorical", "place")
+        return FirstRows(**{field: getattr(source, field) for field in fields}, rows=rows)
+    return replace(source, array=source.array[:rows])
+
+
+def _chunked(source: AnySource, chunk_rows: int | None, place: Path) -> AnySource:
+    if isinstance(source, GraphSource):
+        if chunk_rows is None:
+            return source
+        return replace(source, array=source.array.rechunk({0: chunk_rows}))
+    if isinstance(source, StoredSource) and chunk_rows is None:
+        return source
+    return _stored(source, chunk_rows or _CHUNK_ROWS, place)
+
+
+def _stored(source: ArraySource | StoredSource, chunk_rows: int, place: Path) -> AnySource:
+    """A copy in zarr, not compressed, whose chunks have so many rows."""
+    n, width = source.shape
+    copy: Any = zarr.create_array(
+        place,
+        shape=(n, width),
+        chunks=(min(chunk_rows, n), width),
+        dtype=source.read(0, 1).dtype,
+        compressors=None,
+        overwrite=True,
+    )
+    step = max(1, _COPIED_ROWS // chunk_rows) * chunk_rows
+    for start in range(0, n, step):
+        stop = min(start + step, n)
+        copy[start:stop] = source.read(start, stop)
+    return StoredSource(source.name, copy, min(chunk_rows, n), categorical=source.categorical)

@@ -1,0 +1,401 @@
+"""What a study found: a run a row, and what these say together."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from dhsic import plots
+from dhsic._drawing import axes_of, figure_of
+from dhsic._validation import check_choice
+from dhsic.bench.settings import SETTINGS
+from dhsic.engine.plan import format_bytes
+from dhsic.errors import DataError, InvalidArgumentError, require
+from dhsic.io.whole import write_whole
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["ScalingStudy"]
+
+Row = Mapping[str, Any]
+
+_WORDS = ("scheduler", "precision", "study")
+_MEASURED = ("seconds", "pass_seconds", "task_seconds", "processor_seconds")
+_BYTES = ("bytes_read", "peak_bytes", "planned_bytes")
+_QUANTITIES = {
+    "speedup": "speed-up",
+    "efficiency": "efficiency",
+    "seconds": "time (s)",
+    "processor_seconds": "processor time (s)",
+    "peak_bytes": "peak memory of a process (MiB)",
+}
+_LABELS = {"n_resamples": "replicates", "chunk_rows": "rows of a chunk"}
+
+
+@dataclass(frozen=True)
+class ScalingStudy:
+    """How a test scales.
+
+    Parameters
+    ----------
+    runs : tuple of mapping
+        One a run: its settings, its turn as ``repeat``, wall time ``seconds`` of the test, of its
+        passes (``pass_seconds``, and of each as ``seconds: NAME``), of its tasks added up
+        (``task_seconds``), processor time of the driver and all workers (``processor_seconds``),
+        ``bytes_read``, ``peak_bytes`` of the process that ran tasks and had most (None where no
+        system tells), ``planned_bytes`` of it, ``pvalue``, and ``study`` for what was fixed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.bench import scaling_study
+    >>> x, y = np.random.default_rng(0).standard_normal((2, 1000))
+    >>> vary = {"landmarks": [20, 40], "workers": [1], "scheduler": ["threads"]}
+    >>> study = scaling_study(x, y, vary=vary, repeats=1, progress=None, kernels="gaussian")
+    >>> study.varied, len(study.table)
+    (('landmarks',), 2)
+    """
+
+    _shown: ClassVar[tuple[str, ...]] = (
+        *("seconds", "speedup", "efficiency", "relative", "pass_seconds", "processor_seconds"),
+        *("bytes_read", "peak_bytes", "planned_bytes", "pvalue"),
+    )
+
+    runs: tuple[Row, ...]
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """Names of the settings that have more than one value."""
+        return tuple(name for name in SETTINGS if len({run[name] for run in self.runs}) > 1)
+
+    @property
+    def weak(self) -> bool:
+        """Whether the rows of a worker were kept."""
+        return any(run["rows_per_worker"] is not None for run in self.runs)
+
+    @cached_property
+    def table(self) -> list[dict[str, Any]]:
+        """A row a setting, with medians over the turns.
+
+        Besides what a run has, ``all_seconds`` of the turns; ``relative``, the time over that of
+        the first setting; ``speedup`` and ``efficiency`` beside the fewest workers, where their
+        number varies. Of weak scaling the speed-up is that in rows a second. All three are medians
+        of the ratios within a turn.
+        """
+        groups = self._groups()
+        first = next(iter(groups.values()), [])
+        return [
+            {
+                **{name: runs[0][name] for name in SETTINGS},
+                **_medians(runs),
+                "all_seconds": tuple(run["seconds"] for run in runs),
+                "relative": _ratio(runs, first),
+                **self._gain(runs, groups),
+            }
+            for runs in groups.values()
+        ]
+
+    def _groups(self) -> dict[tuple[Any, ...], list[Row]]:
+        groups: dict[tuple[Any, ...], list[Row]] = {}
+        for run in self.runs:
+            groups.setdefault(tuple(run[name] for name in SETTINGS), []).append(run)
+        return groups
+
+    def _gain(self, runs: list[Row], groups: Mapping[Any, list[Row]]) -> dict[str, float | None]:
+        if "workers" not in self.varied:
+            return {"speedup": None, "efficiency": None}
+        like = [name for name in SETTINGS if name not in ("workers", *(["rows"] * self.weak))]
+        alike = [g for g in groups.values() if all(g[0][k] == runs[0][k] for k in like)]
+        base = min(alike, key=lambda group: group[0]["workers"])
+        times = runs[0]["workers"] / base[0]["workers"]
+        ratio = _ratio(base, runs)
+        if ratio is None:
+            return {"speedup": None, "efficiency": None}
+        speedup = ratio * times if self.weak else ratio
+        return {"speedup": speedup, "efficiency": speedup / times}
+
+    def slopes(self, along: str | None = None, quantity: str = "seconds") -> dict[str, float]:
+        """Slopes of a quantity on logarithmic axes, by least squares: 1 where it is proportional.
+
+        Parameters
+        ----------
+        along : str, optional
+            The setting, by default the first that varies and is a number.
+        quantity : str, optional
+            As for `plot`.
+
+        Returns
+        -------
+        dict of str to float
+            One for every combination of the other settings that vary, by its words.
+        """
+        lines = self._lines(self._along(along), _quantity(quantity))
+        return {
+            label: float(np.polyfit(np.log(x), np.log(y), 1)[0]) for label, (x, y) in lines.items()
+        }
+
+    def plot(
+        self, ax: Axes | None = None, *, quantity: str | None = None, along: str | None = None
+    ) -> Axes:
+        """Draw a quantity against a setting.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure where not given.
+        quantity : str, optional
+            "speedup", "efficiency", "seconds", "processor_seconds" or "peak_bytes". Where not
+            given the speed-up where workers vary, or of weak scaling the efficiency; otherwise the
+            time and, in a new figure, beside it the memory.
+        along : str, optional
+            The setting, where several vary: workers, or the first that is a number.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+            The first that was drawn. Quantities that a setting takes are on logarithmic axes,
+            with the slopes of their lines.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A quantity or a setting that the study does not have.
+        MissingDependencyError
+            matplotlib is not installed.
+        """
+        setting = self._along(along)
+        if quantity is not None:
+            return self._drawn(ax, setting, _quantity(quantity))
+        if setting == "workers":
+            return self._drawn(ax, setting, "efficiency" if self.weak else "speedup")
+        if ax is not None or all(run["peak_bytes"] is None for run in self.runs):
+            return self._drawn(ax, setting, "seconds")
+        first = axes_of(None, (9.6, 3.8))
+        figure = figure_of(first)
+        grid = figure.add_gridspec(1, 2)
+        first.set_subplotspec(grid[0])
+        self._drawn(figure.add_subplot(grid[1]), setting, "peak_bytes")
+        return self._drawn(first, setting, "seconds")
+
+    def _drawn(self, ax: Axes | None, setting: str, quantity: str) -> Axes:
+        lines = self._lines(setting, quantity)
+        gain = quantity in ("speedup", "efficiency")
+        return plots.scaling(
+            lines,
+            xlabel=_LABELS.get(setting, setting),
+            ylabel=_QUANTITIES[quantity],
+            ideal={"speedup": 1.0, "efficiency": 0.0}.get(quantity),
+            logarithmic=not gain,
+            ax=ax,
+        )
+
+    def _along(self, along: str | None) -> str:
+        names = [name for name in self.varied if name not in ("rows_per_worker", *_WORDS)]
+        if self.weak and "workers" in names:
+            names = [name for name in names if name != "rows"]
+        words = [name for name in self.varied if name in _WORDS]
+        if along is None and names + words:
+            return (names + words)[0]
+        if along is None:
+            msg = "a picture needs a setting that varies, and this study has one value of each"
+            raise InvalidArgumentError(msg)
+        return check_choice("along", along, names + words)
+
+    def _lines(self, setting: str, quantity: str) -> dict[str, tuple[list[Any], list[float]]]:
+        """Values against the setting, a line for every combination of the others that vary."""
+        tied = ("rows",) if self.weak and setting == "workers" else ()
+        others = [name for name in self.varied if name not in (setting, *tied)]
+        lines: dict[str, tuple[list[Any], list[float]]] = {}
+        for row in sorted(self.table, key=lambda row: row[setting]):
+            if row[quantity] is not None:
+                label = ", ".join(_worded(name, row[name]) for name in others)
+                x, y = lines.setdefault(label, ([], []))
+                x.append(row[setting])
+                y.append(row[quantity] / 2**20 if quantity in _BYTES else row[quantity])
+        if not lines:
+            msg = f"quantity {quantity!r} was not measured along {setting!r}: take 'seconds'"
+            raise InvalidArgumentError(msg)
+        return lines
+
+    def to_frame(self) -> pd.DataFrame:
+        """The table as a frame of pandas.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        MissingDependencyError
+            pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            missing = require("pandas", "tables", "A frame")
+            raise missing from error
+        return pd.DataFrame(self.table)
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the runs, a line each; the file is replaced whole.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+        """
+        columns = list(dict.fromkeys(name for run in self.runs for name in run))
+        text = io.StringIO()
+        writer = csv.DictWriter(text, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.runs)
+        write_whole(Path(path), text.getvalue())
+
+    @classmethod
+    def from_csv(cls, path: str | os.PathLike[str]) -> ScalingStudy:
+        """Read what `to_csv` wrote.
+
+        Parameters
+        ----------
+        path : path
+            The file.
+
+        Returns
+        -------
+        ScalingStudy
+
+        Raises
+        ------
+        DataError
+            There is none, or it holds something else.
+        """
+        try:
+            with Path(path).open(newline="") as file:
+                rows = [_read(row) for row in csv.DictReader(file)]
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            msg = f"{os.fspath(path)!r} cannot be read as the CSV file of a scaling study: {error}"
+            raise DataError(msg) from error
+        needed = {*SETTINGS, *_MEASURED, *_BYTES, "pvalue", "repeat", "study"}
+        if not rows or needed - set(rows[0]):
+            missing = ", ".join(sorted(needed - set(rows[0] if rows else ())))
+            msg = (
+                f"{os.fspath(path)!r} is no CSV file of a scaling study, it lacks {missing}: give "
+                "another path"
+            )
+            raise DataError(msg)
+        return cls(tuple(rows))
+
+    @classmethod
+    def kept(cls, path: str | os.PathLike[str] | None, study: str) -> ScalingStudy:
+        """What an earlier call has left of the same study; nothing where there is no file.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The file is of another one.
+        """
+        if path is None or not Path(path).exists():
+            return cls(())
+        found = cls.from_csv(path)
+        other = next((run["study"] for run in found.runs if run["study"] != study), None)
+        if other is not None:
+            msg = (
+                f"csv must be a new file or one of the same study; {os.fspath(path)!r} has "
+                f"{other!r}, and this is {study!r}: give another path"
+            )
+            raise InvalidArgumentError(msg)
+        return found
+
+    def has(self, setting: Row) -> bool:
+        """Whether there is a run of these settings and this turn."""
+        return any(_matches(run, setting) for run in self.runs)
+
+    def with_run(self, run: Row) -> ScalingStudy:
+        """The study with one run more."""
+        return ScalingStudy((*self.runs, run))
+
+    def of(self, settings: Sequence[Row]) -> ScalingStudy:
+        """The runs of these settings and turns, in the order in which they are asked for."""
+        chosen = (next(run for run in self.runs if _matches(run, s)) for s in settings)
+        return ScalingStudy(tuple(chosen))
+
+    def _repr_html_(self) -> str:
+        names = [
+            *self.varied,
+            *(k for k in self._shown if any(r[k] is not None for r in self.table)),
+        ]
+        head = "".join(f"<th>{html.escape(name.replace('_', ' '))}</th>" for name in names)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(_cell(k, row[k]))}</td>" for k in names) + "</tr>"
+            for row in self.table
+        )
+        return f"<table><tr>{head}</tr>{body}</table>"
+
+    def __str__(self) -> str:
+        return "\n".join(
+            ", ".join(_worded(k, row[k]) for k in (*self.varied, "seconds", "speedup", "pvalue"))
+            for row in self.table
+        )
+
+
+def _matches(run: Row, setting: Row) -> bool:
+    return all(run[name] == value for name, value in setting.items())
+
+
+def _ratio(above: Iterable[Row], below: Iterable[Row]) -> float | None:
+    """Median over the turns that both have."""
+    seconds = {run["repeat"]: run["seconds"] for run in below}
+    ratios = [r["seconds"] / seconds[r["repeat"]] for r in above if r["repeat"] in seconds]
+    return median(ratios) if ratios else None
+
+
+def _medians(runs: list[Row]) -> dict[str, Any]:
+    """Medians of what is measured; of memory the most, and of p-values, all alike, the first."""
+    passes = [name for name in runs[0] if name.startswith("seconds: ")]
+    middle = {name: median(run[name] for run in runs) for name in (*_MEASURED, *passes)}
+    peaks = [run["peak_bytes"] for run in runs if run["peak_bytes"] is not None]
+    same = {name: runs[0][name] for name in ("bytes_read", "planned_bytes", "pvalue")}
+    return {**middle, **same, "peak_bytes": max(peaks, default=None)}
+
+
+def _read(row: Mapping[str, str]) -> dict[str, Any]:
+    whole = (*SETTINGS, *_BYTES, "repeat")
+    read: dict[bool, Callable[[str], Any]] = {True: int, False: float}
+    return {
+        name: (None if text == "" else text if name in _WORDS else read[name in whole](text))
+        for name, text in row.items()
+    }
+
+
+def _quantity(quantity: str) -> str:
+    return check_choice("quantity", quantity, list(_QUANTITIES))
+
+
+def _worded(name: str, value: Any) -> str:
+    return f"{_LABELS.get(name, name.replace('_', ' '))} {_cell(name, value)}"
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if name in _BYTES:
+        return format_bytes(value)
+    return (
+        f"{value:,}"
+        if isinstance(value, int)
+        else f"{value:.3g}"
+        if isinstance(value, float)
+        else value
+    )

@@ -1,0 +1,402 @@
+"""A study runs what it is asked for, as a user would, and says what came of it."""
+
+import math
+
+import dask.array as da
+import numpy as np
+import pytest
+import zarr
+from distributed import Client
+from matplotlib import pyplot as plt
+
+import dhsic
+from dhsic.bench import ScalingStudy, scaling_study
+from dhsic.bench import study as module
+from dhsic.bench.places import Places
+from dhsic.bench.settings import SETTINGS
+from dhsic.errors import ClusterError, DataError, InvalidArgumentError
+from dhsic.io.sources import GraphSource, StoredSource
+from dhsic.io.synthetic import synthetic
+
+N = 600
+HERE = {"workers": [1], "scheduler": ["threads"]}
+QUICK = {"kernels": "gaussian", "n_resamples": 19, "progress": None, "repeats": 1}
+
+
+@pytest.fixture
+def data(rng):
+    return rng.standard_normal((N, 2)), rng.standard_normal(N)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What the study passes to the public test."""
+    seen = []
+
+    def test(*variables, **options):
+        seen.append((variables, options))
+        return dhsic.independence_test(*variables, **options)
+
+    monkeypatch.setattr(module, "independence_test", test)
+    return seen
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+def made(**columns):
+    """A study whose runs have these settings and measurements, one list each."""
+    runs = [
+        dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
+    ]
+    usual = dict.fromkeys(SETTINGS) | {"workers": 1, "rows": 100, "repeat": 0, "study": "made"}
+    names = ("seconds", "pass_seconds", "task_seconds", "processor_seconds")
+    measured = dict.fromkeys(names, 1.0) | {"bytes_read": 8, "planned_bytes": 2**20}
+    measured |= {"peak_bytes": 2**20, "pvalue": 0.5}
+    return ScalingStudy(tuple({**usual, **measured, **run} for run in runs))
+
+
+def test_study__runs_every_combination_as_the_public_test(data, calls):
+    vary = {"rows": [200, 400], "landmarks": [10, 20], **HERE}
+    study = scaling_study(*data, vary=vary, **QUICK)
+    assert [(row["rows"], row["landmarks"]) for row in study.table] == [
+        *((200, 10), (200, 20), (400, 10), (400, 20))
+    ]
+    alone = dhsic.independence_test(
+        *(x[:400] for x in data),
+        **{k: QUICK[k] for k in ("kernels", "n_resamples")},
+        estimator=dhsic.NystromMHSIC(n_landmarks=20),
+        rng=0,
+        threads=1,
+    )
+    assert study.table[-1]["pvalue"] == alone.pvalue
+    assert study.table[-1]["bytes_read"] == sum(done.bytes_read for done in alone.passes)
+    assert len(calls) == 4
+    assert study.varied == ("rows", "landmarks")
+
+
+def test_study__passes_options_and_what_varies(data, calls):
+    vary = {"n_resamples": [9, 19], "precision": ["float32", "float64"], **HERE}
+    options = {**QUICK, "rng": 3, "null": "permutation", "names": ["a", "b"]}
+    options.pop("n_resamples")
+    study = scaling_study(*data, vary=vary, **options)
+    asked = [(o["n_resamples"], o["precision"], o["rng"], o["null"]) for _, o in calls]
+    assert asked[0] == (9, "float32", 3, "permutation")
+    assert {(n, p) for n, p, *_ in asked} == {(b, p) for b in (9, 19) for p in vary["precision"]}
+    assert [source.name for source in calls[0][0]] == ["a", "b"]
+    assert [row["n_resamples"] for row in study.table] == [9, 9, 19, 19]
+
+
+def test_study__tells_what_it_takes(data):
+    (row,) = scaling_study(*data, vary=HERE, **QUICK).table
+    assert 0.0 < row["pass_seconds"] < row["seconds"]
+    assert row["processor_seconds"] > 0.0
+    assert row["task_seconds"] > 0.0
+    planned = dhsic.plan(*data, kernels="gaussian", n_resamples=19, threads=1)
+    assert row["planned_bytes"] == pytest.approx(planned.peak_worker_bytes, rel=0.05)
+    assert row["peak_bytes"] is None or row["peak_bytes"] > 2**20
+    passes = [value for name, value in row.items() if name.startswith("seconds: ")]
+    assert sum(passes) == pytest.approx(row["pass_seconds"])
+    assert row["precision"] == "float64"
+    assert row["landmarks"] == math.ceil(8 * math.sqrt(N))
+
+
+def test_study__takes_turns_and_says_each(data):
+    lines = []
+    options = {**QUICK, "repeats": 2, "progress": lines.append}
+    study = scaling_study(*data, vary={"rows": [200, 400], **HERE}, **options)
+    assert [(run["repeat"], run["rows"]) for run in study.runs] == [
+        *((0, 200), (0, 400), (1, 200), (1, 400))
+    ]
+    assert [len(row["all_seconds"]) for row in study.table] == [2, 2]
+    assert lines[0].startswith("run 1 of 4: ")
+    assert "rows 200" in lines[0]
+
+
+def test_study__chunks_are_what_is_asked_for(data, calls, tmp_path):
+    x, y = data
+    stored = zarr.create_array(tmp_path / "y.zarr", data=y, chunks=(100,))
+    graph = da.from_array(x, chunks=(300, 2))
+    vary = {"chunk_rows": [128], "rows": [500], **HERE}
+    scaling_study(graph, stored, x, vary=vary, folder=tmp_path, **QUICK)
+    (first, second, third), _ = calls[0]
+    assert isinstance(first, GraphSource)
+    assert [source.chunk_rows for source in (first, second, third)] == [128] * 3
+    assert str(tmp_path) in str(second.array.store)
+    assert [source.shape for source in (first, second, third)] == [(500, 2), (500, 1), (500, 2)]
+    assert list(tmp_path.iterdir()) == [tmp_path / "y.zarr"]
+
+
+def test_study__first_rows_of_an_array_in_storage_are_not_copied(data, calls, tmp_path):
+    x, y = data
+    path = tmp_path / "x.zarr"
+    zarr.create_array(path, data=x, chunks=(100, 2))
+    vary = {"rows": [250], **HERE}
+    study = scaling_study(str(path), y, vary=vary, **QUICK)
+    assert calls[0][0][0].array.shape == (N, 2)
+    assert calls[0][0][0].shape == (250, 2)
+    memory = scaling_study(x, y, vary=vary, **QUICK)
+    assert study.table[0]["pvalue"] == memory.table[0]["pvalue"]
+
+
+def test_study__weak_keeps_the_rows_of_a_worker(data):
+    vary = {"workers": [1, 2], "scheduler": ["threads"]}
+    study = scaling_study(*data, vary=vary, weak=True, **QUICK)
+    assert study.weak
+    assert [(r["workers"], r["rows"], r["rows_per_worker"]) for r in study.table] == [
+        *((1, 300, 300), (2, 600, 300))
+    ]
+
+
+def test_study__of_a_function_stores_what_it_makes(calls):
+    vary = {"rows": [200], "workers": [1, 2], "scheduler": ["threads"]}
+    study = scaling_study(synthetic, vary=vary, weak=True, **QUICK)
+    assert [row["rows"] for row in study.table] == [200, 400]
+    assert all(isinstance(source, StoredSource) for source in calls[1][0])
+    np.testing.assert_array_equal(calls[0][0][0].name, "x1")
+
+
+def test_study__resumes_from_its_file(data, calls, tmp_path):
+    path = tmp_path / "study.csv"
+    options = {**QUICK, "csv": path}
+    first = scaling_study(*data, vary={"rows": [200], **HERE}, **options)
+    both = scaling_study(*data, vary={"rows": [200, 300], **HERE}, **options)
+    assert len(calls) == 2
+    assert dict(both.runs[0]) == dict(first.runs[0])
+    again = scaling_study(*data, vary={"rows": [300], **HERE}, **options)
+    assert len(calls) == 2
+    assert [row["rows"] for row in again.table] == [300]
+    assert len(ScalingStudy.from_csv(path).runs) == 2
+
+
+def test_study__keeps_what_it_has_when_it_is_interrupted(data, tmp_path, monkeypatch):
+    path = tmp_path / "study.csv"
+    vary = {"rows": [200, 300], **HERE}
+
+    def stop(line):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        scaling_study(*data, vary=vary, csv=path, **{**QUICK, "progress": stop})
+    assert [run["rows"] for run in ScalingStudy.from_csv(path).runs] == [200]
+
+
+def test_study__refuses_the_file_of_another(data, tmp_path):
+    path = tmp_path / "study.csv"
+    scaling_study(*data, vary={"rows": [200], **HERE}, csv=path, **QUICK)
+    with pytest.raises(InvalidArgumentError, match="csv must be a new file or one of the same"):
+        scaling_study(*data, vary={"rows": [200], **HERE}, csv=path, rng=1, **QUICK)
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match="no CSV file of a scaling study, it lacks"):
+        scaling_study(*data, vary={"rows": [200], **HERE}, csv=path, **QUICK)
+
+
+def test_study__on_processes_that_it_starts(data, tmp_path):
+    path = tmp_path / "x.zarr"
+    zarr.create_array(path, data=data[0], chunks=(100, 2))
+    study = scaling_study(str(path), data[1], vary={"workers": [1]}, **QUICK)
+    (row,) = study.table
+    assert row["scheduler"] == "processes"
+    alone = dhsic.independence_test(*data, kernels="gaussian", n_resamples=19, rng=0, threads=1)
+    assert row["pvalue"] == alone.pvalue
+
+
+def test_study__on_a_client_takes_its_workers(data, client):
+    study = scaling_study(*data, vary={"rows": [300]}, client=client, **QUICK)
+    assert [(row["workers"], row["scheduler"]) for row in study.table] == [(2, "processes")]
+
+
+def test_study__scales_the_cluster_of_a_client_and_puts_it_back(data, client, monkeypatch):
+    class Cluster:
+        def __init__(self):
+            self.asked = []
+
+        def scale(self, workers):
+            self.asked.append(workers)
+
+    cluster = Cluster()
+
+    class Scaled:
+        def __init__(self, inner):
+            self.inner, self.cluster = inner, cluster
+
+        def __getattr__(self, name):
+            return getattr(self.inner, name)
+
+        def nthreads(self):
+            count = (cluster.asked or [2])[-1]
+            return {f"worker {number}": 1 for number in range(count)}
+
+    with Places(Scaled(client), "1GiB") as places:
+        place = places.at("processes", 3)
+        assert place.client.cluster is cluster
+    assert cluster.asked == [3, 2]
+    monkeypatch.setattr("dhsic.bench.places._PATIENCE", 0.0)
+    monkeypatch.setattr(Scaled, "nthreads", lambda self: {"worker": 1})
+    with (
+        pytest.raises(ClusterError, match="asked for 3 workers and has 1"),
+        Places(Scaled(client), "1GiB") as places,
+    ):
+        places.at("processes", 3)
+
+
+def test_study__says_that_a_scheduler_cannot_be_scaled(data, client):
+    with (
+        Client(client.scheduler.address, set_as_default=False) as other,
+        pytest.raises(InvalidArgumentError, match="cannot be scaled from here"),
+    ):
+        scaling_study(*data, vary={"workers": [1]}, client=other, **QUICK)
+
+
+ODD = {
+    "nothing": ({"vary": {}}, "vary must name what varies"),
+    "no mapping": ({"vary": 3}, "vary must name what varies"),
+    "unknown": ({"vary": {"worker": [1]}}, "did you mean 'workers'"),
+    "a word": ({"vary": {"precision": "float32"}}, "must be a list of different values"),
+    "twice the same": ({"vary": {"rows": [100, 100]}}, "must be a list of different values"),
+    "no precision": ({"vary": {"precision": ["float16"]}}, "must be one of 'float64'"),
+    "no workers": ({"vary": {"workers": [0]}}, "must be an integer >= 1"),
+    "too many rows": ({"vary": {"rows": [N + 1]}}, "rows must be at most the 600"),
+    "weak without workers": ({"weak": True, "vary": {"rows": [50]}}, "vary 'workers' too"),
+    "no repeats": ({"repeats": 0}, "repeats must be an integer >= 1"),
+    "threads": ({"threads": 2}, "threads must be left out of a study"),
+    "a checkpoint": ({"checkpoint": "x"}, "checkpoint must be left out of a study"),
+    "no option": ({"kernel": "gaussian"}, "did you mean 'kernels'"),
+    "given twice": ({"vary": {"n_resamples": [9]}}, "n_resamples must be given once"),
+    "a generator": ({"rng": np.random.default_rng(0)}, "rng must be a seed in a study"),
+    "silence": ({"progress": False}, "progress must be callable"),
+    "no landmarks": (
+        {"vary": {"landmarks": [10], **HERE}, "estimator": "v-hsic"},
+        "landmarks are varied of an estimator that has some",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_study__refuses_odd_options(data, case):
+    changed, message = ODD[case]
+    with pytest.raises(InvalidArgumentError, match=message):
+        scaling_study(*data, **{"vary": {"rows": [200], **HERE}, **QUICK, **changed})
+
+
+def test_study__threads_are_not_those_of_a_client(data, client):
+    with pytest.raises(InvalidArgumentError, match="must be 'processes' where a client is given"):
+        scaling_study(*data, vary={"scheduler": ["threads"]}, client=client, **QUICK)
+
+
+@pytest.mark.parametrize(
+    ("function", "vary", "message"),
+    [
+        (synthetic, HERE, "needs vary with 'rows'"),
+        (np.zeros, {"rows": [50], **HERE}, "must return a tuple of variables"),
+        (lambda n: synthetic(2 * n), {"rows": [50], **HERE}, "must make the 50 rows"),
+    ],
+)
+def test_study__says_what_a_function_must_return(function, vary, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        scaling_study(function, vary=vary, **QUICK)
+
+
+def test_table__gains_are_medians_of_ratios_within_a_turn():
+    study = made(
+        workers=[1, 2, 1, 2, 1, 2],
+        repeat=[0, 0, 1, 1, 2, 2],
+        seconds=[4.0, 2.0, 9.0, 5.0, 4.0, 4.0],
+    )
+    one, two = study.table
+    assert (one["speedup"], one["efficiency"], one["relative"]) == (1.0, 1.0, 1.0)
+    assert (two["speedup"], two["efficiency"]) == (1.8, 0.9)
+    assert two["relative"] == 5.0 / 9.0
+    assert two["seconds"] == 4.0
+
+
+def test_table__weak_gains_count_rows():
+    study = made(workers=[1, 2], rows=[100, 200], rows_per_worker=[100, 100], seconds=[4.0, 5.0])
+    assert study.table[1]["speedup"] == pytest.approx(1.6)
+    assert study.table[1]["efficiency"] == pytest.approx(0.8)
+
+
+def test_slopes__are_those_of_the_powers():
+    study = made(rows=[100, 1000], seconds=[1.0, 10.0], peak_bytes=[2**20, 2**20])
+    assert study.slopes() == {"": pytest.approx(1.0)}
+    assert study.slopes("rows", "peak_bytes") == {"": pytest.approx(0.0)}
+    two = made(
+        rows=[10, 100, 10, 100],
+        precision=["float32", "float32", "float64", "float64"],
+        seconds=[1.0, 10.0, 1.0, 100.0],
+    )
+    assert two.slopes() == {
+        "precision float32": pytest.approx(1.0),
+        "precision float64": pytest.approx(2.0),
+    }
+
+
+def texts(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def test_plot__of_workers_has_the_ideal_line():
+    ax = made(workers=[1, 2, 4], seconds=[4.0, 2.0, 1.25]).plot()
+    assert ax.get_ylabel() == "speed-up"
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), [1.0, 2.0, 3.2])
+    np.testing.assert_allclose(ax.lines[1].get_ydata(), [1.0, 2.0, 4.0])
+    assert texts(ax) == ["ideal"]
+
+
+def test_plot__of_weak_scaling_is_the_efficiency():
+    study = made(workers=[1, 2], rows=[100, 200], rows_per_worker=[100, 100], seconds=[4.0, 5.0])
+    ax = study.plot()
+    assert ax.get_ylabel() == "efficiency"
+    np.testing.assert_allclose(ax.lines[1].get_ydata(), [1.0, 1.0])
+
+
+def test_plot__of_rows_has_time_and_memory_with_slopes():
+    study = made(rows=[100, 1000], seconds=[1.0, 10.0], peak_bytes=[2**20, 2**21])
+    ax = study.plot()
+    assert texts(ax) == ["slope 1"]
+    time, memory = sorted(ax.figure.axes, key=lambda one: one.get_position().x0)
+    assert time.get_ylabel() == "time (s)"
+    assert memory.get_ylabel() == "peak memory of a process (MiB)"
+    np.testing.assert_allclose(memory.lines[0].get_ydata(), [1.0, 2.0])
+    _, given = plt.subplots()
+    assert study.plot(given, quantity="peak_bytes") is given
+    assert study.plot(given, along="rows").get_xlabel() == "rows"
+
+
+def test_plot__of_words_has_bars():
+    ax = made(precision=["float32", "float64"], seconds=[1.0, 2.0]).plot(quantity="seconds")
+    assert [bar.get_height() for bar in ax.patches] == [1.0, 2.0]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["float32", "float64"]
+
+
+def test_plot__refuses_what_the_study_does_not_have():
+    with pytest.raises(InvalidArgumentError, match="needs a setting that varies"):
+        made(rows=[100]).plot()
+    study = made(rows=[100, 200], peak_bytes=[None, None])
+    assert len(study.plot().figure.axes) == 1
+    with pytest.raises(InvalidArgumentError, match="quantity must be one of"):
+        study.plot(quantity="hours")
+    with pytest.raises(InvalidArgumentError, match="was not measured along"):
+        study.plot(quantity="peak_bytes")
+    with pytest.raises(InvalidArgumentError, match="along must be one of 'rows'"):
+        study.plot(along="workers")
+
+
+def test_csv__gives_the_study_again(data, tmp_path):
+    study = scaling_study(*data, vary=HERE, **QUICK)
+    study.to_csv(tmp_path / "study.csv")
+    assert ScalingStudy.from_csv(tmp_path / "study.csv") == study
+    with pytest.raises(DataError, match="cannot be read as the CSV file"):
+        ScalingStudy.from_csv(tmp_path / "none.csv")
+
+
+def test_study__reads_as_a_table_a_frame_and_text():
+    study = made(rows=[100, 1000], seconds=[1.0, 10.0])
+    assert "<th>rows</th>" in study._repr_html_()
+    assert "<td>1,000</td>" in study._repr_html_()
+    assert "1.0 MiB" in study._repr_html_()
+    assert study.to_frame()["seconds"].tolist() == [1.0, 10.0]
+    assert str(study).splitlines()[1].startswith("rows 1,000, seconds 10")
