@@ -99,7 +99,7 @@ def _draw_lines(axes: Axes, measured: Mapping[str, Any], ideal: float | None, lo
     if ideal is not None:
         x = np.asarray(every, dtype=np.float64)
         axes.plot(x, (x / x[0]) ** ideal, color="0.5", linestyle=":", label="ideal")
-        axes.set_ylim(bottom=0.0)
+        axes.set_ylim(0.0, 1.05 * axes.get_ylim()[1])
     if log:
         axes.set(xscale="log", yscale="log")
         _plain_ticks(axes)
