@@ -32,6 +32,7 @@ LONG_FILES = (
     "engine/test_workers_die.py",
     "deploy/test_manifests_run.py",
     "cluster/test_slurm.py",
+    "benchmarks/test_notebooks.py",
     "test_benchmarks.py",
     "cli/test_processes.py",
     "cli/test_report.py",

@@ -218,7 +218,8 @@ class ScalingStudy:
         tied = ("rows",) if self.weak and setting == "workers" else ()
         others = [name for name in self.varied if name not in (setting, *tied)]
         lines: dict[str, tuple[list[Any], list[float]]] = {}
-        for row in sorted(self.table, key=lambda row: row[setting]):
+        rows = self.table if setting in _WORDS else sorted(self.table, key=lambda r: r[setting])
+        for row in rows:
             if row[quantity] is not None:
                 label = ", ".join(_worded(name, row[name]) for name in others)
                 x, y = lines.setdefault(label, ([], []))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ __all__ = ["scaling"]
 _STYLES = ((BLUE, "o"), (ORANGE, "s"), (PURPLE, "^"), ("#009E73", "D"), ("0.35", "v"))
 _NAME = 44
 _TICKS = 6
+_LEAST_SPAN, _FEW_DECADES = 4.0, 1e3
 
 
 def scaling(
@@ -109,14 +111,17 @@ def _draw_lines(axes: Axes, measured: Mapping[str, Any], ideal: float | None, lo
 
 
 def _plain_ticks(axes: Axes) -> None:
-    """Numbers on a logarithmic axis that read without powers, and enough of them."""
-    from matplotlib.ticker import LogLocator, NullFormatter
-
+    """Numbers that read without powers; at least a factor of four, or noise looks like a trend."""
     low, high = axes.get_ylim()
-    steps = (1.0, 2.0, 5.0) if high / low > 3.0 else tuple(range(1, 10))
-    axes.yaxis.set_major_locator(LogLocator(subs=steps))
+    pad = max(1.0, math.sqrt(_LEAST_SPAN * low / high))
+    low, high = low / pad, high * pad
+    decades = 10.0 ** np.arange(math.floor(math.log10(low)), math.ceil(math.log10(high)))
+    steps = (1.0, 2.0, 5.0) if high / low > 2 * _LEAST_SPAN else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
+    ticks = np.outer(decades, steps).ravel() if high / low < _FEW_DECADES else decades
+    axes.set_ylim(low, high)
+    axes.set_yticks([tick for tick in ticks if low <= tick <= high])
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.minorticks_off()
 
 
 def _bars(axes: Axes, measured: Mapping[str, Any]) -> None:

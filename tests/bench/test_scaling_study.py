@@ -367,9 +367,17 @@ def test_plot__of_rows_has_time_and_memory_with_slopes():
 
 
 def test_plot__of_words_has_bars():
-    ax = made(precision=["float32", "float64"], seconds=[1.0, 2.0]).plot(quantity="seconds")
-    assert [bar.get_height() for bar in ax.patches] == [1.0, 2.0]
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["float32", "float64"]
+    ax = made(precision=["float64", "float32"], seconds=[2.0, 1.0]).plot(quantity="seconds")
+    assert [bar.get_height() for bar in ax.patches] == [2.0, 1.0]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["float64", "float32"]
+
+
+def test_plot__of_equal_numbers_shows_no_trend():
+    study = made(rows=[100, 200], peak_bytes=[101 * 2**20, 102 * 2**20])
+    ax = study.plot(quantity="peak_bytes")
+    low, high = ax.get_ylim()
+    assert high / low >= 4.0
+    assert len(ax.get_yticks()) >= 3
 
 
 def test_plot__refuses_what_the_study_does_not_have():
