@@ -6,11 +6,10 @@ import csv
 import html
 import io
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,6 +18,7 @@ from dhsic import plots
 from dhsic._drawing import axes_of, figure_of
 from dhsic._validation import check_choice
 from dhsic.bench.settings import SETTINGS
+from dhsic.bench.table import MEASURED, Row, table_of
 from dhsic.engine.plan import format_bytes
 from dhsic.errors import DataError, InvalidArgumentError, require
 from dhsic.io.whole import write_whole
@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ScalingStudy"]
 
-Row = Mapping[str, Any]
-
 _WORDS = ("scheduler", "precision", "study")
-_MEASURED = ("seconds", "pass_seconds", "task_seconds", "processor_seconds")
 _BYTES = ("bytes_read", "peak_bytes", "planned_bytes")
 _QUANTITIES = {
     "speedup": "speed-up",
@@ -94,37 +91,7 @@ class ScalingStudy:
         number varies. Of weak scaling the speed-up is that in rows a second. All three are medians
         of the ratios within a turn.
         """
-        groups = self._groups()
-        first = next(iter(groups.values()), [])
-        return [
-            {
-                **{name: runs[0][name] for name in SETTINGS},
-                **_medians(runs),
-                "all_seconds": tuple(run["seconds"] for run in runs),
-                "relative": _ratio(runs, first),
-                **self._gain(runs, groups),
-            }
-            for runs in groups.values()
-        ]
-
-    def _groups(self) -> dict[tuple[Any, ...], list[Row]]:
-        groups: dict[tuple[Any, ...], list[Row]] = {}
-        for run in self.runs:
-            groups.setdefault(tuple(run[name] for name in SETTINGS), []).append(run)
-        return groups
-
-    def _gain(self, runs: list[Row], groups: Mapping[Any, list[Row]]) -> dict[str, float | None]:
-        if "workers" not in self.varied:
-            return {"speedup": None, "efficiency": None}
-        like = [name for name in SETTINGS if name not in ("workers", *(["rows"] * self.weak))]
-        alike = [g for g in groups.values() if all(g[0][k] == runs[0][k] for k in like)]
-        base = min(alike, key=lambda group: group[0]["workers"])
-        times = runs[0]["workers"] / base[0]["workers"]
-        ratio = _ratio(base, runs)
-        if ratio is None:
-            return {"speedup": None, "efficiency": None}
-        speedup = ratio * times if self.weak else ratio
-        return {"speedup": speedup, "efficiency": speedup / times}
+        return table_of(self.runs, gains="workers" in self.varied, weak=self.weak)
 
     def slopes(self, along: str | None = None, quantity: str = "seconds") -> dict[str, float]:
         """Slopes of a quantity on logarithmic axes, by least squares: 1 where it is proportional.
@@ -288,7 +255,7 @@ class ScalingStudy:
         except (OSError, ValueError, TypeError, AttributeError) as error:
             msg = f"{os.fspath(path)!r} cannot be read as the CSV file of a scaling study: {error}"
             raise DataError(msg) from error
-        needed = {*SETTINGS, *_MEASURED, *_BYTES, "pvalue", "repeat", "study"}
+        needed = {*SETTINGS, *MEASURED, *_BYTES, "pvalue", "repeat", "study"}
         if not rows or needed - set(rows[0]):
             missing = ", ".join(sorted(needed - set(rows[0] if rows else ())))
             msg = (
@@ -353,22 +320,6 @@ class ScalingStudy:
 
 def _matches(run: Row, setting: Row) -> bool:
     return all(run[name] == value for name, value in setting.items())
-
-
-def _ratio(above: Iterable[Row], below: Iterable[Row]) -> float | None:
-    """Median over the turns that both have."""
-    seconds = {run["repeat"]: run["seconds"] for run in below}
-    ratios = [r["seconds"] / seconds[r["repeat"]] for r in above if r["repeat"] in seconds]
-    return median(ratios) if ratios else None
-
-
-def _medians(runs: list[Row]) -> dict[str, Any]:
-    """Medians of what is measured; of memory the most, and of p-values, all alike, the first."""
-    passes = [name for name in runs[0] if name.startswith("seconds: ")]
-    middle = {name: median(run[name] for run in runs) for name in (*_MEASURED, *passes)}
-    peaks = [run["peak_bytes"] for run in runs if run["peak_bytes"] is not None]
-    same = {name: runs[0][name] for name in ("bytes_read", "planned_bytes", "pvalue")}
-    return {**middle, **same, "peak_bytes": max(peaks, default=None)}
 
 
 def _read(row: Mapping[str, str]) -> dict[str, Any]:

@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 import zarr
 from distributed import Client
-from matplotlib import pyplot as plt
 
 import dhsic
 from dhsic.bench import ScalingStudy, scaling_study
 from dhsic.bench import study as module
 from dhsic.bench.places import Places
-from dhsic.bench.settings import SETTINGS
 from dhsic.errors import ClusterError, DataError, InvalidArgumentError
 from dhsic.io.sources import GraphSource, StoredSource
 from dhsic.io.synthetic import synthetic
@@ -39,24 +37,6 @@ def calls(monkeypatch):
 
     monkeypatch.setattr(module, "independence_test", test)
     return seen
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    plt.close("all")
-
-
-def made(**columns):
-    """A study whose runs have these settings and measurements, one list each."""
-    runs = [
-        dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)
-    ]
-    usual = dict.fromkeys(SETTINGS) | {"workers": 1, "rows": 100, "repeat": 0, "study": "made"}
-    names = ("seconds", "pass_seconds", "task_seconds", "processor_seconds")
-    measured = dict.fromkeys(names, 1.0) | {"bytes_read": 8, "planned_bytes": 2**20}
-    measured |= {"peak_bytes": 2**20, "pvalue": 0.5}
-    return ScalingStudy(tuple({**usual, **measured, **run} for run in runs))
 
 
 def test_study__runs_every_combination_as_the_public_test(data, calls):
@@ -300,111 +280,9 @@ def test_study__says_what_a_function_must_return(function, vary, message):
         scaling_study(function, vary=vary, **QUICK)
 
 
-def test_table__gains_are_medians_of_ratios_within_a_turn():
-    study = made(
-        workers=[1, 2, 1, 2, 1, 2],
-        repeat=[0, 0, 1, 1, 2, 2],
-        seconds=[4.0, 2.0, 9.0, 5.0, 4.0, 4.0],
-    )
-    one, two = study.table
-    assert (one["speedup"], one["efficiency"], one["relative"]) == (1.0, 1.0, 1.0)
-    assert (two["speedup"], two["efficiency"]) == (1.8, 0.9)
-    assert two["relative"] == 5.0 / 9.0
-    assert two["seconds"] == 4.0
-
-
-def test_table__weak_gains_count_rows():
-    study = made(workers=[1, 2], rows=[100, 200], rows_per_worker=[100, 100], seconds=[4.0, 5.0])
-    assert study.table[1]["speedup"] == pytest.approx(1.6)
-    assert study.table[1]["efficiency"] == pytest.approx(0.8)
-
-
-def test_slopes__are_those_of_the_powers():
-    study = made(rows=[100, 1000], seconds=[1.0, 10.0], peak_bytes=[2**20, 2**20])
-    assert study.slopes() == {"": pytest.approx(1.0)}
-    assert study.slopes("rows", "peak_bytes") == {"": pytest.approx(0.0)}
-    two = made(
-        rows=[10, 100, 10, 100],
-        precision=["float32", "float32", "float64", "float64"],
-        seconds=[1.0, 10.0, 1.0, 100.0],
-    )
-    assert two.slopes() == {
-        "precision float32": pytest.approx(1.0),
-        "precision float64": pytest.approx(2.0),
-    }
-
-
-def texts(ax):
-    return [text.get_text() for text in ax.get_legend().get_texts()]
-
-
-def test_plot__of_workers_has_the_ideal_line():
-    ax = made(workers=[1, 2, 4], seconds=[4.0, 2.0, 1.25]).plot()
-    assert ax.get_ylabel() == "speed-up"
-    np.testing.assert_allclose(ax.lines[0].get_ydata(), [1.0, 2.0, 3.2])
-    np.testing.assert_allclose(ax.lines[1].get_ydata(), [1.0, 2.0, 4.0])
-    assert texts(ax) == ["ideal"]
-
-
-def test_plot__of_weak_scaling_is_the_efficiency():
-    study = made(workers=[1, 2], rows=[100, 200], rows_per_worker=[100, 100], seconds=[4.0, 5.0])
-    ax = study.plot()
-    assert ax.get_ylabel() == "efficiency"
-    np.testing.assert_allclose(ax.lines[1].get_ydata(), [1.0, 1.0])
-
-
-def test_plot__of_rows_has_time_and_memory_with_slopes():
-    study = made(rows=[100, 1000], seconds=[1.0, 10.0], peak_bytes=[2**20, 2**21])
-    ax = study.plot()
-    assert texts(ax) == ["slope 1"]
-    time, memory = sorted(ax.figure.axes, key=lambda one: one.get_position().x0)
-    assert time.get_ylabel() == "time (s)"
-    assert memory.get_ylabel() == "peak memory of a process (MiB)"
-    np.testing.assert_allclose(memory.lines[0].get_ydata(), [1.0, 2.0])
-    _, given = plt.subplots()
-    assert study.plot(given, quantity="peak_bytes") is given
-    assert study.plot(given, along="rows").get_xlabel() == "rows"
-
-
-def test_plot__of_words_has_bars():
-    ax = made(precision=["float64", "float32"], seconds=[2.0, 1.0]).plot(quantity="seconds")
-    assert [bar.get_height() for bar in ax.patches] == [2.0, 1.0]
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["float64", "float32"]
-
-
-def test_plot__of_equal_numbers_shows_no_trend():
-    study = made(rows=[100, 200], peak_bytes=[101 * 2**20, 102 * 2**20])
-    ax = study.plot(quantity="peak_bytes")
-    low, high = ax.get_ylim()
-    assert high / low >= 4.0
-    assert len(ax.get_yticks()) >= 3
-
-
-def test_plot__refuses_what_the_study_does_not_have():
-    with pytest.raises(InvalidArgumentError, match="needs a setting that varies"):
-        made(rows=[100]).plot()
-    study = made(rows=[100, 200], peak_bytes=[None, None])
-    assert len(study.plot().figure.axes) == 1
-    with pytest.raises(InvalidArgumentError, match="quantity must be one of"):
-        study.plot(quantity="hours")
-    with pytest.raises(InvalidArgumentError, match="was not measured along"):
-        study.plot(quantity="peak_bytes")
-    with pytest.raises(InvalidArgumentError, match="along must be one of 'rows'"):
-        study.plot(along="workers")
-
-
 def test_csv__gives_the_study_again(data, tmp_path):
     study = scaling_study(*data, vary=HERE, **QUICK)
     study.to_csv(tmp_path / "study.csv")
     assert ScalingStudy.from_csv(tmp_path / "study.csv") == study
     with pytest.raises(DataError, match="cannot be read as the CSV file"):
         ScalingStudy.from_csv(tmp_path / "none.csv")
-
-
-def test_study__reads_as_a_table_a_frame_and_text():
-    study = made(rows=[100, 1000], seconds=[1.0, 10.0])
-    assert "<th>rows</th>" in study._repr_html_()
-    assert "<td>1,000</td>" in study._repr_html_()
-    assert "1.0 MiB" in study._repr_html_()
-    assert study.to_frame()["seconds"].tolist() == [1.0, 10.0]
-    assert str(study).splitlines()[1].startswith("rows 1,000, seconds 10")
