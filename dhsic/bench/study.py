@@ -60,7 +60,7 @@ def scaling_study(
         Turns.
     csv : path, optional
         Where runs are kept as they finish. Those that are there are not run again, so that an
-        interrupted study goes on when it is called again.
+        interrupted study goes on when it is called again, with more values too.
     folder : path, optional
         Where copies of data are made, for workers to see; a temporary one where not given.
     client : distributed.Client, optional
@@ -115,7 +115,9 @@ def scaling_study(
         settings = settings_of(vary, weak=weak, most_rows=data.rows, workers=workers)
         usual = "threads" if client is None and "workers" not in vary else "processes"
         turns = _turns([{"scheduler": usual, **one} for one in settings], repeats, client)
-        study = "; ".join([data.described, *(f"{k}={v!r}" for k, v in sorted(tests.items()))])
+        varied = f"{', '.join(sorted(vary))} vary{', weak' if weak else ''}"
+        fixed = (f"{name}={value!r}" for name, value in sorted(tests.items()))
+        study = "; ".join([data.described, varied, *fixed])
         found = ScalingStudy.kept(csv, study)
         for number, turn in enumerate(turns, 1):
             if found.has(turn):

@@ -169,6 +169,11 @@ def test_study__refuses_the_file_of_another(data, tmp_path):
     scaling_study(*data, vary={"rows": [200], **HERE}, csv=path, **QUICK)
     with pytest.raises(InvalidArgumentError, match="csv must be a new file or one of the same"):
         scaling_study(*data, vary={"rows": [200], **HERE}, csv=path, rng=1, **QUICK)
+    more = {"rows": [200], "landmarks": [10], **HERE}
+    with pytest.raises(InvalidArgumentError, match="landmarks, rows, scheduler, workers vary"):
+        scaling_study(*data, vary=more, csv=path, **QUICK)
+    with pytest.raises(InvalidArgumentError, match="vary, weak"):
+        scaling_study(*data, vary={"rows": [200], **HERE}, weak=True, csv=path, **QUICK)
     path.write_text("a,b\n1,2\n")
     with pytest.raises(DataError, match="no CSV file of a scaling study, it lacks"):
         scaling_study(*data, vary={"rows": [200], **HERE}, csv=path, **QUICK)
