@@ -6,12 +6,12 @@ and the year, in float32, weakly dependent, and are deleted after use: 800 MB wh
 million. Every test runs in a process of its own with one Gaussian kernel a variable, 250 random
 signs or the spectral null, and 100 landmarks or the default number, 8 sqrt(n), as far as the plan
 fits the memory; a refused test has `memory` in `stopped`. `seconds` and `processor seconds` are of
-the call alone, without imports; `peak MiB` is the high-water mark of resident memory of the process,
-`planned MiB` what the plan says before.
+the call alone, without imports; `peak MiB` is the high-water mark of resident memory of the
+process, `planned MiB` what the plan says before.
 
-Writes benchmarks/results/wall.csv, whose rows are kept, and time_against_n.png beside it, where other
-packages are drawn as benchmarks/results/peers_limits.csv has them, if it is there. A cross is where a
-method stopped, at the height of its last run unless the table says more.
+Writes benchmarks/results/wall.csv, whose rows are kept, and time_against_n.png beside it, where
+other packages are drawn as benchmarks/results/peers_limits.csv has them, if it is there. A cross is
+where a method stopped, at the height of its last run unless the table says more.
 
     python benchmarks/wall.py
 """
