@@ -155,7 +155,11 @@ def _distributions(axes: Axes, table: list[Row], n: int) -> None:
             line = "--" if method == "HSIC" else "-"
             panel.plot(x, cdf, line, color=shade, linewidth=1.2, label=f"gamma, {method}")
         panel.plot(
-            values, np.array(PERCENTAGES) / 100.0, ".", color=COLOURS["HSIC"], label="n HSIC"
+            values,
+            np.array(PERCENTAGES) / 100.0,
+            ".",
+            color=COLOURS["HSIC"],
+            label="n HSIC of all draws",
         )
     high.set(xlim=(0.6 * values[-1], x[-1]), ylim=(0.9, 1.002))
     high.tick_params(labelsize=8)
@@ -175,6 +179,8 @@ def _distances(axes: Axes, table: list[Row]) -> None:
         )
         axes.plot(*zip(*own, strict=True), marker=marker, color=colour, label=name)
     axes.set(xscale="log", ylim=(0.0, None), xlabel="frequencies D")
+    axes.set_xticks(numbers := sorted({int(r["D"]) for r in table if r["D"]}), numbers)
+    axes.minorticks_off()
     axes.set_ylabel("Kolmogorov-Smirnov distance to HSIC")
     axes.legend(frameon=False)
 
@@ -226,7 +232,7 @@ def draw_cost(table: list[Row], draws: int, maps: list[Row], path: Path) -> None
         label = f"{name}: slope {slope(n, seconds):.2f}"
         times.plot(n, seconds, label=label, **look)
     _map_errors(errors, maps)
-    values.set(title="(a) estimates", ylabel="mean, smallest and largest", xlabel="rows n")
+    values.set(title="(a) estimates", ylabel="estimate: mean, smallest, largest", xlabel="rows n")
     times.set(title="(b) cost", ylabel="processor seconds, median", xlabel="rows n")
     errors.set(title="(c) sensitivity maps", ylabel="relative error of the map")
     for axes in (values, times, errors):

@@ -34,6 +34,7 @@ METHODS: dict[str, Callable[[int], Estimator]] = {
     "nystrom-m": lambda count: dhsic.NystromMHSIC(n_landmarks=count),
 }
 DIMENSIONS = {"uniform": (1, 1), "mixed": (3, 1)}
+TITLES = {"uniform": "independent uniform variables", "mixed": "dependent, 3 and 1 columns"}
 
 
 def data_of(case: str, n: int) -> list[NDArray[Any]]:
@@ -95,7 +96,7 @@ def draw(table: list[Mapping[str, Any]], path: Path) -> None:
         first = next(float(row["relative error"]) for row in table if row["data"] == case)
         falling = first * np.sqrt(counts[0] / np.array(counts))
         axes.plot(counts, falling, color="0.6", linestyle=":", label="slope -1/2")
-        axes.set(xscale="log", yscale="log", xlabel="features or landmarks", title=case)
+        axes.set(xscale="log", yscale="log", xlabel="features or landmarks", title=TITLES[case])
     panels[0].set_ylabel("relative error of the map")
     panels[0].legend(frameon=False)
     figure.savefig(path, dpi=150)
