@@ -139,17 +139,18 @@ def _lines(axes: Axes, table: Table, methods: list[str], along: str, *, band: bo
         x, power, error = (
             np.array([float(row[key]) for row in chosen]) for key in (along, "power", "error")
         )
-        style = _style(number)
-        axes.plot(x, power, label=method, markersize=4, **style)
+        drawn = style(number)
+        axes.plot(x, power, label=method, markersize=4, **drawn)
         if band:
             axes.fill_between(
-                x, power - error, power + error, color=style["color"], alpha=0.15, linewidth=0
+                x, power - error, power + error, color=drawn["color"], alpha=0.15, linewidth=0
             )
     for level in _distinct(float(row["level"]) for row in table):
         axes.axhline(level, color="0.6", linewidth=0.8)
 
 
-def _style(number: int) -> dict[str, Any]:
+def style(number: int) -> dict[str, Any]:
+    """How the line of a method is drawn."""
     return {
         "color": COLOURS[number % len(COLOURS)],
         "marker": MARKERS[number % len(MARKERS)],
