@@ -139,8 +139,10 @@ def test_kalinke_szabo__estimates_fall_to_0_with_more_rows(tmp_path):
     assert table(tmp_path / "kalinke_szabo_1.csv")[:8] == found
     value, _ = kalinke_szabo.one_estimate("v-hsic", 50, 1)
     x, y = cases.gaussian(50, 2, np.random.default_rng([50, 1]))
-    expected = dhsic.hsic(x, y, kernels="gaussian", estimator="v-hsic", rng=1).estimate
+    expected = dhsic.hsic(x, y, kernels=kalinke_szabo.KNOWN, estimator="v-hsic", rng=1).estimate
     assert value == pytest.approx(expected)
+    distances = np.abs(np.subtract(*np.random.default_rng(0).standard_normal((2, 100_000))))
+    assert np.median(distances) ** -2 == pytest.approx(kalinke_szabo.KNOWN.gamma, rel=0.02)
 
 
 def test_kalinke_szabo__power_of_dependent_data(tmp_path):
