@@ -34,12 +34,11 @@ import dhsic
 from benchmarks import curves
 from benchmarks.cases import Data, Rng, linear_in_one, paired_signs, sine_of_radius
 from benchmarks.output import read_csv, write_csv
-from dhsic.kernels import Distance
+from dhsic.estimators import Estimator
+from dhsic.kernels import Distance, Kernel
 
 LEVEL = 0.05
 INDEPENDENT = ", independent"
-PERMUTED = {"null": dhsic.Permutation(250, within="all")}
-GAUSSIAN = {"kernels": "gaussian"}
 
 
 @dataclass(frozen=True)
@@ -78,78 +77,62 @@ def _tests(options: Mapping[str, Mapping[str, Any]]) -> dict[str, curves.Test]:
     return {name: partial(curves.dhsic_pvalue, **chosen) for name, chosen in options.items()}
 
 
+def permuted(estimator: str | Estimator, kernels: str | None = "gaussian") -> dict[str, Any]:
+    """Options of a test by 250 permutations of all rows."""
+    null = dhsic.Permutation(250, within="all")
+    return {"estimator": estimator, "kernels": kernels, "null": null}
+
+
+def spectral(estimator: Estimator, kernels: str | Kernel = "gaussian") -> dict[str, Any]:
+    """Options of a test by the spectral null."""
+    return {"estimator": estimator, "kernels": kernels, "null": "spectral"}
+
+
 EXPERIMENTS = {
     "1": Experiment(
-        {
+        data={
             "linear, d = 10": (
                 partial(linear_in_one, d=10),
                 (20, 40, 60, 80, 100, 150, 200, 300, 400, 500),
             )
         },
-        {
-            "rff-hsic, 10": {"estimator": dhsic.RFFHSIC(n_features=10), **GAUSSIAN, **PERMUTED},
-            "nystrom-hsic, 10": {
-                "estimator": dhsic.NystromHSIC(n_landmarks=10),
-                **GAUSSIAN,
-                **PERMUTED,
-            },
+        large_scale={
+            "rff-hsic, 10": permuted(dhsic.RFFHSIC(n_features=10)),
+            "nystrom-hsic, 10": permuted(dhsic.NystromHSIC(n_landmarks=10)),
         },
-        {
-            "v-hsic": {"estimator": "v-hsic", **GAUSSIAN, **PERMUTED},
-            "sub-hsic": {"estimator": "sub-hsic", **PERMUTED},
-            "sub-corr": {"estimator": "sub-corr", **PERMUTED},
+        others={
+            "v-hsic": permuted("v-hsic"),
+            "sub-hsic": permuted("sub-hsic"),
+            "sub-corr": permuted("sub-corr", None),
         },
         level_size=200,
     ),
     "2": Experiment(
-        {"sine, d = 2": (partial(sine_of_radius, d=2), (500, 1000, 1500, 2000, 3000, 4000))},
-        {
-            "rff-hsic, 50": {
-                "estimator": dhsic.RFFHSIC(n_features=50),
-                "null": "spectral",
-                **GAUSSIAN,
-            },
-            "nystrom-hsic, 50": {
-                "estimator": dhsic.NystromHSIC(n_landmarks=50),
-                "null": "spectral",
-                **GAUSSIAN,
-            },
-            "nystrom-hsic, 50, Brownian": {
-                "estimator": dhsic.NystromHSIC(n_landmarks=50),
-                "null": "spectral",
-                "kernels": Distance(),
-            },
+        data={"sine, d = 2": (partial(sine_of_radius, d=2), (500, 1000, 1500, 2000, 3000, 4000))},
+        large_scale={
+            "rff-hsic, 50": spectral(dhsic.RFFHSIC(n_features=50)),
+            "nystrom-hsic, 50": spectral(dhsic.NystromHSIC(n_landmarks=50)),
+            "nystrom-hsic, 50, Brownian": spectral(dhsic.NystromHSIC(n_landmarks=50), Distance()),
         },
-        {
-            "v-hsic": {"estimator": "v-hsic", **GAUSSIAN, **PERMUTED},
-            "dcor": {"estimator": "dcor", **PERMUTED},
-        },
+        others={"v-hsic": permuted("v-hsic"), "dcor": permuted("dcor", None)},
         level_size=1000,
         most_rows=2000,
     ),
     "4": Experiment(
-        {
+        data={
             "large scale, d = 50": (partial(paired_signs, d=50), (5_000, 10_000, 20_000, 40_000)),
             "large scale, d = 100": (partial(paired_signs, d=100), (20_000, 50_000, 100_000)),
         },
-        {
-            "rff-hsic, 200": {
-                "estimator": dhsic.RFFHSIC(n_features=200),
-                "null": "spectral",
-                **GAUSSIAN,
-            },
-            "nystrom-hsic, 200": {
-                "estimator": dhsic.NystromHSIC(n_landmarks=200),
-                "null": "spectral",
-                **GAUSSIAN,
-            },
+        large_scale={
+            "rff-hsic, 200": spectral(dhsic.RFFHSIC(n_features=200)),
+            "nystrom-hsic, 200": spectral(dhsic.NystromHSIC(n_landmarks=200)),
             "block-hsic, 200": {
                 "estimator": dhsic.BlockHSIC(block_rows=200),
+                "kernels": "gaussian",
                 "null": "normal",
-                **GAUSSIAN,
             },
         },
-        {},
+        others={},
         level_size=10_000,
         scale="log",
     ),
