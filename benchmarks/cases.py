@@ -118,6 +118,30 @@ def tail(n: int, rng: Rng, strength: float) -> Data:
     return [x, noise + strength * np.sign(x) * (np.abs(x) > 4.303)]
 
 
+def linear_in_one(n: int, rng: Rng, d: int) -> Data:
+    """The first of d columns of x plus normal noise (Zhang et al. 2018, 5.1)."""
+    x = rng.standard_normal((n, d))
+    return [x, x[:, 0] + rng.standard_normal(n)]
+
+
+def sine_of_radius(n: int, rng: Rng, d: int) -> Data:
+    """A fast sine of x_1^2 + x_2^2, of d columns, plus normal noise (Zhang et al. 2018, 5.2)."""
+    x = rng.standard_normal((n, d))
+    radius = (x[:, :2] ** 2).sum(axis=1)
+    return [x, 20.0 * np.sin(4.0 * np.pi * radius) + rng.standard_normal(n)]
+
+
+def paired_signs(n: int, rng: Rng, d: int) -> Data:
+    """Random sizes with the signs of x_1 x_2, x_3 x_4 and so on (Zhang et al. 2018, 5.3).
+
+    Their sum has variance 1, as has the normal noise added to it.
+    """
+    x, z = rng.standard_normal((n, d)), rng.standard_normal((n, d // 2))
+    signs = np.sign(x[:, ::2] * x[:, 1::2])
+    y = np.sqrt(2.0 / d) * (signs * np.abs(z)).sum(axis=1)
+    return [x, y + rng.standard_normal(n)]
+
+
 SCENARIOS: dict[str, Callable[[int, Rng], Data]] = {
     "linear": partial(linear, strength=0.1),
     **{f"sine, w = {w}": partial(sine, strength=0.3 + 0.1 * w, frequency=w) for w in range(1, 7)},

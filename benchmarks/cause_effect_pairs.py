@@ -16,12 +16,15 @@ from __future__ import annotations
 
 import csv
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -53,6 +56,9 @@ PAPER = {
     "C, RHSIC, D = 100": 0.6344,
 }
 BOOTSTRAPS = 500
+CRITERIA = {"C": "#0072B2", "C_s": "#D55E00"}
+THIN_AND_THICK = ("200", "2000")
+ABOVE = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "frameon": False, "fontsize": 8}
 AS_PAPER = ("random-forest", "forest-in-sample")
 
 Vector = NDArray[np.float64]
@@ -168,7 +174,7 @@ def areas(data: Sequence[Pair], table: Sequence[Row]) -> Iterator[Row]:
     truth = np.array([pair.first_is_cause for pair in data])
     weights = np.array([pair.weight for pair in data])
     draws = bootstrap_draws([pair.group for pair in data], truth)
-    for regression, n_max in settings(table):
+    for regression, n_max in settings(data, table):
         for method in methods(table):
             every = score_matrix(data, table, regression, n_max, method)
             found = [roc_curve(one, truth, weights).auc for one in every]
@@ -203,9 +209,14 @@ def areas(data: Sequence[Pair], table: Sequence[Row]) -> Iterator[Row]:
             }
 
 
-def settings(table: Sequence[Row]) -> list[tuple[str, str]]:
-    """Regressions and numbers of rows."""
-    return list(dict.fromkeys((str(row["regression"]), str(row["n_max"])) for row in table))
+def settings(data: Sequence[Pair], table: Sequence[Row]) -> list[tuple[str, str]]:
+    """Regressions and numbers of rows that have a realisation of all pairs."""
+    scored: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for row in table:
+        scored[str(row["regression"]), str(row["n_max"]), row["realisation"]].add(row["pair"])
+    wanted = {pair.name for pair in data}
+    whole = (setting[:2] for setting, names in scored.items() if wanted <= names)
+    return list(dict.fromkeys(whole))
 
 
 def methods(table: Sequence[Row]) -> list[str]:
@@ -258,12 +269,14 @@ def mean_auc(every: Vector, truth: NDArray[np.bool_], weights: Vector) -> float:
     return float(np.mean([roc_curve(one, truth, weights).auc for one in every]))
 
 
-def draw(data: Sequence[Pair], table: Sequence[Row], folder: Path) -> None:
-    """Curves of all realisations taken together, as figures 6 and 7 of the paper."""
-    for regression in dict.fromkeys(regression for regression, _ in settings(table)):
-        sizes = [n_max for own, n_max in settings(table) if own == regression]
-        figure = Figure(figsize=(13.0, 5.2), layout="constrained")
-        features, recalled, criteria = figure.subplots(1, 3)
+def draw(data: Sequence[Pair], table: Sequence[Row], found: Sequence[Row], folder: Path) -> None:
+    """Figures 6 (above) and 7 (below) of the paper, curves of all realisations taken together."""
+    for regression in dict.fromkeys(regression for regression, _ in settings(data, table)):
+        sizes = sorted(
+            (n_max for own, n_max in settings(data, table) if own == regression), key=int
+        )
+        figure = Figure(figsize=(10.0, 10.6), layout="constrained")
+        features, recalled, criteria, against = figure.subplots(2, 2).ravel()
         chosen = {
             name: pooled(data, table, regression, sizes[-1], f"C, {name}") for name in ESTIMATORS
         }
@@ -271,16 +284,39 @@ def draw(data: Sequence[Pair], table: Sequence[Row], folder: Path) -> None:
         precision_recall_curves(
             {name: precision_recall_curve(*one) for name, one in chosen.items()}, ax=recalled
         )
+        shown = [n_max for n_max in sizes if n_max in THIN_AND_THICK] or sizes[-1:]
+        both = list(product(shown, CRITERIA))
         compared = {
-            f"{criterion}, n_max = {n_max}": roc_curve(
-                *pooled(data, table, regression, n_max, f"{criterion}, HSIC")
-            )
-            for n_max in sizes
-            for criterion in ("C", "C_s")
+            f"{one}, n_max = {n_max}": pooled(data, table, regression, n_max, f"{one}, HSIC")
+            for n_max, one in both
         }
-        roc_curves(compared, ax=criteria)
-        figure.suptitle(f"{regression}; left and middle: C, n_max = {sizes[-1]}; right: HSIC")
+        roc_curves({name: roc_curve(*one) for name, one in compared.items()}, ax=criteria)
+        for line, (n_max, one) in zip(criteria.get_lines()[1:], both, strict=True):
+            line.set(color=CRITERIA[one], linewidth=2.2 if n_max == shown[-1] else 0.9)
+        criteria.legend(**ABOVE)
+        _areas(against, [row for row in found if row["regression"] == regression])
+        figure.suptitle(f"{regression}; above: C, n_max = {sizes[-1]}; below: HSIC")
         figure.savefig(folder / f"cause_effect_{regression}.png", dpi=110)
+
+
+def _areas(axes: Axes, found: Sequence[Row]) -> None:
+    for shift, (one, colour) in zip((0.97, 1.03), CRITERIA.items(), strict=True):
+        own = [row for row in found if row["method"] == f"{one}, HSIC"]
+        own.sort(key=lambda row: int(row["n_max"]))
+        n, auc, low, high = (
+            np.array([float(row[key]) for row in own]) for key in ("n_max", "AUC", "5%", "95%")
+        )
+        axes.errorbar(
+            n * shift, auc, (auc - low, high - auc), color=colour, marker="o", capsize=3, label=one
+        )
+    axes.axhline(0.5, color="0.7", linewidth=1.0, linestyle=":")
+    axes.set_xscale("log")
+    axes.set_xticks(n, [f"{int(size):,}" for size in n])
+    axes.minorticks_off()
+    axes.set(xlim=(n[0] / 1.3, n[-1] * 1.3), ylim=(-0.01, 1.01), xlabel="n_max")
+    axes.set_ylabel("area under the curve, 5 to 95 %")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(**ABOVE)
 
 
 def pooled(
@@ -302,7 +338,7 @@ def pooled(
     default=("random-forest", "forest-in-sample", "splines"),
     help="Forests and processes are cross-fitted, but for the one in sample.",
 )
-@click.option("--rows", "sizes", multiple=True, type=int, default=(200, 2000))
+@click.option("--rows", "sizes", multiple=True, type=int, default=(50, 100, 200, 500, 2000))
 @click.option("--realisations", default=10, help="Of rows, folds and features.")
 @click.option("--pairs", "first", type=int, help="The first pairs only.")
 @click.option("--scores", "path", default="benchmarks/results/cause_effect_scores.csv")
@@ -321,7 +357,7 @@ def main(
     data = pairs(FOLDER)[:first]
     write_csv(path, score_rows(data, regressions, sizes, range(realisations), read_csv(path)))
     write_csv(out, areas(data, read_csv(path)))
-    draw(data, read_csv(path), Path(out).parent)
+    draw(data, read_csv(path), read_csv(out), Path(out).parent)
 
 
 if __name__ == "__main__":

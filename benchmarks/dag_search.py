@@ -6,7 +6,8 @@ and normal noise whose variance is uniform between 1 and sqrt(2). As in N. Pfist
 functions are drawn from a Gaussian process of a Gaussian kernel of bandwidth 1. Each of the 24
 fully connected graphs is scored by the p-value of joint independence of its residuals, with the
 gamma null; the graph is found where its own is the largest. `seconds` is the mean processor time
-of the scores of one data set. Writes benchmarks/results/dag_search.csv.
+of the scores of one data set. Writes benchmarks/results/dag_search.csv, and beside it
+a picture of both, as their figure 3.
 
     python benchmarks/dag_search.py
 """
@@ -14,14 +15,17 @@ of the scores of one data set. Writes benchmarks/results/dag_search.csv.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from benchmarks.output import write_csv
+from benchmarks.curves import style
+from benchmarks.output import read_csv, write_csv
 from dhsic.causal import DAG, score_dags
 from dhsic.estimators import VHSIC, NystromMHSIC
 
@@ -77,6 +81,28 @@ def rows(sizes: Sequence[int], runs: int, names: Sequence[str]) -> Iterator[dict
             }
 
 
+def picture(table: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Graphs found, with bands of one standard error up and down, and seconds against rows."""
+    figure = Figure(figsize=(9.0, 3.9), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for number, name in enumerate(dict.fromkeys(row["estimator"] for row in table)):
+        chosen = sorted((r for r in table if r["estimator"] == name), key=lambda r: int(r["n"]))
+        n, found, error, seconds = (
+            np.array([float(row[key]) for row in chosen])
+            for key in ("n", "found", "standard error", "seconds")
+        )
+        drawn = style(number)
+        left.plot(n, found, label=name, markersize=4, **drawn)
+        left.fill_between(
+            n, found - error, found + error, color=drawn["color"], alpha=0.15, linewidth=0
+        )
+        right.plot(n, seconds, markersize=4, **drawn)
+    left.set(xlabel="rows", ylabel="share of graphs found", ylim=(-0.03, 1.03))
+    right.set(xlabel="rows", ylabel="processor seconds of 24 scores", ylim=0)
+    figure.legend(loc="outside lower center", ncols=5, frameon=False)
+    figure.savefig(path, dpi=150)
+
+
 @click.command(help=__doc__)
 @click.option("--rows", "sizes", multiple=True, type=int, default=(500, 1000, 1500))
 @click.option("--runs", default=100)
@@ -84,6 +110,7 @@ def rows(sizes: Sequence[int], runs: int, names: Sequence[str]) -> Iterator[dict
 @click.option("--out", default="benchmarks/results/dag_search.csv")
 def main(sizes: tuple[int, ...], runs: int, names: tuple[str, ...], out: str) -> None:
     write_csv(out, rows(sizes, runs, names or tuple(ESTIMATORS)))
+    picture(read_csv(out), Path(out).with_suffix(".png"))
 
 
 if __name__ == "__main__":

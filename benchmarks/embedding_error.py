@@ -27,6 +27,7 @@ from typing import Any, get_args
 import click
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -38,6 +39,14 @@ from dhsic.landmarks.selection import in_turn
 
 SELECTIONS = get_args(Selection)
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+LOOKS: dict[str, tuple[str, str]] = {
+    "uniform": ("#0072B2", "o"),
+    "rpcholesky": ("#D55E00", "s"),
+    "leverage": ("#009E73", "^"),
+    "kmeans++": ("#CC79A7", "v"),
+    "coherence": ("#E69F00", "D"),
+    "determinant": ("#56B4E9", "X"),
+}
 KEYS = ("data", "n", "selection", "landmarks", "trials")
 TABLE_ROWS = 20_000
 COLUMNS = 4
@@ -152,28 +161,41 @@ def summary(empirical: float, errors: Vector) -> dict[str, float]:
 
 def draw(table: list[Mapping[str, Any]], path: Path) -> None:
     """A panel a law and number of rows."""
-    panels = list(dict.fromkeys((row["data"], int(row["n"])) for row in table))
-    width = min(len(panels), COLUMNS)
-    height = -(-len(panels) // width)
-    figure = Figure(figsize=(4.2 * width, 3.6 * height), layout="constrained")
-    for number, panel in enumerate(panels):
-        axes = figure.add_subplot(height, width, number + 1)
-        own = [row for row in table if (row["data"], int(row["n"])) == panel]
-        for selection in dict.fromkeys(row["selection"] for row in own):
-            colour = f"C{SELECTIONS.index(selection)}"
-            lines = [row for row in own if row["selection"] == selection]
-            p, error, low, high = (
-                [float(row[key]) for row in lines] for key in ("landmarks", "error", "5%", "95%")
-            )
-            axes.plot(p, error, marker=".", label=selection, color=colour)
-            axes.fill_between(p, low, high, alpha=0.15, color=colour)
-        n = panel[1]
-        axes.axhline(float(own[0]["empirical"]), color="black", ls="--", label="all rows")
-        axes.axvline(math.sqrt(n) * math.log(math.sqrt(n)), color="grey", ls=":")
-        axes.set(xscale="log", yscale="log", xlabel="landmarks", title=f"{panel[0]}, n = {n:,}")
-    figure.supylabel("error of the mean embedding", fontsize=10)
-    figure.axes[0].legend(fontsize=8)
+    laws = list(dict.fromkeys((row["data"], int(row["n"])) for row in table))
+    width = min(len(laws), COLUMNS)
+    height = -(-len(laws) // width)
+    figure = Figure(figsize=(4.0 * width, 3.4 * height + 0.4), layout="constrained")
+    panels = figure.subplots(height, width, sharex=True, sharey=True, squeeze=False).ravel()
+    for axes, law in zip(panels, laws, strict=False):
+        _panel(axes, *law, [row for row in table if (row["data"], int(row["n"])) == law])
+    for number, axes in enumerate(panels):
+        axes.set_visible(number < len(laws))
+        axes.tick_params(labelbottom=number + width >= len(laws))
+    figure.supxlabel("landmarks", fontsize=11)
+    figure.supylabel("error of the mean embedding (norm in the RKHS)", fontsize=11)
+    lines = {
+        label: line
+        for axes in panels
+        for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(lines.values(), lines.keys(), loc="outside upper center", ncols=8, frameon=False)
     figure.savefig(path, dpi=130)
+
+
+def _panel(axes: Axes, data: str, n: int, table: list[Mapping[str, Any]]) -> None:
+    for selection in dict.fromkeys(row["selection"] for row in table):
+        colour, marker = LOOKS[selection]
+        lines = [row for row in table if row["selection"] == selection]
+        lines.sort(key=lambda row: int(row["landmarks"]))
+        p, error, low, high = (
+            [float(row[key]) for row in lines] for key in ("landmarks", "error", "5%", "95%")
+        )
+        axes.plot(p, error, marker=marker, markersize=4, lw=1.2, label=selection, color=colour)
+        axes.fill_between(p, low, high, alpha=0.12, color=colour, linewidth=0)
+    axes.axhline(float(table[0]["empirical"]), color="black", ls="--", label="all rows")
+    line = math.sqrt(n) * math.log(math.sqrt(n))
+    axes.axvline(line, color="grey", ls=":", label="sqrt(n) log sqrt(n)")
+    axes.set(xscale="log", yscale="log", title=f"{data}, n = {n:,}")
 
 
 @click.command(help=__doc__)

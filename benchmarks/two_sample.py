@@ -132,25 +132,36 @@ def rows(
 
 def draw(table: list[Mapping[str, Any]], path: Path) -> None:
     """Rates at 5 %, a panel a law and sizes, a line an estimator and null."""
-    sizes = list(dict.fromkeys((row["n 1"], row["n 2"]) for row in table))
+    sizes = list(dict.fromkeys(map(_size, table)))
     laws = [law for law in LAWS if law in {row["data"] for row in table}]
-    names = list(dict.fromkeys(f"{row['estimator']}, {row['null']}" for row in table))
-    figure = Figure(
-        figsize=(2.2 + 2.1 * len(laws), 1.0 + (0.6 + 0.22 * len(names)) * len(sizes)),
-        layout="constrained",
+    names = {size: _methods([row for row in table if _size(row) == size]) for size in sizes}
+    heights = [0.6 + 0.22 * len(names[size]) for size in sizes]
+    figure = Figure(figsize=(2.2 + 2.1 * len(laws), 1.0 + sum(heights)), layout="constrained")
+    panels = figure.subplots(
+        len(sizes), len(laws), sharex="col", sharey="row", squeeze=False, height_ratios=heights
     )
-    panels = figure.subplots(len(sizes), len(laws), sharex="col", sharey=True, squeeze=False)
     for (i, size), (j, law) in product(enumerate(sizes), enumerate(laws)):
-        own = [row for row in table if row["data"] == law and (row["n 1"], row["n 2"]) == size]
-        _panel(panels[i, j], names, own)
+        own = [row for row in table if row["data"] == law and _size(row) == size]
+        _panel(panels[i, j], names[size], own)
         panels[i, j].set_title(law, fontsize=10)
         panels[i, j].set_xlim(*((0.0, 0.15) if law == SAME else (-0.03, 1.03)))
+        if law == SAME:
+            panels[i, j].set_xticks((0.0, 0.05, 0.1))
         if j == 0:
             panels[i, j].set_ylabel(" and ".join(f"{int(n):,}" for n in size) + " rows")
+    figure.align_ylabels(panels[:, 0])
     figure.supxlabel("share of data sets rejected at level 5 %", fontsize=10)
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper right", ncols=2, frameon=False)
     figure.savefig(path, dpi=140)
+
+
+def _size(row: Mapping[str, Any]) -> tuple[str, str]:
+    return row["n 1"], row["n 2"]
+
+
+def _methods(table: list[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(f"{row['estimator']}, {row['null']}" for row in table))
 
 
 def _panel(axes: Axes, names: list[str], table: list[Mapping[str, Any]]) -> None:

@@ -21,6 +21,7 @@ Vector = NDArray[np.float64]
 Penalty = Literal["curvature", "ridge"]
 
 PILOT_ROWS = 10_000
+_SPANS = (1e-70, 1e70)
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,14 @@ class Splines:
         Returns
         -------
         SplineDesign
+
+        Raises
+        ------
+        DataError
+            A regressor is constant, or the values of a column are too near or too far apart.
         """
+        for j in sorted({*regressors, *targets}):
+            _check_spans(samples[j], names[j])
         bases = {j: self.basis(samples[j], names[j]) for j in regressors}
         penalties = {j: self.penalties(basis) for j, basis in bases.items()}
         return SplineDesign.fit(bases, penalties, samples, names, targets, self.n_folds)
@@ -186,6 +194,19 @@ class Splines:
         total = sums.sum(axis=0)
         parts = [total] if self.n_folds == 1 else [total - fold for fold in sums]
         return tuple(additive_fit(design, part, target, given) for part in parts)
+
+
+def _check_spans(rows: NDArray[Any], name: str) -> None:
+    """Refuse columns of which sums of squared second derivatives would overflow."""
+    with np.errstate(over="ignore"):
+        spans = np.ptp(rows.astype(np.float64), axis=0)
+    (outside,) = np.nonzero((spans > 0.0) & ((spans < _SPANS[0]) | (spans > _SPANS[1])))
+    if len(outside):
+        msg = (
+            f"variable {name!r}: column {outside[0]}: splines need values that span "
+            f"{_SPANS[0]:g} to {_SPANS[1]:g}, got {spans[outside[0]]:.3g}: rescale the variable"
+        )
+        raise DataError(msg)
 
 
 def check_varied(rows: NDArray[Any], name: str) -> None:

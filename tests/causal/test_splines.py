@@ -258,3 +258,13 @@ def test_bad_input__is_refused_in_words(monkeypatch):
     monkeypatch.setattr("dhsic.causal.regression.find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match=r"dhsic\[causal\]"):
         find_regression("random-forest")
+
+
+@pytest.mark.parametrize("scale", [1e-160, 1e-80, 1e80, 1e160])
+@pytest.mark.parametrize("which", [0, 1])
+def test_spans_that_overflow__are_refused(scale, which):
+    rng = np.random.default_rng(0)
+    values = list(rng.standard_normal((2, 50, 1)))
+    values[which] = scale * values[which]
+    with pytest.raises(DataError, match=r"span 1e-70 to 1e\+70, got .*: rescale the variable"):
+        Splines(n_knots=4).residuals(values[1], [values[0]], rng)
