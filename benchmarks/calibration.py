@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -175,7 +176,7 @@ def process_rates(client: Any, folder: str, blocks: int, repeats: int) -> Terms:
     path = f"{folder}/calibration.zarr"
     block = data_of(65_536, [30], "float32")[0]
     zarr.create_array(path, data=block, chunks=(8192, 30))
-    (source,) = open_variables([path])
+    source, _ = open_variables([path, path])
     return {
         "start of a pass": start,
         "built task": 0.0,
@@ -201,13 +202,30 @@ def sent_byte(client: Any, repeats: int) -> float:
     return max(0.0, large - small) / 2**23
 
 
+def processor_seconds(client: Any) -> float:
+    """What this process and its workers have used."""
+    workers = {} if client is None else client.run(time.process_time)
+    return time.process_time() + float(sum(workers.values()))
+
+
+def work_seconds(job: Job, machine: Machine, workers: Workers) -> float:
+    """Processor seconds of all processes: what one worker takes that never waits."""
+    alone = predict(job, machine, replace(workers, count=1, crowded=False))
+    return alone.seconds - alone.parts["scheduling"] + alone.served
+
+
 def start_seconds(machine: Machine, client: Any, folder: str, repeats: int) -> float:
     """Of a small test, what no other part explains."""
     job = Job(8192, (5, 1), 64, 64, 10, "float64", None if client is None else 8192)
     run = run_of(job, client, folder, threads=1)
-    seconds = min(run().seconds for _ in range(repeats))
-    known = predict(job, machine, Workers(1, client is not None))
-    return max(0.0, seconds - known.seconds)
+    run()
+    used = []
+    for _ in range(repeats):
+        before = processor_seconds(client)
+        run()
+        used.append(processor_seconds(client) - before)
+    known = work_seconds(job, machine, Workers(1, client is not None))
+    return max(0.0, min(used) - known)
 
 
 def run_of(

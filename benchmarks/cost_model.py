@@ -2,7 +2,7 @@
 
 The model is that of `benchmarks.costs`, its rates those of `benchmarks.calibration`, from runs of a
 task or a step at a time; the tests that it is checked against are whole ones, of other shapes, on
-threads and on worker processes, least and median of some repeats. Seconds mean something on a quiet
+threads and on worker processes. Seconds mean something on a quiet
 machine only; processor seconds, of this process and its workers together, nearly always. Writes
 benchmarks/results/cost_model_rates.csv, of which each row is the seconds of one of something, and
 benchmarks/results/cost_model.csv, predicted and measured.
@@ -13,7 +13,6 @@ benchmarks/results/cost_model.csv, predicted and measured.
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -23,7 +22,14 @@ import click
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.calibration import PRECISIONS, SHAPES, calibrate, run_of
+from benchmarks.calibration import (
+    PRECISIONS,
+    SHAPES,
+    calibrate,
+    processor_seconds,
+    run_of,
+    work_seconds,
+)
 from benchmarks.costs import Job, Machine, Workers, predict
 from benchmarks.output import read_csv, write_csv
 from dhsic.cluster import local_cluster
@@ -35,12 +41,6 @@ CASES = (  # rows, columns of the first variable, landmarks, signs, rows of a st
     (40_000, 45, 900, 999, 4096),
     (400_000, 8, 300, 150, 8192),
 )
-
-
-def processor_seconds(client: Any) -> float:
-    """What this process and its workers have used."""
-    workers = {} if client is None else client.run(time.process_time)
-    return time.process_time() + float(sum(workers.values()))
 
 
 def measured(job: Job, client: Any, threads: int, folder: str, repeats: int) -> dict[str, float]:
@@ -85,7 +85,7 @@ def _row(job: Job, machine: Machine, workers: Workers, found: dict[str, float]) 
     wall = predict(job, machine, replace(workers, crowded=workers.count == processors()))
     used = work_seconds(job, machine, workers)
     return {
-        "runtime": f"{workers.count} {'process' if workers.processes else 'thread'}",
+        "runtime": f"{workers.count} {'processes' if workers.processes else 'threads'}",
         "precision": job.precision,
         "n": job.rows,
         "columns": job.dims[0],
@@ -101,12 +101,6 @@ def _row(job: Job, machine: Machine, workers: Workers, found: dict[str, float]) 
         "processor seconds": found["processor seconds"],
         "predicted over processor": used / found["processor seconds"],
     }
-
-
-def work_seconds(job: Job, machine: Machine, workers: Workers) -> float:
-    """Processor seconds of all processes: what one worker alone would take."""
-    alone = predict(job, machine, replace(workers, count=1))
-    return alone.seconds - alone.parts["scheduling"] + alone.served
 
 
 @click.command(help=__doc__)

@@ -98,7 +98,10 @@ class Job:
         return int(self._planned[name].footprint(1).state)
 
     def counts(self, name: PassName, rows: int) -> Counts:
-        """What a task of so many rows does."""
+        """What a task of so many rows does.
+
+        Sums over rows go with the exponentials or the signs, in a fixed proportion.
+        """
         entries, m, r = rows * self.kept, len(self.dims), self.kept
         wide = [d for d in self.dims if d > 1]
         tiles = math.ceil(rows / ROW_TILE)
@@ -112,15 +115,13 @@ class Job:
             "in-place operation": 3.0 * (m - len(wide)) * entries,
         }
         if name == "sums":
-            return {**counts, "summed entry": m * entries}
+            return counts
         centred = m + (1 if m == 2 else 5 + 7 * (m - 2))
         counts["in-place operation"] += centred * entries
         return {
             **counts,
-            "summed entry": entries,
             "sign": rows * self.resamples,
             "sign operation": 2.0 * entries * self.resamples,
-            "accumulated number": tiles * r * self.resamples,
         }
 
     @property
