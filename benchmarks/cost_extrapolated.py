@@ -3,10 +3,11 @@
 The model of `benchmarks.costs` with the rates of `benchmarks/results/cost_model_rates.csv` and the
 scheduler of `benchmarks/results/scheduler_cost.csv`, as its formula and as the simulation of
 `benchmarks.simulated_cluster` have it. Workers have one thread, as fast as one here, and a link of
-their own to each other and to a store that gives all of them what their links take. The data have
-the Million Song shape in float32, are stored in chunks and not compressed, and all landmarks are
-kept. Writes benchmarks/results/cost_model_extrapolated.csv, with the seconds of every part, and a
-picture of it beside it.
+their own to each other and to a store that gives all of them what their links take; the driver,
+too, reads the chunks of the landmarks through one link and decodes them on one thread. The data
+have the Million Song shape in float32, are stored in chunks and not compressed, and all landmarks
+are kept. Writes benchmarks/results/cost_model_extrapolated.csv, with the seconds of every part, and
+a picture beside it.
 
     python benchmarks/cost_extrapolated.py
 """

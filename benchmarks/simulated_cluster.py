@@ -5,15 +5,14 @@ combines the results; its tasks do nothing. The scheduler is a process of its ow
 echoes, see `benchmarks.many_workers`, so that the processor is left to it. What is read is
 processor time, which other work on the machine hardly changes: that of the client until the first
 task comes to a worker (`build`), that of the scheduler until then (`submit`) and for the rest
-(`finish`).
-Writes benchmarks/results/scheduler_cost.csv, whose rows are kept: also the most workers for which
-the scheduler is busy for at most a tenth of the time, by seconds of a task.
+(`finish`). Writes benchmarks/results/scheduler_cost.csv, whose rows are kept: also the most workers
+for which the scheduler is busy for at most a tenth of the time, by seconds of a task.
 
 `simulate` replays a pass with a clock of its own: a client that builds the graph, a scheduler that
 serves one message at a time, workers of one thread that hold two tasks as Dask lets them, links
 that fetch one partial result after another, and the tree. Writes
 benchmarks/results/simulated_cluster.csv: passes of tasks that sleep on the real scheduler, beside
-the simulation and `formula`.
+the simulation and `formula`, with the costs of the most tasks above.
 
     python benchmarks/simulated_cluster.py
 """
