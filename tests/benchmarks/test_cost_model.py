@@ -216,7 +216,7 @@ def test_simulated_cluster__measures_keeps_and_checks(tmp_path, client, monkeypa
 
 def test_cost_model__fits_checks_and_extrapolates(tmp_path, client, monkeypatch):
     @contextmanager
-    def shared(workers, memory):
+    def shared(workers, memory, **_):
         yield client
 
     for module in (calibration, cost_model):
