@@ -102,7 +102,9 @@ def _on_client(
 ) -> list[Any]:
     tasks = {task.key: task for task in [*job.leaves, *job.wanted]}
     wanted = [task.key for task in job.wanted]
-    futures = dict(zip(tasks, client.compute(list(tasks.values())), strict=True))
+    # Dask would look through all keys for every task, and the scheduler drops what is not needed.
+    sent = client.compute(list(tasks.values()), optimize_graph=False)
+    futures = dict(zip(tasks, sent, strict=True))
     for emptied in (tasks, job.leaves, job.wanted):
         emptied.clear()
     try:

@@ -85,7 +85,7 @@ class Doomed:
     def gather(self, futures):
         raise self.failure
 
-    def compute(self, collections):
+    def compute(self, collections, **options):
         return [self for _ in collections]
 
     def nthreads(self):

@@ -214,6 +214,7 @@ def test_run_pass__sends_large_landmarks_once_and_small_tasks(client, megabytes,
     assert len(gathered(state)[0]) == 30
     ((tasks, size),) = watched.graphs
     assert tasks == plan_of(bounds).tasks == 30 + 8 + 2 + 1
+    assert watched.options == {"optimize_graph": False}  # which takes the square of the tasks
     assert size / tasks < 4000
     assert megabytes * 10**6 < sum(watched.pieces) < megabytes * 10**6 + 20_000
     assert max(watched.pieces) < 5 * 10**6

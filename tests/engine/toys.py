@@ -220,16 +220,18 @@ class Watch:
 
     def __init__(self, client):
         self.client, self.graphs, self.pieces = client, [], []
+        self.options = {}
 
     def __getattr__(self, name):
         return getattr(self.client, name)
 
-    def compute(self, collections):
+    def compute(self, collections, **options):
+        self.options = options
         graph = {}
         for collection in collections:
             graph.update(collection.__dask_graph__())
         self.graphs.append((len(graph), len(cloudpickle.dumps(graph))))
-        return self.client.compute(collections)
+        return self.client.compute(collections, **options)
 
     def submit(self, function, *arguments, **options):
         self.pieces.append(len(cloudpickle.dumps(arguments)))
