@@ -28,7 +28,7 @@ DEPENDENCE = 0.3
 FEWEST_ROWS = 500
 FIRST_SIZES: dict[str, dict[str, int]] = {
     "90": {
-        "dhsic default": 128_000,
+        "dhsic default": 64_000,
         "dhsic nystrom-m, multiplier": 512_000,
         STORED: 1_000_000,
         "hyppo Hsic": 1_000,
@@ -40,7 +40,7 @@ FIRST_SIZES: dict[str, dict[str, int]] = {
         "scikit-learn Nystroem 100": 64_000,
     },
     "1": {
-        "dhsic default": 256_000,
+        "dhsic default": 128_000,
         "hyppo Dcorr, fast": 512_000,
         "causal-learn hsic_test_gamma": 8_000,
     },

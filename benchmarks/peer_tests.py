@@ -2,7 +2,9 @@
 
 Every test is a function of x, y, the number of resamples and a seed that gives a p-value; one whose
 null is fitted takes no notice of the resamples. Each has its package's own kernels and bandwidths,
-on the columns as they are; those of causal-learn but hsic_test_gamma standardise the columns.
+on the columns as they are; those of causal-learn but hsic_test_gamma standardise the columns. The
+width that KCI takes by itself shrinks with the columns: of 90 its Gram matrix is the identity, so
+that it is called with the median width too.
 pyHSICLasso ranks columns and has no test: `feature_recovery.py` compares it.
 """
 

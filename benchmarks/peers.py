@@ -225,11 +225,15 @@ def draw(table: Table, path: Path) -> None:
     kinds = list(dict.fromkeys(row["data"] for row in table))
     figure = Figure(figsize=(10.0, 1.6 + 3.4 * len(kinds)), layout="constrained")
     panels = figure.subplots(len(kinds), 2, sharex="col", sharey=True, squeeze=False)
+    sizes = sorted({_rows_of(row) for row in table})
     for (left, right), kind in zip(panels, kinds, strict=True):
         for axes, along in ((left, "n"), (right, "seconds")):
             _curves(axes, [row for row in table if row["data"] == kind], along)
         left.set(ylabel="power at level 1 %", title=kind, xscale="log")
+        left.set_xticks(sizes, [f"{n:,}" for n in sizes], minor=False)
+        left.minorticks_off()
         right.set(title=kind, xscale="log")
+        right.xaxis.set_major_formatter("{x:g}")
     panels[-1, 0].set_xlabel("rows")
     panels[-1, 1].set_xlabel("processor seconds of a test")
     handles, labels = panels[0, 0].get_legend_handles_labels()
