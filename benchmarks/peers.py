@@ -42,6 +42,7 @@ Table = Sequence[Mapping[str, Any]]
 
 FOLDER = Path(os.environ.get("DHSIC_DATA", "../shared/data"))
 LEVEL_KEYS = ("data", "n", "method", "resamples", "runs")
+TIMES = ("n", "power", "seconds", "over default", "over our quickest", "MiB")
 FEWEST_RUNS = 50
 SLOW = ("dcor dcov", "statsmodels dcov", "hyppo Dcorr", "hyppo Hsic")
 """Half a second and more of 500 rows: they have fewer runs, and no more rows than this."""
@@ -179,25 +180,28 @@ def power_tables(
             write_csv(out, curves.rows(study, [n], count, done=table))
 
 
-def time_rows(table: Table, resamples: int) -> Iterator[dict[str, Any]]:
-    """The least time in which a method is sure, beside our default and our quickest method."""
+def time_rows(table: Table, resamples: int, done: Table) -> Iterator[dict[str, Any]]:
+    """The least time in which a method is sure, beside our default and our quickest method.
+
+    The memory of tests in `done` is not measured again.
+    """
+    known = {(row["data"], row["method"], row["n"]): row["MiB"] for row in done}
     for kind in dict.fromkeys(row["data"] for row in table):
-        least = _least([row for row in table if row["data"] == kind])
+        shown = [row for row in table if row["data"] == kind]
+        least = _least(shown)
         ours = [_seconds(row) for name, row in least.items() if METHODS[name].package == "dhsic"]
         default = least.get("dhsic default")
-        for name in dict.fromkeys(row["method"] for row in table):
-            row = least.get(name)
-            yield {
-                "data": kind,
-                "method": name,
-                "null": METHODS[name].null,
-                "n": row["n"] if row else "",
-                "power": row["power"] if row else "",
-                "seconds": _seconds(row) if row else "",
-                "over default": _seconds(row) / _seconds(default) if row and default else "",
-                "over our quickest": _seconds(row) / min(ours) if row and ours else "",
-                "MiB": _grown(kind, name, int(row["n"]), resamples) if row else "",
-            }
+        for name in dict.fromkeys(row["method"] for row in shown):
+            found: dict[str, Any] = dict.fromkeys(TIMES, "")
+            if name in least:
+                row = least[name]
+                seconds, n = _seconds(row), row["n"]
+                mib = known.get((kind, name, n)) or _grown(kind, name, int(n), resamples)
+                beside_default = seconds / _seconds(default) if default else ""
+                beside_ours = seconds / min(ours) if ours else ""
+                values = (n, row["power"], seconds, beside_default, beside_ours, mib)
+                found = dict(zip(TIMES, values, strict=True))
+            yield {"data": kind, "method": name, "null": METHODS[name].null, **found}
 
 
 def _least(table: Table) -> dict[str, Mapping[str, Any]]:
@@ -304,7 +308,8 @@ def power(out: str, resamples: int, **options: Any) -> None:
     """Power, the time of a test, and the least time in which a method is sure."""
     power_tables(out=out, resamples=resamples, **options)
     table = read_csv(out)
-    write_csv(str(Path(out).with_name("peers_time.csv")), time_rows(table, resamples))
+    times = str(Path(out).with_name("peers_time.csv"))
+    write_csv(times, time_rows(table, resamples, read_csv(times)))
     draw(table, Path(out).with_suffix(".png"))
 
 
