@@ -1,106 +1,338 @@
-"""Time and p-values beside other packages, on the same data with as many resamples.
+"""Level, power and reach beside the tests of other packages. Needs the extra `peers`.
 
-hyppo's Hsic and dcor's distance covariance test hold n x n matrices and permute. Writes
-benchmarks/results/peers.csv. Needs the extra `peers`.
+`level`: the share of independent data sets that are rejected. `power`: on real rows of the Million
+Song table (90 columns of timbre and the year) in the folder DHSIC_DATA, at level 1 % with 250
+resamples as figure 4 of Kalinke and Szabo (UAI 2023) has it, power and processor time of a test;
+then what every method takes to reach a power of 0.99. A method that found every dependence is not
+given more rows. `limits`: the most rows within a time and a resident memory, by doubling and one
+step between, every test in a fresh process with the threads its package takes; ours read zarr from
+the disk. Each writes benchmarks/results/peers_<study>.csv, whose rows are kept; `power` also
+peers_power.png and peers_time.csv.
 
-    python benchmarks/peers.py
+    python benchmarks/peers.py level
+    python benchmarks/peers.py power
+    python benchmarks/peers.py limits
 """
 
 from __future__ import annotations
 
-import time
-import warnings
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
-from numpy.typing import NDArray
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-import dhsic
-from benchmarks.output import write_csv
+from benchmarks import curves
+from benchmarks.cases import Data, Rng
+from benchmarks.level import rejection_rates
+from benchmarks.limits import measure
+from benchmarks.output import read_csv, write_csv
+from benchmarks.peer_limits import FIRST_SIZES, MIB, STORED, limit_rows, warmed
+from benchmarks.peer_tests import METHODS, Test
 from dhsic.io.synthetic import synthetic
 
-Array = NDArray[Any]
+Table = Sequence[Mapping[str, Any]]
+
+FOLDER = Path(os.environ.get("DHSIC_DATA", "../shared/data"))
+LEVEL_KEYS = ("data", "n", "method", "resamples", "runs")
+TIMES = ("n", "power", "seconds", "over default", "over our quickest", "MiB")
+FEWEST_RUNS = 50
+SLOW = ("dcor dcov", "statsmodels dcov", "hyppo Dcorr", "hyppo Hsic")
+"""Half a second and more of 500 rows: they have fewer runs, and no more rows than this."""
+SLOW_ROWS = 1000
+ENOUGH = 0.99
+SIZES = (250, 500, 750, 1000, 1500, 2000, 4000)
+COLOURS = {
+    "dhsic": "#D55E00",
+    "hyppo": "#0072B2",
+    "dcor": "#009E73",
+    "statsmodels": "#000000",
+    "causal-learn": "#CC79A7",
+    "scikit-learn": "#56B4E9",
+}
+SIZED = [name for name in METHODS if name != STORED]
+"""Methods of few rows: all but that of 500 landmarks."""
 
 
-def hyppo_hsic(x: Array, y: Array, resamples: int) -> float:
-    from hyppo.independence import Hsic
+@dataclass(frozen=True)
+class Resampled:
+    """A test with so many resamples, as the frame of power studies calls it."""
 
-    with warnings.catch_warnings(action="ignore"):  # it warns of fewer than 1,000 resamples
-        return float(Hsic().test(x, y, reps=resamples, workers=1, auto=False)[1])
+    test: Test
+    resamples: int
 
-
-def dcor_dcov(x: Array, y: Array, resamples: int) -> float:
-    import dcor
-
-    test = dcor.independence.distance_covariance_test
-    return float(test(x, y, num_resamples=resamples, random_state=0).pvalue)
+    def __call__(self, data: Data, seed: int) -> float:
+        return self.test(*data, self.resamples, seed)
 
 
-def ours(**options: Any) -> Callable[[Array, Array, int], float]:
-    def run(x: Array, y: Array, resamples: int) -> float:
-        result = dhsic.independence_test(x, y, n_resamples=resamples, rng=0, **options)
-        return result.pvalue
+@cache
+def _all_songs() -> tuple[Any, Any]:
+    import pandas as pd
 
-    return run
+    path = FOLDER / "msd" / "msd_random7000.parquet"
+    if not path.exists():
+        msg = f"there are no songs in {path}: name the folder of data in DHSIC_DATA"
+        raise click.ClickException(msg)
+    table = pd.read_parquet(path).drop(columns="part").astype(float)
+    return table.drop(columns="year").to_numpy(), table[["year"]].to_numpy()
 
 
-METHODS: dict[str, Callable[[Array, Array, int], float]] = {
-    "dhsic nystrom-m, multiplier": ours(kernels="gaussian", null="multiplier"),
-    "dhsic nystrom-m, permutation": ours(kernels="gaussian", null="permutation"),
-    "dhsic v-hsic, permutation": ours(
-        kernels="gaussian", estimator="v-hsic", null="permutation", memory="8GiB"
-    ),
-    "dhsic dcov, permutation": ours(estimator="dcov", null="permutation", memory="8GiB"),
-    "hyppo Hsic": hyppo_hsic,
-    "dcor dcov": dcor_dcov,
+def songs(n: int, rng: Rng) -> Data:
+    """Rows drawn without replacement."""
+    chosen = rng.choice(7000, n, replace=False)
+    return [variable[chosen] for variable in _all_songs()]
+
+
+def songs_standardised(n: int, rng: Rng) -> Data:
+    """Of mean 0 and variance 1 in every column, as some packages make them by themselves."""
+    return [(v - v.mean(axis=0)) / v.std(axis=0) for v in songs(n, rng)]
+
+
+def songs_permuted(n: int, rng: Rng) -> Data:
+    x, year = songs(n, rng)
+    return [x, rng.permutation(year)]
+
+
+def normals(n: int, rng: Rng) -> Data:
+    return [rng.standard_normal((n, 1)), rng.standard_normal((n, 1))]
+
+
+def generated(n: int, rng: Rng) -> Data:
+    seed = int(rng.integers(2**31))
+    return list(synthetic(n, features=5, dependence=0.9, seed=seed, dtype=np.float64))
+
+
+INDEPENDENT: dict[str, curves.Draw] = {"songs, years permuted": songs_permuted, "normals": normals}
+DEPENDENT: dict[str, curves.Draw] = {
+    "songs": songs,
+    "songs, standardised": songs_standardised,
+    "generated": generated,
 }
 
 
-def rows(
-    sizes: list[int], features: int, resamples: int, repeats: int, dependence: float
-) -> Iterator[dict[str, Any]]:
-    for n in sizes:
-        x, year = synthetic(n, features=features, dependence=dependence, seed=1)
-        x, y = x.astype(np.float64), year.astype(np.float64)
-        seconds: dict[str, float] = {}
-        for method, run in METHODS.items():
-            if n == sizes[0]:
-                run(x[:100], y[:100], 10)
-            times = []
-            for _ in range(repeats):
-                began = time.perf_counter()
-                p = run(x, y, resamples)
-                times.append(time.perf_counter() - began)
-            seconds[method] = float(np.median(times))
-            yield {
-                "n": n,
-                "features": features,
-                "resamples": resamples,
-                "method": method,
-                "seconds": seconds[method],
-                "over nystrom-m multiplier": seconds[method] / next(iter(seconds.values())),
-                "p-value": p,
-            }
-
-
-@click.command(help=__doc__)
-@click.option("--size", "sizes", multiple=True, type=int, default=(2000, 5000))
-@click.option("--features", default=90)
-@click.option("--resamples", default=250)
-@click.option("--repeats", default=1)
-@click.option("--dependence", default=0.3)
-@click.option("--out", default="benchmarks/results/peers.csv")
-def main(
-    sizes: tuple[int, ...],
-    features: int,
+def level_rows(
+    kinds: Sequence[str],
+    sizes: Sequence[int],
+    methods: Sequence[str],
     resamples: int,
-    repeats: int,
-    dependence: float,
+    runs: int,
+    seconds: float,
+    done: Table,
+) -> Iterator[Mapping[str, Any]]:
+    """Shares that are rejected; fewer runs where they would take longer than so many seconds."""
+    yield from done
+    known = {tuple(str(row[key]) for key in LEVEL_KEYS) for row in done}
+    for kind, n, name in product(kinds, sizes, methods):
+        keys = dict(zip(LEVEL_KEYS, (kind, n, name, resamples, runs), strict=True))
+        if tuple(map(str, keys.values())) in known:
+            continue
+        test = Resampled(METHODS[name].test, resamples)
+        settings = [curves.Setting(name, test, INDEPENDENT[kind], n, run) for run in range(runs)]
+        first = curves.one_test(settings[0])
+        affordable = min(runs, int(seconds / first[1]) if first[1] else runs)
+        if affordable < min(FEWEST_RUNS, runs):
+            continue
+        found = [first, *map(curves.one_test, settings[1:affordable])]
+        pvalues, spent = np.array(found).T
+        yield {
+            **keys,
+            "null": METHODS[name].null,
+            "tests": len(pvalues),
+            **rejection_rates(pvalues),
+            "seconds": float(spent.mean()),
+        }
+
+
+def power_tables(
+    kinds: Sequence[str],
+    sizes: Sequence[int],
+    methods: Sequence[str],
+    resamples: int,
+    runs: int,
+    slow_runs: int,
     out: str,
 ) -> None:
-    write_csv(out, rows(list(sizes), features, resamples, repeats, dependence))
+    """Sizes one by one, so that a method that found every dependence is given no more rows."""
+    tests = {name: Resampled(METHODS[name].test, resamples) for name in methods}
+    quick = [name for name in methods if name not in SLOW]
+    slow = [name for name in SLOW if name in methods]
+    for chosen, count in ((quick, runs), (slow, slow_runs)):
+        for n, kind in product(sizes, kinds):
+            table = read_csv(out)
+            sure = {
+                row["method"]
+                for row in table
+                if row["data"] == kind and int(row["n"]) < n and float(row["power"]) == 1.0
+            }
+            study = curves.Study(
+                {kind: DEPENDENT[kind]},
+                {name: tests[name] for name in chosen if name not in sure},
+                level=0.01,
+                largest=dict.fromkeys(SLOW, SLOW_ROWS),
+            )
+            write_csv(out, curves.rows(study, [n], count, done=table))
+
+
+def time_rows(table: Table, resamples: int, done: Table) -> Iterator[dict[str, Any]]:
+    """The least time in which a method is sure, beside our default and our quickest method.
+
+    The memory of tests in `done` is not measured again.
+    """
+    known = {(row["data"], row["method"], row["n"]): row["MiB"] for row in done}
+    for kind in dict.fromkeys(row["data"] for row in table):
+        shown = [row for row in table if row["data"] == kind]
+        least = _least(shown)
+        ours = [_seconds(row) for name, row in least.items() if METHODS[name].package == "dhsic"]
+        default = least.get("dhsic default")
+        for name in dict.fromkeys(row["method"] for row in shown):
+            found: dict[str, Any] = dict.fromkeys(TIMES, "")
+            if name in least:
+                row = least[name]
+                seconds, n = _seconds(row), row["n"]
+                mib = known.get((kind, name, n)) or _grown(kind, name, int(n), resamples)
+                beside_default = seconds / _seconds(default) if default else ""
+                beside_ours = seconds / min(ours) if ours else ""
+                values = (n, row["power"], seconds, beside_default, beside_ours, mib)
+                found = dict(zip(TIMES, values, strict=True))
+            yield {"data": kind, "method": name, "null": METHODS[name].null, **found}
+
+
+def _least(table: Table) -> dict[str, Mapping[str, Any]]:
+    sure = [row for row in table if float(row["power"]) >= ENOUGH]
+    return {row["method"]: row for row in sorted(sure, key=_seconds, reverse=True)}
+
+
+def _seconds(row: Mapping[str, Any]) -> float:
+    return float(row["seconds"])
+
+
+def _grown(kind: str, name: str, n: int, resamples: int) -> float:
+    """By how many MiB a test grows its process, at most."""
+    found = measure(partial(_of_kind, kind, name, n, resamples), 3600.0, 2**40)
+    return (found.peak_bytes - found.start_bytes) / MIB
+
+
+def _of_kind(kind: str, name: str, n: int, resamples: int) -> Callable[[], float]:
+    data = DEPENDENT[kind](n, np.random.default_rng([n, 0]))
+    return warmed(METHODS[name].test, data, resamples)
+
+
+def draw(table: Table, path: Path) -> None:
+    """Power against rows and against processor time; a colour a package."""
+    kinds = list(dict.fromkeys(row["data"] for row in table))
+    figure = Figure(figsize=(10.0, 1.6 + 3.4 * len(kinds)), layout="constrained")
+    panels = figure.subplots(len(kinds), 2, sharex="col", sharey=True, squeeze=False)
+    sizes = sorted({_rows_of(row) for row in table})
+    for (left, right), kind in zip(panels, kinds, strict=True):
+        for axes, along in ((left, "n"), (right, "seconds")):
+            _curves(axes, [row for row in table if row["data"] == kind], along)
+        left.set(ylabel="power at level 1 %", title=kind, xscale="log")
+        left.set_xticks(sizes, [f"{n:,}" for n in sizes], minor=False)
+        left.minorticks_off()
+        right.set(title=kind, xscale="log")
+        right.xaxis.set_major_formatter("{x:g}")
+    panels[-1, 0].set_xlabel("rows")
+    panels[-1, 1].set_xlabel("processor seconds of a test")
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
+    figure.savefig(path, dpi=150)
+
+
+def _curves(axes: Axes, table: Table, along: str) -> None:
+    numbers = dict.fromkeys(COLOURS, 0)
+    for name, method in METHODS.items():
+        chosen = sorted((row for row in table if row["method"] == name), key=_rows_of)
+        if not chosen:
+            continue
+        number = numbers[method.package]
+        numbers[method.package] += 1
+        axes.plot(
+            [float(row[along]) for row in chosen],
+            [float(row["power"]) for row in chosen],
+            color=COLOURS[method.package],
+            marker=curves.MARKERS[number],
+            linestyle=curves.LINES[number % len(curves.LINES)],
+            markersize=4,
+            linewidth=1.2,
+            label=name,
+        )
+    axes.set(ylim=(-0.03, 1.03))
+
+
+def _rows_of(row: Mapping[str, Any]) -> int:
+    return int(row["n"])
+
+
+@click.group(help=__doc__)
+def main() -> None:
+    pass
+
+
+@main.command()
+@click.option(
+    "--data", "kinds", multiple=True, type=click.Choice(list(INDEPENDENT)), default=INDEPENDENT
+)
+@click.option("--size", "sizes", multiple=True, type=int, default=(200, 500))
+@click.option("--method", "methods", multiple=True, type=click.Choice(SIZED), default=SIZED)
+@click.option("--resamples", default=99)
+@click.option("--runs", default=300)
+@click.option("--seconds", default=10.0, help="Of a row: it has fewer runs where they take longer.")
+@click.option("--out", default="benchmarks/results/peers_level.csv")
+def level(out: str, **options: Any) -> None:
+    """Shares of independent data sets that are rejected."""
+    write_csv(out, level_rows(done=read_csv(out), **options))
+
+
+@main.command()
+@click.option(
+    "--data",
+    "kinds",
+    multiple=True,
+    type=click.Choice(list(DEPENDENT)),
+    default=("songs", "songs, standardised"),
+)
+@click.option("--size", "sizes", multiple=True, type=int, default=SIZES)
+@click.option("--method", "methods", multiple=True, type=click.Choice(SIZED), default=SIZED)
+@click.option("--resamples", default=250)
+@click.option("--runs", default=50)
+@click.option("--slow-runs", default=20, help="Of methods that take a second of 500 rows.")
+@click.option("--out", default="benchmarks/results/peers_power.csv")
+def power(out: str, resamples: int, **options: Any) -> None:
+    """Power, the time of a test, and the least time in which a method is sure."""
+    power_tables(out=out, resamples=resamples, **options)
+    table = read_csv(out)
+    times = str(Path(out).with_name("peers_time.csv"))
+    write_csv(times, time_rows(table, resamples, read_csv(times)))
+    draw(table, Path(out).with_suffix(".png"))
+
+
+@main.command()
+@click.option("--method", "methods", multiple=True, type=click.Choice(list(METHODS)))
+@click.option("--features", multiple=True, type=click.Choice(["90", "1"]), default=("90", "1"))
+@click.option("--start", type=int, help="The first size, where not that of the method.")
+@click.option("--most", default=4_000_000, help="Rows that are tried.")
+@click.option("--resamples", default=250)
+@click.option("--seconds", default=60.0, help="That a test may take, on the clock.")
+@click.option("--memory", default=4096, help="MiB that its process may hold.")
+@click.option("--out", default="benchmarks/results/peers_limits.csv")
+def limits(
+    methods: tuple[str, ...], features: tuple[str, ...], start: int | None, out: str, **options: Any
+) -> None:
+    """The most rows within a time and a memory."""
+    settings = [
+        (name, int(columns), start or first)
+        for columns in features
+        for name, first in FIRST_SIZES[columns].items()
+        if name in (methods or METHODS)
+    ]
+    write_csv(out, limit_rows(settings, done=read_csv(out), **options))
 
 
 if __name__ == "__main__":

@@ -29,7 +29,6 @@ from benchmarks import (
     grid_power,
     level,
     nfsic_power,
-    peers,
     power,
     pruning,
     ranking_cost,
@@ -128,13 +127,6 @@ def test_worker_memory__measures_workers_and_reads_the_prediction(out):
     assert row["workers"] == "1"
     for whom in ("worker", "driver"):
         assert 50 < float(row[f"peak {whom} MiB"]) < 572 < float(row[f"planned {whom} MiB"]) + 500
-
-
-def test_peers__run_on_the_same_data(out):
-    pytest.importorskip("hyppo", reason="the extra `peers` is not installed")
-    pytest.importorskip("dcor", reason="the extra `peers` is not installed")
-    table = run(peers, out, "--size", 120, "--features", 3, "--resamples", 10)
-    assert len(table) == len(peers.METHODS)
 
 
 def test_family__times_every_kind(out):
