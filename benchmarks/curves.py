@@ -2,8 +2,9 @@
 
 A study is kinds of data, methods and a level. Every method sees the same data sets, which are drawn
 with the seed [n, run], and gives the p-value of each; its power is the share that is at most the
-level. `seconds` is the mean processor time of one test with one BLAS thread, after a first test of
-the method that is not counted.
+level, and `error` its standard error, which says nothing where the power is 0 or 1. `seconds` is
+the mean processor time of one test with one BLAS thread, after a first test of the method that is
+not counted. A table may hold rows of other levels and numbers of runs: a picture shows one study.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from threadpoolctl import threadpool_limits
 
 import dhsic
 from benchmarks.cases import Data, Rng
-from benchmarks.output import parallel_map, read_csv, write_csv
+from benchmarks.output import keys_of, parallel_map, read_csv, write_csv
 
 Draw = Callable[[int, Rng], Data]
 Test = Callable[[Data, int], float]
@@ -49,6 +50,16 @@ class Study:
     """Of the tests."""
     largest: Mapping[str, int] = field(default_factory=dict)
     """The most rows that a method is given; methods that are not here take all sizes."""
+
+    def own(self, table: Table, runs: int) -> list[Mapping[str, Any]]:
+        """Rows of a table that are of this study, with so many runs."""
+        return [
+            row
+            for row in table
+            if row["data"] in self.data
+            and row["method"] in self.methods
+            and (float(row["level"]), int(row["runs"])) == (self.level, runs)
+        ]
 
 
 @dataclass(frozen=True)
@@ -84,10 +95,10 @@ def rows(
 ) -> Iterator[Mapping[str, Any]]:
     """A row a kind of data, size and method; those in `done` stay as they are."""
     yield from done
-    known = {tuple(str(row[key]) for key in KEYS) for row in done}
+    known = {keys_of(row, KEYS) for row in done}
     for kind, n, method in product(study.data, sizes, study.methods):
         keys = dict(zip(KEYS, (kind, method, n, study.level, runs), strict=True))
-        if n > study.largest.get(method, n) or tuple(map(str, keys.values())) in known:
+        if n > study.largest.get(method, n) or keys_of(keys, KEYS) in known:
             continue
         test, draw = study.methods[method], study.data[kind]
         settings = [Setting(method, test, draw, n, run) for run in range(runs)]
@@ -107,7 +118,7 @@ def run(
 ) -> None:
     """Write the rows of a study to a table, whose rows are kept, and draw it beside it."""
     write_csv(out, rows(study, sizes, runs, processes, read_csv(out)))
-    picture(read_csv(out), Path(out).with_suffix(".png"), rows_scale)
+    picture(study.own(read_csv(out), runs), Path(out).with_suffix(".png"), rows_scale)
 
 
 def picture(table: Table, path: Path, rows_scale: str = "linear") -> None:

@@ -8,8 +8,8 @@ From F. Kalinke and Z. Szabo, Nystrom M-Hilbert-Schmidt independence criterion (
   `dhsic.hsic` give it.
 - Figure 2: power at level 5 % where the second variable is the first plus normal noise.
 - Figure 4: power at level 1 % of the 90 timbre columns and the year of songs; n rows are drawn
-  without replacement from the 7,000 of `msd/msd_random7000.parquet`, a table that the folder of
-  data (`--data` or DHSIC_DATA) needs to have.
+  without replacement from the 7,000 of `msd/msd_random7000.parquet`, a table that the folder
+  DHSIC_DATA needs to have.
 
 All methods have 250 replicates and are compared on the same 100 data sets. Those of the paper take
 the Gaussian kernel with the median heuristic and permute, with sqrt(n) landmarks or frequencies,
@@ -25,10 +25,9 @@ them.
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import NormalDist
@@ -36,20 +35,18 @@ from typing import Any
 
 import click
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import dhsic
 from benchmarks import curves
-from benchmarks.cases import Data, Rng, gaussian, linear
-from benchmarks.output import read_csv, write_csv
+from benchmarks.cases import Data, gaussian, linear
+from benchmarks.output import keys_of, read_csv, write_csv
+from benchmarks.songs import songs
 from dhsic.estimators import Estimator
 from dhsic.kernels import Gaussian
 
 RESAMPLES = 250
-TABLE = Path("msd") / "msd_random7000.parquet"
 KEYS = ("method", "n", "runs")
 KNOWN = Gaussian(gamma=1.0 / (math.sqrt(2.0) * NormalDist().inv_cdf(0.75)) ** 2)
 """With the median distance of two standard normal variables."""
@@ -88,11 +85,11 @@ def permuted(data: Data, seed: int, name: str) -> float:
     )
 
 
-def study(figure: str, folder: str) -> curves.Study:
+def study(figure: str) -> curves.Study:
     """Of power, figure 2 or 4."""
     data: Mapping[str, curves.Draw] = {
         "2": {"X, X + noise": partial(linear, strength=1.0)},
-        "4": {"Million Song": partial(million_song, folder=folder)},
+        "4": {"Million Song": songs},
     }[figure]
     methods: dict[str, curves.Test] = {
         "default": partial(curves.dhsic_pvalue, n_resamples=RESAMPLES)
@@ -101,31 +98,13 @@ def study(figure: str, folder: str) -> curves.Study:
     return curves.Study(data, methods, LEVELS[figure])
 
 
-def million_song(n: int, rng: Rng, folder: str) -> Data:
-    """Timbre and year of n songs."""
-    timbre, year = songs(Path(folder) / TABLE)
-    chosen = rng.choice(len(year), n, replace=False)
-    return [timbre[chosen], year[chosen]]
-
-
-@cache
-def songs(path: Path) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The whole table: timbre (7000, 90) and year (7000,)."""
-    if not path.exists():
-        msg = f"figure 4 needs {path}, which is not there: name the folder of data with --data"
-        raise click.ClickException(msg)
-    table = pd.read_parquet(path)
-    columns = [name for name in table.columns if name.startswith("timbre")]
-    return table[columns].to_numpy(float), table["year"].to_numpy(float)
-
-
 def estimates(sizes: list[int], runs: int, done: curves.Table) -> Iterator[Mapping[str, Any]]:
     """Rows of figure 1."""
     yield from done
-    known = {tuple(str(row[key]) for key in KEYS) for row in done}
+    known = {keys_of(row, KEYS) for row in done}
     for n, name in product(sizes, NAMES["1"]):
         keys = dict(zip(KEYS, (name, n, runs), strict=True))
-        if tuple(map(str, keys.values())) in known:
+        if keys_of(keys, KEYS) in known:
             continue
         one_estimate(name, n, 0)
         found, seconds = np.array([one_estimate(name, n, run) for run in range(runs)]).T
@@ -165,16 +144,16 @@ def draw_estimates(table: curves.Table, path: Path) -> None:
 @click.command(help=__doc__)
 @click.option("--figure", "figures", multiple=True, type=click.Choice(list(RUNS)), default=RUNS)
 @click.option("--size", "sizes", multiple=True, type=int, help="Rows; those of the paper if none.")
-@click.option("--runs", type=int, help="5 for figure 1 and 100 for the others if not given.")
-@click.option("--processes", default=1)
-@click.option("--data", default=os.environ.get("DHSIC_DATA", "../shared/data"), help="Folder.")
+@click.option(
+    "--runs", type=click.IntRange(1), help="5 for figure 1 and 100 for the others if not given."
+)
+@click.option("--processes", default=1, help="Of figures 2 and 4.")
 @click.option("--out", default="benchmarks/results", help="Folder.")
 def main(
     figures: tuple[str, ...],
     sizes: tuple[int, ...],
     runs: int | None,
     processes: int,
-    data: str,
     out: str,
 ) -> None:
     for figure in figures:
@@ -182,9 +161,10 @@ def main(
         chosen, count = list(sizes or SIZES[figure]), runs or RUNS[figure]
         if figure == "1":
             write_csv(str(path), estimates(chosen, count, read_csv(str(path))))
-            draw_estimates(read_csv(str(path)), path.with_suffix(".png"))
+            own = [row for row in read_csv(str(path)) if row["runs"] == str(count)]
+            draw_estimates(own, path.with_suffix(".png"))
         else:
-            curves.run(study(figure, data), chosen, count, processes, str(path))
+            curves.run(study(figure), chosen, count, processes, str(path))
 
 
 if __name__ == "__main__":

@@ -38,6 +38,11 @@ def read_csv(path: str) -> list[Mapping[str, Any]]:
         return list(csv.DictReader(file))
 
 
+def keys_of(row: Mapping[str, Any], keys: Iterable[str]) -> tuple[str, ...]:
+    """What tells a row from the others of its table, as it is written."""
+    return tuple(str(row[key]) for key in keys)
+
+
 def _short(value: Any) -> Any:
     return f"{value:.4g}" if isinstance(value, float) else value
 

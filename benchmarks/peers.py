@@ -3,11 +3,13 @@
 `level`: the share of independent data sets that are rejected. `power`: on real rows of the Million
 Song table (90 columns of timbre and the year) in the folder DHSIC_DATA, at level 1 % with 250
 resamples as figure 4 of Kalinke and Szabo (UAI 2023) has it, power and processor time of a test;
-then what every method takes to reach a power of 0.99. A method that found every dependence is not
-given more rows. `limits`: the most rows within a time and a resident memory, by doubling and one
-step between, every test in a fresh process with the threads its package takes; ours read zarr from
-the disk. Each writes benchmarks/results/peers_<study>.csv, whose rows are kept; `power` also
-peers_power.png and peers_time.csv.
+then the least time in which a method is sure, which is to find 99 of 100 dependences. One that
+found them all is given no more rows. Slow methods have fewer runs, by which it is easier to seem
+sure, and fewer rows: `power at least` is what the runs show with 95 % confidence, and `most rows`
+what a method was given. `limits`: the most rows within a time and a resident memory, by doubling
+and one step between, every test in a fresh process with the threads its package takes; ours read
+zarr from the disk. Each writes benchmarks/results/peers_<study>.csv, whose rows are kept; `power`
+also peers_power.png and peers_time.csv, of the rows with its numbers of runs.
 
     python benchmarks/peers.py level
     python benchmarks/peers.py power
@@ -16,10 +18,9 @@ peers_power.png and peers_time.csv.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, partial
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -28,24 +29,30 @@ import click
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy.stats import beta
 
 from benchmarks import curves
 from benchmarks.cases import Data, Rng
 from benchmarks.level import rejection_rates
 from benchmarks.limits import measure
-from benchmarks.output import read_csv, write_csv
+from benchmarks.output import keys_of, read_csv, write_csv
 from benchmarks.peer_limits import FIRST_SIZES, MIB, STORED, limit_rows, warmed
 from benchmarks.peer_tests import METHODS, Test
+from benchmarks.songs import songs
 from dhsic.io.synthetic import synthetic
 
 Table = Sequence[Mapping[str, Any]]
 
-FOLDER = Path(os.environ.get("DHSIC_DATA", "../shared/data"))
 LEVEL_KEYS = ("data", "n", "method", "resamples", "runs")
-TIMES = ("n", "power", "seconds", "over default", "over our quickest", "MiB")
+TIMES = (
+    *("n", "runs", "power", "power at least"),
+    *("seconds", "over default", "over our quickest", "MiB"),
+)
+LEVEL = 0.01
+RESAMPLES = 250
 FEWEST_RUNS = 50
 SLOW = ("dcor dcov", "statsmodels dcov", "hyppo Dcorr", "hyppo Hsic")
-"""Half a second and more of 500 rows: they have fewer runs, and no more rows than this."""
+"""Half a second and more of 500 rows: they have fewer runs, and at most SLOW_ROWS."""
 SLOW_ROWS = 1000
 ENOUGH = 0.99
 SIZES = (250, 500, 750, 1000, 1500, 2000, 4000)
@@ -70,24 +77,6 @@ class Resampled:
 
     def __call__(self, data: Data, seed: int) -> float:
         return self.test(*data, self.resamples, seed)
-
-
-@cache
-def _all_songs() -> tuple[Any, Any]:
-    import pandas as pd
-
-    path = FOLDER / "msd" / "msd_random7000.parquet"
-    if not path.exists():
-        msg = f"there are no songs in {path}: name the folder of data in DHSIC_DATA"
-        raise click.ClickException(msg)
-    table = pd.read_parquet(path).drop(columns="part").astype(float)
-    return table.drop(columns="year").to_numpy(), table[["year"]].to_numpy()
-
-
-def songs(n: int, rng: Rng) -> Data:
-    """Rows drawn without replacement."""
-    chosen = rng.choice(7000, n, replace=False)
-    return [variable[chosen] for variable in _all_songs()]
 
 
 def songs_standardised(n: int, rng: Rng) -> Data:
@@ -126,19 +115,20 @@ def level_rows(
     seconds: float,
     done: Table,
 ) -> Iterator[Mapping[str, Any]]:
-    """Shares that are rejected; fewer runs where they would take longer than so many seconds."""
+    """Shares that are rejected.
+
+    Methods whose runs would take longer than so many seconds have fewer, but not under 50.
+    """
     yield from done
-    known = {tuple(str(row[key]) for key in LEVEL_KEYS) for row in done}
+    known = {keys_of(row, LEVEL_KEYS) for row in done}
     for kind, n, name in product(kinds, sizes, methods):
         keys = dict(zip(LEVEL_KEYS, (kind, n, name, resamples, runs), strict=True))
-        if tuple(map(str, keys.values())) in known:
+        if keys_of(keys, LEVEL_KEYS) in known:
             continue
         test = Resampled(METHODS[name].test, resamples)
         settings = [curves.Setting(name, test, INDEPENDENT[kind], n, run) for run in range(runs)]
         first = curves.one_test(settings[0])
-        affordable = min(runs, int(seconds / first[1]) if first[1] else runs)
-        if affordable < min(FEWEST_RUNS, runs):
-            continue
+        affordable = max(FEWEST_RUNS, int(seconds / first[1]) if first[1] else runs)
         found = [first, *map(curves.one_test, settings[1:affordable])]
         pvalues, spent = np.array(found).T
         yield {
@@ -154,33 +144,39 @@ def power_tables(
     kinds: Sequence[str],
     sizes: Sequence[int],
     methods: Sequence[str],
-    resamples: int,
     runs: int,
     slow_runs: int,
     out: str,
 ) -> None:
     """Sizes one by one, so that a method that found every dependence is given no more rows."""
-    tests = {name: Resampled(METHODS[name].test, resamples) for name in methods}
     quick = [name for name in methods if name not in SLOW]
     slow = [name for name in SLOW if name in methods]
     for chosen, count in ((quick, runs), (slow, slow_runs)):
         for n, kind in product(sizes, kinds):
             table = read_csv(out)
-            sure = {
-                row["method"]
-                for row in table
-                if row["data"] == kind and int(row["n"]) < n and float(row["power"]) == 1.0
-            }
             study = curves.Study(
                 {kind: DEPENDENT[kind]},
-                {name: tests[name] for name in chosen if name not in sure},
-                level=0.01,
-                largest=dict.fromkeys(SLOW, SLOW_ROWS),
+                {name: Resampled(METHODS[name].test, RESAMPLES) for name in chosen},
+                LEVEL,
+                dict.fromkeys(SLOW, SLOW_ROWS),
             )
-            write_csv(out, curves.rows(study, [n], count, done=table))
+            fewer = [row for row in study.own(table, count) if _rows_of(row) < n]
+            sure = {row["method"] for row in fewer if float(row["power"]) == 1.0}
+            left = {name: test for name, test in study.methods.items() if name not in sure}
+            unsure = replace(study, methods=left)
+            write_csv(out, curves.rows(unsure, [n], count, done=table))
 
 
-def time_rows(table: Table, resamples: int, done: Table) -> Iterator[dict[str, Any]]:
+def of_runs(table: Table, runs: int, slow_runs: int) -> Table:
+    """Without the rows that a study of other numbers of runs left in the table."""
+    return [
+        row
+        for row in table
+        if int(row["runs"]) == (slow_runs if row["method"] in SLOW else runs)
+    ]
+
+
+def time_rows(table: Table, done: Table) -> Iterator[dict[str, Any]]:
     """The least time in which a method is sure, beside our default and our quickest method.
 
     The memory of tests in `done` is not measured again.
@@ -192,16 +188,23 @@ def time_rows(table: Table, resamples: int, done: Table) -> Iterator[dict[str, A
         ours = [_seconds(row) for name, row in least.items() if METHODS[name].package == "dhsic"]
         default = least.get("dhsic default")
         for name in dict.fromkeys(row["method"] for row in shown):
+            most = max(_rows_of(row) for row in shown if row["method"] == name)
             found: dict[str, Any] = dict.fromkeys(TIMES, "")
             if name in least:
                 row = least[name]
-                seconds, n = _seconds(row), row["n"]
-                mib = known.get((kind, name, n)) or _grown(kind, name, int(n), resamples)
-                beside_default = seconds / _seconds(default) if default else ""
-                beside_ours = seconds / min(ours) if ours else ""
-                values = (n, row["power"], seconds, beside_default, beside_ours, mib)
-                found = dict(zip(TIMES, values, strict=True))
-            yield {"data": kind, "method": name, "null": METHODS[name].null, **found}
+                seconds = _seconds(row)
+                found = {
+                    "n": row["n"],
+                    "runs": row["runs"],
+                    "power": row["power"],
+                    "power at least": _at_least(row),
+                    "seconds": seconds,
+                    "over default": seconds / _seconds(default) if default else "",
+                    "over our quickest": seconds / min(ours) if ours else "",
+                    "MiB": known.get((kind, name, row["n"])) or _grown(kind, name, _rows_of(row)),
+                }
+            null = METHODS[name].null
+            yield {"data": kind, "method": name, "null": null, "most rows": most, **found}
 
 
 def _least(table: Table) -> dict[str, Mapping[str, Any]]:
@@ -213,15 +216,25 @@ def _seconds(row: Mapping[str, Any]) -> float:
     return float(row["seconds"])
 
 
-def _grown(kind: str, name: str, n: int, resamples: int) -> float:
+def _at_least(row: Mapping[str, Any]) -> float:
+    """Lower limit of the power, exceeded by the true one in 95 % of studies."""
+    runs = int(row["runs"])
+    found = round(runs * float(row["power"]))
+    return float(beta.ppf(0.05, found, runs - found + 1))
+
+
+def _grown(kind: str, name: str, n: int) -> float:
     """By how many MiB a test grows its process, at most."""
-    found = measure(partial(_of_kind, kind, name, n, resamples), 3600.0, 2**40)
+    found = measure(partial(_of_kind, kind, name, n), 3600.0, 2**40)
+    if found.stopped:
+        msg = f"the memory of {name} cannot be measured: {found.stopped}"
+        raise click.ClickException(msg)
     return (found.peak_bytes - found.start_bytes) / MIB
 
 
-def _of_kind(kind: str, name: str, n: int, resamples: int) -> Callable[[], float]:
+def _of_kind(kind: str, name: str, n: int) -> Callable[[], float]:
     data = DEPENDENT[kind](n, np.random.default_rng([n, 0]))
-    return warmed(METHODS[name].test, data, resamples)
+    return warmed(METHODS[name].test, data, RESAMPLES)
 
 
 def draw(table: Table, path: Path) -> None:
@@ -282,8 +295,8 @@ def main() -> None:
 @click.option("--size", "sizes", multiple=True, type=int, default=(200, 500))
 @click.option("--method", "methods", multiple=True, type=click.Choice(SIZED), default=SIZED)
 @click.option("--resamples", default=99)
-@click.option("--runs", default=300)
-@click.option("--seconds", default=10.0, help="Of a row: it has fewer runs where they take longer.")
+@click.option("--runs", type=click.IntRange(1), default=300)
+@click.option("--seconds", default=10.0, help="Of a row: it has 50 runs or more in that time.")
 @click.option("--out", default="benchmarks/results/peers_level.csv")
 def level(out: str, **options: Any) -> None:
     """Shares of independent data sets that are rejected."""
@@ -300,16 +313,20 @@ def level(out: str, **options: Any) -> None:
 )
 @click.option("--size", "sizes", multiple=True, type=int, default=SIZES)
 @click.option("--method", "methods", multiple=True, type=click.Choice(SIZED), default=SIZED)
-@click.option("--resamples", default=250)
-@click.option("--runs", default=50)
-@click.option("--slow-runs", default=20, help="Of methods that take a second of 500 rows.")
+@click.option("--runs", type=click.IntRange(1), default=50)
+@click.option(
+    "--slow-runs",
+    type=click.IntRange(1),
+    default=20,
+    help="Of methods that take half a second of 500 rows.",
+)
 @click.option("--out", default="benchmarks/results/peers_power.csv")
-def power(out: str, resamples: int, **options: Any) -> None:
+def power(out: str, runs: int, slow_runs: int, **options: Any) -> None:
     """Power, the time of a test, and the least time in which a method is sure."""
-    power_tables(out=out, resamples=resamples, **options)
-    table = read_csv(out)
+    power_tables(out=out, runs=runs, slow_runs=slow_runs, **options)
+    table = of_runs(read_csv(out), runs, slow_runs)
     times = str(Path(out).with_name("peers_time.csv"))
-    write_csv(times, time_rows(table, resamples, read_csv(times)))
+    write_csv(times, time_rows(table, read_csv(times)))
     draw(table, Path(out).with_suffix(".png"))
 
 

@@ -148,7 +148,8 @@ def run(
         level = (experiment.level(kind), [level_size or experiment.level_size])
         for study, counts in (level, (experiment.power(kind), sizes or own)):
             write_csv(out, curves.rows(study, counts, runs, processes, read_csv(out)))
-    shown = [row for row in read_csv(out) if not row["data"].endswith(INDEPENDENT)]
+    table = read_csv(out)
+    shown = [row for kind in experiment.data for row in experiment.power(kind).own(table, runs)]
     curves.picture(shown, Path(out).with_suffix(".png"), experiment.scale)
 
 
@@ -158,7 +159,7 @@ def run(
 )
 @click.option("--size", "sizes", multiple=True, type=int, help="Rows; the figure's own if none.")
 @click.option("--level-size", type=int, help="Rows of the independent data.")
-@click.option("--runs", default=100)
+@click.option("--runs", type=click.IntRange(1), default=100)
 @click.option("--processes", default=1)
 @click.option("--out", default="benchmarks/results", help="Folder.")
 def main(
