@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -30,7 +32,7 @@ class Measured:
     start_bytes: int
     """Resident when the call began."""
     peak_bytes: int
-    """The most that was seen from the start of the process, a hundred times a second."""
+    """The most since then: the system's high-water mark, or what is seen 100 times a second."""
 
 
 class Stopped(Exception):
@@ -40,16 +42,17 @@ class Stopped(Exception):
 def measure(prepare: Callable[[], Call], seconds: float, memory: int) -> Measured:
     """Prepare a call in a process of its own, then call it within the limits.
 
-    The time of `prepare`, which imports and reads, is not counted; its memory is.
+    Neither the time nor the peak of `prepare`, which imports and reads, is counted; what it leaves
+    in memory is.
     """
     context = multiprocessing.get_context("spawn")
     answers, theirs = context.Pipe()
     process = context.Process(target=_child, args=(theirs, prepare))
     process.start()
     theirs.close()
-    watch = _Watch(answers, psutil.Process(process.pid), memory)
+    watch = _Watch(answers, psutil.Process(process.pid))
     try:
-        return _called(watch, seconds)
+        return _called(watch, seconds, memory)
     finally:
         process.kill()
         process.join()
@@ -59,20 +62,31 @@ def measure(prepare: Callable[[], Call], seconds: float, memory: int) -> Measure
 def _child(answers: Connection, prepare: Callable[[], Call]) -> None:
     try:
         call = prepare()
-        answers.send(None)
+        answers.send(_forget_peak())
+        answers.recv()
         answers.send(call())
     except Exception as error:
         answers.send(Stopped(f"error: {type(error).__name__}: {error}"))
     answers.recv()  # alive until its times are read
 
 
-def _called(watch: _Watch, seconds: float) -> Measured:
-    value, stopped = None, ""
-    began, start, before = time.perf_counter(), 0, 0.0
+def _forget_peak() -> bool:
+    """Set the high-water mark of this process to what it holds now, where the system can."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+        return True
+    return False
+
+
+def _called(watch: _Watch, seconds: float, memory: int) -> Measured:
+    value, stopped, start = None, "", 0
+    began, before = time.perf_counter(), 0.0
     try:
-        watch.answer(math.inf)
-        began, start, before = time.perf_counter(), watch.resident, watch.processor
-        value = watch.answer(seconds)
+        watch.exact = watch.answer(math.inf, math.inf)
+        start = watch.peak = watch.resident
+        began, before = time.perf_counter(), watch.processor
+        watch.answers.send(None)
+        value = watch.answer(seconds, memory)
     except Stopped as why:
         stopped = str(why)
     elapsed = time.perf_counter() - began
@@ -82,24 +96,26 @@ def _called(watch: _Watch, seconds: float) -> Measured:
 class _Watch:
     """Waits for the answers of a process, and stops waiting at a limit."""
 
-    def __init__(self, answers: Connection, process: psutil.Process, memory: int) -> None:
-        self.answers, self.process, self.memory = answers, process, memory
+    def __init__(self, answers: Connection, process: psutil.Process) -> None:
+        self.answers, self.process = answers, process
         self.resident, self.peak, self.processor = 0, 0, 0.0
+        self.exact = False
 
-    def answer(self, seconds: float) -> Any:
+    def answer(self, seconds: float, memory: float) -> Any:
         began = time.perf_counter()
         answered = False
         while not answered:
             answered = self.answers.poll(POLL_SECONDS)
             self._look()
-            if self.peak > self.memory or time.perf_counter() - began > seconds:
-                raise Stopped(MEMORY if self.peak > self.memory else TIME)
+            if self.peak > memory or time.perf_counter() - began > seconds:
+                raise Stopped(MEMORY if self.peak > memory else TIME)
         return self._received()
 
     def _look(self) -> None:
         with suppress(psutil.NoSuchProcess), self.process.oneshot():
             self.resident = self.process.memory_info().rss
-            self.peak = max(self.peak, self.resident)
+            highest = _high_water(self.process.pid) if self.exact else 0
+            self.peak = max(self.peak, self.resident, highest)
             self.processor = sum(self.process.cpu_times()[:2])
 
     def _received(self) -> Any:
@@ -111,3 +127,10 @@ class _Watch:
         if isinstance(answer, Stopped):
             raise answer
         return answer
+
+
+def _high_water(pid: int) -> int:
+    with suppress(OSError):
+        found = re.search(r"^VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
+        return int(found[1]) * 1024 if found else 0
+    return 0
