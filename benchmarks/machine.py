@@ -21,7 +21,10 @@ import scipy.linalg  # noqa: F401
 from threadpoolctl import threadpool_info
 
 LIBRARIES = ("dhsic", "numpy", "scipy", "dask", "distributed", "zarr", "numcodecs", "matplotlib")
-PEERS = ("dcor", "hyppo", "pyHSICLasso", "scikit-learn", "numba", "causal-learn")
+PEERS = (
+    *("causal-learn", "dcor", "hyppo", "numba"),
+    *("pyHSICLasso", "scikit-learn", "statsmodels"),
+)
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 _PROCESSOR = Path("/proc/cpuinfo")
 

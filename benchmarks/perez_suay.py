@@ -38,7 +38,7 @@ from scipy.stats import gamma, ks_2samp
 from threadpoolctl import threadpool_limits
 
 import dhsic
-from benchmarks.output import read_csv, write_csv
+from benchmarks.output import keys_of, read_csv, write_csv
 from benchmarks.sensitivity_convergence import average_distance_kernel
 from dhsic._arguments import open_session
 from dhsic.kernels import Gaussian
@@ -90,10 +90,6 @@ def gamma_tests(n: int, number: int, draws: int) -> Vector:
 
 def method_of(number: int) -> str:
     return f"RHSIC, D = {number}" if number else "HSIC"
-
-
-def keys_of(row: Row, keys: Sequence[str]) -> tuple[str, ...]:
-    return tuple(str(row[key]) for key in keys)
 
 
 def null_rows(n: int, draws: int, numbers: Sequence[int], done: list[Row]) -> Iterator[Row]:
@@ -266,7 +262,7 @@ def _map_errors(axes: Axes, maps: list[Row]) -> None:
 @click.option("--rows", "n", default=100, help="Of figure 1.")
 @click.option("--number", "numbers", multiple=True, type=int, default=NUMBERS, help="Of figure 1.")
 @click.option("--size", "sizes", multiple=True, type=int, default=SIZES, help="Of figure 2.")
-@click.option("--draws", type=int, help="2000 for figure 1, 10 for figure 2.")
+@click.option("--draws", type=click.IntRange(1), help="2000 for figure 1, 10 for figure 2.")
 @click.option("--maps", default="benchmarks/results/sensitivity_convergence.csv", help="Figure 2c.")
 @click.option("--out", help="benchmarks/results/perez_suay_1.csv or _2.csv.")
 def main(

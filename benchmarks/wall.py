@@ -5,13 +5,14 @@ to sizes that quadratic tests do not reach. The rows are those of `dhsic generat
 and the year, in float32, weakly dependent, and are deleted after use: 800 MB where they are 100
 million. Every test runs in a process of its own with one Gaussian kernel a variable, 250 random
 signs or the spectral null, and 100 landmarks or the default number, 8 sqrt(n), as far as the plan
-fits the memory; a refused test has `memory` in `stopped`. `seconds` and `processor seconds` are of
-the call alone, without imports; `peak MiB` is the high-water mark of resident memory of the
-process, `planned MiB` what the plan says before.
+fits the memory; a refused test has `memory` in `stopped`, and is tried again with more `--memory`.
+`seconds` and `processor seconds` are of the call alone, without imports; `peak MiB` is the
+high-water mark of resident memory of the process, `planned MiB` what the plan says before.
 
 Writes benchmarks/results/wall.csv, whose rows are kept, and time_against_n.png beside it, where
-other packages are drawn as benchmarks/results/peers_limits.csv has them, if it is there. A cross is
-where a method stopped, at the height of its last run unless the table says more.
+the tests of benchmarks/results/peers_limits.csv are drawn too, if it is there, those of other
+columns in panels of their own. A cross is where a method stopped, at the height of its last run
+unless the table says more.
 
     python benchmarks/wall.py
 """
@@ -23,15 +24,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import cycle
+from itertools import cycle, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
 import dhsic
-from benchmarks.output import read_csv, write_csv
+from benchmarks.output import keys_of, read_csv, write_csv
+from dhsic._validation import parse_bytes
 from dhsic.engine.memory import peak_bytes
 from dhsic.errors import MemoryBudgetError
 from dhsic.io.synthetic import generate
@@ -45,7 +48,8 @@ DEPENDENCE = 0.1
 LIMIT_SECONDS = 60.0
 KEYS = ("method", "n", "threads")
 SIZES = tuple(10**power for power in range(3, 9))
-PEERS = ("#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#000000", "#E69F00")
+OURS = ("#D55E00", "#882255", "#E69F00")
+PEERS = ("#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#000000")
 MARKERS = "sv^DP*<>p"
 
 _ALONE = """
@@ -126,8 +130,18 @@ def rows(
     memory: str,
     done: list[Mapping[str, Any]],
 ) -> Iterator[Mapping[str, Any]]:
-    yield from done
-    known = {tuple(str(row[key]) for key in KEYS) for row in done}
+    """The rows that are there and those that are missing, or were refused and fit the memory now."""
+    wanted = {(name, str(n), str(threads)) for name, n in product(methods, sizes)}
+    most = parse_bytes(memory) / 2**20
+    kept = [
+        row
+        for row in done
+        if not row["stopped"]
+        or keys_of(row, KEYS) not in wanted
+        or float(row["planned MiB"]) > most
+    ]
+    yield from kept
+    known = {keys_of(row, KEYS) for row in kept}
     for n in sizes:
         missing = [name for name in methods if (name, str(n), str(threads)) not in known]
         if not missing:
@@ -141,65 +155,70 @@ def rows(
 
 
 class Line(NamedTuple):
-    """How a method is drawn."""
+    """How a method is drawn, on data of so many columns."""
 
     label: str
+    columns: str
     table: list[Mapping[str, Any]]
     colour: str
     line: Literal["-", "--"]
     marker: str
 
 
-def lines(ours: list[Mapping[str, Any]], peers: list[Mapping[str, Any]]) -> list[Line]:
-    """Those of this package in reds, and of the others each in a colour and a marker."""
+def lines(ours: list[Mapping[str, Any]], limits: list[Mapping[str, Any]]) -> list[Line]:
+    """Of the table of this study, then of that of limits: this package in reds and yellow."""
     found = []
     for name, method in METHODS.items():
         own = [row for row in ours if row["method"] == name]
         line: Literal["-", "--"] = "-" if method.null == "multiplier" else "--"
         colour, marker = ("#D55E00", "o") if method.landmarks == 100 else ("#882255", "h")
-        found.append(Line(name, own, colour, line, marker))
-    others = dict.fromkeys(str(row["method"]) for row in peers)
-    for name, colour, marker in zip(others, cycle(PEERS), cycle(MARKERS), strict=False):
-        if not name.startswith("dhsic"):
-            found.append(
-                Line(name, [row for row in peers if row["method"] == name], colour, "-", marker)
-            )
+        found.append(Line(name, f"{FEATURES} + 1", own, colour, line, marker))
+    colours = {True: cycle(OURS), False: cycle(PEERS)}
+    names = dict.fromkeys(str(row["method"]) for row in limits)
+    look = {
+        name: (next(colours[name.startswith("dhsic")]), marker)
+        for name, marker in zip(names, cycle(MARKERS), strict=False)
+    }
+    tables: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in limits:
+        if float(row["limit seconds"]) == LIMIT_SECONDS:
+            tables[row["method"], f"{row['features']} + 1"].append(row)
+    for (name, columns), table in tables.items():
+        colour, marker = look[name]
+        found.append(Line(name, columns, table, colour, "-", marker))
     return [line for line in found if line.table]
 
 
-def draw(ours: list[Mapping[str, Any]], peers: list[Mapping[str, Any]], path: Path) -> None:
-    """Time and peak memory against the rows, on logarithmic axes."""
+def draw(ours: list[Mapping[str, Any]], limits: list[Mapping[str, Any]], path: Path) -> None:
+    """Time and peak memory against the rows, on logarithmic axes; panels by columns."""
     from matplotlib.figure import Figure  # not at the top: the memory of a test is measured
     from matplotlib.lines import Line2D
 
-    figure = Figure(figsize=(12.5, 4.6), layout="constrained")
-    panels = figure.subplots(1, 2)
-    drawn = lines(ours, peers)
-    for axes, quantity in zip(panels, ("seconds", "peak MiB"), strict=True):
-        for line in drawn:
-            _line(axes, line, quantity)
-        axes.set(xscale="log", yscale="log", xlabel="rows", ylabel=quantity)
-        axes.grid(color="0.92")
-    panels[0].axhline(LIMIT_SECONDS, color="0.4", linestyle=":")
-    panels[0].set_ylabel("seconds, one test")
-    panels[1].set_ylabel("peak memory, MiB")
-    handles = [
-        Line2D([], [], color=one.colour, linestyle=one.line, marker=one.marker, label=one.label)
-        for one in drawn
-    ]
-    handles += [
+    drawn = lines(ours, limits)
+    kinds = list(dict.fromkeys(line.columns for line in drawn))
+    figure = Figure(figsize=(12.5, 4.6 * len(kinds)), layout="constrained")
+    panels = figure.subplots(len(kinds), 2, sharex=True, sharey="col", squeeze=False)
+    stopped = "stopped: time, memory, error"
+    common = [
         Line2D([], [], color="0.4", linestyle=":", label="60 seconds"),
-        Line2D(
-            [],
-            [],
-            color="0.2",
-            linestyle="none",
-            marker="x",
-            mew=2,
-            label="stopped: time, memory, error",
-        ),
+        Line2D([], [], color="0.2", linestyle="none", marker="x", mew=2, label=stopped),
     ]
-    figure.legend(handles=handles, loc="outside right upper", frameon=False, handlelength=3)
+    for (left, right), columns in zip(panels, kinds, strict=True):
+        own = [line for line in drawn if line.columns == columns]
+        for axes, quantity in ((left, "seconds"), (right, "peak MiB")):
+            for line in own:
+                _line(axes, line, quantity)
+            axes.set(xscale="log", yscale="log", xlabel="rows", title=f"{columns} columns")
+            axes.grid(color="0.92")
+        left.axhline(LIMIT_SECONDS, color="0.4", linestyle=":")
+        left.set_ylabel("seconds, one test")
+        right.set_ylabel("peak memory, MiB")
+        handles = [
+            Line2D([], [], color=one.colour, linestyle=one.line, marker=one.marker, label=one.label)
+            for one in own
+        ]
+        beside = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0), "borderaxespad": 0.0}
+        right.legend(handles=handles + common, frameon=False, handlelength=3, **beside)
     figure.savefig(path, dpi=150)
 
 
@@ -234,7 +253,7 @@ def stopped_at(row: Mapping[str, Any], quantity: str) -> float | None:
 )
 @click.option("--threads", default=2)
 @click.option("--memory", default="4GiB", help="What a test may use.")
-@click.option("--peers", default="benchmarks/results/peers_limits.csv", help="Other packages.")
+@click.option("--peers", default="benchmarks/results/peers_limits.csv", help="The table of `peers.py limits`.")
 @click.option("--out", default="benchmarks/results/wall.csv")
 def main(
     sizes: tuple[int, ...],
@@ -245,7 +264,8 @@ def main(
     out: str,
 ) -> None:
     write_csv(out, rows(sizes, methods, threads, memory, read_csv(out)))
-    draw(read_csv(out), read_csv(peers), Path(out).with_name("time_against_n.png"))
+    own = [row for row in read_csv(out) if row["threads"] == str(threads)]
+    draw(own, read_csv(peers), Path(out).with_name("time_against_n.png"))
 
 
 if __name__ == "__main__":

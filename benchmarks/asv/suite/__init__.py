@@ -1,1 +1,1 @@
-"""What is timed: needs the package alone, so that it runs with every commit of it."""
+"""What is timed: it needs the package alone, whose inner parts it calls as they are now."""
