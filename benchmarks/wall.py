@@ -130,7 +130,7 @@ def rows(
     memory: str,
     done: list[Mapping[str, Any]],
 ) -> Iterator[Mapping[str, Any]]:
-    """The rows that are there and those that are missing, or were refused and fit the memory now."""
+    """Rows that are there and those that are missing, or were refused and fit the memory now."""
     wanted = {(name, str(n), str(threads)) for name, n in product(methods, sizes)}
     most = parse_bytes(memory) / 2**20
     kept = [
@@ -253,7 +253,11 @@ def stopped_at(row: Mapping[str, Any], quantity: str) -> float | None:
 )
 @click.option("--threads", default=2)
 @click.option("--memory", default="4GiB", help="What a test may use.")
-@click.option("--peers", default="benchmarks/results/peers_limits.csv", help="The table of `peers.py limits`.")
+@click.option(
+    "--peers",
+    default="benchmarks/results/peers_limits.csv",
+    help="The table of `peers.py limits`.",
+)
 @click.option("--out", default="benchmarks/results/wall.csv")
 def main(
     sizes: tuple[int, ...],

@@ -13,6 +13,7 @@ from textwrap import dedent
 
 import pytest
 from click.testing import CliRunner
+from matplotlib.figure import Figure
 
 import dhsic
 from benchmarks import machine, wall
@@ -123,14 +124,20 @@ def test_wall__passes_its_options_on(out, in_process, monkeypatch):
     assert (seen["kernels"], seen["precision"]) == ("gaussian", "float32")
 
 
-def test_wall__says_where_the_plan_does_not_fit(out, in_process):
+def test_wall__tries_again_where_the_plan_did_not_fit(out, in_process):
     (row,) = run(out, "--size", 500, "--method", DEFAULT, "--memory", "1MB")
     assert (row["stopped"], row["seconds"], row["p-value"]) == ("memory", "", "")
     assert float(row["planned MiB"]) > 1.0
+    options = ["--method", DEFAULT, "--memory"]
+    assert run(out, "--size", 300, *options, "3GiB")[0] == row
+    assert run(out, "--size", 500, *options, "1MB")[0] == row
+    again = run(out, "--size", 500, *options, "3GiB")
+    assert [(one["n"], one["stopped"]) for one in again] == [("300", ""), ("500", "")]
 
 
-def table_row(method, n, seconds="", peak="", stopped=""):
-    return {"method": method, "n": n, "seconds": seconds, "peak MiB": peak, "stopped": stopped}
+def table_row(method, n, seconds="", peak="", stopped="", features="1", limit="60"):
+    measured = {"method": method, "n": n, "seconds": seconds, "peak MiB": peak, "stopped": stopped}
+    return {**measured, "features": features, "limit seconds": limit}
 
 
 PEERS = [
@@ -140,18 +147,33 @@ PEERS = [
     table_row("slow", "1000", "50", "100"),
     table_row("slow", "10000", stopped="time"),
     table_row("broken", "1000", stopped="error: it is"),
-    table_row("dhsic nystrom-m", "1000", "0.1", "100"),
+    table_row("quick", "500", "2", "100", features="90"),
+    table_row("quick", "2000", stopped="time", limit="5"),
+    table_row("dhsic default", "1000", "0.1", "100"),
 ]
 
 
-def test_wall__draws_the_others_beside_its_own(tmp_path):
+def test_wall__draws_the_others_beside_its_own(tmp_path, monkeypatch):
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, path, **options: figures.append(figure))
     ours = [table_row(SIGNS, "1000", "0.1", "140")]
-    assert [one.label for one in wall.lines(ours, PEERS)] == [SIGNS, "quick", "slow", "broken"]
-    path = tmp_path / "drawn.png"
-    wall.draw(ours, PEERS, path)
-    both = path.read_bytes()
-    wall.draw([], PEERS[-2:], path)
-    assert path.read_bytes() != both
+    found = {(one.label, one.columns): len(one.table) for one in wall.lines(ours, PEERS)}
+    assert found == {
+        (SIGNS, "1 + 1"): 1,
+        ("quick", "1 + 1"): 3,
+        ("slow", "1 + 1"): 2,
+        ("broken", "1 + 1"): 1,
+        ("quick", "90 + 1"): 1,
+        ("dhsic default", "1 + 1"): 1,
+    }
+    (colour,) = {one.colour for one in wall.lines(ours, PEERS) if one.label == "quick"}
+    assert colour in wall.PEERS
+    wall.draw(ours, PEERS, tmp_path / "drawn.png")
+    (panels,) = [figure.axes for figure in figures]
+    assert [axes.get_title() for axes in panels] == ["1 + 1 columns"] * 2 + ["90 + 1 columns"] * 2
+    crosses = [line.get_xydata().tolist() for line in panels[0].lines if line.get_marker() == "x"]
+    assert crosses == [[[100_000, 5.0]], [[10_000, wall.LIMIT_SECONDS]]]
+    assert [text.get_text() for text in panels[3].get_legend().texts][0] == "quick"
 
 
 def test_wall__reads_the_table_of_the_others(out, in_process, monkeypatch):

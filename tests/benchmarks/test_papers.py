@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 import dhsic
-from benchmarks import cases, curves, dag_search, kalinke_szabo, zhang
+from benchmarks import cases, curves, dag_search, kalinke_szabo, songs, zhang
 
 
 def first_entry(data, seed):
@@ -29,6 +29,17 @@ def run(module, out, *options):
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done
+
+
+class Everything:
+    def __contains__(self, method):
+        return True
+
+
+@pytest.fixture
+def warm(monkeypatch):
+    """Every test is run once, as its time is not looked at."""
+    monkeypatch.setattr(curves, "_warm", Everything())
 
 
 def table(path):
@@ -66,6 +77,7 @@ def test_curves__methods_see_the_same_data_and_their_own_sizes():
 
 
 def test_curves__time_leaves_the_first_test_out(monkeypatch):
+    monkeypatch.setattr(curves, "_warm", set())
     clock = iter([0.0, 2.0, 10.0, 14.0])
     monkeypatch.setattr(curves.time, "process_time", lambda: next(clock))
     calls = []
@@ -96,6 +108,25 @@ def test_curves__keep_rows_and_use_processes(tmp_path, monkeypatch):
         ("b", "6"),
     ]
     assert out.with_suffix(".png").stat().st_size > 0
+
+
+def test_curves__a_picture_is_of_one_study(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(curves, "picture", lambda table, path, scale: drawn.append(table))
+    out = tmp_path / "table.csv"
+    sure, unsure = {"one": always(0.0)}, {"one": always(1.0), "other": always(1.0)}
+    curves.run(curves.Study({"a": uniform}, unsure), [5], 3, 1, str(out))
+    curves.run(curves.Study({"a": uniform}, sure), [5], 2, 1, str(out))
+    curves.run(curves.Study({"a": uniform}, sure, level=0.01), [5], 2, 1, str(out))
+    curves.run(curves.Study({"b": uniform}, sure), [5], 2, 1, str(out))
+    assert len(table(out)) == 5
+    told = [[(row["data"], row["level"], row["runs"], row["power"]) for row in own] for own in drawn]
+    assert told == [
+        [("a", "0.05", "3", "0")] * 2,
+        [("a", "0.05", "2", "1")],
+        [("a", "0.01", "2", "1")],
+        [("b", "0.05", "2", "1")],
+    ]
 
 
 def test_curves__draw_every_method_in_its_colour(tmp_path, monkeypatch):
@@ -145,7 +176,7 @@ def test_kalinke_szabo__estimates_fall_to_0_with_more_rows(tmp_path):
     assert np.median(distances) ** -2 == pytest.approx(kalinke_szabo.KNOWN.gamma, rel=0.02)
 
 
-def test_kalinke_szabo__power_of_dependent_data(tmp_path):
+def test_kalinke_szabo__power_of_dependent_data(tmp_path, warm):
     run(kalinke_szabo, tmp_path, "--figure", 2, "--runs", 1, "--size", 100)
     found = table(tmp_path / "kalinke_szabo_2.csv")
     assert [row["method"] for row in found] == ["default", *kalinke_szabo.NAMES["2"]]
@@ -168,40 +199,53 @@ def test_kalinke_szabo__permutes_with_so_many_landmarks(monkeypatch):
     )
 
 
-def test_kalinke_szabo__draws_songs(tmp_path):
+def test_kalinke_szabo__draws_estimates_of_its_runs(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(kalinke_szabo, "draw_estimates", lambda table, path: drawn.append(table))
+    monkeypatch.setattr(kalinke_szabo, "one_estimate", lambda name, n, run: (1.0, 1.0))
+    for runs in (2, 3):
+        run(kalinke_szabo, tmp_path, "--figure", 1, "--runs", runs, "--size", 30)
+    assert [{row["runs"] for row in own} for own in drawn] == [{"2"}, {"3"}]
+
+
+def test_songs__are_timbre_and_year(tmp_path, monkeypatch, warm):
+    monkeypatch.setattr(songs, "FOLDER", tmp_path)
+    options = ("--figure", 4, "--runs", 1, "--size", 40)
+    refused = run(kalinke_szabo, tmp_path / "other", *options)
+    assert refused.exit_code == 1
+    assert "DHSIC_DATA" in refused.output
     (tmp_path / "msd").mkdir()
     rng = np.random.default_rng(0)
     columns = {f"timbre_avg_{i}": rng.standard_normal(60) for i in range(3)}
     year = 1950 + np.arange(60)
-    songs = pd.DataFrame({"year": year, "part": 0, **columns, "timbre_cov_1": 1.0 * year})
-    songs.to_parquet(tmp_path / kalinke_szabo.TABLE)
-    timbre, years = kalinke_szabo.million_song(20, rng, str(tmp_path))
+    table_of_songs = {"year": year, "part": 0, **columns, "timbre_cov_1": 1.0 * year}
+    pd.DataFrame(table_of_songs).to_parquet(tmp_path / songs.TABLE)
+    timbre, years = songs.songs(20, rng)
     assert timbre.shape == (20, 4)
-    assert len(set(years)) == 20
-    np.testing.assert_array_equal(timbre[:, 3], years)
-    options = ("--figure", 4, "--runs", 1, "--size", 40)
-    run(kalinke_szabo, tmp_path, *options, "--data", tmp_path)
+    assert years.shape == (20, 1)
+    assert len(np.unique(years)) == 20
+    np.testing.assert_array_equal(timbre[:, 3:], years)
+    run(kalinke_szabo, tmp_path, *options)
     found = table(tmp_path / "kalinke_szabo_4.csv")
     assert [row["method"] for row in found] == ["default", *kalinke_szabo.NAMES["4"]]
     assert {row["level"] for row in found} == {"0.01"}
-    done = run(kalinke_szabo, tmp_path / "other", *options, "--data", tmp_path / "nowhere")
-    assert done.exit_code == 1
-    assert "--data" in done.output
 
 
-@pytest.mark.parametrize(("figure", "kinds"), [("1", 1), ("2", 1), ("4", 2)])
-def test_zhang__has_level_and_power(tmp_path, figure, kinds):
-    run(zhang, tmp_path, "--figure", figure, "--runs", 1, "--size", 410, "--level-size", 400)
+@pytest.mark.parametrize(("figure", "kinds", "n"), [("1", 1, 60), ("2", 1, 110), ("4", 2, 410)])
+def test_zhang__has_level_and_draws_power(tmp_path, monkeypatch, warm, figure, kinds, n):
+    drawn = []
+    monkeypatch.setattr(curves, "picture", lambda *given: drawn.append(given))
+    sizes = ("--size", n, "--level-size", n - 10)
+    run(zhang, tmp_path, "--figure", figure, "--runs", 1, *sizes)
     found = table(tmp_path / f"zhang_{figure}.csv")
     experiment = zhang.EXPERIMENTS[figure]
     level = [row for row in found if row["data"].endswith(zhang.INDEPENDENT)]
     power = [row for row in found if row not in level]
     assert [row["method"] for row in level] == [*experiment.large_scale] * kinds
     assert [row["method"] for row in power] == [*experiment.large_scale, *experiment.others] * kinds
-    assert {row["n"] for row in level} == {"400"}
-    assert {row["n"] for row in power} == {"410"}
-    assert (tmp_path / f"zhang_{figure}.png").exists()
-    assert len(list(tmp_path.iterdir())) == 2
+    assert {row["n"] for row in level} == {str(n - 10)}
+    assert {row["n"] for row in power} == {str(n)}
+    assert drawn == [(power, tmp_path / f"zhang_{figure}.png", experiment.scale)]
 
 
 def test_zhang__leaves_exact_tests_out_of_large_data():

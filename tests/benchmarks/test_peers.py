@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import peer_limits, peer_tests, peers
+from benchmarks import limits, peer_limits, peer_tests, peers
 from benchmarks.limits import Measured, measure
 from benchmarks.peer_tests import METHODS
 
@@ -26,6 +26,7 @@ MULTIPLIER, GAMMA = "dhsic nystrom-m, multiplier", "dhsic v-hsic, gamma"
 COUNTED = ("permutation", "multiplier", "auto")
 COMPILED = ("dcor dcov", "hyppo Hsic", "hyppo Dcorr")  # for as long as all other tests here take
 MIB = 2**20
+LARGE = 200 * MIB
 
 
 @pytest.fixture
@@ -119,6 +120,17 @@ def test_measure__says_what_stopped_a_call(call, seconds, memory, value, stopped
     assert found.seconds < 30.0
 
 
+def test_measure__takes_the_peak_of_the_call_alone(monkeypatch):
+    monkeypatch.setattr(limits, "POLL_SECONDS", 30.0)  # what lasts shorter is not seen by looking
+    spike = f"len(b'x' * {LARGE})"
+    quiet = measure(partial(eval, f"[{spike}, int][1]"), 60.0, 2**40)
+    assert quiet.peak_bytes < quiet.start_bytes + LARGE / 2
+    high = measure(partial(partial, eval, spike), 60.0, 2**40)
+    assert (high.value, high.stopped) == (LARGE, "")
+    assert high.peak_bytes > high.start_bytes + 0.9 * LARGE
+    assert measure(partial(partial, eval, spike), 60.0, LARGE).stopped == "memory"
+
+
 @pytest.mark.parametrize(
     ("wall", "tried"),
     [
@@ -162,21 +174,46 @@ def test_limits__stops_at_its_limits_and_goes_on(out, monkeypatch):
     assert {row["features"] for row in table} == {"90"}
 
 
+def test_limits__leave_threads_to_the_package_and_tell_ours_the_memory(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    asked = []
+
+    def stub(prepare, seconds, memory):
+        asked.append((peer_limits.os.environ.get("OPENBLAS_NUM_THREADS"), prepare.args[-1]))
+        return Measured(0.5, "error: MemoryBudgetError: too much", 1.0, 1.0, MIB, MIB)
+
+    monkeypatch.setattr(peer_limits, "measure", stub)
+    monkeypatch.setattr(peer_limits, "generate", lambda *given, **options: None)
+    settings = [("dhsic default", 1, 500)]
+    (row,) = peer_limits.limit_rows(settings, 500, 9, 2.0, 64, done=[])
+    assert asked == [(None, 64)]
+    assert row["stopped"] == "memory"
+    assert peer_limits.os.environ["OPENBLAS_NUM_THREADS"] == "1"
+
+
+def test_limits__needs_the_package():
+    missing = Measured(None, "error: ImportError: pip install 'dhsic[peers]'", 0.0, 0.0, 0, 0)
+    with pytest.raises(click.ClickException, match="pip install"):
+        peer_limits.stopped_by(missing)
+
+
 def test_level__counts_rejections_of_the_runs_it_can_afford(out):
     options = ["level", "--data", "normals", "--size", 60, *methods(GAMMA), "--runs", 60]
     (row,) = run(out, *options, "--resamples", 19)
     assert (row["tests"], row["n"], row["null"], row["resamples"]) == ("60", "60", "gamma", "19")
     assert float(row["5%"]) <= 0.2
-    assert len(run(out, *options, "--resamples", 29, "--seconds", 1e-9)) == 1
+    more = run(out, *options, "--resamples", 29, "--seconds", 1e-9)
+    assert [(row["tests"], row["resamples"]) for row in more] == [("60", "19"), ("50", "29")]
 
 
 def test_power__is_of_tests_that_are_not_sure_yet(out, monkeypatch):
     monkeypatch.setattr(peers, "SLOW", (MULTIPLIER,))
     monkeypatch.setattr(peers, "SLOW_ROWS", 400)
+    monkeypatch.setattr(peers, "RESAMPLES", 19)
     monkeypatch.setattr(peers, "_grown", lambda *setting: 1.5)
     sizes = ["--size", 50, "--size", 400, "--size", 500]
     options = ["power", "--data", "generated", *sizes, *methods(GAMMA, MULTIPLIER)]
-    table = run(out, *options, "--resamples", 19, "--runs", 3, "--slow-runs", 2)
+    table = run(out, *options, "--runs", 3, "--slow-runs", 2)
     assert [(row["method"], row["n"], row["runs"]) for row in table] == [
         (GAMMA, "50", "3"),
         (GAMMA, "400", "3"),
@@ -186,15 +223,30 @@ def test_power__is_of_tests_that_are_not_sure_yet(out, monkeypatch):
     assert [float(row["power"]) for row in table[1:]] == [1.0, 0.0, 0.0]  # 1 in 20 is not 1 %
     sure, unsure = read(out.with_name("peers_time.csv"))
     assert (sure["n"], sure["over our quickest"], sure["MiB"]) == ("400", "1", "1.5")
-    assert (unsure["method"], unsure["seconds"]) == (MULTIPLIER, "")
+    assert (sure["runs"], sure["power at least"], sure["most rows"]) == ("3", "0.3684", "400")
+    assert (unsure["method"], unsure["seconds"], unsure["most rows"]) == (MULTIPLIER, "", "400")
     assert out.with_suffix(".png").stat().st_size > 10_000
 
 
-def test_power__needs_the_songs(monkeypatch, tmp_path):
-    monkeypatch.setattr(peers, "FOLDER", tmp_path)
-    peers._all_songs.cache_clear()
-    with pytest.raises(click.ClickException, match="DHSIC_DATA"):
-        peers.songs(5, np.random.default_rng(0))
+def test_power__is_of_one_number_of_runs(out, monkeypatch):
+    shown = []
+    monkeypatch.setattr(peers.curves, "one_test", lambda setting: (0.0, 1.0 + setting.run))
+    monkeypatch.setattr(peers, "_grown", lambda *setting: 1.5)
+    monkeypatch.setattr(peers, "draw", lambda table, path: shown.append(table))
+    options = ["power", "--data", "generated", *methods(GAMMA)]
+    run(out, *options, "--size", 50, "--runs", 2)
+    table = run(out, *options, "--size", 50, "--size", 60, "--runs", 3)
+    assert [(row["n"], row["runs"]) for row in table] == [("50", "2"), ("50", "3")]
+    assert [[row["runs"] for row in own] for own in shown] == [["2"], ["3"]]
+    (time,) = read(out.with_name("peers_time.csv"))
+    assert (time["runs"], time["seconds"]) == ("3", "2")
+
+
+def test_power__does_not_take_a_test_that_failed_for_a_small_one(monkeypatch):
+    failed = Measured(None, "error: the process died", 0.0, 0.0, 0, 0)
+    monkeypatch.setattr(peers, "measure", lambda *given: failed)
+    with pytest.raises(click.ClickException, match=f"{GAMMA} .* the process died"):
+        peers._grown("generated", GAMMA, 50)
 
 
 def test_songs__are_rows_of_the_table_standardised_where_asked():
