@@ -87,15 +87,15 @@ def permuted(data: Data, seed: int, name: str) -> float:
 
 def study(figure: str) -> curves.Study:
     """Of power, figure 2 or 4."""
-    data: Mapping[str, curves.Draw] = {
+    data: dict[str, dict[str, curves.Draw]] = {
         "2": {"X, X + noise": partial(linear, strength=1.0)},
         "4": {"Million Song": songs},
-    }[figure]
+    }
     methods: dict[str, curves.Test] = {
         "default": partial(curves.dhsic_pvalue, n_resamples=RESAMPLES)
     }
     methods |= {name: partial(permuted, name=name) for name in NAMES[figure]}
-    return curves.Study(data, methods, LEVELS[figure])
+    return curves.Study(data[figure], methods, LEVELS[figure])
 
 
 def estimates(sizes: list[int], runs: int, done: curves.Table) -> Iterator[Mapping[str, Any]]:

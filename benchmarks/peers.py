@@ -170,9 +170,7 @@ def power_tables(
 def of_runs(table: Table, runs: int, slow_runs: int) -> Table:
     """Without the rows that a study of other numbers of runs left in the table."""
     return [
-        row
-        for row in table
-        if int(row["runs"]) == (slow_runs if row["method"] in SLOW else runs)
+        row for row in table if int(row["runs"]) == (slow_runs if row["method"] in SLOW else runs)
     ]
 
 
