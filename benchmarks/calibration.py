@@ -165,25 +165,40 @@ def thread_rates(shapes: Sequence[Shape], threads: int, blocks: int, repeats: in
 
 
 def process_rates(client: Any, folder: str, blocks: int, repeats: int) -> Terms:
-    """What tasks on worker processes take besides, and reading a stored block."""
+    """What tasks on worker processes take besides, and reading stored chunks."""
     tasks = blocks + tree_tasks(blocks)[0]
     empty_pass(1, client)
     start = min(empty_pass(1, client)[0] for _ in range(repeats))
     before = sum(client.run(time.process_time).values())
     driver = min(empty_pass(blocks, client)[1] for _ in range(repeats))
     worker = (sum(client.run(time.process_time).values()) - before) / repeats
-    path = f"{folder}/calibration.zarr"
-    block = data_of(65_536, [30], "float32")[0]
-    zarr.create_array(path, data=block, chunks=(8192, 30))
-    source, _ = open_variables([path, path])
     return {
         "start of a pass": start,
         "built task": 0.0,
         "submitted task": 0.0,
         "finished task": driver / tasks,
         "worker task": worker / tasks,
-        "decoded byte": least(lambda: source.read(0, len(block)), repeats) / block.nbytes,
         "sent byte": sent_byte(client, repeats),
+        **reading_rates(folder, repeats),
+    }
+
+
+def reading_rates(folder: str, repeats: int) -> Terms:
+    """Of a stored chunk of a variable, and of each of its bytes."""
+
+    def seconds(chunk_rows: int) -> float:
+        path, width, chunks = f"{folder}/{chunk_rows}.zarr", 30, 8
+        block = data_of(chunks * chunk_rows, [width], "float32")[0]
+        zarr.create_array(path, data=block, chunks=(chunk_rows, width))
+        source, _ = open_variables([path, path])
+        starts = range(0, len(block), chunk_rows)
+        read = least(lambda: [source.read(at, at + chunk_rows) for at in starts], repeats)
+        return read / chunks
+
+    small, large = seconds(16), seconds(16_384)
+    return {
+        "read chunk": small,
+        "decoded byte": max(0.0, large - small) / ((16_384 - 16) * 30 * 4),
     }
 
 
