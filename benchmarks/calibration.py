@@ -2,7 +2,9 @@
 
 Every rate is in processor seconds of one thread, the least of some repeats, so that other work on
 the machine matters little. Tasks of the passes, on blocks of many shapes, are fitted by least
-squares of relative errors with rates that are not negative; so are the steps of the driver.
+squares of relative errors with rates that are not negative; so are the steps of the driver. What a
+task takes on a worker process besides is that of an empty one, and the rest of one whole test; of
+that the time in which the worker is idle is a wall time, and needs a quiet machine.
 """
 
 from __future__ import annotations
@@ -23,7 +25,16 @@ from scipy.optimize import nnls
 from threadpoolctl import threadpool_limits
 
 import dhsic
-from benchmarks.costs import Counts, Job, Machine, Workers, gram_counts, predict, tree_tasks
+from benchmarks.costs import (
+    PASSES,
+    Counts,
+    Job,
+    Machine,
+    Workers,
+    gram_counts,
+    predict,
+    tree_tasks,
+)
 from benchmarks.many_workers import Nothing, Sleeps
 from dhsic.cluster import local_cluster
 from dhsic.engine.plan import PassPlan
@@ -224,7 +235,9 @@ def processor_seconds(client: Any) -> float:
 
 def work_seconds(job: Job, machine: Machine, workers: Workers) -> float:
     """Processor seconds of all processes: what one worker takes that never waits."""
-    alone = predict(job, machine, replace(workers, count=1, crowded=False))
+    cluster = {**machine.rates["cluster"], "idle task": 0.0}
+    busy = Machine({**machine.rates, "cluster": cluster})
+    alone = predict(job, busy, replace(workers, count=1, crowded=False))
     return alone.seconds - alone.parts["scheduling"] + alone.served
 
 
@@ -240,6 +253,26 @@ def start_seconds(machine: Machine, client: Any, folder: str, repeats: int) -> f
         used.append(processor_seconds(client) - before)
     known = work_seconds(job, machine, Workers(1, client is not None))
     return max(0.0, min(used) - known)
+
+
+def task_seconds(machine: Machine, client: Any, folder: str, repeats: int) -> tuple[float, float]:
+    """Of a test of many small blocks, for each task, what no other part explains.
+
+    Processor seconds, and seconds that the worker is idle.
+    """
+    job = Job(200_000, (8, 1), 64, 64, 20, "float32", 2048)
+    run = run_of(job, client, folder, threads=1)
+    run()
+    used, seconds = [], []
+    for _ in range(repeats):
+        before = processor_seconds(client)
+        seconds.append(run().seconds)
+        used.append(processor_seconds(client) - before)
+    workers, blocks = Workers(1, processes=True), [len(job.blocks(name)) for name in PASSES]
+    tasks = sum(count + tree_tasks(count)[0] for count in blocks)
+    more = max(0.0, min(used) - work_seconds(job, machine, workers))
+    idle = max(0.0, min(seconds) - predict(job, machine, workers).seconds - more)
+    return more / tasks, idle / tasks
 
 
 def run_of(
@@ -281,8 +314,11 @@ def calibrate(shapes: Sequence[Shape], threads: int, blocks: int, repeats: int) 
         cluster = rates["cluster"] = thread_rates(shapes, threads, blocks, repeats)
         with tempfile.TemporaryDirectory() as folder, local_cluster(1, "4GiB") as client:
             cluster |= process_rates(client, folder, blocks, repeats)
-            cluster |= {"start of threads": 0.0, "start of processes": 0.0}
+            cluster |= {"start of threads": 0.0, "start of processes": 0.0, "idle task": 0.0}
             machine = Machine(rates)
             started = [start_seconds(machine, c, folder, repeats) for c in (None, client)]
-    cluster["start of threads"], cluster["start of processes"] = started
+            cluster["start of threads"], cluster["start of processes"] = started
+            more, idle = task_seconds(machine, client, folder, repeats)
+    cluster["worker task"] += more
+    cluster["idle task"] = idle
     return machine

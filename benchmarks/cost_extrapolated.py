@@ -7,8 +7,8 @@ their own to each other and to a store that gives all of them what their links t
 too, reads the chunks of the landmarks through one link and decodes them on one thread, on which it
 also factorises and solves. The data have the Million Song shape in float32, are stored in chunks
 and not compressed, and all landmarks are kept. The scheduler takes as much of a task at every size
-as with the most tasks that were measured. Nothing here was run: whether networks and stores hold what
-their links promise, and workers what their memory does, is not known. Writes
+as with the most tasks that were measured. Nothing here was run: whether networks and stores keep
+what their links promise, and workers have the memory, is not known. Writes
 benchmarks/results/cost_model_extrapolated.csv, with the seconds of every part, and a picture
 beside it, where a point is hollow if the driver would need more than 64 GiB.
 

@@ -285,7 +285,7 @@ def pass_cost(job: Job, machine: Machine, workers: Workers, name: PassName) -> P
     adds, fetch, task = FAN_IN * state * cluster["added byte"], 0.0, cluster["thread task"]
     if workers.processes:
         fetch = state * (cluster["sent byte"] + 1 / workers.link_bytes) + workers.latency
-        task = cluster["worker task"]
+        task = cluster["worker task"] + cluster["idle task"]
     share = blocks[-1] / blocks[0]
     return PassCost(len(blocks), tiles + task, read, share, adds + task, fetch)
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import dhsic
 from benchmarks import calibration, cost_extrapolated, cost_model, simulated_cluster
-from benchmarks.calibration import SHAPES, fit, kernels_for
+from benchmarks.calibration import SHAPES, fit, kernels_for, work_seconds
 from benchmarks.costs import (
     Job,
     Machine,
@@ -48,7 +48,7 @@ TERMS = {
     ],
     "cluster": [
         *("crowding", "added byte", "sent byte", "thread task", "worker task"),
-        *("read chunk", "decoded byte"),
+        *("read chunk", "decoded byte", "idle task"),
         *("built task", "submitted task", "finished task"),
         *("start of a pass", "start of threads", "start of processes"),
     ],
@@ -167,6 +167,14 @@ def test_predict__adds_up_and_names_the_largest_part():
     assert predict(many, machine(), Workers(1000, True)).bottleneck == "driver solve"
     crowded = predict(job, machine(crowding=2.0), Workers(10, True, crowded=True))
     assert crowded.parts["tiles"] > 1.9 * found.parts["tiles"]
+
+
+def test_idle_tasks__are_wall_time_and_no_work():
+    job, workers = Job(10**5, (9, 1), 50, 50, 25, "float32", 8192), Workers(1, True)
+    idle = machine(**{"idle task": 1.0})
+    tasks = sum(len(job.blocks(n)) + tree_tasks(len(job.blocks(n)))[0] for n in ("sums", "null"))
+    assert predict(job, idle, workers).seconds > 0.9 * tasks
+    assert work_seconds(job, idle, workers) == work_seconds(job, machine(), workers) < 1.0
 
 
 def test_machine__comes_back_from_its_table():
