@@ -2,7 +2,9 @@
 
 Every rate is in processor seconds of one thread, the least of some repeats, so that other work on
 the machine matters little. Tasks of the passes, on blocks of many shapes, are fitted by least
-squares of relative errors with rates that are not negative; so are the steps of the driver.
+squares of relative errors with rates that are not negative; so are the steps of the driver. What a
+task takes on a worker process besides is that of an empty one, and the rest of one whole test; of
+that the time in which the worker is idle is a wall time, and needs a quiet machine.
 """
 
 from __future__ import annotations
@@ -23,7 +25,16 @@ from scipy.optimize import nnls
 from threadpoolctl import threadpool_limits
 
 import dhsic
-from benchmarks.costs import Counts, Job, Machine, Workers, gram_counts, predict, tree_tasks
+from benchmarks.costs import (
+    PASSES,
+    Counts,
+    Job,
+    Machine,
+    Workers,
+    gram_counts,
+    predict,
+    tree_tasks,
+)
 from benchmarks.many_workers import Nothing, Sleeps
 from dhsic.cluster import local_cluster
 from dhsic.engine.plan import PassPlan
@@ -165,25 +176,40 @@ def thread_rates(shapes: Sequence[Shape], threads: int, blocks: int, repeats: in
 
 
 def process_rates(client: Any, folder: str, blocks: int, repeats: int) -> Terms:
-    """What tasks on worker processes take besides, and reading a stored block."""
+    """What tasks on worker processes take besides, and reading stored chunks."""
     tasks = blocks + tree_tasks(blocks)[0]
     empty_pass(1, client)
     start = min(empty_pass(1, client)[0] for _ in range(repeats))
     before = sum(client.run(time.process_time).values())
     driver = min(empty_pass(blocks, client)[1] for _ in range(repeats))
     worker = (sum(client.run(time.process_time).values()) - before) / repeats
-    path = f"{folder}/calibration.zarr"
-    block = data_of(65_536, [30], "float32")[0]
-    zarr.create_array(path, data=block, chunks=(8192, 30))
-    source, _ = open_variables([path, path])
     return {
         "start of a pass": start,
         "built task": 0.0,
         "submitted task": 0.0,
         "finished task": driver / tasks,
         "worker task": worker / tasks,
-        "decoded byte": least(lambda: source.read(0, len(block)), repeats) / block.nbytes,
         "sent byte": sent_byte(client, repeats),
+        **reading_rates(folder, repeats),
+    }
+
+
+def reading_rates(folder: str, repeats: int) -> Terms:
+    """Of a stored chunk of a variable, and of each of its bytes."""
+
+    def seconds(chunk_rows: int) -> float:
+        path, width, chunks = f"{folder}/{chunk_rows}.zarr", 30, 8
+        block = data_of(chunks * chunk_rows, [width], "float32")[0]
+        zarr.create_array(path, data=block, chunks=(chunk_rows, width))
+        source, _ = open_variables([path, path])
+        starts = range(0, len(block), chunk_rows)
+        read = least(lambda: [source.read(at, at + chunk_rows) for at in starts], repeats)
+        return read / chunks
+
+    small, large = seconds(16), seconds(16_384)
+    return {
+        "read chunk": small,
+        "decoded byte": max(0.0, large - small) / ((16_384 - 16) * 30 * 4),
     }
 
 
@@ -209,7 +235,9 @@ def processor_seconds(client: Any) -> float:
 
 def work_seconds(job: Job, machine: Machine, workers: Workers) -> float:
     """Processor seconds of all processes: what one worker takes that never waits."""
-    alone = predict(job, machine, replace(workers, count=1, crowded=False))
+    cluster = {**machine.rates["cluster"], "idle task": 0.0}
+    busy = Machine({**machine.rates, "cluster": cluster})
+    alone = predict(job, busy, replace(workers, count=1, crowded=False))
     return alone.seconds - alone.parts["scheduling"] + alone.served
 
 
@@ -225,6 +253,26 @@ def start_seconds(machine: Machine, client: Any, folder: str, repeats: int) -> f
         used.append(processor_seconds(client) - before)
     known = work_seconds(job, machine, Workers(1, client is not None))
     return max(0.0, min(used) - known)
+
+
+def task_seconds(machine: Machine, client: Any, folder: str, repeats: int) -> tuple[float, float]:
+    """Of a test of many small blocks, for each task, what no other part explains.
+
+    Processor seconds, and seconds that the worker is idle.
+    """
+    job = Job(200_000, (8, 1), 64, 64, 20, "float32", 2048)
+    run = run_of(job, client, folder, threads=1)
+    run()
+    used, seconds = [], []
+    for _ in range(repeats):
+        before = processor_seconds(client)
+        seconds.append(run().seconds)
+        used.append(processor_seconds(client) - before)
+    workers, blocks = Workers(1, processes=True), [len(job.blocks(name)) for name in PASSES]
+    tasks = sum(count + tree_tasks(count)[0] for count in blocks)
+    more = max(0.0, min(used) - work_seconds(job, machine, workers))
+    idle = max(0.0, min(seconds) - predict(job, machine, workers).seconds - more)
+    return more / tasks, idle / tasks
 
 
 def run_of(
@@ -266,8 +314,11 @@ def calibrate(shapes: Sequence[Shape], threads: int, blocks: int, repeats: int) 
         cluster = rates["cluster"] = thread_rates(shapes, threads, blocks, repeats)
         with tempfile.TemporaryDirectory() as folder, local_cluster(1, "4GiB") as client:
             cluster |= process_rates(client, folder, blocks, repeats)
-            cluster |= {"start of threads": 0.0, "start of processes": 0.0}
+            cluster |= {"start of threads": 0.0, "start of processes": 0.0, "idle task": 0.0}
             machine = Machine(rates)
             started = [start_seconds(machine, c, folder, repeats) for c in (None, client)]
-    cluster["start of threads"], cluster["start of processes"] = started
+            cluster["start of threads"], cluster["start of processes"] = started
+            more, idle = task_seconds(machine, client, folder, repeats)
+    cluster["worker task"] += more
+    cluster["idle task"] = idle
     return machine

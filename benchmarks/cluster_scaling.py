@@ -7,7 +7,8 @@ float64, and stored chunks of several sizes, each on two. All are studies of
 turn, so that what else the machine does falls on both sides. Clusters are started before the clock
 runs. "outside" is the time of the driver before, between and after the passes; "busy" is the share
 of the workers' time within the passes that tasks take. Writes
-benchmarks/results/cluster_scaling.csv, where studies that are there are kept, and a plot of it.
+benchmarks/results/cluster_scaling.csv, where studies that are there are kept if they are of the
+same size, and a plot of it.
 
     python benchmarks/cluster_scaling.py
 """
@@ -70,7 +71,7 @@ def studies(workers: Sequence[int], chunk_rows: Sequence[int]) -> dict[str, Stud
     }
 
 
-def table_row(name: str, row: Row) -> Row:
+def table_row(name: str, row: Row, sizes: Row) -> Row:
     """What the table says of a setting."""
     busy = row["task_seconds"] / (row["workers"] * row["pass_seconds"])
     peak = row["peak_bytes"]
@@ -86,13 +87,27 @@ def table_row(name: str, row: Row) -> Row:
         "peak MiB": None if peak is None else peak / 2**20,
         "planned MiB": row["planned_bytes"] / 2**20,
         "p-value": row["pvalue"],
+        **sizes,
     }
+
+
+def check_kept(done: Sequence[Row], chosen: Mapping[str, Study], sizes: Row) -> None:
+    """Refuse a table of tests of another size, or of other values of what varies."""
+    same = all(row.get(name) == str(value) for row in done for name, value in sizes.items())
+    for name, study in chosen.items():
+        setting = study.drawn[0]
+        kept = [row[setting] for row in done if row["study"] == name]
+        same = same and kept in ([], list(map(str, study.vary[setting])))
+    if not same:
+        msg = "the table that is there is of other options: give the same, or another --out"
+        raise click.UsageError(msg)
 
 
 def rows(
     chosen: Mapping[str, Study],
     measured: Callable[..., Any],
     done: Sequence[Row],
+    sizes: Row,
 ) -> Iterator[Row]:
     yield from done
     known = {row["study"] for row in done}
@@ -102,7 +117,7 @@ def rows(
         vary = dict(study.vary)
         precision = {} if "precision" in vary else {"precision": "float32"}
         for row in measured(vary=vary, weak=study.weak, **precision).table:
-            yield table_row(name, row)
+            yield table_row(name, row, sizes)
 
 
 def draw(table: Sequence[Row], path: Path) -> None:
@@ -159,6 +174,9 @@ def main(
     out: str,
 ) -> None:
     chosen = {name: one for name, one in studies(workers, chunk_rows).items() if name in names}
+    sizes = {"all rows": n, "features": features, "landmarks": landmarks, "resamples": resamples}
+    done = read_csv(out)
+    check_kept(done, chosen, {**sizes, "turns": turns})
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         data = f"{scratch}/songs.zarr"
         generate(data, rows=n, features=features, dependence=0.1)
@@ -174,7 +192,7 @@ def main(
             n_resamples=resamples,
             progress=partial(click.echo, err=True),
         )
-        write_csv(out, rows(chosen, measured, read_csv(out)))
+        write_csv(out, rows(chosen, measured, done, sizes))
     draw(read_csv(out), Path(out).with_suffix(".png"))
 
 

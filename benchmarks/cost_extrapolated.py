@@ -4,10 +4,13 @@ The model of `benchmarks.costs` with the rates of `benchmarks/results/cost_model
 scheduler of `benchmarks/results/scheduler_cost.csv`, as its formula and as the simulation of
 `benchmarks.simulated_cluster` have it. Workers have one thread, as fast as one here, and a link of
 their own to each other and to a store that gives all of them what their links take; the driver,
-too, reads the chunks of the landmarks through one link and decodes them on one thread. The data
-have the Million Song shape in float32, are stored in chunks and not compressed, and all landmarks
-are kept. Writes benchmarks/results/cost_model_extrapolated.csv, with the seconds of every part, and
-a picture beside it.
+too, reads the chunks of the landmarks through one link and decodes them on one thread, on which it
+also factorises and solves. The data have the Million Song shape in float32, are stored in chunks
+and not compressed, and all landmarks are kept. The scheduler takes as much of a task at every size
+as with the most tasks that were measured. Nothing here was run: whether networks and stores keep
+what their links promise, and workers have the memory, is not known. Writes
+benchmarks/results/cost_model_extrapolated.csv, with the seconds of every part, and a picture
+beside it, where a point is hollow if the driver would need more than 64 GiB.
 
     python benchmarks/cost_extrapolated.py
 """
@@ -48,6 +51,7 @@ COLOURS = {  # of Okabe and Ito
     "start": "#000000",
 }
 MARKERS = "osd^"
+MOST_GIB = 64
 
 
 def job_of(n: int, rule: str) -> Job:
@@ -135,7 +139,13 @@ def _panel(axes: Axes, table: list[Mapping[str, Any]]) -> None:
         seconds = [float(row["seconds"]) for row in own]
         axes.plot(counts, seconds, color="0.75", linewidth=1, zorder=1)
         colours = [COLOURS[row["bottleneck"]] for row in own]
-        axes.scatter(counts, seconds, c=colours, marker=marker, s=36, zorder=2)
+        faces = [
+            "white" if float(row["driver GiB"]) > MOST_GIB else colour
+            for row, colour in zip(own, colours, strict=True)
+        ]
+        axes.scatter(
+            counts, seconds, facecolors=faces, edgecolors=colours, marker=marker, s=36, zorder=2
+        )
     axes.set(xscale="log", yscale="log")
     axes.grid(color="0.9", linewidth=0.6)
 
@@ -153,7 +163,17 @@ def _handles(table: list[Mapping[str, Any]]) -> list[Line2D]:
         for part, colour in COLOURS.items()
         if part in found
     ]
-    return [*shapes, *colours]
+    hollow = Line2D(
+        [],
+        [],
+        color="0.5",
+        marker="s",
+        linestyle="",
+        markerfacecolor="white",
+        label=f"hollow: driver over {MOST_GIB} GiB",
+    )
+    large = any(float(row["driver GiB"]) > MOST_GIB for row in table)
+    return [*shapes, *colours, *([hollow] if large else [])]
 
 
 def _power(n: int) -> str:

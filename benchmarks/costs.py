@@ -152,14 +152,13 @@ class Job:
         solve = 4 * 8 * self.kept * (self.resamples + 1) + 2 * 8 * self.kept**2
         return max(3 * 8 * self.drawn**2, solve)
 
-    def fetched_bytes(self) -> float:
-        """Bytes that the driver reads for landmarks and bandwidths: chunks, each at most once."""
-        taken = min(self.rows, self.drawn + BANDWIDTH_ROWS)
+    def fetched_chunks(self) -> float:
+        """Stored chunks of every variable that the driver reads for landmarks and bandwidths."""
         if self.chunk_rows is None:
-            return taken * self.row_bytes
+            return 0.0
+        taken = min(self.rows, self.drawn + BANDWIDTH_ROWS)
         chunks = math.ceil(self.rows / self.chunk_rows)
-        touched = -chunks * math.expm1(taken * math.log1p(-1 / chunks)) if chunks > 1 else 1.0
-        return touched * min(self.chunk_rows, self.rows) * self.row_bytes
+        return -chunks * math.expm1(taken * math.log1p(-1 / chunks)) if chunks > 1 else 1.0
 
 
 def gram_counts(p: int, dims: tuple[int, ...]) -> Counts:
@@ -264,19 +263,29 @@ class PassCost:
     """Of one partial result that is elsewhere."""
 
 
+def chunk_seconds(job: Job, machine: Machine, workers: Workers) -> float:
+    """Seconds to read a stored chunk of every variable."""
+    if job.chunk_rows is None:
+        return 0.0
+    cluster, size = machine.rates["cluster"], min(job.chunk_rows, job.rows) * job.row_bytes
+    rate = cluster["decoded byte"] + 1 / workers.read_bytes
+    return len(job.dims) * cluster["read chunk"] + size * rate
+
+
 def pass_cost(job: Job, machine: Machine, workers: Workers, name: PassName) -> PassCost:
     """Seconds of the tasks of a pass."""
     blocks, state = job.blocks(name), job.state_bytes(name)
     cluster = machine.rates["cluster"]
     slower = cluster["crowding"] if workers.crowded else 1.0
-    read = 0.0
-    if job.chunk_rows is not None:
-        read = blocks[0] * job.row_bytes * (cluster["decoded byte"] + 1 / workers.read_bytes)
+    # A block is whole chunks, or a part of one, which is read whole for every part.
+    read = math.ceil(blocks[0] / (job.chunk_rows or job.rows)) * chunk_seconds(
+        job, machine, workers
+    )
     tiles = machine.seconds(job.precision, job.counts(name, blocks[0])) * slower
     adds, fetch, task = FAN_IN * state * cluster["added byte"], 0.0, cluster["thread task"]
     if workers.processes:
         fetch = state * (cluster["sent byte"] + 1 / workers.link_bytes) + workers.latency
-        task = cluster["worker task"]
+        task = cluster["worker task"] + cluster["idle task"]
     share = blocks[-1] / blocks[0]
     return PassCost(len(blocks), tiles + task, read, share, adds + task, fetch)
 
@@ -300,10 +309,9 @@ def predict(job: Job, machine: Machine, workers: Workers) -> Prediction:
     """Seconds of a test by the formula."""
     driver = {name: machine.seconds("driver", counts) for name, counts in job.driver_counts.items()}
     cluster = machine.rates["cluster"]
-    rate = cluster["decoded byte"] + 1 / workers.read_bytes if job.chunk_rows else 0.0
     parts = {
         "start": cluster["start of processes" if workers.processes else "start of threads"],
-        "fetch landmarks": job.fetched_bytes() * rate,
+        "fetch landmarks": job.fetched_chunks() * chunk_seconds(job, machine, workers),
         "tiles": 0.0,
         "reading": 0.0,
         "combining": 0.0,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import zarr
 
+from dhsic.engine.runtime import Runtime
+from dhsic.engine.samples import describe_sources
 from dhsic.errors import InvalidArgumentError
 from dhsic.io.open import AnySource, open_variables
 from dhsic.io.sources import ArraySource, GraphSource, StoredSource
@@ -66,13 +70,17 @@ class Data:
         """Rows that there are; None where a function makes as many as are asked for."""
         return self._whole[0].shape[0] if self._whole else None
 
-    @property
-    def described(self) -> str:
-        """What the data are, as far as two studies can be told apart by it."""
+    def described(self, runtime: Runtime) -> str:
+        """What the data are, as far as two studies can be told apart by it.
+
+        A function is known by its name; data by some of their rows, as for a checkpoint.
+        """
         if self._make is not None:
-            return f"rows of {getattr(self._make, '__qualname__', type(self._make).__name__)}"
+            return f"rows of {_named(self._make)}"
         columns = ", ".join(f"{source.name} {source.shape[1]}" for source in self._whole)
-        return f"{self.rows} rows of {columns}"
+        content = repr(describe_sources(self._whole, runtime)).encode()
+        digest = hashlib.sha256(content).hexdigest()[:12]
+        return f"{self.rows} rows of {columns}, content {digest}"
 
     def of(self, rows: int, chunk_rows: int | None) -> list[AnySource]:
         """So many rows; what a function makes, and chunks that are asked for, are stored once."""
@@ -102,6 +110,14 @@ class Data:
             msg = f"the function must make the {rows:,} rows asked for, got {sources[0].shape[0]:,}"
             raise InvalidArgumentError(msg)
         return sources
+
+
+def _named(function: Any) -> str:
+    """A function without its address in memory; one with options given has them in its name."""
+    if isinstance(function, partial):
+        options = [*map(repr, function.args), *(f"{k}={v!r}" for k, v in function.keywords.items())]
+        return f"{_named(function.func)}({', '.join(options)})"
+    return str(getattr(function, "__qualname__", type(function).__name__))
 
 
 def _first(source: AnySource, rows: int) -> AnySource:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ __all__ = ["Place", "Places", "Usage"]
 
 _PATIENCE = 600.0
 _LOOK = 0.05
+_HERE = "this process"
 
 
 @dataclass
@@ -57,22 +58,26 @@ class Place:
 
     @contextmanager
     def measured(self) -> Iterator[Usage]:
-        """What is used between the beginning and the end of the block, known at its end."""
+        """What is used between the beginning and the end of the block, known at its end.
+
+        Of a worker that is lost on the way nothing is known.
+        """
         usage = Usage()
-        began, forgot = self._processor_seconds(), all(self._everywhere(_forget_peak))
+        before, forgot = self._processor_seconds(), all(self._everywhere(_forget_peak).values())
         yield usage
-        usage.processor_seconds = self._processor_seconds() - began
-        peaks = [peak for peak in self._everywhere(peak_bytes) if peak is not None]
+        after = self._processor_seconds()
+        usage.processor_seconds = sum(after[who] - before.get(who, 0.0) for who in after)
+        peaks = [peak for peak in self._everywhere(peak_bytes).values() if peak is not None]
         usage.peak_bytes = max(peaks, default=None) if forgot else None
 
-    def _everywhere(self, function: Any) -> list[Any]:
+    def _everywhere(self, function: Callable[[], Any]) -> dict[str, Any]:
+        """What a function says in every process that runs tasks."""
         if self.client is None:
-            return [function()]
-        return list(self.client.run(function, on_error="ignore").values())
+            return {_HERE: function()}
+        return dict(self.client.run(function, on_error="ignore"))
 
-    def _processor_seconds(self) -> float:
-        remote = self._everywhere(time.process_time) if self.client is not None else []
-        return time.process_time() + float(sum(remote))
+    def _processor_seconds(self) -> dict[str, float]:
+        return {_HERE: time.process_time()} | self._everywhere(time.process_time)
 
 
 class Places:
@@ -90,21 +95,26 @@ class Places:
 
     def __init__(self, client: Any, memory: int | str) -> None:
         self.client = client
-        self.workers: int | None = None
+        self.runtime = Runtime.here(None, 1) if client is None else Runtime.on(client, 1)
+        self.workers = self.runtime.threads if client is None else _asked_for(client)
         self._memory = memory
         self._local: dict[int, Any] = {}
         self._stack = ExitStack()
-        if client is not None:
-            self.workers = Runtime.on(client, 1).workers
 
     def __enter__(self) -> Places:
+        if self.client is not None:
+            self._stack.enter_context(_as_it_was(self.client, self.workers))
         return self
 
     def __exit__(self, *error: Any) -> None:
-        if self.client is not None and len(self.client.nthreads()) != self.workers:
-            with suppress(Exception):
-                self.client.cluster.scale(self.workers)
         self._stack.__exit__(*error)
+
+    @property
+    def described(self) -> str:
+        """Where runs take place, as far as two studies can be told apart by it."""
+        if self.client is None:
+            return "on this machine"
+        return f"on a client of workers with {self.runtime.worker_threads} threads"
 
     def at(self, scheduler: str, workers: int) -> Place:
         """So many workers, or threads."""
@@ -112,6 +122,7 @@ class Places:
             return Place(None, workers)
         if self.client is not None:
             _scale(self.client, workers)
+            self.client.run(_load)
             return Place(self.client, None)
         if workers not in self._local:
             from dhsic.cluster import local_cluster
@@ -122,9 +133,17 @@ class Places:
         return Place(self._local[workers], None)
 
 
+def _asked_for(client: Any) -> int:
+    """Workers that the cluster of a client is to have, there or not; those of any other client."""
+    asked = len(getattr(client.cluster, "plan", ())) or len(client.nthreads())
+    fewest, most = _bounds(client.cluster) or (asked, asked)
+    return int(min(max(asked, fewest), most))
+
+
 def _scale(client: Any, workers: int) -> None:
     """Bring the cluster of a client to so many workers, and wait for them."""
-    if len(client.nthreads()) == workers:
+    stays = _bounds(client.cluster) in (None, (workers, workers))
+    if stays and len(client.nthreads()) == workers == _asked_for(client):
         return
     if not hasattr(client.cluster, "scale"):
         msg = (
@@ -132,7 +151,7 @@ def _scale(client: Any, workers: int) -> None:
             "that runs already, which cannot be scaled from here: leave 'workers' out of vary"
         )
         raise InvalidArgumentError(msg)
-    client.cluster.scale(workers)
+    _ask_for(client.cluster, workers, workers)
     until = time.monotonic() + _PATIENCE
     while len(client.nthreads()) != workers:
         if time.monotonic() > until:
@@ -142,7 +161,32 @@ def _scale(client: Any, workers: int) -> None:
             )
             raise ClusterError(msg)
         time.sleep(_LOOK)
-    client.run(_load)
+
+
+def _bounds(cluster: Any) -> tuple[int, int] | None:
+    """Fewest and most workers of a cluster that adapts; Dask has no public name for it."""
+    adaptive = getattr(cluster, "_adaptive", None)
+    return None if adaptive is None else (adaptive.minimum, adaptive.maximum)
+
+
+def _ask_for(cluster: Any, fewest: int, most: int) -> None:
+    """Scale; what adapts, as job queues do to bring lost workers back, would scale back again."""
+    if _bounds(cluster) is None:
+        cluster.scale(most)
+    else:
+        cluster.adapt(minimum=fewest, maximum=most)
+
+
+@contextmanager
+def _as_it_was(client: Any, workers: int) -> Iterator[None]:
+    """Ask for as many workers as before at the end."""
+    before = _bounds(client.cluster)
+    try:
+        yield
+    finally:
+        with suppress(Exception):
+            if before != _bounds(client.cluster) or _asked_for(client) != workers:
+                _ask_for(client.cluster, *(before or (workers, workers)))
 
 
 def _load() -> None:

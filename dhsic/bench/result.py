@@ -18,7 +18,7 @@ from dhsic import plots
 from dhsic._drawing import axes_of, figure_of
 from dhsic._validation import check_choice
 from dhsic.bench.settings import SETTINGS
-from dhsic.bench.table import MEASURED, Row, table_of
+from dhsic.bench.table import MEASURED, Row, table_of, varied_in
 from dhsic.engine.plan import format_bytes
 from dhsic.errors import DataError, InvalidArgumentError, require
 from dhsic.io.whole import write_whole
@@ -74,8 +74,11 @@ class ScalingStudy:
 
     @property
     def varied(self) -> tuple[str, ...]:
-        """Names of the settings that have more than one value."""
-        return tuple(name for name in SETTINGS if len({run[name] for run in self.runs}) > 1)
+        """Names of the settings that have more than one value.
+
+        Landmarks that follow from the rows, as by "8sqrt", are not among them.
+        """
+        return varied_in(self.runs)
 
     @property
     def weak(self) -> bool:
@@ -91,7 +94,7 @@ class ScalingStudy:
         number varies. Of weak scaling the speed-up is that in rows a second. All three are medians
         of the ratios within a turn.
         """
-        return table_of(self.runs, gains="workers" in self.varied, weak=self.weak)
+        return table_of(self.runs, weak=self.weak)
 
     def slopes(self, along: str | None = None, quantity: str = "seconds") -> dict[str, float]:
         """Slopes of a quantity on logarithmic axes, by least squares: 1 where it is proportional.
@@ -106,11 +109,23 @@ class ScalingStudy:
         Returns
         -------
         dict of str to float
-            One for every combination of the other settings that vary, by its words.
+            One for every combination of the other settings that vary, by its words, where there
+            are two values or more.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A quantity or a setting that the study does not have, or a setting that is no number.
         """
-        lines = self._lines(self._along(along), _quantity(quantity))
+        setting = self._along(along)
+        if setting in _WORDS:
+            msg = f"along must be a setting that is a number, got {setting!r}: see 'relative'"
+            raise InvalidArgumentError(msg)
+        lines = self._lines(setting, _quantity(quantity))
         return {
-            label: float(np.polyfit(np.log(x), np.log(y), 1)[0]) for label, (x, y) in lines.items()
+            label: float(np.polyfit(np.log(x), np.log(y), 1)[0])
+            for label, (x, y) in lines.items()
+            if len(x) > 1
         }
 
     def plot(
@@ -252,7 +267,7 @@ class ScalingStudy:
         try:
             with Path(path).open(newline="") as file:
                 rows = [_read(row) for row in csv.DictReader(file)]
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, TypeError, AttributeError, csv.Error) as error:
             msg = f"{os.fspath(path)!r} cannot be read as the CSV file of a scaling study: {error}"
             raise DataError(msg) from error
         needed = {*SETTINGS, *MEASURED, *_BYTES, "pvalue", "repeat", "study"}
@@ -312,9 +327,9 @@ class ScalingStudy:
         return f"<table><tr>{head}</tr>{body}</table>"
 
     def __str__(self) -> str:
+        names = [*self.varied, "seconds", "speedup", "pvalue"]
         return "\n".join(
-            ", ".join(_worded(k, row[k]) for k in (*self.varied, "seconds", "speedup", "pvalue"))
-            for row in self.table
+            ", ".join(_worded(k, row[k]) for k in names if row[k] is not None) for row in self.table
         )
 
 

@@ -100,12 +100,17 @@ def _values(name: Any, values: Any) -> list[Any]:
         msg = f"vary takes {listed}; got {name!r}{nearest(str(name), _VARIED)}"
         raise InvalidArgumentError(msg)
     is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str | bytes)
-    if not is_list or len(values) == 0 or len(set(values)) < len(values):
+    checked = [_value(name, value) for value in values] if is_list else []
+    if not checked or len(set(checked)) < len(checked):
         msg = f"vary[{name!r}] must be a list of different values, got {values!r}: as [1, 2]"
         raise InvalidArgumentError(msg)
+    return checked
+
+
+def _value(name: str, value: Any) -> Any:
     if name in _CHOICES:
-        return [check_choice(f"vary[{name!r}]", value, _CHOICES[name]) for value in values]
-    return [check_integer(f"vary[{name!r}]", value, minimum=1) for value in values]
+        return check_choice(f"vary[{name!r}]", value, _CHOICES[name])
+    return check_integer(f"vary[{name!r}]", value, minimum=1)
 
 
 def check_options(options: Mapping[str, Any], varied: Iterable[str]) -> None:

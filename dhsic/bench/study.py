@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from dhsic._validation import check_integer
@@ -15,7 +16,6 @@ from dhsic.bench.places import Place, Places
 from dhsic.bench.result import ScalingStudy
 from dhsic.bench.settings import SETTINGS, Setting, check_options, options_of, settings_of
 from dhsic.engine.events import Event, PassFinished
-from dhsic.engine.runtime import Runtime
 from dhsic.errors import InvalidArgumentError
 from dhsic.results import IndependenceTestResult
 
@@ -60,12 +60,15 @@ def scaling_study(
         Turns.
     csv : path, optional
         Where runs are kept as they finish. Those that are there are not run again, so that an
-        interrupted study goes on when it is called again, with more values too.
+        interrupted study goes on when it is called again, with more values too. A file of other
+        data or options is refused; a function is known by its name, data by some of their rows.
     folder : path, optional
-        Where copies of data are made, for workers to see; a temporary one where not given.
+        Where copies of data are made for a while. On a client give one that all its workers see;
+        the temporary one of this machine where not given.
     client : distributed.Client, optional
         Where to run. Its cluster is scaled where 'workers' vary, and has as many as before at the
-        end. Where not given, processes are started on this machine, and end with the study.
+        end; one that adapts keeps its size during a run. Where not given, processes are started on
+        this machine, and end with the study.
     progress : callable, optional
         Gets a line for every run; None for silence.
     **options
@@ -106,18 +109,19 @@ def scaling_study(
     check_options(options, vary if isinstance(vary, Mapping) else ())
     check_integer("repeats", repeats, minimum=1)
     _check_progress(progress)
+    _check_folder("csv must be in", None if csv is None else Path(csv).parent)
+    _check_folder("folder must be", folder)
     tests = {"rng": 0, **options}
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="dhsic-", dir=folder))
         data = Data(variables, tests.pop("names", None), scratch)
         places = stack.enter_context(Places(client, tests.get("memory", _MEMORY)))
-        workers = places.workers or Runtime.here(None, 1).threads
-        settings = settings_of(vary, weak=weak, most_rows=data.rows, workers=workers)
+        settings = settings_of(vary, weak=weak, most_rows=data.rows, workers=places.workers)
         usual = "threads" if client is None and "workers" not in vary else "processes"
         turns = _turns([{"scheduler": usual, **one} for one in settings], repeats, client)
         varied = f"{', '.join(sorted(vary))} vary{', weak' if weak else ''}"
         fixed = (f"{name}={value!r}" for name, value in sorted(tests.items()))
-        study = "; ".join([data.described, varied, *fixed])
+        study = "; ".join([data.described(places.runtime), places.described, varied, *fixed])
         found = ScalingStudy.kept(csv, study)
         for number, turn in enumerate(turns, 1):
             if found.has(turn):
@@ -145,6 +149,13 @@ def _turns(settings: Sequence[Setting], repeats: int, client: Any) -> list[Setti
 def _check_progress(progress: Any) -> None:
     if progress is not None and not callable(progress):
         msg = f"progress must be callable with a line of text, got {progress!r}: as print"
+        raise InvalidArgumentError(msg)
+
+
+def _check_folder(must: str, folder: str | os.PathLike[str] | None) -> None:
+    """Refuse at once what could not be written after the first run."""
+    if folder is not None and not Path(folder).is_dir():
+        msg = f"{must} a folder that is there, got {os.fspath(folder)!r}: make it first"
         raise InvalidArgumentError(msg)
 
 

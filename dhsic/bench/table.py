@@ -8,36 +8,45 @@ from typing import Any
 
 from dhsic.bench.settings import SETTINGS
 
-__all__ = ["MEASURED", "Row", "table_of"]
+__all__ = ["MEASURED", "Row", "table_of", "varied_in"]
 
 Row = Mapping[str, Any]
 
 MEASURED = ("seconds", "pass_seconds", "task_seconds", "processor_seconds")
 
 
-def table_of(runs: Iterable[Row], *, gains: bool, weak: bool) -> list[dict[str, Any]]:
+def varied_in(runs: Sequence[Row]) -> tuple[str, ...]:
+    """Settings of more than one value; landmarks that each number of rows has its own of follow."""
+    several = [name for name in SETTINGS if len({run[name] for run in runs}) > 1]
+    rows = {run["rows"] for run in runs}
+    if len(rows) > 1 and len({(run["rows"], run["landmarks"]) for run in runs}) == len(rows):
+        several = [name for name in several if name != "landmarks"]
+    return tuple(several)
+
+
+def table_of(runs: Sequence[Row], *, weak: bool) -> list[dict[str, Any]]:
     """A row a setting, in the order of the runs.
 
     Parameters
     ----------
-    runs : iterable of mapping
+    runs : sequence of mapping
         Settings and measurements.
-    gains : bool
-        Whether workers vary, so that there is a speed-up.
     weak : bool
-        Whether it is that in rows a second, the rows of a worker being constant.
+        Whether a speed-up is that in rows a second, the rows of a worker being constant.
     """
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for run in runs:
         groups.setdefault(tuple(run[name] for name in SETTINGS), []).append(run)
-    every = list(groups.values())
+    every, varied = list(groups.values()), varied_in(runs)
+    like = [name for name in varied if name != "workers" and not (weak and name == "rows")]
+    passes = dict.fromkeys(name for run in runs for name in run if name.startswith("seconds: "))
     return [
         {
             **{name: group[0][name] for name in SETTINGS},
-            **_medians(group),
+            **_medians(group, passes),
             "all_seconds": tuple(run["seconds"] for run in group),
             "relative": _ratio(group, every[0]),
-            **(_gain(group, every, weak) if gains else _NO_GAIN),
+            **(_gain(group, every, like, weak) if "workers" in varied else _NO_GAIN),
         }
         for group in every
     ]
@@ -46,9 +55,10 @@ def table_of(runs: Iterable[Row], *, gains: bool, weak: bool) -> list[dict[str, 
 _NO_GAIN: dict[str, float | None] = {"speedup": None, "efficiency": None}
 
 
-def _gain(runs: Sequence[Row], groups: Sequence[Sequence[Row]], weak: bool) -> dict[str, Any]:
+def _gain(
+    runs: Sequence[Row], groups: Sequence[Sequence[Row]], like: Sequence[str], weak: bool
+) -> dict[str, Any]:
     """Beside the fewest workers with the same other settings."""
-    like = [name for name in SETTINGS if name != "workers" and not (weak and name == "rows")]
     alike = [g for g in groups if all(g[0][name] == runs[0][name] for name in like)]
     base = min(alike, key=lambda group: group[0]["workers"])
     times, ratio = runs[0]["workers"] / base[0]["workers"], _ratio(base, runs)
@@ -65,10 +75,11 @@ def _ratio(above: Iterable[Row], below: Iterable[Row]) -> float | None:
     return median(ratios) if ratios else None
 
 
-def _medians(runs: list[Row]) -> dict[str, Any]:
+def _medians(runs: list[Row], passes: Iterable[str]) -> dict[str, Any]:
     """Medians of what is measured; of memory the most, and of p-values, all alike, the first."""
-    passes = [name for name in runs[0] if name.startswith("seconds: ")]
-    middle = {name: median(run[name] for run in runs) for name in (*MEASURED, *passes)}
+    middle = {name: median(run[name] for run in runs) for name in MEASURED}
+    each: dict[str, list[Any]] = {name: [run.get(name) for run in runs] for name in passes}
+    shares = {name: None if None in times else median(times) for name, times in each.items()}
     peaks = [run["peak_bytes"] for run in runs if run["peak_bytes"] is not None]
     same = {name: runs[0][name] for name in ("bytes_read", "planned_bytes", "pvalue")}
-    return {**middle, **same, "peak_bytes": max(peaks, default=None)}
+    return {**middle, **shares, **same, "peak_bytes": max(peaks, default=None)}

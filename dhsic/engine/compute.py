@@ -18,7 +18,7 @@ from dhsic.engine.blas import one_blas_thread
 from dhsic.engine.failures import NoWorkersError
 from dhsic.engine.runtime import Runtime
 
-__all__ = ["NO_WORKERS_TIMEOUT", "Job", "as_task", "compute", "held", "ship"]
+__all__ = ["NO_WORKERS_TIMEOUT", "Job", "as_task", "compute", "culled", "held", "ship"]
 
 NO_WORKERS_TIMEOUT = "dhsic.no-workers-timeout"
 """Seconds that a cluster may be without workers, in the configuration of Dask."""
@@ -61,6 +61,11 @@ def held(value: Any, runtime: Runtime) -> Any:
     if runtime.client is not None:
         return ship(runtime.client, value)
     return delayed(value, name=f"held-{uuid.uuid4().hex}", pure=False, traverse=False)
+
+
+def culled(tasks: Sequence[Delayed]) -> list[Delayed]:
+    """A few tasks, with no more of their graphs than they need."""
+    return list(dask.optimize(*tasks))
 
 
 def ship(client: Any, value: Any) -> Any:

@@ -14,7 +14,7 @@ from dask.delayed import Delayed
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.engine.blocks import Source
-from dhsic.engine.compute import Job, as_task, compute, held
+from dhsic.engine.compute import Job, as_task, compute, culled, held
 from dhsic.engine.events import BlockFinished, Listener, PassFinished
 from dhsic.engine.failures import failures_in_words
 from dhsic.engine.plan import PassPlan
@@ -110,9 +110,10 @@ class LazyRows:
         self.listener(self.plan.started)
         for first in range(0, len(spans), self.runtime.threads):
             at = slice(first, first + self.runtime.threads)
-            tasks, amounts = self._tasks[at], [stop - start for start, stop in spans[at]]
+            # Of a Dask array each task knows the graph of all blocks: only its own is sent.
+            tasks, amounts = culled(self._tasks[at]), [stop - start for start, stop in spans[at]]
             with failures_in_words():
-                found = compute(Job(list(tasks), amounts, list(tasks)), self.runtime, self._tell)
+                found = compute(Job(tasks, amounts, list(tasks)), self.runtime, self._tell)
             yield from found
         plan, seconds = self.plan, time.perf_counter() - began
         self.listener(

@@ -57,7 +57,8 @@ def scaling(
     Raises
     ------
     InvalidArgumentError
-        There are no lines, or what was measured is not finite and as long as its settings.
+        There are no lines, or what was measured is not finite and as long as its settings, or
+        logarithmic axes have no place for it.
     MissingDependencyError
         matplotlib is not installed.
 
@@ -67,15 +68,19 @@ def scaling(
     >>> ax.get_xlabel()
     'workers'
     """
-    if not lines:
-        msg = "lines must hold one line or more, got none: give {'name': (x, y)}"
+    if not lines or not all(len(x) for x, _ in lines.values()):
+        msg = "lines must hold one line or more, of a point or more: give {'name': (x, y)}"
         raise InvalidArgumentError(msg)
     measured = {
         name: (list(x), finite_vector("what was measured", y, len(x)))
         for name, (x, y) in lines.items()
     }
+    words = any(isinstance(value, str) for x, _ in measured.values() for value in x)
+    if logarithmic and not words and min(min(*x, *y) for x, y in measured.values()) <= 0:
+        msg = "lines on logarithmic axes must be above 0: leave others out, or logarithmic=False"
+        raise InvalidArgumentError(msg)
     axes = axes_of(ax, (5.2, 3.8))
-    if any(isinstance(value, str) for x, _ in measured.values() for value in x):
+    if words:
         _bars(axes, measured)
     else:
         _draw_lines(axes, measured, ideal, logarithmic)

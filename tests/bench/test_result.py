@@ -62,6 +62,37 @@ def test_slopes__are_those_of_the_powers():
     }
 
 
+def test_landmarks__that_follow_from_the_rows_do_not_vary():
+    weak = made(
+        workers=[1, 2],
+        rows=[100, 200],
+        rows_per_worker=[100, 100],
+        landmarks=[80, 114],
+        seconds=[4.0, 5.0],
+    )
+    assert weak.varied == ("workers", "rows")
+    assert weak.table[1]["efficiency"] == pytest.approx(0.8)
+    by_rows = made(rows=[100, 1000], landmarks=[80, 253], seconds=[1.0, 10.0])
+    assert by_rows.slopes() == {"": pytest.approx(1.0)}
+    grid = made(rows=[100, 100, 200, 200], landmarks=[10, 20, 10, 20])
+    assert grid.varied == ("rows", "landmarks")
+
+
+def test_table__has_none_for_a_pass_that_not_all_runs_have(tmp_path):
+    study = made(rows=[100, 100, 200], repeat=[0, 1, 0], **{"seconds: a": [1.0, 3.0, None]})
+    assert [row["seconds: a"] for row in study.table] == [2.0, None]
+    study.to_csv(tmp_path / "study.csv")
+    assert ScalingStudy.from_csv(tmp_path / "study.csv").table == study.table
+
+
+def test_slopes__are_of_numbers_with_two_values():
+    study = made(workers=[1, 1, 2], rows=[100, 200, 100], seconds=[1.0, 2.0, 0.5])
+    assert study.slopes("rows") == {"workers 1": pytest.approx(1.0)}
+    words = made(precision=["float32", "float64"])
+    with pytest.raises(InvalidArgumentError, match="along must be a setting that is a number"):
+        words.slopes()
+
+
 def texts(ax):
     return [text.get_text() for text in ax.get_legend().get_texts()]
 
@@ -127,12 +158,16 @@ def test_study__reads_as_a_table_a_frame_and_text():
     assert "<td>1,000</td>" in study._repr_html_()
     assert "1.0 MiB" in study._repr_html_()
     assert study.to_frame()["seconds"].tolist() == [1.0, 10.0]
-    assert str(study).splitlines()[1].startswith("rows 1,000, seconds 10")
+    assert str(study).splitlines()[1] == "rows 1,000, seconds 10, pvalue 0.5"
 
 
 def test_picture__refuses_what_is_no_line():
     with pytest.raises(InvalidArgumentError, match="one line or more"):
         plots.scaling({}, xlabel="rows", ylabel="time (s)")
+    with pytest.raises(InvalidArgumentError, match="of a point or more"):
+        plots.scaling({"": ([], [])}, xlabel="rows", ylabel="time (s)")
+    with pytest.raises(InvalidArgumentError, match="must be above 0"):
+        plots.scaling({"": ([1, 2], [0.0, 1.0])}, xlabel="rows", ylabel="time (s)")
     with pytest.raises(InvalidArgumentError, match="must be 2 numbers"):
         plots.scaling({"": ([1, 2], [1.0])}, xlabel="rows", ylabel="time (s)")
 

@@ -1,17 +1,21 @@
 """A study runs what it is asked for, as a user would, and says what came of it."""
 
 import math
+import time
+from functools import partial
 
 import dask.array as da
 import numpy as np
 import pytest
 import zarr
-from distributed import Client
+from distributed import Client, LocalCluster
 
 import dhsic
 from dhsic.bench import ScalingStudy, scaling_study
 from dhsic.bench import study as module
-from dhsic.bench.places import Places
+from dhsic.bench.data import Data
+from dhsic.bench.places import Place, Places, _load
+from dhsic.engine.runtime import Runtime
 from dhsic.errors import ClusterError, DataError, InvalidArgumentError
 from dhsic.io.sources import GraphSource, StoredSource
 from dhsic.io.synthetic import synthetic
@@ -129,6 +133,8 @@ def test_study__weak_keeps_the_rows_of_a_worker(data):
     assert [(r["workers"], r["rows"], r["rows_per_worker"]) for r in study.table] == [
         *((1, 300, 300), (2, 600, 300))
     ]
+    assert study.varied == ("workers", "rows")  # landmarks follow from the rows
+    assert study.table[1]["efficiency"] != 1.0
 
 
 def test_study__of_a_function_stores_what_it_makes(calls):
@@ -169,6 +175,8 @@ def test_study__refuses_the_file_of_another(data, tmp_path):
     scaling_study(*data, vary={"rows": [200], **HERE}, csv=path, **QUICK)
     with pytest.raises(InvalidArgumentError, match="csv must be a new file or one of the same"):
         scaling_study(*data, vary={"rows": [200], **HERE}, csv=path, rng=1, **QUICK)
+    with pytest.raises(InvalidArgumentError, match="csv must be a new file or one of the same"):
+        scaling_study(data[0] + 1, data[1], vary={"rows": [200], **HERE}, csv=path, **QUICK)
     more = {"rows": [200], "landmarks": [10], **HERE}
     with pytest.raises(InvalidArgumentError, match="landmarks, rows, scheduler, workers vary"):
         scaling_study(*data, vary=more, csv=path, **QUICK)
@@ -202,7 +210,7 @@ def test_study__scales_the_cluster_of_a_client_and_puts_it_back(data, client, mo
         def scale(self, workers):
             self.asked.append(workers)
 
-    cluster = Cluster()
+    cluster, ran = Cluster(), []
 
     class Scaled:
         def __init__(self, inner):
@@ -211,6 +219,9 @@ def test_study__scales_the_cluster_of_a_client_and_puts_it_back(data, client, mo
         def __getattr__(self, name):
             return getattr(self.inner, name)
 
+        def run(self, function):
+            ran.append(function)
+
         def nthreads(self):
             count = (cluster.asked or [2])[-1]
             return {f"worker {number}": 1 for number in range(count)}
@@ -218,6 +229,8 @@ def test_study__scales_the_cluster_of_a_client_and_puts_it_back(data, client, mo
     with Places(Scaled(client), "1GiB") as places:
         place = places.at("processes", 3)
         assert place.client.cluster is cluster
+        places.at("processes", 3)
+    assert ran == [_load, _load]  # on workers that were there before, too
     assert cluster.asked == [3, 2]
     monkeypatch.setattr("dhsic.bench.places._PATIENCE", 0.0)
     monkeypatch.setattr(Scaled, "nthreads", lambda self: {"worker": 1})
@@ -226,6 +239,47 @@ def test_study__scales_the_cluster_of_a_client_and_puts_it_back(data, client, mo
         Places(Scaled(client), "1GiB") as places,
     ):
         places.at("processes", 3)
+
+
+def test_study__a_cluster_that_adapts_keeps_its_size_during_a_run(data):
+    with (
+        LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            processes=False,
+            dashboard_address=None,
+            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
+            worker_dashboard_address="127.0.0.1:0",
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        cluster.adapt(minimum=1, maximum=1, interval="20ms")
+        vary = {"workers": [1, 2], "rows": [200]}
+        study = scaling_study(*data, vary=vary, client=client, **QUICK)
+        assert [row["workers"] for row in study.table] == [1, 2]
+        assert (cluster._adaptive.minimum, cluster._adaptive.maximum) == (1, 1)
+        (row,) = scaling_study(*data, vary={"rows": [200]}, client=client, **QUICK).table
+        assert row["workers"] == len(client.nthreads()) == 1
+
+
+def test_place__does_not_know_what_a_lost_worker_took():
+    seconds = iter([{"a": 1.0, "b": 5.0}, {"a": 1.5, "c": 0.25}])
+
+    class Losing:
+        def run(self, function, on_error):
+            return next(seconds) if function is time.process_time else {"a": True}
+
+    with Place(Losing(), None).measured() as usage:
+        pass
+    assert 0.75 <= usage.processor_seconds < 1.5
+
+
+def test_data__of_a_function_is_known_by_name_and_options(tmp_path):
+    def described(function):
+        return Data((function,), None, str(tmp_path)).described(Runtime.here(1, 1))
+
+    assert described(synthetic) == "rows of synthetic"
+    assert described(partial(synthetic, features=3)) == "rows of synthetic(features=3)"
 
 
 def test_study__says_that_a_scheduler_cannot_be_scaled(data, client):
@@ -253,6 +307,9 @@ ODD = {
     "given twice": ({"vary": {"n_resamples": [9]}}, "n_resamples must be given once"),
     "a generator": ({"rng": np.random.default_rng(0)}, "rng must be a seed in a study"),
     "silence": ({"progress": False}, "progress must be callable"),
+    "no list of numbers": ({"vary": {"rows": [[200]]}}, "must be an integer >= 1"),
+    "no folder": ({"folder": "nowhere"}, "folder must be a folder that is there"),
+    "no place for runs": ({"csv": "nowhere/study.csv"}, "csv must be in a folder that is there"),
     "no landmarks": (
         {"vary": {"landmarks": [10], **HERE}, "estimator": "v-hsic"},
         "landmarks are varied of an estimator that has some",

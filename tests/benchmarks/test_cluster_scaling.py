@@ -52,6 +52,15 @@ def test_cluster_scaling__makes_every_study_and_goes_on(run, tmp_path):
     assert (tmp_path / "results" / "table.png").stat().st_size > 10_000
 
 
+def test_cluster_scaling__refuses_a_table_of_other_options(run, tmp_path):
+    run("--study", "strong")
+    out = str(tmp_path / "results" / "table.csv")
+    for other in (["--landmarks", "12"], ["--turns", "2"], ["--workers", "1", "--workers", "3"]):
+        done = CliRunner().invoke(cluster_scaling.main, [*SMALL, *other, "--out", out])
+        assert done.exit_code == 2
+        assert "of other options" in done.output
+
+
 def test_cluster_scaling__takes_its_options(run, tmp_path):
     options = ["--study", "strong", "--workers", "1", "--workers", "3", "--folder", str(tmp_path)]
     (row, _), asked = run(*options)

@@ -3,6 +3,7 @@
 import csv
 import math
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import psutil
@@ -12,8 +13,17 @@ from click.testing import CliRunner
 
 import dhsic
 from benchmarks import calibration, cost_extrapolated, cost_model, simulated_cluster
-from benchmarks.calibration import SHAPES, fit, kernels_for
-from benchmarks.costs import Job, Machine, Workers, predict, tree_tasks, waves
+from benchmarks.calibration import SHAPES, fit, kernels_for, work_seconds
+from benchmarks.costs import (
+    Job,
+    Machine,
+    Workers,
+    chunk_seconds,
+    pass_cost,
+    predict,
+    tree_tasks,
+    waves,
+)
 from benchmarks.many_workers import ManyWorkers, many_workers
 from benchmarks.simulated_cluster import (
     Costs,
@@ -37,7 +47,8 @@ TERMS = {
         *("solve operation", "solved number"),
     ],
     "cluster": [
-        *("crowding", "added byte", "sent byte", "decoded byte", "thread task", "worker task"),
+        *("crowding", "added byte", "sent byte", "thread task", "worker task"),
+        *("read chunk", "decoded byte", "idle task"),
         *("built task", "submitted task", "finished task"),
         *("start of a pass", "start of threads", "start of processes"),
     ],
@@ -100,13 +111,35 @@ def test_counts__grow_with_what_they_count():
     assert job.driver_counts["solve"]["solve operation"] == 200**2 * 51
 
 
-def test_fetched_bytes__are_those_of_the_chunks_that_are_touched():
+def test_fetched_chunks__are_those_that_are_touched():
     job = Job(100_000, (3, 1), 500, 500, 10, "float32", 1000)
     rng = np.random.default_rng(0)
     touched = np.mean(
         [len(np.unique(rng.choice(100_000, 1500, replace=False) // 1000)) for _ in range(50)]
     )
-    assert job.fetched_bytes() == pytest.approx(touched * 1000 * 16, rel=0.01)
+    assert job.fetched_chunks() == pytest.approx(touched, rel=0.01)
+
+
+def test_reading__is_of_whole_chunks():
+    parts = Job(150_000, (45, 1), 450, 450, 250, "float32", 16_384)
+    whole = Job(400_000, (8, 1), 300, 300, 150, "float32", 2048)
+    assert parts.blocks("null")[0] < 16_384
+    for job, chunks in ((parts, 1), (whole, whole.blocks("null")[0] // 2048)):
+        one = chunk_seconds(job, machine(), Workers(1, True, read_bytes=1e6))
+        size = job.chunk_rows * job.row_bytes
+        assert one == pytest.approx(2e-9 + size * (1e-9 + 1e-6))
+        cost = pass_cost(job, machine(), Workers(1, True, read_bytes=1e6), "null")
+        assert cost.read_seconds == pytest.approx(chunks * one)
+    assert chunk_seconds(replace(whole, chunk_rows=None), machine(), Workers(1, False)) == 0.0
+
+
+def test_extrapolation__tells_what_no_driver_holds():
+    def labels(gib):
+        row = {"n": "1000", "bottleneck": "tiles", "driver GiB": gib}
+        return [handle.get_label() for handle in cost_extrapolated._handles([row])]
+
+    assert labels("65")[-1] == "hollow: driver over 64 GiB"
+    assert labels("63")[-1] == "most: tiles"
 
 
 def test_fit__finds_rates_and_none_below_zero(rng):
@@ -134,6 +167,14 @@ def test_predict__adds_up_and_names_the_largest_part():
     assert predict(many, machine(), Workers(1000, True)).bottleneck == "driver solve"
     crowded = predict(job, machine(crowding=2.0), Workers(10, True, crowded=True))
     assert crowded.parts["tiles"] > 1.9 * found.parts["tiles"]
+
+
+def test_idle_tasks__are_wall_time_and_no_work():
+    job, workers = Job(10**5, (9, 1), 50, 50, 25, "float32", 8192), Workers(1, True)
+    idle = machine(**{"idle task": 1.0})
+    tasks = sum(len(job.blocks(n)) + tree_tasks(len(job.blocks(n)))[0] for n in ("sums", "null"))
+    assert predict(job, idle, workers).seconds > 0.9 * tasks
+    assert work_seconds(job, idle, workers) == work_seconds(job, machine(), workers) < 1.0
 
 
 def test_machine__comes_back_from_its_table():

@@ -52,12 +52,20 @@ def memory_settings() -> tuple[Any, ...]:
     return tuple(dask.config.get(f"distributed.worker.memory.{k}") for k in ("spill", "pause"))
 
 
+def profile_interval() -> Any:
+    return dask.config.get("distributed.worker.profile.interval")
+
+
 def test_workers_are_processes_of_one_thread(client: Any) -> None:
     assert list(client.nthreads().values()) == [1, 1]
     pids = set(client.run(os.getpid).values())
     assert len(pids) == 2
     assert os.getpid() not in pids
     assert all(set(threads) == {1} for threads in client.run(blas_threads).values())
+
+
+def test_workers_are_looked_at_by_the_profiler_a_tenth_as_often(client: Any) -> None:
+    assert set(client.run(profile_interval).values()) == {"100ms"}
 
 
 def test_workers_do_not_get_the_interrupts_of_a_terminal(client: Any) -> None:

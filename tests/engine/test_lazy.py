@@ -10,7 +10,7 @@ import zarr
 from dhsic.engine.events import BlockFinished, PassFinished, PassStarted
 from dhsic.engine.session import Session
 from dhsic.io.open import open_variables
-from tests.engine.toys import FOOTPRINT, on, threads
+from tests.engine.toys import FOOTPRINT, Watch, on, threads
 
 N = 20_000  # five blocks
 
@@ -67,6 +67,16 @@ def test_lazy__arrays_are_aligned_with_the_rows(kind, runtime, tmp_path):
     streamed = [np.concatenate(pieces) for pieces in zip(*found.blocks(), strict=True)]
     np.testing.assert_array_equal(streamed[1], np.arange(N))
     np.testing.assert_array_equal(streamed[0], x + y)
+
+
+def test_blocks__send_no_more_of_a_graph_than_they_need(client):
+    watched = Watch(client)
+    x = da.ones((N, 1), chunks=1000) + 1
+    assert len(list(lazy(on(watched), x, np.ones(N)).blocks())) == 5
+    sent = [tasks for tasks, _ in watched.graphs]
+    whole = len(x.__dask_graph__())
+    assert len(sent) == 3  # two at a time
+    assert max(sent) < whole
 
 
 def test_blocks__tell_of_a_pass(runtime):
