@@ -6,10 +6,10 @@ resamples as figure 4 of Kalinke and Szabo (UAI 2023) has it, power and processo
 then the least time in which a method is sure, which is to find 99 of 100 dependences. One that
 found them all is given no more rows. Slow methods have fewer runs, by which it is easier to seem
 sure, and fewer rows: `power at least` is what the runs show with 95 % confidence, and `most rows`
-what a method was given. `limits`: the most rows within a time and a resident memory, by doubling
-and one step between, every test in a fresh process with the threads its package takes; ours read
-zarr from the disk. Each writes benchmarks/results/peers_<study>.csv, whose rows are kept; `power`
-also peers_power.png and peers_time.csv, of the rows with its numbers of runs.
+what a method was given. `limits`: the most rows within a processor time and a resident memory, by
+doubling and one step between, every test in a fresh process with the threads its package takes;
+ours read zarr from the disk. Each writes benchmarks/results/peers_<study>.csv, whose rows are kept;
+`power` also peers_power.png and peers_time.csv, of the rows with its numbers of runs.
 
     python benchmarks/peers.py level
     python benchmarks/peers.py power
@@ -334,7 +334,7 @@ def power(out: str, runs: int, slow_runs: int, **options: Any) -> None:
 @click.option("--start", type=int, help="The first size, where not that of the method.")
 @click.option("--most", default=4_000_000, help="Rows that are tried.")
 @click.option("--resamples", default=250)
-@click.option("--seconds", default=60.0, help="That a test may take, on the clock.")
+@click.option("--seconds", default=60.0, help="Of the processor that a test may take.")
 @click.option("--memory", default=4096, help="MiB that its process may hold.")
 @click.option("--out", default="benchmarks/results/peers_limits.csv")
 def limits(

@@ -200,18 +200,18 @@ def draw(ours: list[Mapping[str, Any]], limits: list[Mapping[str, Any]], path: P
     panels = figure.subplots(len(kinds), 2, sharex=True, sharey="col", squeeze=False)
     stopped = "stopped: time, memory, error"
     common = [
-        Line2D([], [], color="0.4", linestyle=":", label="60 seconds"),
+        Line2D([], [], color="0.4", linestyle=":", label="60 processor seconds"),
         Line2D([], [], color="0.2", linestyle="none", marker="x", mew=2, label=stopped),
     ]
     for (left, right), columns in zip(panels, kinds, strict=True):
         own = [line for line in drawn if line.columns == columns]
-        for axes, quantity in ((left, "seconds"), (right, "peak MiB")):
+        for axes, quantity in ((left, "processor seconds"), (right, "peak MiB")):
             for line in own:
                 _line(axes, line, quantity)
             axes.set(xscale="log", yscale="log", xlabel="rows", title=f"{columns} columns")
             axes.grid(color="0.92")
         left.axhline(LIMIT_SECONDS, color="0.4", linestyle=":")
-        left.set_ylabel("seconds, one test")
+        left.set_ylabel("processor seconds of a test")
         right.set_ylabel("peak memory, MiB")
         handles = [
             Line2D([], [], color=one.colour, linestyle=one.line, marker=one.marker, label=one.label)
@@ -243,7 +243,7 @@ def stopped_at(row: Mapping[str, Any], quantity: str) -> float | None:
     """What a stopped test had taken, where the table says."""
     if row[quantity]:
         return float(row[quantity])
-    return LIMIT_SECONDS if (row["stopped"], quantity) == ("time", "seconds") else None
+    return LIMIT_SECONDS if (row["stopped"], quantity) == ("time", "processor seconds") else None
 
 
 @click.command(help=__doc__)

@@ -138,8 +138,8 @@ def test_wall__tries_again_where_the_plan_did_not_fit(out, in_process):
 
 
 def table_row(method, n, seconds="", peak="", stopped="", features="1", limit="60"):
-    measured = {"method": method, "n": n, "seconds": seconds, "peak MiB": peak, "stopped": stopped}
-    return {**measured, "features": features, "limit seconds": limit}
+    measured = {"method": method, "n": n, "processor seconds": seconds, "peak MiB": peak}
+    return {**measured, "stopped": stopped, "features": features, "limit seconds": limit}
 
 
 PEERS = [
@@ -191,8 +191,9 @@ def test_wall__reads_the_table_of_the_others(out, in_process, monkeypatch):
 
 
 def test_wall__crosses_a_method_where_it_stopped():
-    assert wall.stopped_at(table_row("a", "1", stopped="time"), "seconds") == wall.LIMIT_SECONDS
-    assert wall.stopped_at(table_row("a", "1", "12", stopped="memory"), "seconds") == 12.0
+    time = "processor seconds"
+    assert wall.stopped_at(table_row("a", "1", stopped="time"), time) == wall.LIMIT_SECONDS
+    assert wall.stopped_at(table_row("a", "1", "12", stopped="memory"), time) == 12.0
     assert wall.stopped_at(table_row("a", "1", stopped="memory"), "peak MiB") is None
 
 

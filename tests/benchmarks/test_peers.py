@@ -1,6 +1,7 @@
 """The tests of other packages, what limits a run, and the studies that compare them."""
 
 import csv
+import itertools
 import operator
 import time
 from functools import partial
@@ -107,6 +108,7 @@ def missing(name):
     [
         (partial(sum, (1, 2)), 60.0, 2**40, 3, ""),
         (partial(time.sleep, 60.0), 0.1, 2**40, None, "time"),
+        (partial(all, itertools.repeat(True)), 0.1, 2**40, None, "time"),
         (partial(operator.mul, b"x", 10**9), 60.0, 200 * MIB, None, "memory"),
         (partial(int, "x"), 60.0, 2**40, None, "error: ValueError: invalid literal"),
     ],

@@ -235,6 +235,30 @@ def test_place__climbs_and_stays_among_the_rows():
         assert 0.249 <= np.sqrt(before.gamma / kernel.gamma) <= 4.001
 
 
+def test_place__is_large_on_other_rows_too(monkeypatch):
+    def drawn(n, rng):
+        x = rng.standard_normal((n, 20))
+        return x, x[:, :2] @ [[0.6], [0.6]] + rng.standard_normal((n, 1))
+
+    def on_other_rows(seed):
+        rng = np.random.default_rng(seed)
+        rows, others = drawn(150, rng), drawn(2000, rng)
+        training = Training(tuple(Gaussian().fit(x) for x in rows), rows, 1e-3)
+        return nfsic_training.value_of(*place(training, 5, rng), others, 1e-3)
+
+    held = [on_other_rows(seed) for seed in range(5)]
+    monkeypatch.setattr(nfsic_training, "_HELD_OUT", 10**9)
+    assert np.mean(held) > 2.0 * np.mean([on_other_rows(seed) for seed in range(5)])
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_place__takes_as_few_rows_as_locations(count):
+    data = tuple(np.random.default_rng(0).standard_normal((2, 5, 1)))
+    training = Training(tuple(Gaussian().fit(x) for x in data), data, 1e-3)
+    placed = place(training, count, np.random.default_rng(1))
+    assert all(len(z) == count for z in placed.points)
+
+
 def test_place__leaves_what_has_no_gradient():
     rng = np.random.default_rng(0)
     labels = rng.integers(3, size=(400, 1)).astype(float)
