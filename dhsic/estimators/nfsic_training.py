@@ -15,7 +15,7 @@ from dhsic.estimators.base import rounding_unit
 from dhsic.estimators.nfsic_sums import Terms, expanded, joint_terms
 from dhsic.kernels import Gaussian, InverseMultiquadric, Kernel, Laplacian, Matern
 
-__all__ = ["Placed", "Training", "criterion", "place"]
+__all__ = ["Placed", "Training", "criterion", "place", "value_of"]
 
 Vector = NDArray[np.float64]
 
@@ -208,11 +208,12 @@ class Training:
     def loss(self, moved: Vector) -> tuple[float, Vector]:
         """- log(T / n), with its gradient."""
         kernels, points = self.placed(moved)
-        value, gradients, lengths = criterion(kernels, points, self.rows, self.regularisation)
-        if value <= 0.0:
+        with np.errstate(over="ignore", invalid="ignore"):  # of kernels that hardly vary
+            value, gradients, lengths = criterion(kernels, points, self.rows, self.regularisation)
+            scaled = (s * g for (_, s), g in zip(self._units, gradients, strict=True))
+            whole = np.concatenate([lengths, *(g.ravel() for g in scaled)])
+        if value <= 0.0 or not np.isfinite(whole).all():
             return math.inf, np.zeros_like(moved)
-        scaled = (s * g for (_, s), g in zip(self._units, gradients, strict=True))
-        whole = np.concatenate([lengths, *(g.ravel() for g in scaled)])
         return -math.log(value), -whole / value
 
     def split(self, count: int, rng: np.random.Generator) -> tuple[Training, tuple[Vector, ...]]:
