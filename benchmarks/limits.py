@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import multiprocessing
-import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
 import psutil
+
+from dhsic.engine.memory import forget_peak, high_water_bytes
 
 Call = Callable[[], Any]
 
@@ -65,20 +65,12 @@ def measure(prepare: Callable[[], Call], seconds: float, memory: int) -> Measure
 def _child(answers: Connection, prepare: Callable[[], Call]) -> None:
     try:
         call = prepare()
-        answers.send(_forget_peak())
+        answers.send(forget_peak())
         answers.recv()
         answers.send(call())
     except Exception as error:
         answers.send(Stopped(f"error: {type(error).__name__}: {error}"))
     answers.recv()  # alive until its times are read
-
-
-def _forget_peak() -> bool:
-    """Set the high-water mark of this process to what it holds now, where the system can."""
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-        return True
-    return False
 
 
 def _called(watch: _Watch, seconds: float, memory: int) -> Measured:
@@ -120,7 +112,7 @@ class _Watch:
     def _look(self) -> None:
         with suppress(psutil.NoSuchProcess), self.process.oneshot():
             self.resident = self.process.memory_info().rss
-            highest = _high_water(self.process.pid) if self.exact else 0
+            highest = (self.exact and high_water_bytes(self.process.pid)) or 0
             self.peak = max(self.peak, self.resident, highest)
             self.processor = sum(self.process.cpu_times()[:2])
 
@@ -133,10 +125,3 @@ class _Watch:
         if isinstance(answer, Stopped):
             raise answer
         return answer
-
-
-def _high_water(pid: int) -> int:
-    with suppress(OSError):
-        found = re.search(r"^VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
-        return int(found[1]) * 1024 if found else 0
-    return 0

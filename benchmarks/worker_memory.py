@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ import psutil
 import zarr
 
 from benchmarks.output import write_csv
+from dhsic.engine.memory import high_water_bytes
 from dhsic.io.synthetic import generate
 
 _UNITS = {"MiB": 1.0, "GiB": 1024.0}
@@ -43,10 +43,8 @@ def peaks_mib(process: psutil.Popen) -> tuple[float, float]:
     peaks: dict[int, float] = {}
     while process.poll() is None:
         for one in [process, *process.children(recursive=True)]:
-            with suppress(OSError, psutil.Error):
-                found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{one.pid}/status").read_text())
-                if found is not None:
-                    peaks[one.pid] = int(found[1]) / 1024
+            if (peak := high_water_bytes(one.pid)) is not None:
+                peaks[one.pid] = peak / 2**20
         time.sleep(_LOOK_SECONDS)
     driver = peaks.pop(process.pid)
     return max(peaks.values()), driver

@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from dhsic.engine.memory import peak_bytes
+from dhsic.engine.memory import forget_peak, peak_bytes
 from dhsic.engine.runtime import Runtime
 from dhsic.errors import ClusterError, InvalidArgumentError
 
@@ -63,7 +62,7 @@ class Place:
         Of a worker that is lost on the way nothing is known.
         """
         usage = Usage()
-        before, forgot = self._processor_seconds(), all(self._everywhere(_forget_peak).values())
+        before, forgot = self._processor_seconds(), all(self._everywhere(forget_peak).values())
         yield usage
         after = self._processor_seconds()
         usage.processor_seconds = sum(after[who] - before.get(who, 0.0) for who in after)
@@ -192,12 +191,3 @@ def _as_it_was(client: Any, workers: int) -> Iterator[None]:
 def _load() -> None:
     """Import what a first task would, so that no run is longer by it."""
     import dhsic.api  # noqa: F401
-
-
-def _forget_peak() -> bool:
-    """Begin anew to keep the high-water mark of resident memory; False where no system can."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return False
-    return True

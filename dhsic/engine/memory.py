@@ -8,21 +8,38 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["peak_bytes", "worker_peak_bytes"]
+__all__ = ["forget_peak", "high_water_bytes", "peak_bytes", "worker_peak_bytes"]
 
 
 def peak_bytes() -> int | None:
     """Most resident memory that this process had since it began; None where no system tells."""
-    with suppress(OSError):  # of this program alone, where what follows counts its parent's too
-        found = re.search(r"^VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(), re.M)
-        if found is not None:
-            return int(found[1]) * 1024
+    # Of this program alone, where what follows counts its parent's too.
+    if (known := high_water_bytes("self")) is not None:
+        return known
     try:
         import resource
     except ImportError:
         return None
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def high_water_bytes(process: int | str) -> int | None:
+    """Most resident memory of a process by number, or "self"; None where no system tells."""
+    with suppress(OSError):
+        found = re.search(r"^VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text(), re.M)
+        if found is not None:
+            return int(found[1]) * 1024
+    return None
+
+
+def forget_peak() -> bool:
+    """Let the high-water mark of this process begin anew; False where no system can."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
 
 
 def worker_peak_bytes(client: Any) -> int | None:

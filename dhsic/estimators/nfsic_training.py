@@ -229,10 +229,11 @@ class Training:
         """From the best of some rows upwards; nothing where none has a statistic."""
         from scipy.optimize import minimize  # slow to import
 
-        starts = (self.start(at, factor) for at in drawn)
-        start = min(starts, key=lambda start: self.loss(start)[0])
-        if math.isinf(self.loss(start)[0]):
+        starts = [self.start(at, factor) for at in drawn]
+        losses = [self.loss(start)[0] for start in starts]
+        if math.isinf(min(losses)):
             return []
+        start = starts[losses.index(min(losses))]
         passed = [start]
         minimize(
             self.loss,
