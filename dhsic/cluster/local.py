@@ -115,7 +115,7 @@ def local_cluster(
     with ExitStack() as stack:
         scratch = tempfile.TemporaryDirectory(prefix="dhsic-", ignore_cleanup_errors=True)
         directory = stack.enter_context(scratch)
-        with _interrupts_held(), _interrupts_blocked():
+        with _interrupts_held(), _interrupts_blocked(), dask.config.set(WORKER_SETTINGS):
             cluster = LocalCluster(
                 n_workers=workers.minimum if isinstance(workers, Adaptive) else workers,
                 threads_per_worker=threads,

@@ -18,7 +18,7 @@ from dhsic.engine.blas import one_blas_thread
 from dhsic.engine.failures import NoWorkersError
 from dhsic.engine.runtime import Runtime
 
-__all__ = ["NO_WORKERS_TIMEOUT", "Job", "as_task", "compute", "culled", "held", "ship"]
+__all__ = ["NO_WORKERS_TIMEOUT", "Job", "as_task", "begin", "compute", "culled", "held", "ship"]
 
 NO_WORKERS_TIMEOUT = "dhsic.no-workers-timeout"
 """Seconds that a cluster may be without workers, in the configuration of Dask."""
@@ -66,6 +66,13 @@ def held(value: Any, runtime: Runtime) -> Any:
 def culled(tasks: Sequence[Delayed]) -> list[Delayed]:
     """A few tasks, with no more of their graphs than they need."""
     return list(dask.optimize(*tasks))
+
+
+def begin(lazy: Sequence[Any], runtime: Runtime) -> list[Any]:
+    """Values of what Dask can compute; futures of them where there is a client."""
+    if runtime.client is not None:
+        return list(runtime.client.compute(lazy))
+    return list(dask.compute(*lazy, scheduler="threads", num_workers=runtime.threads))
 
 
 def ship(client: Any, value: Any) -> Any:

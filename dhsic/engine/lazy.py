@@ -19,8 +19,9 @@ from dhsic.engine.events import BlockFinished, Listener, PassFinished
 from dhsic.engine.failures import failures_in_words
 from dhsic.engine.plan import PassPlan
 from dhsic.engine.reduction import RowReduction
-from dhsic.engine.run import Payload, blocks_of, readable, run_chunk, take_rows
+from dhsic.engine.run import Payload, blocks_of, readable, run_chunk
 from dhsic.engine.runtime import Runtime
+from dhsic.engine.take import take_rows
 
 __all__ = ["LazyRows"]
 

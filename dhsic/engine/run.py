@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-import dask
 import numpy as np
 from distributed.protocol.pickle import dumps
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from dhsic.engine.blas import one_blas_thread
 from dhsic.engine.blocks import Source, read_block
 from dhsic.engine.checkpoint import Checkpoint, Shards
-from dhsic.engine.compute import Job, as_task, held, ship
+from dhsic.engine.compute import Job, as_task, begin, held, ship
 from dhsic.engine.digest import can_digest
 from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStarted
 from dhsic.engine.failures import failures_in_words
@@ -36,7 +35,6 @@ __all__ = [
     "run_chunk",
     "run_map",
     "run_pass",
-    "take_rows",
 ]
 
 State = TypeVar("State")
@@ -197,24 +195,6 @@ def run_map(
     return [partial.state for partial in partials]
 
 
-def take_rows(
-    sources: Sequence[Source],
-    rows: Sequence[NDArray[Any]],
-    runtime: Runtime,
-    checkpoint: Checkpoint | None = None,
-) -> list[NDArray[Any]]:
-    """Rows by number, one increasing array of numbers a source."""
-    taken = [source.take(numbers) for source, numbers in zip(sources, rows, strict=True)]
-    lazy = [number for number, source in enumerate(sources) if source.place == "graph"]
-    with failures_in_words(checkpoint):
-        computed = _start([taken[number] for number in lazy], runtime)
-        if runtime.client is not None:
-            computed = runtime.client.gather(computed)
-    for number, values in zip(lazy, computed, strict=True):
-        taken[number] = values
-    return taken
-
-
 def readable(source: Source, runtime: Runtime) -> bool:
     """Whether any task can read the source by itself."""
     return source.place == "storage" or (source.place == "memory" and runtime.client is None)
@@ -324,7 +304,7 @@ def blocks_of(
     blocks = [source.lazy(plan.bounds) for source in graphs]
     lazy = [column[numbers[span]] for column in blocks for span in spans]
     if plan.pairs:  # in one graph with all pairs that share them, partial results would pile up
-        lazy = _start(lazy, runtime)
+        lazy = begin(lazy, runtime)
     computed = iter(lazy)
     columns = [
         list(itertools.islice(computed, len(spans)))
@@ -334,13 +314,6 @@ def blocks_of(
         if not readable(source, runtime)
     ]
     return {span: [column[i] for column in columns] for i, span in enumerate(spans)}
-
-
-def _start(lazy: Sequence[Any], runtime: Runtime) -> list[Any]:
-    """Values of what Dask can compute; futures of them where there is a client."""
-    if runtime.client is not None:
-        return list(runtime.client.compute(lazy))
-    return list(dask.compute(*lazy, scheduler="threads", num_workers=runtime.threads))
 
 
 def run_chunk(payload: Payload, spans: Spans, *parts: NDArray[Any]) -> Partial[Any]:

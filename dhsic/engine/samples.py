@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from dhsic.engine.blocks import BLOCK_BYTES, Source
 from dhsic.engine.digest import bytes_of
-from dhsic.engine.run import take_rows
 from dhsic.engine.runtime import Runtime
+from dhsic.engine.take import take_rows
 
 __all__ = ["describe_sources"]
 

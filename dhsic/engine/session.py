@@ -15,10 +15,11 @@ from dhsic.engine.folder import Folder
 from dhsic.engine.lazy import LazyRows
 from dhsic.engine.plan import PassPlan, plan_pairs, plan_pass
 from dhsic.engine.reduction import PairReduction, RowReduction
-from dhsic.engine.run import run_map, run_pass, take_rows
+from dhsic.engine.run import run_map, run_pass
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.samples import describe_sources
 from dhsic.engine.scan import Extent, Scan
+from dhsic.engine.take import take_rows
 from dhsic.errors import DataError
 
 __all__ = ["Session"]

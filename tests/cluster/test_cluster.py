@@ -52,8 +52,14 @@ def memory_settings() -> tuple[Any, ...]:
     return tuple(dask.config.get(f"distributed.worker.memory.{k}") for k in ("spill", "pause"))
 
 
-def profile_interval() -> Any:
-    return dask.config.get("distributed.worker.profile.interval")
+def intervals() -> tuple[Any, ...]:
+    names = ("worker.profile", "admin.tick", "admin.system-monitor")
+    return tuple(dask.config.get(f"distributed.{name}.interval") for name in names)
+
+
+def clocks(server: Any) -> set[float]:
+    """Milliseconds between what a worker or a scheduler does of itself most often."""
+    return {server.periodic_callbacks[name].callback_time for name in ("tick", "monitor")}
 
 
 def test_workers_are_processes_of_one_thread(client: Any) -> None:
@@ -64,8 +70,13 @@ def test_workers_are_processes_of_one_thread(client: Any) -> None:
     assert all(set(threads) == {1} for threads in client.run(blas_threads).values())
 
 
-def test_workers_are_looked_at_by_the_profiler_a_tenth_as_often(client: Any) -> None:
-    assert set(client.run(profile_interval).values()) == {"100ms"}
+def test_what_watches_over_workers_and_scheduler_is_a_tenth_as_busy(client: Any) -> None:
+    assert set(client.run(intervals).values()) == {("100ms", "200ms", "2s")}
+    watched = client.run(lambda dask_worker: clocks(dask_worker)).values()
+    assert [*watched, client.run_on_scheduler(lambda dask_scheduler: clocks(dask_scheduler))] == [
+        {200, 2000}
+    ] * 3
+    assert dask.config.get("distributed.admin.tick.interval") == "20ms"
 
 
 def test_workers_do_not_get_the_interrupts_of_a_terminal(client: Any) -> None:

@@ -37,11 +37,12 @@ def test_block_bounds__are_multiples(n, row_bytes, chunk_rows, operations, multi
 
 
 @given(COUNTS, st.integers(1, 10**6), CHUNKS, OPERATIONS)
-def test_block_bounds__hold_8_mib_at_most_unless_one_row_or_chunk_is_larger(
+def test_block_bounds__hold_8_or_32_mib_at_most_unless_one_row_or_chunk_is_larger(
     n, row_bytes, chunk_rows, operations
 ):
     bounds = block_bounds(n, row_bytes, chunk_rows, operations, 1)
-    assert max(sizes(bounds)) * row_bytes <= max(BLOCK_BYTES, row_bytes * (chunk_rows or 1))
+    most = BLOCK_BYTES * (4 if n * row_bytes > 16_384 * BLOCK_BYTES else 1)
+    assert max(sizes(bounds)) * row_bytes <= max(most, row_bytes * (chunk_rows or 1))
 
 
 @given(COUNTS, st.integers(1, 10**5), st.integers(1, 10**5), OPERATIONS)
@@ -94,6 +95,24 @@ def test_block_bounds__know_nothing_of_threads_and_workers():
 def test_block_bounds__hold_about_a_second_of_work():
     assert block_bounds(10**7, 8, None, 5e6, 1)[1] == 10_000
     assert block_bounds(10**7, 8, None, 5e5, 1)[1] == 100_000
+
+
+@pytest.mark.parametrize(
+    ("n", "row_bytes", "chunk_rows", "operations", "rows"),
+    [
+        (10**9, 364, None, 1.4e6, 10**9 // 16_384),
+        (10**9, 364, 8192, 1.4e6, 7 * 8192),
+        (10**9, 364, None, 1e5, 10**9 // 16_384),
+        (10**9, 364, None, 1e7, 4 * 5000),  # four seconds of work
+        (10**9, 16, None, 1e5, 500_000),  # a second of work is more
+        (10**10, 364, None, 1.4e6, 32 * 2**20 // 364),
+        (10**8, 364, None, 1.4e6, 8 * 2**20 // 364),
+    ],
+)
+def test_block_bounds__are_larger_where_they_would_be_too_many_for_a_scheduler(
+    n, row_bytes, chunk_rows, operations, rows
+):
+    assert block_bounds(n, row_bytes, chunk_rows, operations, 1)[1] == rows
 
 
 def test_read_block__takes_computed_blocks_where_there_is_no_source():

@@ -16,8 +16,9 @@ from distributed.scheduler import KilledWorker
 from dhsic.engine.checkpoint import Checkpoint
 from dhsic.engine.events import BlockFinished
 from dhsic.engine.failures import NoWorkersError, failures_in_words
-from dhsic.engine.run import _rows_of, take_rows
+from dhsic.engine.run import _rows_of
 from dhsic.engine.session import Session
+from dhsic.engine.take import take_rows
 from dhsic.errors import DataError, DhsicError, MemoryBudgetError
 from dhsic.io.folder import Folder
 from dhsic.io.open import open_variables
