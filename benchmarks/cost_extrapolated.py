@@ -3,9 +3,9 @@
 The model of `benchmarks.costs` with the rates of `benchmarks/results/cost_model_rates.csv` and the
 scheduler of `benchmarks/results/scheduler_cost.csv`, as its formula and as the simulation of
 `benchmarks.simulated_cluster` have it. Workers have one thread, as fast as one here, and a link of
-their own to each other and to a store that gives all of them what their links take; the driver,
-too, reads the chunks of the landmarks through one link and decodes them on one thread, on which it
-also factorises and solves. The data have the Million Song shape in float32, are stored in chunks
+their own to each other and to a store that gives all of them what their links take. They read the
+chunks in which the landmarks lie, too, and send these rows to the driver, which factorises and
+solves on one thread. The data have the Million Song shape in float32, are stored in chunks
 and not compressed, and all landmarks are kept. The scheduler takes as much of a task at every size
 as with the most tasks that were measured. Nothing here was run: whether networks and stores keep
 what their links promise, and workers have the memory, is not known. Writes

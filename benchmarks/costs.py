@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from dhsic.engine.blocks import block_bounds
 from dhsic.engine.plan import FAN_IN
+from dhsic.engine.take import count_tasks
 from dhsic.engine.tiles import COLUMN_TILE, ROW_TILE, Tiling
 from dhsic.estimators.base import BANDWIDTH_ROWS
 from dhsic.estimators.landmark_products import CentredProducts
@@ -152,13 +153,18 @@ class Job:
         solve = 4 * 8 * self.kept * (self.resamples + 1) + 2 * 8 * self.kept**2
         return max(3 * 8 * self.drawn**2, solve)
 
+    @property
+    def fetched_rows(self) -> int:
+        """Rows of every variable that are landmarks or tell the bandwidths."""
+        return min(self.rows, self.drawn + BANDWIDTH_ROWS)
+
     def fetched_chunks(self) -> float:
-        """Stored chunks of every variable that the driver reads for landmarks and bandwidths."""
+        """Stored chunks of every variable in which these rows lie."""
         if self.chunk_rows is None:
             return 0.0
-        taken = min(self.rows, self.drawn + BANDWIDTH_ROWS)
         chunks = math.ceil(self.rows / self.chunk_rows)
-        return -chunks * math.expm1(taken * math.log1p(-1 / chunks)) if chunks > 1 else 1.0
+        missed = self.fetched_rows * math.log1p(-1 / chunks) if chunks > 1 else -math.inf
+        return -chunks * math.expm1(missed)
 
 
 def gram_counts(p: int, dims: tuple[int, ...]) -> Counts:
@@ -272,6 +278,20 @@ def chunk_seconds(job: Job, machine: Machine, workers: Workers) -> float:
     return len(job.dims) * cluster["read chunk"] + size * rate
 
 
+def fetch_seconds(job: Job, machine: Machine, workers: Workers) -> float:
+    """Seconds until the driver has the landmarks, read by it or in tasks of the workers."""
+    chunks = job.fetched_chunks()
+    seconds = chunks * chunk_seconds(job, machine, workers)
+    sizes = (job.chunk_rows or 0, job.row_bytes, job.fetched_rows)
+    tasks = count_tasks(math.ceil(chunks), *sizes, workers.count) if workers.processes else 0
+    if not tasks:
+        return seconds
+    cluster = machine.rates["cluster"]
+    served = sum(cluster[f"{what} task"] for what in ("built", "submitted", "finished"))
+    sent = job.fetched_rows * job.row_bytes * (cluster["sent byte"] + 1 / workers.link_bytes)
+    return seconds * math.ceil(tasks / workers.count) / tasks + tasks * served + sent
+
+
 def pass_cost(job: Job, machine: Machine, workers: Workers, name: PassName) -> PassCost:
     """Seconds of the tasks of a pass."""
     blocks, state = job.blocks(name), job.state_bytes(name)
@@ -311,7 +331,7 @@ def predict(job: Job, machine: Machine, workers: Workers) -> Prediction:
     cluster = machine.rates["cluster"]
     parts = {
         "start": cluster["start of processes" if workers.processes else "start of threads"],
-        "fetch landmarks": job.fetched_chunks() * chunk_seconds(job, machine, workers),
+        "fetch landmarks": fetch_seconds(job, machine, workers),
         "tiles": 0.0,
         "reading": 0.0,
         "combining": 0.0,
