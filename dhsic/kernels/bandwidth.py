@@ -72,8 +72,9 @@ def median_or_mean(sizes: NDArray[np.float64]) -> float:
 
     The bounds leave room for the square of the result and of its inverse.
     """
-    typical = float(np.median(sizes))
-    if typical == 0.0 and sizes.any():
+    ties = len(sizes) - np.count_nonzero(sizes)
+    typical = 0.0 if 2 * ties > len(sizes) else _median(sizes)
+    if typical == 0.0 and ties < len(sizes):
         with np.errstate(over="ignore"):
             typical = float(sizes[sizes > 0.0].mean())
     if not 1e-100 < typical < 1e100:
@@ -83,3 +84,11 @@ def median_or_mean(sizes: NDArray[np.float64]) -> float:
         )
         raise DataError(msg)
     return typical
+
+
+def _median(sizes: NDArray[np.float64]) -> float:
+    """As that of NumPy, which selects two values at a time and takes five times as long."""
+    middle = len(sizes) // 2
+    parted = np.partition(sizes, middle)
+    upper = float(parted[middle])
+    return upper if len(sizes) % 2 else (float(parted[:middle].max()) + upper) / 2

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import pdist
 
 from dhsic.errors import DataError
 from dhsic.kernels import Gaussian, median_distance
@@ -11,6 +12,16 @@ def test_median_distance__is_the_median_over_pairs():
     x = np.random.default_rng(0).normal(size=(31, 4))
     pairs = [np.linalg.norm(x[i] - x[j]) for i in range(31) for j in range(i)]
     assert median_distance(x) == pytest.approx(np.median(pairs))
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 30, 31])
+@pytest.mark.parametrize("levels", [2, 3, 2**40])
+def test_median_distance__is_to_the_bit_that_of_numpy(n, levels):
+    for seed in range(20):
+        x = np.random.default_rng(seed).integers(levels, size=(n, 2)) / 7
+        x[0] += 1 / 3
+        if median := np.median(pdist(x)):
+            assert median_distance(x) == median
 
 
 def test_median_distance__takes_the_cityblock_metric():
