@@ -17,8 +17,7 @@ maps are those of sensitivity_convergence.py, from its table.
 Writes benchmarks/results/perez_suay_1.csv or _2.csv and a picture beside it; rows that the file
 holds already are kept.
 
-    python benchmarks/perez_suay.py --figure 1
-    python benchmarks/perez_suay.py --figure 2
+    python benchmarks/perez_suay.py
 """
 
 from __future__ import annotations
@@ -47,6 +46,7 @@ from dhsic.nulls.distributions import GammaDistribution
 LEVEL = 0.05
 QUANTITIES = ("statistic", "threshold", "p-value", "null mean", "null variance")
 PERCENTAGES = (0.5, *np.arange(2.5, 100.0, 2.5), 99.5)
+FIGURES = ("1", "2")
 NUMBERS = (2, 5, 10, 30, 100, 300)
 SIZES = (100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000)
 MOST_ROWS = {"HSIC": 20_000, "RHSIC": 100_000}
@@ -258,35 +258,38 @@ def _map_errors(axes: Axes, maps: list[Row]) -> None:
 
 
 @click.command(help=__doc__)
-@click.option("--figure", type=click.Choice(["1", "2"]), required=True)
+@click.option(
+    "--figure", "figures", multiple=True, type=click.Choice(["1", "2"]), default=("1", "2")
+)
 @click.option("--rows", "n", default=100, help="Of figure 1.")
 @click.option("--number", "numbers", multiple=True, type=int, default=NUMBERS, help="Of figure 1.")
 @click.option("--size", "sizes", multiple=True, type=int, default=SIZES, help="Of figure 2.")
 @click.option("--draws", type=click.IntRange(1), help="2000 for figure 1, 10 for figure 2.")
 @click.option("--maps", default="benchmarks/results/sensitivity_convergence.csv", help="Figure 2c.")
-@click.option("--out", help="benchmarks/results/perez_suay_1.csv or _2.csv.")
+@click.option("--out", default="benchmarks/results", help="Folder.")
 def main(
-    figure: str,
+    figures: tuple[str, ...],
     n: int,
     numbers: tuple[int, ...],
     sizes: tuple[int, ...],
     draws: int | None,
     maps: str,
-    out: str | None,
+    out: str,
 ) -> None:
-    out = out or f"benchmarks/results/perez_suay_{figure}.csv"
-    picture = Path(out).with_suffix(".png")
-    if figure == "1":
-        draws = draws or 2000
-        write_csv(out, null_rows(n, draws, numbers, read_csv(out)))
-        draw_null(read_csv(out), n, draws, picture)
-        return
-    if not read_csv(maps):
+    if "2" in figures and not read_csv(maps):
         msg = f"there is no table {maps}: run python benchmarks/sensitivity_convergence.py first"
         raise click.ClickException(msg)
-    draws = draws or 10
-    write_csv(out, cost_rows(sizes, draws, read_csv(out)))
-    draw_cost(read_csv(out), draws, read_csv(maps), picture)
+    for figure in figures:
+        table = str(Path(out) / f"perez_suay_{figure}.csv")
+        picture = Path(table).with_suffix(".png")
+        if figure == "1":
+            count = draws or 2000
+            write_csv(table, null_rows(n, count, numbers, read_csv(table)))
+            draw_null(read_csv(table), n, count, picture)
+        else:
+            count = draws or 10
+            write_csv(table, cost_rows(sizes, count, read_csv(table)))
+            draw_cost(read_csv(table), count, read_csv(maps), picture)
 
 
 if __name__ == "__main__":

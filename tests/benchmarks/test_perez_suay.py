@@ -17,13 +17,18 @@ def run(out, *options, figure):
     arguments = ["--figure", figure, *map(str, options), "--out", str(out)]
     done = CliRunner().invoke(perez_suay.main, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    with out.open() as file:
+    assert picture(out, figure).read_bytes().startswith(b"\x89PNG")
+    with (out / f"perez_suay_{figure}.csv").open() as file:
         return list(csv.DictReader(file))
+
+
+def picture(out, figure):
+    return out / f"perez_suay_{figure}.png"
 
 
 @pytest.fixture
 def out(tmp_path):
-    return tmp_path / "results" / "table.csv"
+    return tmp_path / "results"
 
 
 @pytest.fixture
@@ -71,7 +76,6 @@ def test_figure_1__comes_nearer_with_more_frequencies(out):
         assert exact == 0.0
         assert many < 0.5 * few
     assert float(found["HSIC", "p-value"]["mean"]) == pytest.approx(0.5, abs=0.15)
-    assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_figure_1__goes_on_where_it_stopped(out, monkeypatch):
@@ -83,7 +87,6 @@ def test_figure_1__goes_on_where_it_stopped(out, monkeypatch):
         return test(n, number, seed)
 
     monkeypatch.setattr(perez_suay, "gamma_test", recorded)
-    monkeypatch.setattr(perez_suay, "draw_null", lambda *given: None)
     table = run(out, *options, figure="1")
     assert asked == [0] * 5 + [2] * 5
     asked.clear()
@@ -107,16 +110,15 @@ def test_figure_2__has_estimates_and_seconds_of_both(out, maps, monkeypatch):
         low, mean, high = (float(row[key]) for key in ("smallest", "estimate", "largest"))
         assert 0.0 < low < mean < high < 0.02
         assert (float(row["seconds"]) > 0.0, row["draws"]) == (True, "3")
-    assert out.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
     monkeypatch.setattr(perez_suay, "timed_estimate", lambda *setting: pytest.fail("it ran"))
-    monkeypatch.setattr(perez_suay, "draw_cost", lambda *given: None)
     assert run(out, *options, figure="2") == table
 
 
 def test_figure_2__needs_the_table_of_maps(out, tmp_path):
-    options = ["--figure", "2", "--maps", str(tmp_path / "none.csv"), "--out", str(out)]
+    options = ["--maps", str(tmp_path / "none.csv"), "--out", str(out)]
     refused = CliRunner().invoke(perez_suay.main, options)
     assert refused.exit_code == 1
+    assert not out.exists()
     assert "none.csv: run python benchmarks/sensitivity_convergence.py first" in refused.output
 
 
