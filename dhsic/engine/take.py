@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from distributed.protocol.pickle import dumps
@@ -14,7 +15,6 @@ from dhsic.engine.blocks import Source
 from dhsic.engine.checkpoint import Checkpoint
 from dhsic.engine.compute import Job, as_task, begin, compute, held
 from dhsic.engine.failures import failures_in_words
-from dhsic.engine.reduction import unpacked
 from dhsic.engine.runtime import Runtime
 
 __all__ = ["count_tasks", "take_rows"]
@@ -24,6 +24,7 @@ Rows = NDArray[np.intp]
 _TASK_BYTES = 32 * 2**20
 _FEW = 0.25
 _TASKS_OF_A_THREAD = 2
+_SMALL = 64 * 2**10
 
 
 def take_rows(
@@ -71,8 +72,11 @@ def _tasks(source: Source, rows: Rows, runtime: Runtime) -> list[Any]:
     sizes = source.chunk_rows, source.row_bytes
     if not (count := count_tasks(len(chunks), *sizes, len(rows), runtime.threads)):
         return []
-    reader, take = held(_Reader(source), runtime), as_task(_taken)
-    bounds = [len(chunks) * i // count for i in range(count + 1)]
+    # Pickled here with its arrays inside, see `unpacked`. Dask gives so few tasks that share an
+    # argument to the worker that has it, and others wait until they steal them.
+    pickled = dumps(source)
+    reader = pickled if len(pickled) <= _SMALL else held(pickled, runtime)
+    take, bounds = as_task(_taken), [len(chunks) * i // count for i in range(count + 1)]
     return [take(reader, chunks[a:b]) for a, b in pairwise(bounds)]
 
 
@@ -82,15 +86,7 @@ def _computed(tasks: list[Any], runtime: Runtime) -> list[NDArray[Any]]:
     return compute(Job(tasks, [0] * len(tasks), list(tasks)), runtime, lambda _: None)
 
 
-class _Reader(NamedTuple):
-    """A source on its way to tasks, with its arrays inside, see `unpacked`."""
-
-    source: Source
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return unpacked, (_Reader, dumps(tuple(self)))
-
-
-def _taken(reader: _Reader, chunks: Sequence[Rows]) -> NDArray[Any]:
+def _taken(pickled: bytes, chunks: Sequence[Rows]) -> NDArray[Any]:
     """Rows of some chunks, of which one is held at a time."""
-    return np.concatenate([reader.source.take(rows) for rows in chunks])
+    source: Source = pickle.loads(pickled)
+    return np.concatenate([source.take(rows) for rows in chunks])

@@ -43,8 +43,15 @@ def large(monkeypatch):
 def test_take_rows__of_a_cluster_is_shared_among_its_workers_chunk_by_chunk(client, stored):
     rows = np.arange(0, N, 10)
     (seen,) = take_rows([Witness("x", stored, CHUNK)], [rows], on(client))
-    assert set(seen[:, 0]) <= set(client.run(os.getpid).values())
+    assert set(seen[:, 0]) == set(client.run(os.getpid).values())
     assert set(seen[:, 1]) == {CHUNK // 10}
+
+
+@pytest.mark.usefixtures("large")
+def test_take_rows__sends_a_large_source_once(client, stored, monkeypatch):
+    monkeypatch.setattr(take, "_SMALL", 0)
+    (taken,) = take_rows([StoredSource("x", stored, CHUNK)], [FEW], on(client))
+    np.testing.assert_array_equal(taken, X[FEW])
 
 
 @pytest.mark.usefixtures("large")
