@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal
@@ -280,16 +280,23 @@ def chunk_seconds(job: Job, machine: Machine, workers: Workers) -> float:
 
 def fetch_seconds(job: Job, machine: Machine, workers: Workers) -> float:
     """Seconds until the driver has the landmarks, read by it or in tasks of the workers."""
-    chunks = job.fetched_chunks()
-    seconds = chunks * chunk_seconds(job, machine, workers)
-    sizes = (job.chunk_rows or 0, job.row_bytes, job.fetched_rows)
-    tasks = count_tasks(math.ceil(chunks), *sizes, workers.count) if workers.processes else 0
-    if not tasks:
-        return seconds
-    cluster = machine.rates["cluster"]
+    chunks, cluster = job.fetched_chunks(), machine.rates["cluster"]
     served = sum(cluster[f"{what} task"] for what in ("built", "submitted", "finished"))
-    sent = job.fetched_rows * job.row_bytes * (cluster["sent byte"] + 1 / workers.link_bytes)
-    return seconds * math.ceil(tasks / workers.count) / tasks + tasks * served + sent
+    by_driver = by_workers = sent = 0.0
+    tasks = 0
+    for variable in (replace(job, dims=(d,)) for d in job.dims):
+        seconds = chunks * chunk_seconds(variable, machine, workers)
+        sizes = (job.chunk_rows or 0, variable.row_bytes, job.fetched_rows)
+        own = count_tasks(math.ceil(chunks), *sizes, workers.count) if workers.processes else 0
+        if not own:
+            by_driver += seconds
+            continue
+        by_workers, tasks = by_workers + seconds, tasks + own
+        sent += job.fetched_rows * variable.row_bytes
+    if tasks:
+        by_workers *= math.ceil(tasks / workers.count) / tasks
+    sending = sent * (cluster["sent byte"] + 1 / workers.link_bytes)
+    return by_driver + by_workers + tasks * served + sending
 
 
 def pass_cost(job: Job, machine: Machine, workers: Workers, name: PassName) -> PassCost:

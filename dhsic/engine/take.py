@@ -22,6 +22,7 @@ __all__ = ["count_tasks", "take_rows"]
 Rows = NDArray[np.intp]
 
 _TASK_BYTES = 32 * 2**20
+_CHUNK_BYTES = 2**20  # opening a chunk takes about as long as decoding so many bytes
 _FEW = 0.25
 _TASKS_OF_A_THREAD = 2
 _SMALL = 64 * 2**10
@@ -59,9 +60,9 @@ def count_tasks(chunks: int, chunk_rows: int, row_bytes: int, wanted: int, threa
 
     Rows that are a large part of what is read would travel to the driver in vain.
     """
-    read = chunks * chunk_rows
-    tasks = min(chunks, _TASKS_OF_A_THREAD * threads, read * row_bytes // _TASK_BYTES)
-    return tasks if tasks > 1 and wanted <= _FEW * read else 0
+    work = chunks * (chunk_rows * row_bytes + _CHUNK_BYTES)
+    tasks = min(chunks, _TASKS_OF_A_THREAD * threads, work // _TASK_BYTES)
+    return tasks if tasks > 1 and wanted <= _FEW * chunks * chunk_rows else 0
 
 
 def _tasks(source: Source, rows: Rows, runtime: Runtime) -> list[Any]:

@@ -67,8 +67,8 @@ def test_take_rows__gives_what_is_asked_for_of_every_kind(client, stored):
     ("rows", "chunk_rows", "task_bytes", "remote"),
     [
         (FEW, CHUNK, 1, True),
-        (FEW, CHUNK, 3 * CHUNK * 24 // 2, True),  # three chunks make two tasks
-        (FEW, CHUNK, 3 * CHUNK * 24 // 2 + 1, False),
+        (FEW, CHUNK, 3 * (CHUNK * 24 + 2**20) // 2, True),  # three chunks make two tasks
+        (FEW, CHUNK, 3 * (CHUNK * 24 + 2**20) // 2 + 1, False),
         (np.arange(0, N, 3), CHUNK, 1, False),  # much of what is read would travel
         (np.arange(0, N, 4), CHUNK, 1, True),
         (FEW[:2], CHUNK, 1, False),  # of one chunk
@@ -86,10 +86,20 @@ def test_take_rows__is_of_workers_where_much_is_read_for_few(
 
 
 @pytest.mark.parametrize(
-    ("chunks", "threads", "tasks"), [(1000, 8, 16), (10, 8, 10), (1000, 900, 305), (1, 8, 0)]
+    ("chunks", "row_bytes", "threads", "tasks"),
+    [
+        (1000, 1024, 8, 16),
+        (10, 10_240, 8, 10),
+        (1000, 1024, 900, 336),
+        (1, 10_240, 8, 0),
+        (1000, 4, 900, 32),  # each takes a MiB besides
+        (60, 4, 900, 0),
+    ],
 )
-def test_count_tasks__are_two_a_thread_of_a_chunk_or_32_mib_at_least(chunks, threads, tasks):
-    assert count_tasks(chunks, 10_000, 1024 if chunks > 10 else 10_240, 100, threads) == tasks
+def test_count_tasks__are_two_a_thread_of_a_chunk_or_32_mib_at_least(
+    chunks, row_bytes, threads, tasks
+):
+    assert count_tasks(chunks, 10_000, row_bytes, 100, threads) == tasks
 
 
 @pytest.mark.usefixtures("large")
