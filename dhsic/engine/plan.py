@@ -295,10 +295,12 @@ def _plan(
     threads = min(runtime.worker_threads, plan.leaves)
     waiting = (FAN_IN - 1) * math.ceil(math.log(plan.leaves, FAN_IN)) if plan.leaves > 1 else 0
     task = cost.scratch + sum(_task_bytes(source, plan) for source in sources)
+    passing = cost.payload + kept + threads * task + (2 * threads + waiting) * cost.state
+    taking = runtime.worker_threads * max(map(_taken_bytes, sources)) if remote else 0
     return replace(
         plan,
         bytes_read=sum(_bytes_read(source, plan) for source in sources),
-        worker_bytes=cost.payload + kept + threads * task + (2 * threads + waiting) * cost.state,
+        worker_bytes=max(passing, taking),
         bytes_to_driver=cost.state,
         sent_bytes=sent,
     )
@@ -312,6 +314,13 @@ def _task_bytes(source: Source, plan: PassPlan) -> int:
     if plan.pairs and source.place == "graph":
         return source.row_bytes * decoded
     return source.row_bytes * plan.blocks_per_task * (plan.rows_per_block + decoded)
+
+
+def _taken_bytes(source: Source) -> int:
+    """Bytes of a task that takes a few rows of a stored chunk: it is decoded, then copied."""
+    if source.place != "storage":
+        return 0
+    return 2 * min(source.chunk_rows or 0, source.shape[0]) * source.row_bytes
 
 
 def _bytes_read(source: Source, plan: PassPlan) -> int:

@@ -255,6 +255,16 @@ def test_plan_pass__counts_whole_chunks_that_are_larger_than_a_block(tmp_path):
     assert passed.worker_bytes > 2 * chunk
 
 
+def test_plan_pass__counts_whole_chunks_of_which_workers_take_a_few_rows(tmp_path):
+    x = zarr.create_array(
+        tmp_path / "x.zarr", shape=(2_000_000, 16), chunks=(1_000_000, 16), dtype="f8"
+    )
+    sources = open_variables([x, np.zeros(2_000_000)])
+    here = plan_pass(Gather(), sources, threads(3))
+    there = plan_pass(Gather(), sources, Runtime(3, 2**31, 1, client=object()))
+    assert here.worker_bytes < there.worker_bytes == 3 * 2 * 8 * 16 * 1_000_000
+
+
 def test_plan__counts_copies_of_arrays_that_are_sent():
     sources = open_variables([np.zeros((20_000, 3)), np.zeros(20_000)])
     here = plan_pass(Gather(), sources, threads(2))
