@@ -32,6 +32,9 @@ __all__ = [
 ]
 
 _KILL_SECONDS = 0.5
+# What Dask is set to is of the whole process: of two that start at a time, the second would put
+# back for good what the first had set.
+_STARTING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,12 @@ def local_cluster(
     with ExitStack() as stack:
         scratch = tempfile.TemporaryDirectory(prefix="dhsic-", ignore_cleanup_errors=True)
         directory = stack.enter_context(scratch)
-        with _interrupts_held(), _interrupts_blocked(), dask.config.set(WORKER_SETTINGS):
+        with (
+            _STARTING,
+            _interrupts_held(),
+            _interrupts_blocked(),
+            dask.config.set(WORKER_SETTINGS),
+        ):
             cluster = LocalCluster(
                 n_workers=workers.minimum if isinstance(workers, Adaptive) else workers,
                 threads_per_worker=threads,

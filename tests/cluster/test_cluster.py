@@ -1,5 +1,6 @@
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from distributed import LocalCluster, wait
 
 import dhsic
 from dhsic.cli import main
-from dhsic.cluster import PlannedWorkers, connect, local_cluster, processors
+from dhsic.cluster import PlannedWorkers, connect, local, local_cluster, processors
 from dhsic.cluster.local import _interrupts_held
 from dhsic.errors import InvalidArgumentError
 from dhsic.results import IndependenceTestResult
@@ -77,6 +78,31 @@ def test_what_watches_over_workers_and_scheduler_is_a_tenth_as_busy(client: Any)
         {200, 2000}
     ] * 3
     assert dask.config.get("distributed.admin.tick.interval") == "20ms"
+
+
+def test_clusters_that_start_in_two_threads_leave_the_settings_as_they_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before, seen, began = intervals(), [], threading.Event()
+
+    def start(seconds: float) -> None:
+        def cluster(**_: Any) -> None:
+            began.set()
+            time.sleep(seconds)
+            seen.append(intervals())
+            raise TimeoutError
+
+        monkeypatch.setattr(local, "LocalCluster", cluster)
+        with pytest.raises(TimeoutError), local_cluster(1):
+            pass
+
+    other = threading.Thread(target=start, args=(0.3,))
+    other.start()
+    began.wait()
+    start(0.6)
+    other.join()
+    assert seen == [("100ms", "200ms", "2s")] * 2
+    assert intervals() == before
 
 
 def test_workers_do_not_get_the_interrupts_of_a_terminal(client: Any) -> None:
