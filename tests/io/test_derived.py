@@ -52,3 +52,21 @@ def test_rows__however_they_are_asked_for(kinds, place, tmp_path):
         assert np.array_equal(np.concatenate(dask.compute(*source.lazy(bounds))), expected)
     else:
         assert np.array_equal(source.read(17, 8500), expected[17:8500])
+
+
+class Together:
+    """How many rows are asked for at a time: on such numbers the last digits depend."""
+
+    def __call__(self, rows, values):
+        return np.full((len(rows), 1), float(len(rows)))
+
+
+def test_take__computes_the_rows_of_a_chunk_together_in_whatever_parts_they_are_asked_for(tmp_path):
+    stored = [
+        zarr.create_array(tmp_path / f"{m}.zarr", data=np.zeros((900, 1)), chunks=(300, 1))
+        for m in range(2)
+    ]
+    source = DerivedSource("sum", tuple(open_variables(stored)), Together(), 1)
+    rows = np.array([0, 1, 299, 600, 899])
+    parts = np.concatenate([source.take(rows[:3]), source.take(rows[3:])])
+    assert source.take(rows).tolist() == parts.tolist() == [[3.0]] * 3 + [[2.0]] * 2
