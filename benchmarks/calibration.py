@@ -141,12 +141,18 @@ def driver_runs(
         yield counts, lambda f=factor, v=values: squared_norms(solve_lower(f, v))  # type: ignore[misc]
 
 
-def crowding(shape: Shape, threads: int, repeats: int) -> float:
-    """Processor seconds of a task where all threads work, over those of one alone."""
-    _, (_, chunk) = task_runs("float32", [shape])
+def crowding(shapes: Sequence[Shape], threads: int, repeats: int) -> Terms:
+    """Processor seconds of tasks where all threads work, over those of one alone, by pass."""
+
+    def slower(chunk: Callable[[], Any]) -> float:
+        calls = 4 * threads
+        together = least(lambda: list(pool.map(lambda _: chunk(), range(calls))), repeats)
+        return together / calls / least(chunk, repeats)
+
     with ThreadPoolExecutor(threads) as pool:
-        together = least(lambda: list(pool.map(lambda _: chunk(), range(4 * threads))), repeats)
-    return max(1.0, together / (4 * threads) / least(chunk, repeats))
+        found = [slower(chunk) for _, chunk in task_runs("float32", shapes)]
+    typical = [max(1.0, float(np.median(found[i :: len(PASSES)]))) for i in range(len(PASSES))]
+    return {f"crowding of {name}": value for name, value in zip(PASSES, typical, strict=True)}
 
 
 def added_byte(repeats: int) -> float:
@@ -169,7 +175,7 @@ def thread_rates(shapes: Sequence[Shape], threads: int, blocks: int, repeats: in
     """What tasks on threads take besides."""
     tasks = blocks + tree_tasks(blocks)[0]
     return {
-        "crowding": crowding(shapes[-1], threads, repeats),
+        **crowding(shapes, threads, repeats),
         "added byte": added_byte(repeats),
         "thread task": min(empty_pass(blocks, None)[1] for _ in range(repeats)) / tasks,
     }

@@ -149,14 +149,14 @@ NAMES = tuple(studies((), ()))
 
 
 @click.command(help=__doc__)
-@click.option("--rows", "n", default=400_000)
+@click.option("--rows", "n", default=4_000_000)
 @click.option("--features", default=20)
 @click.option("--landmarks", default=1000)
 @click.option("--resamples", default=250)
 @click.option("--workers", multiple=True, type=int, default=(1, 2))
 @click.option("--chunk-rows", multiple=True, type=int, default=(2048, 8192, 32_768, 131_072))
 @click.option("--study", "names", multiple=True, type=click.Choice(NAMES), default=NAMES)
-@click.option("--turns", default=5)
+@click.option("--turns", default=3)
 @click.option(
     "--folder", type=click.Path(path_type=Path), help="Where data are stored for a while."
 )

@@ -303,7 +303,7 @@ def pass_cost(job: Job, machine: Machine, workers: Workers, name: PassName) -> P
     """Seconds of the tasks of a pass."""
     blocks, state = job.blocks(name), job.state_bytes(name)
     cluster = machine.rates["cluster"]
-    slower = cluster["crowding"] if workers.crowded else 1.0
+    slower = cluster[f"crowding of {name}"] if workers.crowded else 1.0
     # A block is whole chunks, or a part of one, which is read whole for every part.
     read = math.ceil(blocks[0] / (job.chunk_rows or job.rows)) * chunk_seconds(
         job, machine, workers

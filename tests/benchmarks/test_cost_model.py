@@ -15,6 +15,7 @@ import dhsic
 from benchmarks import calibration, cost_extrapolated, cost_model, simulated_cluster
 from benchmarks.calibration import SHAPES, fit, kernels_for, work_seconds
 from benchmarks.costs import (
+    PASSES,
     Job,
     Machine,
     Workers,
@@ -33,6 +34,7 @@ from benchmarks.simulated_cluster import (
     served,
     simulate,
     sleep,
+    typical_costs,
 )
 from dhsic.engine.plan import PassPlan
 
@@ -47,7 +49,8 @@ TERMS = {
         *("solve operation", "solved number"),
     ],
     "cluster": [
-        *("crowding", "added byte", "sent byte", "thread task", "worker task"),
+        *(f"crowding of {name}" for name in PASSES),
+        *("added byte", "sent byte", "thread task", "worker task"),
         *("read chunk", "decoded byte", "idle task"),
         *("built task", "submitted task", "finished task"),
         *("start of a pass", "start of threads", "start of processes"),
@@ -59,7 +62,8 @@ def machine(**changed):
     """A machine whose operations all take a nanosecond."""
     kinds = {"float32": "precision", "float64": "precision", "driver": "driver"}
     rates = {kind: dict.fromkeys(TERMS[terms], 1e-9) for kind, terms in kinds.items()}
-    rates["cluster"] = dict.fromkeys(TERMS["cluster"], 1e-9) | {"crowding": 1.0} | changed
+    crowding = {f"crowding of {name}": 1.0 for name in PASSES}
+    rates["cluster"] = dict.fromkeys(TERMS["cluster"], 1e-9) | crowding | changed
     return Machine(rates)
 
 
@@ -165,8 +169,9 @@ def test_predict__adds_up_and_names_the_largest_part():
     assert served.bottleneck == "scheduling"
     many = Job(10**6, (90, 1), 20_000, 20_000, 250, "float32", 8192)
     assert predict(many, machine(), Workers(1000, True)).bottleneck == "driver solve"
-    crowded = predict(job, machine(crowding=2.0), Workers(10, True, crowded=True))
-    assert crowded.parts["tiles"] > 1.9 * found.parts["tiles"]
+    for crowding in ({"crowding of sums": 3.0}, {"crowding of null": 2.0}):
+        crowded = predict(job, machine(**crowding), Workers(10, True, crowded=True))
+        assert crowded.parts["tiles"] > 1.3 * found.parts["tiles"]
 
 
 def test_idle_tasks__are_wall_time_and_no_work():
@@ -252,7 +257,8 @@ def test_simulated_cluster__measures_keeps_and_checks(tmp_path, client, monkeypa
     (row,) = table(checked)
     assert (row["workers"], row["blocks"], row["task seconds"]) == ("2", "8", "0.05")
     assert float(row["measured seconds"]) >= 0.2
-    assert float(row["simulated seconds"]) >= 0.2
+    simulated = simulate(Pass(8, 0.05), 2, typical_costs(str(out))).seconds
+    assert float(row["simulated seconds"]) == pytest.approx(simulated, rel=1e-3)
 
 
 def test_cost_model__fits_checks_and_extrapolates(tmp_path, client, monkeypatch):
