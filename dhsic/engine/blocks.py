@@ -19,6 +19,7 @@ __all__ = [
     "NonFiniteError",
     "Source",
     "block_bounds",
+    "chunk_starts",
     "is_exact",
     "read_block",
 ]
@@ -142,8 +143,7 @@ def block_bounds(
     rows = (grain.operations / operations) ** (1 / grain.blocks)
     rows = max(min(rows, n / grain.fewest_blocks), grain.fewest_rows)
     usual = min(rows, BLOCK_BYTES / row_bytes)
-    large = min(_LARGEST * rows, _LARGEST * BLOCK_BYTES / row_bytes, n / _MANY_BLOCKS)
-    target = max(int(max(usual, large)), 1)
+    target = max(int(max(usual, min(_LARGEST * usual, n / _MANY_BLOCKS))), 1)
     if chunk_rows is None:
         step, parts = target, 1
     else:
@@ -159,6 +159,11 @@ def _whole_chunks(target: int, chunk_rows: int, most_parts: int) -> tuple[int, i
     if chunk_rows <= 2 * target:
         return max(1, target // chunk_rows) * chunk_rows, 1
     return chunk_rows, -(-chunk_rows // max(target, chunk_rows // most_parts))
+
+
+def chunk_starts(rows: NDArray[np.intp], chunk_rows: int) -> NDArray[np.intp]:
+    """Where rows, by increasing number, come to the next stored chunk: places to split them at."""
+    return np.flatnonzero(np.diff(rows // chunk_rows)) + 1
 
 
 def read_block(

@@ -11,7 +11,7 @@ import numpy as np
 from distributed.protocol.pickle import dumps
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Source
+from dhsic.engine.blocks import Source, chunk_starts
 from dhsic.engine.checkpoint import Checkpoint
 from dhsic.engine.compute import Job, as_task, begin, compute, held
 from dhsic.engine.failures import failures_in_words
@@ -69,7 +69,7 @@ def _tasks(source: Source, rows: Rows, runtime: Runtime) -> list[Any]:
     """Tasks that take parts of the rows, where it is worth while."""
     if runtime.client is None or source.place != "storage" or source.chunk_rows is None:
         return []
-    chunks = np.split(rows, np.unique(rows // source.chunk_rows, return_index=True)[1][1:])
+    chunks = np.split(rows, chunk_starts(rows, source.chunk_rows))
     sizes = source.chunk_rows, source.row_bytes
     if not (count := count_tasks(len(chunks), *sizes, len(rows), runtime.threads)):
         return []

@@ -13,7 +13,7 @@ from dask.delayed import Delayed
 from distributed.protocol.pickle import dumps
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Source
+from dhsic.engine.blocks import Source, chunk_starts
 from dhsic.engine.reduction import unpacked
 
 __all__ = ["DerivedSource", "RowFunction"]
@@ -90,24 +90,17 @@ class DerivedSource:
     def take(self, rows: NDArray[np.intp]) -> Any:
         """Rows by increasing number."""
         values = [other.take(rows) for other in self.others]
-        if self.place == "storage" and self.chunk_rows is not None:
-            return self._by_chunk(rows, values)
+        if self.place == "storage" and (size := self.chunk_rows) is not None:
+            # As tasks take them, a chunk at a time: products with more rows round anew.
+            starts = chunk_starts(rows, size)
+            parts = zip(*(np.split(x, starts) for x in (rows, *values)), strict=True)
+            return np.concatenate([self.function(at, others) for at, *others in parts])
         if self.place != "graph":
             return self.function(rows, values)
         import dask.array as da  # with pandas and Xarray, slow to import
 
         made = delayed(_taken, pure=False)(self._sent, rows, *values)
         return da.from_delayed(made, (len(rows), self.width), dtype=np.float64)
-
-    def _by_chunk(
-        self, rows: NDArray[np.intp], values: Sequence[NDArray[Any]]
-    ) -> NDArray[np.float64]:
-        """The rows of a chunk at a time, as tasks take them: products with more rows round anew."""
-        starts = np.unique(rows // (self.chunk_rows or 1), return_index=True)[1][1:]
-        parts = [np.split(x, starts) for x in (rows, *values)]
-        return np.concatenate(
-            [self.function(at, others) for at, *others in zip(*parts, strict=True)]
-        )
 
     def lazy(self, bounds: Sequence[int]) -> list[Delayed]:
         """Delayed blocks between the bounds, where one of the others is a Dask array."""

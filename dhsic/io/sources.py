@@ -15,6 +15,7 @@ import numpy as np
 from dask.delayed import Delayed
 from numpy.typing import NDArray
 
+from dhsic.engine.blocks import chunk_starts
 from dhsic.errors import DataError
 from dhsic.io.chunks import broken_chunk, missing_folder
 from dhsic.io.storage import StorageError
@@ -175,15 +176,13 @@ class StoredSource:
     def take(self, rows: NDArray[np.intp]) -> NDArray[Any]:
         """Rows by increasing number; each stored chunk is read at most once."""
         step = self.stored_rows or _TAKE_ROWS
-        chunks, first = np.unique(rows // step, return_index=True)
-        groups = zip(chunks.tolist(), np.split(rows, first[1:]), strict=True)
 
-        def pick(group: tuple[int, NDArray[np.intp]]) -> NDArray[Any]:
-            chunk, wanted = group
-            start = chunk * step
+        def pick(wanted: NDArray[np.intp]) -> NDArray[Any]:
+            start = int(wanted[0]) // step * step
             return self.read(start, min(start + step, self.shape[0]))[wanted - start]
 
         with ThreadPoolExecutor(_READERS) as pool:
+            groups = np.split(rows, chunk_starts(rows, step))
             return np.concatenate(list(pool.map(pick, groups)))
 
     def lazy(self, bounds: Sequence[int]) -> list[Any]:
