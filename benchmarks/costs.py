@@ -163,8 +163,8 @@ class Job:
         if self.chunk_rows is None:
             return 0.0
         chunks = math.ceil(self.rows / self.chunk_rows)
-        missed = self.fetched_rows * math.log1p(-1 / chunks) if chunks > 1 else -math.inf
-        return -chunks * math.expm1(missed)
+        log_missed = self.fetched_rows * math.log1p(-1 / chunks) if chunks > 1 else -math.inf
+        return -chunks * math.expm1(log_missed)
 
 
 def gram_counts(p: int, dims: tuple[int, ...]) -> Counts:

@@ -258,9 +258,7 @@ def _map_errors(axes: Axes, maps: list[Row]) -> None:
 
 
 @click.command(help=__doc__)
-@click.option(
-    "--figure", "figures", multiple=True, type=click.Choice(["1", "2"]), default=("1", "2")
-)
+@click.option("--figure", "figures", multiple=True, type=click.Choice(FIGURES), default=FIGURES)
 @click.option("--rows", "n", default=100, help="Of figure 1.")
 @click.option("--number", "numbers", multiple=True, type=int, default=NUMBERS, help="Of figure 1.")
 @click.option("--size", "sizes", multiple=True, type=int, default=SIZES, help="Of figure 2.")

@@ -169,6 +169,9 @@ def test_predict__adds_up_and_names_the_largest_part():
     assert served.bottleneck == "scheduling"
     many = Job(10**6, (90, 1), 20_000, 20_000, 250, "float32", 8192)
     assert predict(many, machine(), Workers(1000, True)).bottleneck == "driver solve"
+    doubled = {f"crowding of {name}": 2.0 for name in PASSES}
+    crowded = predict(job, machine(**doubled), Workers(10, True, crowded=True))
+    assert crowded.parts["tiles"] > 1.9 * found.parts["tiles"]
     for crowding in ({"crowding of sums": 3.0}, {"crowding of null": 2.0}):
         crowded = predict(job, machine(**crowding), Workers(10, True, crowded=True))
         assert crowded.parts["tiles"] > 1.3 * found.parts["tiles"]

@@ -17,13 +17,9 @@ def run(out, *options, figure):
     arguments = ["--figure", figure, *map(str, options), "--out", str(out)]
     done = CliRunner().invoke(perez_suay.main, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    assert picture(out, figure).read_bytes().startswith(b"\x89PNG")
+    assert (out / f"perez_suay_{figure}.png").read_bytes().startswith(b"\x89PNG")
     with (out / f"perez_suay_{figure}.csv").open() as file:
         return list(csv.DictReader(file))
-
-
-def picture(out, figure):
-    return out / f"perez_suay_{figure}.png"
 
 
 @pytest.fixture
