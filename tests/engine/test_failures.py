@@ -112,13 +112,12 @@ WORKS = {
 @pytest.mark.parametrize("work", WORKS)
 def test_session__says_where_what_is_done_is_kept(client, monkeypatch, work, tmp_path):
     def fail(*_):
-        raise failure
+        raise NoWorkersError(60.0)  # a new one: kept, its traceback would keep what was sent
 
-    failure = NoWorkersError(60.0)
     lazy = open_variables([da.ones(9, chunks=3), np.ones(9)])
     session = Session(lazy, threads(), 0, folder=Folder.at(str(tmp_path / "kept"), "it"))
     session.resume()
-    session.runtime = on(Doomed(client, failure) if work == "take" else client)
+    session.runtime = on(Doomed(client, NoWorkersError(60.0)) if work == "take" else client)
     monkeypatch.setattr("dhsic.engine.compute._on_client", fail)
     with pytest.raises(DhsicError, match=rf"what is done is kept in {tmp_path}/kept$"):
         WORKS[work](session)
