@@ -9,14 +9,17 @@ from numpy.typing import NDArray
 
 from dhsic.errors import InvalidArgumentError
 
-__all__ = ["PURPOSES", "generator", "random_signs", "resolve_seed"]
+__all__ = ["PURPOSES", "generator", "random_keys", "random_signs", "resolve_seed"]
 
 PURPOSES: Final = (
     *("landmarks", "bandwidth", "signs", "permutation", "features", "simulation"),
     "selection",
     "regression",
+    "groups",
+    "shifts",
 )
 _SIGNS_PER_COUNTER: Final = 256
+_WORDS_PER_COUNTER: Final = 4
 
 
 def resolve_seed(rng: int | np.random.Generator | None) -> int:
@@ -82,6 +85,33 @@ def random_signs(seed: int, start: int, stop: int, n: int) -> NDArray[np.int8]:
     signs *= 2
     signs -= 1
     return signs
+
+
+def random_keys(seed: int, start: int, stop: int, purpose: str, *index: int) -> NDArray[np.uint64]:
+    """Draw a number for each of the rows start..stop-1; the rows of the least are a uniform draw.
+
+    The number of a row depends on the seed, the purpose, the index and the row alone.
+
+    Parameters
+    ----------
+    seed : int
+        The seed of the test.
+    start, stop : int
+        Rows of the whole data set.
+    purpose : str
+        One of `PURPOSES`.
+    *index : int
+        Further keys of the draw.
+
+    Returns
+    -------
+    ndarray of uint64, shape (stop - start,)
+    """
+    key = _sequence(seed, purpose, *index).generate_state(2, np.uint64)
+    counter, skipped = divmod(start, _WORDS_PER_COUNTER)
+    bits = np.random.Philox(key=key, counter=[counter, 0, 0, 0])
+    words: NDArray[np.uint64] = bits.random_raw(skipped + stop - start)[skipped:]
+    return words
 
 
 def _sequence(seed: int, purpose: str, *index: int) -> np.random.SeedSequence:

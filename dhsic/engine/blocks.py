@@ -12,6 +12,7 @@ from dhsic.errors import DataError
 
 __all__ = [
     "BLOCK_BYTES",
+    "GROUPS",
     "INEXACT",
     "PAIRS",
     "ROWS",
@@ -20,13 +21,17 @@ __all__ = [
     "Source",
     "block_bounds",
     "chunk_starts",
+    "group_bounds",
     "is_exact",
     "read_block",
+    "read_ranges",
 ]
 
 BLOCK_BYTES = 8 * 2**20
 _LARGEST = 4
 _MANY_BLOCKS = 16_384
+_ADDING = 50.0  # operations a byte of a partial result: twenty times what adding it takes
+_HALF_CHUNKS = 4  # half a chunk of each of eight segments
 INEXACT = "integers beyond 2**53, which lose digits in float64: subtract an offset first"
 
 
@@ -47,6 +52,7 @@ class Grain(NamedTuple):
 
 ROWS = Grain(1, 5e10, 32, 4096, 8)
 PAIRS = Grain(2, 5e9, 8, 256, 64)
+GROUPS = Grain(1, 5e10, 16, 4096, 1)
 
 
 class Source(Protocol):
@@ -154,6 +160,47 @@ def block_bounds(
     return [min(n, number * step // parts) for number in range(blocks + 1)]
 
 
+def group_bounds(
+    n: int,
+    count: int,
+    row_bytes: int,
+    chunk_rows: int,
+    operations: float,
+    state: int,
+    grain: Grain,
+) -> list[int]:
+    """Bounds of runs of groups of rows, see `dhsic.engine.groups.Groups`.
+
+    A run takes a range of rows from each of some segments of the data: it is long enough for these
+    to be half a stored chunk, where enough runs are left, and for its work to outweigh that of
+    adding up.
+
+    Parameters
+    ----------
+    n, count : int
+        Rows and groups of the data.
+    row_bytes, operations, grain
+        As for `block_bounds`.
+    chunk_rows : int
+        Rows that are stored together; 0 where none are.
+    state : int
+        Bytes of a partial result.
+
+    Returns
+    -------
+    list of int
+        0, ..., count. Neither the number of workers nor that of threads changes them.
+    """
+    rows = (grain.operations / operations) ** (1 / grain.blocks)
+    rows = max(min(rows, n / grain.fewest_blocks), grain.fewest_rows)
+    if grain.blocks == 1:
+        whole = min(_HALF_CHUNKS * chunk_rows, n / grain.fewest_blocks)
+        rows = max(rows, _ADDING * state / operations, whole)
+    rows = min(rows, _LARGEST * BLOCK_BYTES / row_bytes)
+    blocks = -(-count // max(1, round(rows * count / n)))
+    return [count * number // blocks for number in range(blocks + 1)]
+
+
 def _whole_chunks(target: int, chunk_rows: int, most_parts: int) -> tuple[int, int]:
     """Rows of about so many whole chunks, and into how many blocks a large chunk is cut."""
     if chunk_rows <= 2 * target:
@@ -168,8 +215,7 @@ def chunk_starts(rows: NDArray[np.intp], chunk_rows: int) -> NDArray[np.intp]:
 
 def read_block(
     sources: Sequence[Source | None],
-    start: int,
-    stop: int,
+    ranges: Sequence[tuple[int, int]],
     computed: dict[int, NDArray[Any]],
     finite: bool,
 ) -> tuple[NDArray[Any], ...]:
@@ -179,8 +225,8 @@ def read_block(
     ----------
     sources : sequence of Source or None
         The variables; None where the block is computed.
-    start, stop : int
-        Rows.
+    ranges : sequence of tuple of int
+        Rows, one range after another.
     computed : dict of int to ndarray
         Blocks that a Dask graph has computed, by the number of their source.
     finite : bool
@@ -194,16 +240,26 @@ def read_block(
         A value is NaN or infinite.
     """
     values = tuple(
-        computed[number] if source is None else source.read(start, stop)
+        computed[number] if source is None else read_ranges(source, ranges)
         for number, source in enumerate(sources)
     )
     if finite and not all(np.isfinite(block).all() for block in values):
-        msg = f"NaN or infinity in rows {start} to {stop - 1}: drop or fill such rows"
+        msg = f"NaN or infinity in {_in_words(ranges)}: drop or fill such rows"
         raise NonFiniteError(msg)
     if not all(map(is_exact, values)):
-        msg = f"rows {start} to {stop - 1} hold {INEXACT}"
+        msg = f"{_in_words(ranges)} hold {INEXACT}"
         raise DataError(msg)
     return values
+
+
+def read_ranges(source: Source, ranges: Sequence[tuple[int, int]]) -> NDArray[Any]:
+    """Rows of some ranges, one after another."""
+    parts = [source.read(start, stop) for start, stop in ranges]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _in_words(ranges: Sequence[tuple[int, int]]) -> str:
+    return "rows " + ", ".join(f"{start} to {stop - 1}" for start, stop in sorted(ranges))
 
 
 def is_exact(block: NDArray[Any]) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from importlib import import_module
 from typing import Any
 
-from dhsic.engine.reduction import RowBlock
+from dhsic.engine.reduction import GroupBlock, RowBlock
 
 __all__ = ["count_task"]
 
@@ -22,7 +22,7 @@ _COUNTED = {
 }
 
 
-def count_task(name: str, blocks: Collection[RowBlock], seconds: float) -> None:
+def count_task(name: str, blocks: Collection[RowBlock | GroupBlock], seconds: float) -> None:
     """Count a task of the pass of that name, with the row blocks it took and its time."""
     if not _COUNTERS:
         return

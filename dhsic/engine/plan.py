@@ -5,15 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import psutil
-from numpy.typing import NDArray
 
-from dhsic.engine.blocks import PAIRS, ROWS, Source, block_bounds
+from dhsic.engine.blocks import GROUPS, PAIRS, ROWS, Source, block_bounds, group_bounds
 from dhsic.engine.events import PassStarted, RunStarted, Unit
-from dhsic.engine.reduction import PairReduction, RowReduction
+from dhsic.engine.groups import Groups, Ranges
+from dhsic.engine.reading import bytes_read_of, decoded_rows, is_shared, taken_bytes, task_bytes
+from dhsic.engine.reduction import (
+    GroupPairReduction,
+    GroupReduction,
+    PairReduction,
+    Reduction,
+    RowReduction,
+)
 from dhsic.engine.runtime import Runtime
 from dhsic.errors import MemoryBudgetError
 
@@ -24,6 +31,8 @@ __all__ = [
     "Plan",
     "baseline_bytes",
     "format_bytes",
+    "plan_group_pairs",
+    "plan_groups",
     "plan_pairs",
     "plan_pass",
 ]
@@ -59,7 +68,7 @@ class PassPlan:
     name : str
         What it computes.
     bounds : tuple of int
-        Bounds of the row blocks.
+        Bounds of the row blocks; numbers of groups, where there are groups.
     bytes_read : int
         Bytes read from the data, uncompressed; whole chunks where they are stored.
     worker_bytes : int
@@ -70,6 +79,10 @@ class PassPlan:
         Bytes of arrays in this process that are sent to workers.
     pairs : bool
         Whether it runs over pairs of row blocks.
+    groups : Groups or None
+        Where the rows of a block lie far apart.
+    split : tuple of int
+        Numbers of the stored sources whose chunks are read once each and cut for many blocks.
     """
 
     name: str
@@ -79,6 +92,8 @@ class PassPlan:
     bytes_to_driver: int
     sent_bytes: int = 0
     pairs: bool = False
+    groups: Groups | None = None
+    split: tuple[int, ...] = ()
 
     @property
     def blocks(self) -> int:
@@ -86,9 +101,22 @@ class PassPlan:
         return len(self.bounds) - 1
 
     @property
+    def n(self) -> int:
+        """Rows of the data."""
+        return self.bounds[-1] if self.groups is None else self.groups.n
+
+    @property
     def rows_per_block(self) -> int:
         """Rows of the largest block."""
-        return max(b - a for a, b in zip(self.bounds, self.bounds[1:], strict=False))
+        return max(self.rows_of(*span) for span in pairwise(self.bounds))
+
+    def ranges(self, start: int, stop: int) -> Ranges:
+        """Ranges of rows of the block between two bounds."""
+        return ((start, stop),) if self.groups is None else self.groups.ranges(start, stop)
+
+    def rows_of(self, start: int, stop: int) -> int:
+        """Rows of the block between two bounds."""
+        return sum(b - a for a, b in self.ranges(start, stop))
 
     @property
     def leaves(self) -> int:
@@ -108,8 +136,7 @@ class PassPlan:
     @property
     def amount(self) -> int:
         """How many of them there are."""
-        n = self.bounds[-1]
-        return math.comb(n + 1, 2) if self.pairs else n
+        return math.comb(self.n + 1, 2) if self.pairs else self.n
 
     @property
     def started(self) -> PassStarted:
@@ -254,6 +281,7 @@ class Plan:
 
 _LIBRARIES = 250 * 2**20
 _AT_WORK = 48 * 2**20  # what Dask, zarr and the allocator were measured to take once they work
+_MOST_DECODED = 4  # times the rows of the data; beyond, every chunk is read once and cut
 _COPIES_SENT = 4  # pickled, cut into pieces, in the messages, and at the scheduler
 
 
@@ -284,59 +312,72 @@ def _plan(
     operations, grain = reduction.footprint(n).operations, PAIRS if pairs else ROWS
     bounds = block_bounds(n, row_bytes, chunk_rows, operations, reduction.row_multiple, grain)
     plan = PassPlan(reduction.name, tuple(bounds), 0, 0, 0, pairs=pairs)
+    return _costed(plan, reduction, sources, runtime)
+
+
+def plan_groups(
+    reduction: GroupReduction[Any], sources: Sequence[Source], runtime: Runtime
+) -> PassPlan:
+    """Choose the runs of groups of a pass and predict its memory."""
+    return _plan_groups(reduction, sources, runtime, pairs=False)
+
+
+def plan_group_pairs(
+    reduction: GroupPairReduction[Any], sources: Sequence[Source], runtime: Runtime
+) -> PassPlan:
+    """Choose the runs of groups of a pass over their pairs and predict its memory."""
+    return _plan_groups(reduction, sources, runtime, pairs=True)
+
+
+def _plan_groups(
+    reduction: GroupReduction[Any] | GroupPairReduction[Any],
+    sources: Sequence[Source],
+    runtime: Runtime,
+    *,
+    pairs: bool,
+) -> PassPlan:
+    groups = reduction.groups
+    cost = reduction.footprint(groups.size)
+    bounds = group_bounds(
+        groups.n,
+        groups.count,
+        sum(source.row_bytes for source in sources),
+        max((source.chunk_rows or 0 for source in sources), default=0),
+        cost.operations,
+        cost.state,
+        PAIRS if pairs else GROUPS,
+    )
+    plan = PassPlan(reduction.name, tuple(bounds), 0, 0, 0, pairs=pairs, groups=groups)
+    stored = [m for m, source in enumerate(sources) if source.place == "storage"]
+    split = (m for m in stored if decoded_rows(sources[m], plan).sum() > _MOST_DECODED * groups.n)
+    return _costed(replace(plan, split=tuple(split)), reduction, sources, runtime)
+
+
+def _costed(
+    plan: PassPlan, reduction: Reduction[Any], sources: Sequence[Source], runtime: Runtime
+) -> PassPlan:
+    """The plan with its bytes."""
+    n = plan.n
     cost = reduction.footprint(plan.rows_per_block)
     # Arrays in memory are sent to the workers whole, and one of them may get it all, as it may of
     # what a graph computes where all pairs share it.
     remote = runtime.client is not None
     sent = n * sum(s.row_bytes for s in sources if remote and s.place == "memory")
-    kept = sent + n * sum(s.row_bytes for s in sources if pairs and s.place == "graph")
+    kept = sent + n * sum(s.row_bytes for m, s in enumerate(sources) if is_shared(m, s, plan))
     # The chunks that a block touches are decoded whole beside it; partial results wait along one
     # path of the combine tree.
     threads = min(runtime.worker_threads, plan.leaves)
     waiting = (FAN_IN - 1) * math.ceil(math.log(plan.leaves, FAN_IN)) if plan.leaves > 1 else 0
-    task = cost.scratch + sum(_task_bytes(source, plan) for source in sources)
+    task = cost.scratch + sum(task_bytes(m, source, plan) for m, source in enumerate(sources))
     passing = cost.payload + kept + threads * task + (2 * threads + waiting) * cost.state
-    taking = runtime.worker_threads * max(map(_taken_bytes, sources)) if remote else 0
+    taking = runtime.worker_threads * max(map(taken_bytes, sources)) if remote else 0
     return replace(
         plan,
-        bytes_read=sum(_bytes_read(source, plan) for source in sources),
+        bytes_read=sum(bytes_read_of(m, source, plan) for m, source in enumerate(sources)),
         worker_bytes=max(passing, taking),
         bytes_to_driver=cost.state,
         sent_bytes=sent,
     )
-
-
-def _task_bytes(source: Source, plan: PassPlan) -> int:
-    """Bytes of a source that only one task holds."""
-    if source.place == "memory":
-        return 0
-    decoded = int(_decoded_rows(source, plan.bounds).max())
-    if plan.pairs and source.place == "graph":
-        return source.row_bytes * decoded
-    return source.row_bytes * plan.blocks_per_task * (plan.rows_per_block + decoded)
-
-
-def _taken_bytes(source: Source) -> int:
-    """Bytes of a task that takes a few rows of a stored chunk: it is decoded, then copied."""
-    if source.place != "storage":
-        return 0
-    return 2 * min(source.chunk_rows or 0, source.shape[0]) * source.row_bytes
-
-
-def _bytes_read(source: Source, plan: PassPlan) -> int:
-    """Every block is in as many pairs as there are blocks; a graph computes it once for all."""
-    rows = plan.bounds[-1]
-    if source.place != "memory":
-        rows = int(_decoded_rows(source, plan.bounds).sum())
-    times = plan.blocks if plan.pairs and source.place != "graph" else 1
-    return times * rows * source.row_bytes
-
-
-def _decoded_rows(source: Source, bounds: Sequence[int]) -> NDArray[np.int64]:
-    """Rows of the stored chunks that every block touches."""
-    n, step = source.shape[0], source.chunk_rows or 1
-    edges = np.asarray(bounds, np.int64)
-    return np.minimum(-(-edges[1:] // step) * step, n) - edges[:-1] // step * step
 
 
 def baseline_bytes() -> int:

@@ -11,7 +11,21 @@ import numpy as np
 from distributed.protocol.pickle import dumps
 from numpy.typing import NDArray
 
-__all__ = ["Footprint", "PairReduction", "Partial", "RowBlock", "RowReduction", "add", "unpacked"]
+from dhsic.engine.groups import Groups
+
+__all__ = [
+    "Footprint",
+    "GroupBlock",
+    "GroupPairReduction",
+    "GroupReduction",
+    "PairReduction",
+    "Partial",
+    "Reduction",
+    "RowBlock",
+    "RowReduction",
+    "add",
+    "unpacked",
+]
 
 State = TypeVar("State")
 Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
@@ -29,6 +43,32 @@ class RowBlock(NamedTuple):
     def rows(self) -> int:
         """Number of rows, b."""
         return len(self.values[0])
+
+
+class GroupBlock(NamedTuple):
+    """The same groups of rows of every variable, and rows that are in no group."""
+
+    first: int
+    """Number of the first group."""
+    groups: Groups
+    """All of them."""
+    values: tuple[NDArray[Any], ...]
+    """One array a variable, finite: the rows of group after group, then those left over."""
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.values[0])
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups; fewer rows than a group has are left over."""
+        return self.rows // self.groups.size
+
+    @property
+    def n_left(self) -> int:
+        """Rows left over among these."""
+        return self.rows % self.groups.size
 
 
 @dataclass(frozen=True)
@@ -103,6 +143,63 @@ class PairReduction(Protocol[State]):
     def combine(self, left: State, right: State) -> State:
         """Merge partial results in the order of the pairs; must leave both as they are."""
         ...
+
+
+class GroupReduction(Protocol[State]):
+    """A pass over groups of rows that lie far apart, see `Groups`."""
+
+    @property
+    def name(self) -> str:
+        """What the pass computes, for progress and the plan."""
+        ...
+
+    @property
+    def groups(self) -> Groups:
+        """The groups of all rows."""
+        ...
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a block of so many rows."""
+        ...
+
+    def chunk(self, block: GroupBlock) -> State:
+        """Partial result of a run of groups."""
+        ...
+
+    def combine(self, left: State, right: State) -> State:
+        """Merge the partial results of neighbours; must leave both as they are."""
+        ...
+
+
+class GroupPairReduction(Protocol[State]):
+    """A pass over all pairs of groups of rows, a pair of runs of them at a time."""
+
+    @property
+    def name(self) -> str:
+        """What the pass computes, for progress and the plan."""
+        ...
+
+    @property
+    def groups(self) -> Groups:
+        """The groups of all rows."""
+        ...
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a pair of blocks of so many rows each."""
+        ...
+
+    def chunk(self, left: GroupBlock, right: GroupBlock) -> State:
+        """Partial result of a pair of blocks: the same one twice, or `right` after `left`."""
+        ...
+
+    def combine(self, left: State, right: State) -> State:
+        """Merge partial results in the order of the pairs; must leave both as they are."""
+        ...
+
+
+Reduction = (
+    RowReduction[State] | PairReduction[State] | GroupReduction[State] | GroupPairReduction[State]
+)
 
 
 @dataclass(frozen=True)

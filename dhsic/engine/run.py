@@ -15,15 +15,16 @@ from distributed.protocol.pickle import dumps
 from numpy.typing import NDArray
 
 from dhsic.engine.blas import one_blas_thread
-from dhsic.engine.blocks import Source, read_block
+from dhsic.engine.blocks import Source, read_block, read_ranges
 from dhsic.engine.checkpoint import Checkpoint, Shards
 from dhsic.engine.compute import Job, as_task, begin, held, ship
 from dhsic.engine.digest import can_digest
 from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStarted
 from dhsic.engine.failures import failures_in_words
+from dhsic.engine.groups import Groups, edges
 from dhsic.engine.metrics import count_task
 from dhsic.engine.plan import FAN_IN, PassPlan
-from dhsic.engine.reduction import PairReduction, Partial, RowBlock, RowReduction, unpacked
+from dhsic.engine.reduction import GroupBlock, Partial, Reduction, RowBlock, unpacked
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.shards import Numbers, compute_missing, keep_shard, load_shard
 
@@ -50,10 +51,11 @@ _MOST_SHARDS = 128
 class Payload(NamedTuple):
     """What every task of a pass needs; travels once to every worker."""
 
-    reduction: RowReduction[Any] | PairReduction[Any]
+    reduction: Any
     sources: tuple[Source | None, ...]
     finite: bool
     shards: Shards | None
+    groups: Groups | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return unpacked, (Payload, dumps(tuple(self)))
@@ -70,7 +72,7 @@ class Replicates(NamedTuple):
 
 
 def run_pass(
-    reduction: RowReduction[State] | PairReduction[State],
+    reduction: Reduction[State],
     sources: Sequence[Source],
     plan: PassPlan,
     runtime: Runtime,
@@ -83,8 +85,8 @@ def run_pass(
 
     Parameters
     ----------
-    reduction : RowReduction or PairReduction
-        What to compute, over pairs where the plan says so.
+    reduction : RowReduction, PairReduction, GroupReduction or GroupPairReduction
+        What to compute, over pairs or groups where the plan says so.
     sources : sequence of Source
         The variables.
     plan : PassPlan
@@ -112,19 +114,22 @@ def run_pass(
 
     def job(there: Numbers) -> Job:
         done = [group for number in there for group in groups[number]]
-        amount = sum(map(_amount, done))
+        amount = sum(_amount(plan, spans) for spans in done)
         listener(replace(plan.started, resumed=amount, resumed_parts=len(done)))
         return _job(payload, groups, there, sources, plan, runtime)
 
     began = time.perf_counter()
-    shared = tuple(source if readable(source, runtime) else None for source in sources)
+    shared = tuple(
+        source if readable(source, runtime) and number not in plan.split else None
+        for number, source in enumerate(sources)
+    )
     spans = _spans(plan)
     shards, groups = None, [spans]
     if checkpoint is not None:
         groups = _groups(spans)
-        determined = (reduction, plan.bounds, plan.pairs, finite, FAN_IN)
+        determined = (reduction, plan.bounds, plan.pairs, plan.groups, finite, FAN_IN)
         shards = checkpoint.shards(plan.name, len(groups), determined)
-    payload = Payload(reduction, shared, finite, shards)
+    payload = Payload(reduction, shared, finite, shards, plan.groups)
     if len(spans) == 1 and runtime.client is None and None not in shared and shards is None:
         listener(plan.started)
         with one_blas_thread():
@@ -208,9 +213,9 @@ def _spans(plan: PassPlan) -> list[Spans]:
     return list(zip(spans))
 
 
-def _amount(spans: Spans) -> int:
+def _amount(plan: PassPlan, spans: Spans) -> int:
     """Rows of a block, or pairs of rows of two blocks, each pair once."""
-    sizes = [stop - start for start, stop in spans]
+    sizes = [plan.rows_of(*span) for span in spans]
     return math.comb(sizes[0] + 1, 2) if spans[1:] == spans[:1] else math.prod(sizes)
 
 
@@ -255,7 +260,7 @@ def _job(
 
     keep, load = as_task(keep_shard), as_task(load_shard)
     top = _tree(shared, [subtree(number) for number in range(len(groups))])
-    return Job(leaves, [_amount(spans) for group in missing for spans in group], [top])
+    return Job(leaves, [_amount(plan, spans) for group in missing for spans in group], [top])
 
 
 def _replicates_job(
@@ -291,29 +296,76 @@ def _rows_of(key: str, plan: PassPlan) -> str:
     stops = dict(itertools.pairwise(plan.bounds))
     starts = [int(start) for start in key.rsplit("-", 2 if plan.pairs else 1)[1:]]
     rows = (f"{start} to {stops[start] - 1}" for start in dict.fromkeys(starts))
-    return f"rows {' and '.join(rows)}"
+    return f"{'rows' if plan.groups is None else 'groups of rows'} {' and '.join(rows)}"
 
 
 def blocks_of(
     sources: Sequence[Source], plan: PassPlan, needed: Iterable[Span], runtime: Runtime
 ) -> Parts:
     """Blocks that must travel to their tasks, by bounds and in the order of their sources."""
-    numbers = {span: i for i, span in enumerate(itertools.pairwise(plan.bounds))}
     spans = sorted(needed)
-    graphs = [source for source in sources if source.place == "graph" and spans]
-    blocks = [source.lazy(plan.bounds) for source in graphs]
-    lazy = [column[numbers[span]] for column in blocks for span in spans]
+    every = [plan.ranges(*span) for span in itertools.pairwise(plan.bounds)]
+    bounds = edges(every, plan.n) if plan.groups is not None else list(plan.bounds)
+    joined = _Joined(plan, bounds, spans)
+    lazy: dict[int, list[Any]] = {}
+    for number, source in enumerate(sources):
+        if spans and source.place == "graph":
+            lazy[number] = joined(source.lazy(bounds))
+        elif spans and number in plan.split:
+            lazy[number] = joined(_cut_chunks(source, bounds))
     if plan.pairs:  # in one graph with all pairs that share them, partial results would pile up
-        lazy = begin(lazy, runtime)
-    computed = iter(lazy)
+        begun = iter(begin([one for column in lazy.values() for one in column], runtime))
+        lazy = {number: list(itertools.islice(begun, len(spans))) for number in lazy}
     columns = [
-        list(itertools.islice(computed, len(spans)))
-        if source.place == "graph"
-        else [ship(runtime.client, source.read(*span)) for span in spans]
-        for source in sources
-        if not readable(source, runtime)
+        lazy[number]
+        if number in lazy
+        else [ship(runtime.client, read_ranges(source, plan.ranges(*span))) for span in spans]
+        for number, source in enumerate(sources)
+        if spans and (number in lazy or not readable(source, runtime))
     ]
     return {span: [column[i] for column in columns] for i, span in enumerate(spans)}
+
+
+class _Joined:
+    """Makes blocks of the pieces of a source between bounds."""
+
+    def __init__(self, plan: PassPlan, bounds: Sequence[int], spans: Sequence[Span]) -> None:
+        self._whole = plan.groups is None
+        at = {row: number for number, row in enumerate(bounds)}
+        self._blocks = [
+            [slice(at[start], at[stop]) for start, stop in plan.ranges(*span)] for span in spans
+        ]
+
+    def __call__(self, pieces: Sequence[Any]) -> list[Any]:
+        join = as_task(_concatenated)
+        blocks = [[one for at in block for one in pieces[at]] for block in self._blocks]
+        return [own[0] if self._whole else join(*own) for own in blocks]
+
+
+def _concatenated(*pieces: NDArray[Any]) -> NDArray[Any]:
+    return np.concatenate(pieces)
+
+
+def _cut_chunks(source: Source, bounds: Sequence[int]) -> list[Any]:
+    """Delayed pieces of a stored source between bounds, from chunks that are read once each."""
+    step = source.chunk_rows or source.shape[0]
+    read, cut = as_task(source.read), as_task(_cut)
+    chunks: dict[int, Any] = {}
+    pieces = []
+    for start, stop in itertools.pairwise(bounds):
+        parts = []
+        for first in range(start // step * step, stop, step):
+            last = min(first + step, source.shape[0])
+            if first not in chunks:
+                chunks[first] = read(first, last)
+            parts.append(cut(chunks[first], max(start - first, 0), min(stop, last) - first))
+        pieces.append(parts[0] if len(parts) == 1 else as_task(_concatenated)(*parts))
+    return pieces
+
+
+def _cut(chunk: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
+    """A copy, so that the chunk can be forgotten."""
+    return chunk[start:stop].copy()
 
 
 def run_chunk(payload: Payload, spans: Spans, *parts: NDArray[Any]) -> Partial[Any]:
@@ -326,13 +378,24 @@ def run_chunk(payload: Payload, spans: Spans, *parts: NDArray[Any]) -> Partial[A
     blocks = {}
     for start, stop in dict.fromkeys(spans):
         computed = {number: np.require(next(given), requirements="A") for number in numbers}
-        values = read_block(payload.sources, start, stop, computed, payload.finite)
-        blocks[start, stop] = RowBlock(start, values)
+        blocks[start, stop] = _block(payload, start, stop, computed)
     with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused in words
         state = payload.reduction.chunk(*(blocks[span] for span in spans))
     seconds = time.perf_counter() - began
     count_task(payload.reduction.name, blocks.values(), seconds)
     return Partial(state, seconds)
+
+
+def _block(
+    payload: Payload, start: int, stop: int, computed: dict[int, NDArray[Any]]
+) -> RowBlock | GroupBlock:
+    """The rows between two bounds, in the order of the groups where there are any."""
+    if payload.groups is None:
+        values = read_block(payload.sources, [(start, stop)], computed, payload.finite)
+        return RowBlock(start, values)
+    ranges, places = payload.groups.arrange(start, stop)
+    values = read_block(payload.sources, ranges, computed, payload.finite)
+    return GroupBlock(start, payload.groups, tuple(x[places] for x in values))
 
 
 def _combine(payload: Payload, first: Partial[Any], *others: Partial[Any]) -> Partial[Any]:

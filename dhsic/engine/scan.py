@@ -1,4 +1,4 @@
-"""A pass that looks for what is wrong with the data."""
+"""A pass that looks for what is wrong with the data, and for rows that a sample has missed."""
 
 from __future__ import annotations
 
@@ -8,46 +8,106 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._random import random_keys
 from dhsic.engine.reduction import Footprint, RowBlock
 
-__all__ = ["Extent", "Scan"]
+__all__ = ["Differing", "Extent", "Scan", "Still"]
+
+_KEPT = 16
+
+Keys = NDArray[np.uint64]
+
+
+class Still(NamedTuple):
+    """Columns of a variable that are the same in every row of a sample."""
+
+    variable: int
+    """Its number."""
+    columns: tuple[int, ...]
+    """Their numbers."""
+    value: NDArray[np.float64]
+    """What they hold there, shape (c,)."""
+
+
+class Differing(NamedTuple):
+    """Rows that hold something else there."""
+
+    total: int
+    """How many there are."""
+    keys: Keys
+    """Random numbers of those that are kept, ascending, shape (k,)."""
+    values: NDArray[np.float64]
+    """What these hold, shape (k, c): of all, or of 16 drawn at random."""
+
+    def merge(self, other: Differing) -> Differing:
+        """Of the rows of both."""
+        keys = np.concatenate([self.keys, other.keys])
+        kept = np.argsort(keys, kind="stable")[:_KEPT]
+        values = np.concatenate([self.values, other.values])
+        return Differing(self.total + other.total, keys[kept], values[kept])
 
 
 class Extent(NamedTuple):
-    """What a scan finds, variable by variable."""
+    """What a scan finds."""
 
     first_bad: NDArray[np.float64]
     """First row with NaN or infinity, shape (M,); infinity where there is none."""
-    low: tuple[NDArray[np.float64], ...]
-    """Least value of every column, one array (d_m,) a variable."""
-    high: tuple[NDArray[np.float64], ...]
-    """Largest value of every column."""
+    differing: tuple[Differing, ...]
+    """For every set of columns that was the same in a sample."""
 
 
 @dataclass(frozen=True)
 class Scan:
-    """First bad row and range of every variable."""
+    """First bad row of every variable, and rows that differ from those of a sample.
 
+    Parameters
+    ----------
+    still : tuple of Still
+        What to look beyond.
+    seed : int
+        The seed of the test: which of many rows are kept depends on it and on their numbers.
+    """
+
+    still: tuple[Still, ...] = ()
+    seed: int = 0
     name: str = "scan"
     row_multiple: int = 1
 
     def footprint(self, rows: int) -> Footprint:
-        """Small."""
-        del rows
-        return Footprint(payload=0, scratch=0, state=0, operations=1.0)
+        """Small, but for copies of the columns."""
+        columns = sum(len(one.columns) for one in self.still)
+        widest = max((len(one.columns) for one in self.still), default=0)
+        return Footprint(
+            payload=16 * columns,
+            scratch=rows * (9 * widest + 16),
+            state=_KEPT * 8 * (columns + len(self.still)),
+            operations=1.0 + columns,
+        )
 
     def chunk(self, block: RowBlock) -> Extent:
         """Look at one block."""
         finite = [np.isfinite(x).all(axis=1) for x in block.values]
         first = [np.inf if ok.all() else block.start + int(np.argmin(ok)) for ok in finite]
-        low = tuple(x.min(axis=0).astype(np.float64) for x in block.values)
-        high = tuple(x.max(axis=0).astype(np.float64) for x in block.values)
-        return Extent(np.array(first), low, high)
+        return Extent(np.array(first), tuple(self._differing(block, one) for one in self.still))
 
     def combine(self, left: Extent, right: Extent) -> Extent:
-        """Keep the earlier row and the wider range."""
-        return Extent(
-            np.minimum(left.first_bad, right.first_bad),
-            tuple(map(np.minimum, left.low, right.low)),
-            tuple(map(np.maximum, left.high, right.high)),
-        )
+        """Keep the earlier row, and the rows of the smallest keys."""
+        pairs = zip(left.differing, right.differing, strict=True)
+        merged = tuple(one.merge(other) for one, other in pairs)
+        return Extent(np.minimum(left.first_bad, right.first_bad), merged)
+
+    def _differing(self, block: RowBlock, still: Still) -> Differing:
+        x = block.values[still.variable][:, list(still.columns)]
+        rows = np.flatnonzero((x != still.value).any(axis=1))
+        keys = self._keys(block, still.variable, rows)
+        kept = np.argsort(keys, kind="stable")[:_KEPT]
+        return Differing(len(rows), keys[kept], x[rows[kept]].astype(np.float64))
+
+    def _keys(self, block: RowBlock, variable: int, rows: NDArray[np.intp]) -> Keys:
+        """Of every variable its own, for what is kept must not know of the pairing."""
+        if not len(rows):
+            return np.zeros(0, np.uint64)
+        first, last = int(rows[0]), int(rows[-1])
+        start = block.start + first
+        keys = random_keys(self.seed, start, start + last - first + 1, "bandwidth", variable, 1)
+        return keys[rows - first]

@@ -13,12 +13,18 @@ from dhsic.engine.checkpoint import Checkpoint
 from dhsic.engine.events import Event, Listener, PassFinished, StepStarted
 from dhsic.engine.folder import Folder
 from dhsic.engine.lazy import LazyRows
-from dhsic.engine.plan import PassPlan, plan_pairs, plan_pass
-from dhsic.engine.reduction import PairReduction, RowReduction
+from dhsic.engine.plan import PassPlan, plan_group_pairs, plan_groups, plan_pairs, plan_pass
+from dhsic.engine.reduction import (
+    GroupPairReduction,
+    GroupReduction,
+    PairReduction,
+    Reduction,
+    RowReduction,
+)
 from dhsic.engine.run import run_map, run_pass
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.samples import describe_sources
-from dhsic.engine.scan import Extent, Scan
+from dhsic.engine.scan import Differing, Extent, Scan, Still
 from dhsic.engine.take import take_rows
 from dhsic.errors import DataError
 
@@ -45,6 +51,9 @@ class Session:
         Is told of progress.
     folder : Folder, optional
         Where what is done is kept, once `resume` has opened it.
+    takes_constants : bool, optional
+        Whether variables may be constant, as in estimates, whose value is then 0; else they are
+        refused.
     """
 
     def __init__(
@@ -55,15 +64,19 @@ class Session:
         dtype: DTypeLike = np.float64,
         listener: Listener | None = None,
         folder: Folder | None = None,
+        *,
+        takes_constants: bool = False,
     ) -> None:
         self.sources = tuple(sources)
         self.runtime = runtime
         self.seed = seed
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.listener: Listener = listener or _ignore
+        self.takes_constants = takes_constants
         self.finished: list[PassFinished] = []
         self._folder = folder
         self._checkpoint: Checkpoint | None = None
+        self._differing: dict[tuple[int, tuple[int, ...], bytes], Differing] = {}
 
     @property
     def n(self) -> int:
@@ -119,6 +132,14 @@ class Session:
         """Choose the blocks of a pass over pairs of them."""
         return plan_pairs(reduction, self.sources, self.runtime)
 
+    def plan_groups(self, reduction: GroupReduction[Any]) -> PassPlan:
+        """Choose the blocks of a pass over groups of rows."""
+        return plan_groups(reduction, self.sources, self.runtime)
+
+    def plan_group_pairs(self, reduction: GroupPairReduction[Any]) -> PassPlan:
+        """Choose the blocks of a pass over pairs of groups of rows."""
+        return plan_group_pairs(reduction, self.sources, self.runtime)
+
     def run(self, reduction: RowReduction[State]) -> State:
         """Run a pass and return its combined state.
 
@@ -138,6 +159,26 @@ class Session:
             A value is NaN or infinite, or a source cannot be read.
         """
         return self._run(reduction, self.plan_pairs(reduction))
+
+    def run_groups(self, reduction: GroupReduction[State]) -> State:
+        """Run a pass over groups of rows and return its combined state.
+
+        Raises
+        ------
+        DataError
+            A value is NaN or infinite, or a source cannot be read.
+        """
+        return self._run(reduction, self.plan_groups(reduction))
+
+    def run_group_pairs(self, reduction: GroupPairReduction[State]) -> State:
+        """Run a pass over all pairs of groups of rows and return its combined state.
+
+        Raises
+        ------
+        DataError
+            A value is NaN or infinite, or a source cannot be read.
+        """
+        return self._run(reduction, self.plan_group_pairs(reduction))
 
     def lazy(self, reduction: RowReduction[tuple[NDArray[Any], ...]], plan: PassPlan) -> LazyRows:
         """What a reduction makes of the row blocks of a plan, computed when it is asked for."""
@@ -184,29 +225,36 @@ class Session:
             for values, (_, inverse) in zip(taken, unique, strict=True)
         ]
 
-    def extent(self) -> Extent:
-        """The smallest and the largest value of every column, after a pass that looks at all.
+    def differing(self, still: Sequence[Still]) -> list[Differing]:
+        """Rows that differ from a sample in columns where it does not vary, found in one pass.
+
+        They depend on the data and the seed alone, and are looked for once in a session.
+
+        Parameters
+        ----------
+        still : sequence of Still
+            The columns.
+
+        Returns
+        -------
+        list of Differing
+            One each, of none where the columns are constant.
 
         Raises
         ------
         DataError
             A value is NaN or infinite.
         """
-        extent = self._scan()
-        self._check_finite(extent)
-        return extent
+        keys = [(one.variable, one.columns, one.value.tobytes()) for one in still]
+        new = {k: one for k, one in zip(keys, still, strict=True) if k not in self._differing}
+        if new:
+            extent, finished = self._scan(tuple(new.values()))
+            self._check_finite(extent)
+            self.finished.append(finished)
+            self._differing.update(zip(new, extent.differing, strict=True))
+        return [self._differing[k] for k in keys]
 
-    def refuse_constant(self, number: int) -> None:
-        """Raise where all rows of a variable are the same, after a pass that looks at them."""
-        extent = self.extent()
-        if np.array_equal(extent.low[number], extent.high[number]):
-            msg = (
-                f"variable {self.names[number]!r} is constant: all {self.n} rows are the same, so "
-                "it is independent of everything; leave it out"
-            )
-            raise DataError(msg)
-
-    def _run(self, reduction: RowReduction[State] | PairReduction[State], plan: PassPlan) -> State:
+    def _run(self, reduction: Reduction[State], plan: PassPlan) -> State:
         try:
             state, finished = run_pass(
                 reduction,
@@ -222,7 +270,7 @@ class Session:
         return state
 
     def _refuse_non_finite(self) -> NoReturn:
-        self._check_finite(self._scan())
+        self._check_finite(self._scan()[0])
         msg = (
             "NaN or infinity were read once and not again: keep the data as they are during a test"
         )
@@ -240,12 +288,11 @@ class Session:
             )
             raise DataError(msg)
 
-    def _scan(self) -> Extent:
-        scan = Scan()
-        extent, _ = run_pass(
+    def _scan(self, still: tuple[Still, ...] = ()) -> tuple[Extent, PassFinished]:
+        scan = Scan(still, self.seed)
+        return run_pass(
             scan, self.sources, self.plan(scan), self.runtime, self.listener, finite=False
         )
-        return extent
 
 
 def _ignore(event: Event) -> None:

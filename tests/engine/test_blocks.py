@@ -117,7 +117,7 @@ def test_block_bounds__are_larger_where_they_would_be_too_many_for_a_scheduler(
 
 def test_read_block__takes_computed_blocks_where_there_is_no_source():
     x, y = np.arange(10.0), np.arange(20.0).reshape(10, 2)
-    values = read_block([ArraySource("x", x), None], 3, 5, {1: y[3:5]}, True)
+    values = read_block([ArraySource("x", x), None], [(3, 5)], {1: y[3:5]}, True)
     np.testing.assert_array_equal(values[0], [[3.0], [4.0]])
     np.testing.assert_array_equal(values[1], y[3:5])
 
@@ -131,7 +131,7 @@ def test_read_block__refuses_what_is_not_finite_where_asked(bad, computed):
     with pytest.raises(
         NonFiniteError, match="NaN or infinity in rows 3 to 5: drop or fill such rows"
     ):
-        read_block([source], 3, 6, {0: x[3:6]}, True)
+        read_block([source], [(3, 6)], {0: x[3:6]}, True)
     assert issubclass(NonFiniteError, DataError)
-    assert len(read_block([source], 3, 6, {0: x[3:6]}, False)[0]) == 3
-    assert len(read_block([ArraySource("x", x)], 5, 6, {}, True)[0]) == 1
+    assert len(read_block([source], [(3, 6)], {0: x[3:6]}, False)[0]) == 3
+    assert len(read_block([ArraySource("x", x)], [(5, 6)], {}, True)[0]) == 1

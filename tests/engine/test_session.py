@@ -7,6 +7,7 @@ import zarr
 
 import dhsic
 from dhsic.engine.events import PassFinished, PassStarted, StepStarted
+from dhsic.engine.scan import Still
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.io.open import open_variables
@@ -93,25 +94,80 @@ def test_take__returns_rows_in_the_order_asked_and_as_often(runtime, tmp_path):
         np.testing.assert_array_equal(values, expected[numbers])
 
 
-@pytest.mark.parametrize("width", [1, 3])
-def test_refuse_constant__names_a_constant_variable(width):
-    with pytest.raises(
-        DataError, match=f"^variable 'x2' is constant: all {N} rows are the same, .*; leave it out$"
-    ):
-        session(normal(N), np.full((N, width), 7.0)).refuse_constant(1)
+def rare(count, width=1, n=N):
+    """A variable that is 0 but in a few rows, which hold their numbers."""
+    x = np.zeros((n, width))
+    rows = np.random.default_rng(1).choice(np.arange(1, n), count, replace=False)
+    x[rows] = rows[:, None]
+    return x
 
 
-def test_refuse_constant__lets_rare_events_pass():
-    x = np.zeros((N, 2))
-    x[N - 1, 1] = 1.0
-    session(x, normal(N)).refuse_constant(0)
+def still(variable, *columns):
+    return Still(variable, columns, np.zeros(len(columns)))
 
 
-def test_refuse_constant__names_missing_values_first():
+def test_differing__finds_all_rows_where_they_are_few(runtime, tmp_path):
+    x, y = rare(5), rare(3, 2)
+    y[7, 1] = -1.0
+    for kind in ("numpy", "zarr", "dask"):
+        data = x, wrapped(kind, y, tmp_path)
+        first, second, third = session(*data, runtime=runtime).differing(
+            [still(0, 0), still(1, 1), still(1, 1, 0)]
+        )
+        assert (first.total, second.total, third.total) == (5, 4, 4)
+        assert sorted(first.values[:, 0]) == sorted(x[x != 0])
+        assert sorted(second.values[:, 0]) == sorted(y[y[:, 1] != 0, 1])
+        assert [-1.0, 0.0] in third.values.tolist()
+
+
+def test_differing__keeps_a_draw_that_depends_on_rows_and_seed_alone(runtime, tmp_path):
+    x = rare(3000)
+    drawn = [
+        session(data, normal(N), runtime=runtime).differing([still(0, 0)])[0]
+        for data in (x, wrapped("zarr", x, tmp_path), wrapped("dask", x, tmp_path))
+    ]
+    for one in drawn:
+        assert one.total == 3000
+        assert one.values.tolist() == drawn[0].values.tolist()
+    assert len(set(drawn[0].values[:, 0])) == 16
+    again = Session(open_variables((x, normal(N)), None), threads(1), 1).differing([still(0, 0)])
+    assert again[0].values.tolist() != drawn[0].values.tolist()
+    other = session(normal(N), x).differing([still(1, 0)])  # draws of variables are their own
+    assert other[0].values.tolist() != drawn[0].values.tolist()
+
+
+def test_differing__draws_from_all_rows_alike():
+    x = np.arange(N) + 1.0
+    data = open_variables((x, normal(N)), None)
+    means = [
+        Session(data, threads(2), seed).differing([still(0, 0)])[0].values.mean() / N
+        for seed in range(60)
+    ]
+    assert abs(np.mean(means) - 0.5) < 5.0 / np.sqrt(12 * 16 * 60)
+
+
+def test_differing__of_a_constant_finds_none():
+    (found,) = session(normal(N), np.full((N, 2), 7.0)).differing(
+        [Still(1, (0, 1), np.array([7.0, 7.0]))]
+    )
+    assert found.total == len(found.values) == 0
+
+
+def test_differing__looks_once_and_says_so():
+    run = session(rare(5), rare(3))
+    first = run.differing([still(0, 0)])
+    assert [done.name for done in run.finished] == ["scan"]
+    assert run.differing([still(0, 0), still(0, 0)]) == first * 2
+    assert len(run.finished) == 1
+    assert [one.total for one in run.differing([still(0, 0), still(1, 0)])] == [5, 3]
+    assert len(run.finished) == 2
+
+
+def test_differing__names_missing_values_first():
     x = np.zeros(N)
     x[11] = np.nan
     with pytest.raises(DataError, match="'x1' has NaN or infinity, first in row 11"):
-        session(x, normal(N)).refuse_constant(0)
+        session(x, normal(N)).differing([still(0, 0)])
 
 
 @pytest.fixture

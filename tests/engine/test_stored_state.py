@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dhsic.engine.reduction import Partial
-from dhsic.engine.scan import Extent
+from dhsic.engine.scan import Differing, Extent
 from dhsic.engine.stored_state import BrokenStateError, pack, unpack
 from dhsic.kernels import Gaussian
 from tests.engine.toys import Moments
@@ -68,10 +68,12 @@ def test_unpack__gives_values_back_with_their_types(value):
 
 
 def test_unpack__gives_named_tuples_back():
-    extent = Extent(np.array([math.inf]), (np.zeros(2), np.ones(1)), ())
+    differing = Differing(2, np.array([3, 2**63], np.uint64), np.ones((2, 1)))
+    extent = Extent(np.array([math.inf]), (differing,))
     found = again(Partial(extent, 1.0)).state
     assert type(found) is Extent
-    assert [x.tolist() for x in found.low] == [[0.0, 0.0], [1.0]]
+    assert type(found.differing[0]) is Differing
+    assert found.differing[0].keys.tolist() == [3, 2**63]
 
 
 Local = namedtuple("Local", "x")
@@ -91,7 +93,7 @@ def test_pack__refuses_other_types(value):
         packed(value)
 
 
-WHOLE = packed(Partial(Extent(np.arange(3.0), (np.ones((2, 2)),), ()), 0.5))
+WHOLE = packed(Partial(Extent(np.arange(3.0), (Differing(1, np.ones(1), np.ones((1, 2))),)), 0.5))
 
 
 @pytest.mark.parametrize("length", [0, 1, 13, 14, 78, 79, 80, 200, len(WHOLE) - 1])

@@ -37,7 +37,7 @@ class Reading:
         self.folder.cleanup()
 
     def time_read_block(self, precision: str, columns: int) -> None:
-        read_block(self.sources, 0, ROWS, {}, True)
+        read_block(self.sources, [(0, ROWS)], {}, True)
 
 
 class Planning:

@@ -1,0 +1,68 @@
+"""What a pass reads, and what a task holds of it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.engine.blocks import Source
+
+if TYPE_CHECKING:
+    from dhsic.engine.plan import PassPlan
+
+__all__ = ["bytes_read_of", "decoded_rows", "is_shared", "taken_bytes", "task_bytes"]
+
+
+def is_shared(number: int, source: Source, plan: PassPlan) -> bool:
+    """Whether blocks are computed before the pairs that share them."""
+    return plan.pairs and (source.place == "graph" or number in plan.split)
+
+
+def task_bytes(number: int, source: Source, plan: PassPlan) -> int:
+    """Bytes of a source that only one task holds."""
+    rows = plan.blocks_per_task * plan.rows_per_block
+    arranged = rows * source.row_bytes if plan.groups is not None else 0
+    if source.place == "memory":
+        return 2 * arranged  # read, then put in the order of the groups
+    decoded = int(decoded_rows(source, plan).max())
+    if number in plan.split:  # chunks that a run of groups takes parts of
+        decoded = min(len(plan.ranges(*plan.bounds[:2])) * (source.chunk_rows or 1), plan.n)
+    if is_shared(number, source, plan):
+        return source.row_bytes * decoded + arranged
+    return source.row_bytes * (rows + plan.blocks_per_task * decoded) + arranged
+
+
+def taken_bytes(source: Source) -> int:
+    """Bytes of a task that takes a few rows of a stored chunk: it is decoded, then copied."""
+    if source.place != "storage":
+        return 0
+    return 2 * min(source.chunk_rows or 0, source.shape[0]) * source.row_bytes
+
+
+def bytes_read_of(number: int, source: Source, plan: PassPlan) -> int:
+    """Every block is in as many pairs as there are blocks; a graph computes it once for all."""
+    rows = plan.n
+    once = source.place == "graph" or number in plan.split
+    if source.place != "memory" and number not in plan.split:
+        rows = int(decoded_rows(source, plan).sum())
+    times = plan.blocks if plan.pairs and not once else 1
+    return times * rows * source.row_bytes
+
+
+def decoded_rows(source: Source, plan: PassPlan) -> NDArray[np.int64]:
+    """Rows of the stored chunks that every block touches."""
+    if plan.groups is None:
+        return _decoded(source, np.array(plan.bounds[:-1]), np.array(plan.bounds[1:]))
+    blocks = (np.array(plan.ranges(*span)) for span in pairwise(plan.bounds))
+    return np.array([_decoded(source, *ranges.T).sum() for ranges in blocks])
+
+
+def _decoded(source: Source, starts: NDArray[Any], stops: NDArray[Any]) -> NDArray[np.int64]:
+    """The same of ranges of rows."""
+    step = source.chunk_rows or 1
+    ends: NDArray[np.int64] = np.minimum(-(-stops // step) * step, source.shape[0])
+    rows: NDArray[np.int64] = ends - starts // step * step
+    return rows
