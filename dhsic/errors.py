@@ -1,11 +1,13 @@
 """The errors and warnings that dhsic raises."""
 
 __all__ = [
+    "ApproximateNullWarning",
     "ClusterError",
     "DataError",
     "DhsicError",
     "InsecureWarning",
     "InvalidArgumentError",
+    "LandmarkWarning",
     "MemoryBudgetError",
     "MissingDependencyError",
     "PrecisionWarning",
@@ -39,6 +41,14 @@ class MissingDependencyError(DhsicError, ImportError):
 
 class PrecisionWarning(UserWarning):
     """The chosen floating-point precision loses digits that may matter."""
+
+
+class LandmarkWarning(UserWarning):
+    """The landmarks cannot show a dependence that there may be."""
+
+
+class ApproximateNullWarning(UserWarning):
+    """An approximate null distribution may be far from the truth for these data."""
 
 
 class InsecureWarning(UserWarning):

@@ -32,7 +32,8 @@ class PivotedCholesky:
     Parameters
     ----------
     factor : ndarray, shape (r, r)
-        Lower triangular; ``factor @ factor.T`` is the Gram matrix of the kept rows.
+        Lower triangular; ``factor @ factor.T`` is the Gram matrix of the kept rows, but for 1
+        where that is 0.
     kept : ndarray of int, shape (r,)
         The kept rows, in the order of the factor.
     tolerance : float
@@ -91,7 +92,8 @@ def pivoted_cholesky(gram: NDArray[np.float64], tolerance: float) -> PivotedChol
     Returns
     -------
     PivotedCholesky
-        Of rank 0 where the matrix is 0.
+        Where the matrix is 0, so that its functions are: of one row with factor 1, by which their
+        norms are 0.
 
     Notes
     -----
@@ -102,7 +104,7 @@ def pivoted_cholesky(gram: NDArray[np.float64], tolerance: float) -> PivotedChol
     tolerance = max(tolerance, p * _EPSILON)
     scale = float(gram.diagonal().max())
     if scale <= 0.0:
-        return PivotedCholesky(np.zeros((0, 0)), np.zeros(0, np.intp), tolerance)
+        return PivotedCholesky(np.ones((1, 1)), np.zeros(1, np.intp), tolerance)
     # The transposed view of a symmetric C-ordered matrix is what Fortran overwrites in place.
     factor, pivots, rank, _ = lapack.dpstrf(gram.T, tol=tolerance * scale, lower=1, overwrite_a=1)
     return PivotedCholesky(

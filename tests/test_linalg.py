@@ -53,11 +53,11 @@ def test_pivoted_cholesky__keeps_one_of_equal_rows():
     assert len(np.unique(half[result.kept], axis=0)) == 4
 
 
-def test_pivoted_cholesky__of_zero_has_rank_zero_and_norms_zero():
+def test_pivoted_cholesky__of_zero_keeps_a_row_by_which_norms_are_zero():
     result = pivoted_cholesky(np.zeros((3, 3)), 1e-8)
-    assert result.rank == 0
-    assert result.squared_norm(np.zeros(0)) == 0.0
-    np.testing.assert_array_equal(result.squared_norm(np.zeros((0, 2))), [0.0, 0.0])
+    assert (result.rank, result.kept.tolist(), result.factor.tolist()) == (1, [0], [[1.0]])
+    assert result.squared_norm(np.zeros(1)) == 0.0
+    np.testing.assert_array_equal(result.squared_norm(np.zeros((1, 2))), [0.0, 0.0])
 
 
 @pytest.mark.parametrize(("tolerance", "kept"), [(0.9e-3, [0, 1, 2]), (1.1e-3, [0, 1]), (0.3, [0])])

@@ -294,6 +294,10 @@ class _Combination(Kernel):
     def fit(self, sample: NDArray[np.float64]) -> Self:
         return replace(self, parts=tuple(part.fit(sample) for part in self.parts))
 
+    def scale_columns(self, d: int) -> tuple[tuple[int, ...], ...]:
+        sets = (columns for part in self.parts for columns in part.scale_columns(d))
+        return tuple(dict.fromkeys(sets))
+
     @property
     def has_length(self) -> bool:
         return any(part.has_length for part in self.parts)

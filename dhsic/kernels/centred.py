@@ -29,6 +29,8 @@ class Centred:
     origin: tuple[float, ...] | None = field(default=None, kw_only=True)
 
     name: ClassVar[str]
+    _scale_name: ClassVar[str] = ""
+    """The parameter that is fitted to how far apart the rows of a sample are."""
 
     def __post_init__(self) -> None:
         if self.origin is None:
@@ -38,6 +40,22 @@ class Centred:
             msg = f"{self.name}: origin must be finite; got {origin}: leave it out for the median"
             raise InvalidArgumentError(msg)
         object.__setattr__(self, "origin", origin)
+
+    def scale_columns(self, d: int) -> tuple[tuple[int, ...], ...]:
+        """Sets of columns, each of which should vary in the sample that a scale is fitted to.
+
+        Parameters
+        ----------
+        d : int
+            Columns of the variable.
+
+        Returns
+        -------
+        tuple of tuple of int
+            None where there is no scale to be fitted.
+        """
+        unset = self._scale_name and getattr(self, self._scale_name) is None
+        return (tuple(range(d)),) if unset else ()
 
     @property
     def _scale(self) -> float:

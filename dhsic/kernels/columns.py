@@ -66,6 +66,10 @@ class Columns(Kernel):
             raise DataError(msg)
         return replace(self, parts=fitted)
 
+    def scale_columns(self, d: int) -> tuple[tuple[int, ...], ...]:
+        parts = enumerate(self._parts(d))
+        return tuple((j,) for j, part in parts if part is not None and part.scale_columns(1))
+
     @property
     def nominal(self) -> bool:
         return all(part is None or part.nominal for part in self._given)

@@ -102,9 +102,8 @@ class Combinations:
     def typical(self) -> list[int]:
         """For every variable the number of a kernel whose length scale is changed the least."""
         order = sorted(range(len(self.kernels)), key=self._changes.__getitem__)
-        return [
-            next(k for k in order if self.variables[k] == m) for m in range(len(self.chosen[0]))
-        ]
+        count = self.variables[-1] + 1
+        return [next(k for k in order if self.variables[k] == m) for m in range(count)]
 
     def reference(self) -> int:
         """The number of the combination whose length scales are changed the least."""
@@ -113,6 +112,10 @@ class Combinations:
     @property
     def _changes(self) -> list[float]:
         return [change(*pair) for pair in zip(self.kernels, self.factors, strict=True)]
+
+    def points_of(self, points: Sequence[Value], combination: int) -> tuple[Value, ...]:
+        """Of one value a variable, those of the kernels of a combination."""
+        return tuple(points[self.variables[k]] for k in self.chosen[combination])
 
     def kernels_of(self, combination: int) -> tuple[Kernel, ...]:
         """The kernels of a combination, one a variable."""

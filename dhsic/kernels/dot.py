@@ -100,6 +100,7 @@ class Polynomial(Kernel):
     gamma: float | None = None
 
     name: ClassVar[str] = "polynomial"
+    _scale_name: ClassVar[str] = "gamma"
 
     def __post_init__(self) -> None:
         super().__post_init__()

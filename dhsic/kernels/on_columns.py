@@ -69,6 +69,12 @@ class OnColumns(Kernel):
             msg = f"column{'s' if len(self.at) > 1 else ''} {listed}: {error}"
             raise DataError(msg) from error
 
+    def scale_columns(self, d: int) -> tuple[tuple[int, ...], ...]:
+        if self.scaled and self.scales is None:
+            return tuple((j,) for j in self.at)
+        inner = self.kernel.scale_columns(len(self.at))
+        return tuple(tuple(self.at[j] for j in columns) for columns in inner)
+
     @property
     def nominal(self) -> bool:
         return self.kernel.nominal

@@ -93,6 +93,7 @@ class Gaussian(_Euclidean):
     gamma: float | None = None
 
     name: ClassVar[str] = "gaussian"
+    _scale_name: ClassVar[str] = "gamma"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -154,6 +155,7 @@ class InverseMultiquadric(_Euclidean):
     gamma: float | None = None
 
     name: ClassVar[str] = "imq"
+    _scale_name: ClassVar[str] = "gamma"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -222,6 +224,7 @@ class Matern(_Euclidean):
     length: float | None = None
 
     name: ClassVar[str] = "matern"
+    _scale_name: ClassVar[str] = "length"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -324,6 +327,7 @@ class Laplacian(Kernel):
     gamma: float | None = None
 
     name: ClassVar[str] = "laplacian"
+    _scale_name: ClassVar[str] = "gamma"
 
     def __post_init__(self) -> None:
         super().__post_init__()

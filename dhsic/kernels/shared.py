@@ -49,9 +49,14 @@ class Power(NamedTuple):
 
     def write(self, outs: Sequence[Tile]) -> None:
         """Fill the tile from the other one."""
-        np.square(outs[self.source], out=outs[self.k])
+        self.of(outs[self.source], outs[self.k])
+
+    def of(self, wide: Tile, out: Tile | None = None) -> Tile:
+        """The tile, from the other one."""
+        out = np.square(wide, out=out)
         for _ in range(self.squarings - 1):
-            np.square(outs[self.k], out=outs[self.k])
+            np.square(out, out=out)
+        return out
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Landmarks: how they are drawn, chosen and pruned."""
 
-from dhsic.landmarks.base import Landmarks, check_count, landmark_count, prune
+from dhsic.landmarks.base import Landmarks, check_count, landmark_count, prune, warn_of_zeros
 from dhsic.landmarks.growth import FEWEST, Growth, grow
 from dhsic.landmarks.options import check_landmark_options, tolerance_for, warn_of_rounding
 from dhsic.landmarks.pool import Pool
@@ -24,4 +24,5 @@ __all__ = [
     "tolerance_for",
     "uniform_rows",
     "warn_of_rounding",
+    "warn_of_zeros",
 ]

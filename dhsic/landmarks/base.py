@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.errors import InvalidArgumentError, LandmarkWarning
 from dhsic.kernels import Kernel
 from dhsic.linalg import PivotedCholesky, hadamard, pivoted_cholesky
 
-__all__ = ["Landmarks", "check_count", "landmark_count", "prune"]
+__all__ = ["Landmarks", "check_count", "landmark_count", "prune", "warn_of_zeros"]
 
 _SQRT = re.compile(r"(\d+(?:\.\d+)?)?\s*\*?\s*sqrt(?:\(n\))?")
 
@@ -118,8 +119,27 @@ def prune(
         Factor of their Gram matrix K_J, the Hadamard product of the K_m.
     """
     grams = (kernel(z) for kernel, z in zip(kernels, landmarks.points, strict=True))
-    factor = pivoted_cholesky(hadamard(grams), tolerance)
-    if factor.rank == 0:
-        msg = "the product of the kernels must not be 0 at every landmark: choose other kernels"
-        raise DataError(msg)
+    gram = hadamard(grams)
+    warn_of_zeros(gram, "the product of the kernels")
+    factor = pivoted_cholesky(gram, tolerance)
     return landmarks.keep(factor.kept), factor
+
+
+def warn_of_zeros(gram: NDArray[np.float64], what: str) -> None:
+    """Warn where the Gram matrix of all landmarks is 0.
+
+    So is a linear kernel about the median of a rare flag, where no landmark has the flag.
+
+    Parameters
+    ----------
+    gram : ndarray, shape (p, p)
+        Of the landmarks.
+    what : str
+        Of which kernels, for the start of the sentence.
+    """
+    if gram.diagonal().max() <= 0.0:
+        msg = (
+            f"{what} is 0 at every landmark, so that the landmarks show no dependence: take more "
+            "of them, or another kernel, as 'gaussian'"
+        )
+        warnings.warn(msg, LandmarkWarning, stacklevel=2)

@@ -117,8 +117,6 @@ def missed_spread(whole: Matrix, gram: Matrix, cross: Matrix, tolerance: float) 
     float
     """
     factor = pivoted_cholesky(gram, tolerance)
-    if factor.rank == 0:
-        return 1.0
     known = solve_lower(factor.factor, cross[factor.kept])
     return _spread(whole - known.T @ known) / _spread(whole)
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.estimators.base import bandwidth_rows
+from dhsic.estimators.fitting_samples import beyond
 from dhsic.ranking.features import Features
 
 __all__ = ["without_constants"]
@@ -18,7 +17,7 @@ def without_constants(session: Session, features: Features) -> Features:
     """The features that are not constant.
 
     Only where some do not vary among the rows that set bandwidths, all rows are looked at. Those
-    that vary in other rows, such as rare flags, have kernels fitted to their range.
+    that vary in other rows, such as rare flags, are kept.
 
     Raises
     ------
@@ -30,18 +29,10 @@ def without_constants(session: Session, features: Features) -> Features:
     still = [bool(same[list(columns)].all()) for columns in features.columns]
     if not any(still):
         return features
-    extent = session.extent()
-    ends = np.vstack([extent.low[0], extent.high[0]])
-    kept, kernels = [], []
-    for number, kernel in enumerate(features.kernels):
-        own = ends[:, features.columns[number]]
-        if not still[number]:
-            kernels.append(kernel)
-        elif (own[0] != own[1]).any():
-            kernels.append(kernel.fit(own))
-        else:
-            continue
-        kept.append(number)
+    sets = {(0, at) for at, one in zip(features.columns, still, strict=True) if one}
+    found = beyond(session, [sample], sorted(sets))
+    pairs = enumerate(zip(features.columns, still, strict=True))
+    kept = [k for k, (at, one) in pairs if not one or found[0, at].total]
     if not kept:
         msg = (
             f"a ranking needs a feature that varies, and all {len(features)} of "
@@ -52,5 +43,5 @@ def without_constants(session: Session, features: Features) -> Features:
         features,
         names=tuple(features.names[k] for k in kept),
         columns=tuple(features.columns[k] for k in kept),
-        kernels=tuple(kernels),
+        kernels=tuple(features.kernels[k] for k in kept),
     )

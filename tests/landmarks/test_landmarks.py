@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.linalg import solve_triangular
 
-from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.errors import InvalidArgumentError, LandmarkWarning
 from dhsic.kernels import Delta, Gaussian, Linear
 from dhsic.landmarks import Landmarks, check_count, landmark_count, prune, uniform_rows
 
@@ -133,10 +133,12 @@ def test_prune__keeps_more_at_a_smaller_tolerance():
     assert ranks == sorted(set(ranks))
 
 
-def test_prune__refuses_kernels_that_are_zero_at_every_landmark():
+def test_prune__warns_of_kernels_that_are_zero_at_every_landmark():
     x, y = np.array([[0.0], [0.0], [1.0]]), np.array([[2.0], [3.0], [0.0]])
-    with pytest.raises(DataError, match=r"must not be 0 at every landmark: choose other kernels"):
-        prune(landmarks_of([x, y]), (Linear(), Linear()), 1e-8)
+    with pytest.warns(LandmarkWarning, match=r"is 0 at every landmark, .*: take more of them, or"):
+        kept, factor = prune(landmarks_of([x, y]), (Linear(), Linear()), 1e-8)
+    assert (len(kept), factor.rank) == (1, 1)
+    assert factor.squared_norm(np.zeros(1)) == 0.0
     assert len(prune(landmarks_of([x + 1, y]), (Linear(), Linear()), 1e-8)[0]) == 1
 
 
