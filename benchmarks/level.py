@@ -9,7 +9,7 @@ kept, so that a study which was interrupted goes on where it stopped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from itertools import product
 from typing import Any
@@ -32,6 +32,8 @@ OPTIONS: dict[str, list[Any]] = {
     "chi-square": [dhsic.ChiSquare()],
     "multiplier": [dhsic.Multiplier(99)],
     "permutation": [dhsic.Permutation(99, within="all")],
+    "shifts": [dhsic.Shifts()],
+    "chain": [dhsic.Chain()],
 }
 PAIRS: list[tuple[Any, Any, int | None]] = [
     (entry.estimator(), null, entry.most_variables)
@@ -75,12 +77,15 @@ def one_pvalue(setting: tuple[Any, Any, str, int, int, int]) -> float:
     ).pvalue
 
 
-def rejection_rates(pvalues: NDArray[np.float64]) -> dict[str, Any]:
+def rejection_rates(
+    pvalues: NDArray[np.float64], alphas: Sequence[float] = ALPHAS
+) -> dict[str, Any]:
     """Share of the p-values at most alpha, its upper limit, and where it lies above."""
     runs = len(pvalues)
-    rates = {f"{a:.0%}": float(np.mean(pvalues <= a + 1e-9)) for a in ALPHAS}
-    limits = {f"limit {a:.0%}": float(binom.ppf(0.999, runs, a) / runs) for a in ALPHAS}
-    above = [f"{a:.0%}" for a in ALPHAS if rates[f"{a:.0%}"] > limits[f"limit {a:.0%}"]]
+    shown = {f"{100 * alpha:g}%": alpha for alpha in alphas}
+    rates = {name: float(np.mean(pvalues <= a + 1e-9)) for name, a in shown.items()}
+    limits = {f"limit {name}": float(binom.ppf(0.999, runs, a) / runs) for name, a in shown.items()}
+    above = [name for name in shown if rates[name] > limits[f"limit {name}"]]
     return {**rates, **limits, "above": " ".join(above)}
 
 

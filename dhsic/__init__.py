@@ -23,7 +23,16 @@ from dhsic.estimators import (
 )
 from dhsic.interaction import InteractionTestResult, interaction_test, plan_interaction
 from dhsic.kernels import Candidates, Grid
-from dhsic.nulls import ChiSquare, Gamma, Multiplier, Normal, Permutation, Spectral
+from dhsic.nulls import (
+    Chain,
+    ChiSquare,
+    Gamma,
+    Multiplier,
+    Normal,
+    Permutation,
+    Shifts,
+    Spectral,
+)
 from dhsic.pairwise import DependenceMatrix, dependence_matrix
 from dhsic.ranking import (
     FeatureRanking,
@@ -46,6 +55,7 @@ __all__ = [
     "VHSIC",
     "BlockHSIC",
     "Candidates",
+    "Chain",
     "ChiSquare",
     "DCor",
     "DCov",
@@ -64,6 +74,7 @@ __all__ = [
     "NystromMHSIC",
     "Permutation",
     "SensitivityMap",
+    "Shifts",
     "Spectral",
     "SubCorr",
     "SubHSIC",

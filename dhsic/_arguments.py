@@ -16,9 +16,11 @@ from dhsic.engine.runtime import Runtime, current_client
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import (
+    ChainEstimator,
     Estimator,
     GridEstimator,
     Null,
+    Resampling,
     draws_replicates,
     find_estimator,
     find_null,
@@ -27,7 +29,7 @@ from dhsic.estimators import (
 from dhsic.io.folder import Folder
 from dhsic.io.open import open_variables
 from dhsic.kernels import Candidates, Combinations, Gaussian, Grid, Kernel, parse
-from dhsic.nulls import Multiplier, Permutation
+from dhsic.nulls import Chain
 
 __all__ = [
     "Method",
@@ -51,13 +53,20 @@ def open_session(
     memory: int | str,
     progress: Any,
     checkpoint: str | None = None,
+    *,
+    tests: bool = True,
 ) -> Session:
-    """Open the variables, check what does not depend on them, and say where it runs."""
+    """Open the variables, check what does not depend on them, and say where it runs.
+
+    Estimates without a test take two rows, and constants.
+    """
     sources = open_variables(variables, names)
-    if sources[0].shape[0] < 4:
-        msg = f"a test of independence needs at least 4 rows, got {sources[0].shape[0]}"
+    what, fewest = ("a test of independence", 4) if tests else ("an estimate of dependence", 2)
+    if sources[0].shape[0] < fewest:
+        msg = f"{what} needs at least {fewest} rows, got {sources[0].shape[0]}: add rows"
         raise DataError(msg)
-    return session_over(sources, rng, precision, client, threads, memory, progress, checkpoint)
+    where = client, threads, memory, progress, checkpoint
+    return session_over(sources, rng, precision, *where, takes_constants=not tests)
 
 
 def session_over(
@@ -69,6 +78,8 @@ def session_over(
     memory: int | str,
     progress: Any,
     checkpoint: str | None = None,
+    *,
+    takes_constants: bool = False,
 ) -> Session:
     """A session over variables that are open, as `open_session`."""
     check_choice("precision", precision, get_args(Precision))
@@ -82,7 +93,8 @@ def session_over(
         raise InvalidArgumentError(msg)
     folder = None if checkpoint is None else Folder.at(checkpoint, "checkpoint")
     runtime = _runtime(client, threads, parse_bytes(memory))
-    return Session(sources, runtime, resolve_seed(rng), precision, progress, folder)
+    seed, constants = resolve_seed(rng), takes_constants
+    return Session(sources, runtime, seed, precision, progress, folder, takes_constants=constants)
 
 
 def _runtime(client: Any, threads: int | None, memory: int) -> Runtime:
@@ -162,12 +174,20 @@ class Method:
     null_reason: str
 
     @property
-    def several(self) -> tuple[GridEstimator, Multiplier | Permutation] | None:
+    def several(self) -> tuple[GridEstimator, Resampling] | None:
         """The estimator and the null, where there is more than one kernel a variable to fit."""
-        if self.combinations.plain:
+        if self.combinations.plain or isinstance(self.null, Chain):
             return None
         assert isinstance(self.estimator, GridEstimator)
-        assert isinstance(self.null, Multiplier | Permutation)
+        assert isinstance(self.null, Resampling)
+        return self.estimator, self.null
+
+    @property
+    def chain(self) -> tuple[ChainEstimator, Chain] | None:
+        """The estimator and the null, where variables are tested one after another."""
+        if not isinstance(self.null, Chain):
+            return None
+        assert isinstance(self.estimator, ChainEstimator)
         return self.estimator, self.null
 
     @property
@@ -185,10 +205,13 @@ class Method:
 
     def plan(self, session: Session) -> Plan:
         """What would run."""
+        if self.chain is not None:
+            chained, null = self.chain
+            return chained.plan_chain(session, self.combinations, null)
         if self.several is None:
             return self.estimator.plan(session, self.combinations.kernels, self.null)
-        estimator, null = self.several
-        return estimator.plan_grid(session, self.combinations, null)
+        estimator, resampling = self.several
+        return estimator.plan_grid(session, self.combinations, resampling)
 
 
 def choose_method(

@@ -29,6 +29,7 @@ from dhsic.estimators import (
     Null,
     Outcome,
     WitnessFunctions,
+    combine_chain,
 )
 from dhsic.estimators.base import passes_of
 from dhsic.kernels import Grid, Kernel
@@ -38,6 +39,7 @@ from dhsic.results import (
     GridSummary,
     IndependenceTestResult,
     KernelCombination,
+    StageSummary,
     VariableSummary,
 )
 
@@ -84,18 +86,22 @@ def independence_test(
         a null that takes one: what the estimator takes, which is "gaussian" unless it says
         otherwise. Bandwidths that are not given follow the median heuristic of that variable, for
         the Gaussian gamma = 1 / (median distance)^2, on up to 1,000 rows drawn independently for
-        every variable.
+        every variable; where these are all the same, as of a rare flag, a scan of the data finds
+        some that differ.
     estimator : str or Estimator, optional
         A name, or a value with options; "nystrom-m" is linear in n, "v-hsic" quadratic. "auto"
         takes "v-hsic" where that is quick and fits the memory, "nystrom-m" beyond, and says why in
         the result.
-    null : str, Permutation, Multiplier, Gamma, Spectral, Normal or ChiSquare, optional
-        "auto" chooses, and says which and why in the result. An estimator that does not stand
-        with a null says which do.
+    null : str or a value of a null, optional
+        "auto" takes one that is exact for exchangeable rows: of two variables `Shifts` of rows
+        within groups, of more a `Chain` of such tests, and `Permutation` where the estimator has
+        neither. "block-hsic" alone has none, and takes `Normal`. The others are approximations,
+        which warn where the data are not for them. The result says which null and why. An
+        estimator that does not stand with a null says which do.
     n_resamples : int, optional
-        Replicates, 250 where not given; to be left out where `null` is a value, which has its
-        own, or has no replicates: "gamma", "spectral", "normal",
-        "chi-square".
+        The least number of replicates: 1,000 shifts, or 250 permutations or random signs that are
+        asked for by name, where not given. To be left out where `null` is a value, which has its
+        own, or has no replicates: "gamma", "spectral", "normal", "chi-square".
     rng : int, Generator or None, optional
         Seed. The same seed gives the same draws whatever the chunks, workers or retries.
     names : sequence of str, optional
@@ -158,7 +164,7 @@ def independence_test(
 
 def tested_fields(session: Session, method: Method, began: float) -> dict[str, Any]:
     """Run a test, and return the fields that its result has."""
-    outcome, grid = _run(session, method)
+    outcome, grid, stages = _run(session, method)
     distribution = outcome.distribution
     p = pvalue(outcome.statistic, distribution, session.dtype, outcome.rounding)
     if isinstance(distribution, Replicates):
@@ -173,21 +179,28 @@ def tested_fields(session: Session, method: Method, began: float) -> dict[str, A
         "null": method.null.name,
         "null_reason": "; ".join(filter(None, (method.null_reason, outcome.detail))),
         "grid": grid,
+        "stages": stages,
         **result_fields(
             session, method.estimator, method.estimator_reason, outcome.estimate, began
         ),
     }
 
 
-def _run(session: Session, method: Method) -> tuple[Outcome, GridSummary | None]:
-    """The outcome of the test; of several kernels, with what each says by itself."""
+def _run(
+    session: Session, method: Method
+) -> tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]:
+    """The outcome of the test; of several kernels or stages, with what each says by itself."""
+    if method.chain is not None:
+        chained, chain = method.chain
+        stages = chained.test_chain(session, method.combinations, chain)
+        return combine_chain(session, stages, method.grid, chain)
     if method.several is None:
         kernels = method.combinations.kernels
-        return method.estimator.test(session, kernels, method.null), None
+        return method.estimator.test(session, kernels, method.null), None, ()
     estimator, null = method.several
     found = estimator.test_grid(session, method.combinations, null)
     if len(method.combinations) == 1:
-        return found.only, None
+        return found.only, None, ()
     whole = aggregate(
         found.statistics,
         found.replicates,
@@ -199,7 +212,7 @@ def _run(session: Session, method: Method) -> tuple[Outcome, GridSummary | None]
     )
     estimate = found.estimate(whole.strongest)
     outcome = Outcome(whole.statistic, whole.distribution, estimate, found.detail, whole.rounding)
-    return outcome, _grid_summary(found, whole, method)
+    return outcome, _grid_summary(found, whole, method), ()
 
 
 def _grid_summary(found: GridOutcome, whole: Aggregated, method: Method) -> GridSummary:
@@ -238,7 +251,8 @@ def hsic(
     Parameters
     ----------
     *variables : array-like, shapes (n,) or (n, d_m)
-        As for `independence_test`.
+        As for `independence_test`, of two rows or more; "u-hsic" and other unbiased estimates need
+        four, and "block-hsic" eight. The estimate is 0 where a variable is constant.
     kernels : str, Kernel or a sequence of them, optional
         One for all variables, or one a variable; "gaussian" where the estimator does not say
         otherwise.
@@ -268,9 +282,8 @@ def hsic(
     0.0447
     """
     began = time.perf_counter()
-    session = open_session(
-        variables, names, rng, precision, client, threads, memory, progress, checkpoint
-    )
+    where = client, threads, memory, progress, checkpoint
+    session = open_session(variables, names, rng, precision, *where, tests=False)
     chosen, choice, fitting = choose_estimator(session, kernels, estimator)
     session.listener(chosen.plan(session, fitting, None).check().started)
     session.resume(computes="estimate", estimator=chosen, kernels=fitting)

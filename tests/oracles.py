@@ -81,6 +81,26 @@ def permutation_replicates(gram_joint, crosses, orders):
     )
 
 
+def orders_of_orbit(orbit, variable=1, shifted=True):
+    """Every permutation of an orbit, one by one: which row of the variable row i meets.
+
+    It is the one that is shifted, or one that cosets permute all the same.
+    """
+    groups = orbit.groups
+    found = groups.arrange(0, groups.count)
+    rows = np.concatenate([np.arange(a, b) for a, b in found.ranges])[found.places]
+    orders = []
+    for coset in range(orbit.cosets):
+        within = orbit.orders(coset, 0, groups.count, variable)
+        for k in range(groups.size) if shifted else [0] * groups.size:
+            order = np.arange(groups.n)
+            for g in range(groups.count):
+                own = rows[g * groups.size : (g + 1) * groups.size]
+                order[own] = own[np.roll(within[g], -k)]
+            orders.append(order)
+    return np.array(orders)
+
+
 def u_hsic(first, second):
     """Gretton (2020), section 4.2.3: means over pairs, triples and quadruples of distinct rows."""
     n = len(first)
@@ -125,6 +145,14 @@ def distance_covariance(x, y, exponent):
     h = np.eye(n) - 1.0 / n
     a, b = (h @ distance_matrix(z, exponent) @ h for z in (x, y))
     return float(np.mean(a * b))
+
+
+def distance_correlation(x, y, exponent):
+    """Szekely, Rizzo and Bakirov (2007), definition 5: not squared; 0 where a variance is 0."""
+    covariances = [distance_covariance(*pair, exponent) for pair in ((x, y), (x, x), (y, y))]
+    covariance, first, second = (float(np.sqrt(max(one, 0.0))) for one in covariances)
+    scale = float(np.sqrt(first * second))
+    return covariance / scale if scale > 0.0 else 0.0
 
 
 def u_distance_covariance(x, y, exponent):

@@ -198,8 +198,16 @@ def test_hsic__is_the_estimate_of_the_test(reference):
         ),
         ((X, Y), {"estimator": "autos"}, "one of 'auto', 'nystrom-m'.*did you mean 'auto'"),
         ((X, Y), {"null": "permutations"}, "supported pairs are.*did you mean 'permutation'"),
-        ((X, Y), {"null": "normal", "estimator": "v-hsic"}, "got 'normal'.*v-hsic: permutation,"),
-        ((X, Y), {"null": dhsic.Normal()}, "stands with 'nystrom-m', got Normal.*; v-hsic: perm"),
+        (
+            (X, Y),
+            {"null": "normal", "estimator": "v-hsic"},
+            "got 'normal'.*v-hsic: shifts, permutation,",
+        ),
+        (
+            (X, Y),
+            {"null": dhsic.Normal()},
+            "stands with 'nystrom-m', got Normal.*; v-hsic: shifts, perm",
+        ),
         *(
             ((X, Y), {"null": null, "n_resamples": 9}, f"left out with null '{null}', which draws")
             for null in ("gamma", "spectral")
@@ -230,6 +238,7 @@ def test_hsic__is_the_estimate_of_the_test(reference):
         ((X, np.full(9000, 2**60)), {}, "'x2' has integers beyond 2\\*\\*53"),
         ((X, Y), {"precision": "float16"}, "precision must be one of.*got 'float16'"),
         ((X, Y), {"n_resamples": 0}, "n_resamples must be an integer >= 1, got 0"),
+        ((X, Y), {"n_resamples": 1}, "n_resamples must be an integer >= 2, got 1"),
         ((X, Y), {"threads": 0}, "threads must be an integer >= 1, got 0"),
         ((X, Y), {"memory": "lots"}, "memory must be a positive number of bytes"),
         ((X, Y), {"rng": -1}, "rng must be an integer >= 0"),
@@ -248,14 +257,113 @@ def test_bad_input__is_an_error_that_says_so(arguments, options, match):
         dhsic.independence_test(*arguments, **options)
 
 
-def test_rare_events__need_a_bandwidth_and_are_tested_with_one():
-    rare = np.zeros(9000)
-    rare[[0, 1]] = 1.0
-    with pytest.raises(dhsic.errors.DataError, match="'x2': a bandwidth needs at least"):
-        dhsic.independence_test(X, rare, rng=0)
-    for kernel in ("gaussian:1.0", "delta"):
-        result = dhsic.independence_test(X, rare, kernels=["gaussian", kernel], rng=0)
-        assert 0 < result.pvalue <= 1
+def rare(rows, values=1.0, n=9000):
+    """A variable that is 0 but in a few rows, of which the seeds below draw none."""
+    x = np.zeros(n)
+    x[rows] = values
+    return x
+
+
+@pytest.mark.parametrize("kernels", ["gaussian", "matern32", "laplacian", None])
+def test_rare_events__have_a_bandwidth_of_their_own(kernels):
+    """The mean of the distances that are not 0, for most are."""
+    result = dhsic.independence_test(X, rare([0, 1], [3.0, 5.0]), kernels=kernels, rng=0)
+    assert result.passes[0].name == "scan"
+    assert 0 < result.pvalue <= 1
+    if kernels is None:
+        assert np.isfinite([c.standardised for c in result.grid.combinations]).all()
+    else:
+        length = float(result.variables[1].kernel.split(":")[1])
+        length = {"gaussian": length**-0.5, "matern32": length, "laplacian": 1 / length}[kernels]
+        assert length == pytest.approx(4.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian:1.0", "delta"])
+def test_rare_events__are_tested_with_a_kernel_as_it_is(kernel):
+    result = dhsic.independence_test(X, rare([0, 1]), kernels=["gaussian", kernel], rng=0)
+    assert result.variables[1].kernel == kernel
+    assert 0 < result.pvalue <= 1
+
+
+def test_rare_events__that_matter_are_found():
+    y = Y + 30.0 * rare(np.arange(0, 9000, 1500))
+    x = rare(np.arange(0, 9000, 1500))
+    for estimator in (dhsic.NystromMHSIC(50), dhsic.NystromHSIC(20), dhsic.RFFHSIC(50)):
+        result = dhsic.independence_test(
+            x, y, kernels="gaussian", estimator=estimator, null=dhsic.Permutation(99), rng=0
+        )
+        assert result.pvalue <= 0.05
+
+
+def test_rare_events__give_the_same_answer_whatever_the_chunks_and_workers(client, tmp_path):
+    x = rare(np.arange(3, 9000, 1000), np.arange(1.0, 10.0))
+    zarr.create_array(tmp_path / "x.zarr", data=x, chunks=(700,))
+    options = {"kernels": "gaussian", "estimator": dhsic.NystromMHSIC(20), "rng": 0}
+    here = dhsic.independence_test(x, Y, threads=1, **options)
+    assert here.passes[0].name == "scan"
+    for variable, where in (
+        (x, {"threads": 3}),
+        (str(tmp_path / "x.zarr"), {"threads": 2}),
+        (da.from_array(x, chunks=1234), {"client": client}),
+        (str(tmp_path / "x.zarr"), {"client": client}),
+    ):
+        there = dhsic.independence_test(variable, Y, **where, **options)
+        assert [v.kernel for v in there.variables] == [v.kernel for v in here.variables]
+        assert there.statistic == pytest.approx(here.statistic, rel=1e-9)
+
+
+def test_rare_events__do_not_know_of_the_other_variable():
+    """The kernel of a variable is the same beside its rows in any order of the other."""
+    x = rare(np.arange(3, 9000, 1000), np.arange(1.0, 10.0))
+    options = {"kernels": "gaussian", "estimator": dhsic.NystromMHSIC(20), "rng": 0}
+    kernels = {
+        dhsic.hsic(x, other, **options).variables[0].kernel for other in (Y, Y[::-1], rare([5]), X)
+    }
+    assert len(kernels) == 1
+
+
+def test_rare_events__go_through_everything_that_fits_kernels():
+    x, z = X[:, 0], X[:, 1]
+    y = rare([0, 1, 5000])
+    options = {"rng": 0, "threads": 1}
+    matrix = dhsic.dependence_matrix(x, y, z, **options)
+    assert np.isfinite(matrix.pvalues).all()
+    values = [
+        dhsic.interaction_test(x, y, z, n_resamples=9, **options).pvalue,
+        dhsic.two_sample_test(y[:4000], y[4000:], kernels="gaussian", **options).pvalue,
+        dhsic.witness_functions(x, y, **options).coco,
+        dhsic.mean_embedding(y, **options).kernel.gamma,
+        *dhsic.sensitivity_map(x, y, **options).features.values(),
+    ]
+    assert np.isfinite(np.hstack(values)).all()
+    assert values[3] == 1.0
+
+
+def test_scan__is_not_made_where_samples_vary(monkeypatch):
+    monkeypatch.setattr(Session, "_scan", lambda *_: pytest.fail("all rows were looked at"))
+    dhsic.independence_test(X, Y, **OPTIONS)
+
+
+def test_hsic__of_one_row_is_refused_in_words():
+    match = "an estimate of dependence needs at least 2 rows, got 1: add rows"
+    with pytest.raises(dhsic.errors.DataError, match=match):
+        dhsic.hsic([1.0], [2.0], rng=0)
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize("estimator", ["nystrom-m", "v-hsic", "rff-hsic", "auto"])
+def test_hsic__of_three_variables_is_zero_where_two_are_constant(estimator, precision):
+    data = np.full(9000, 0.1), Y, np.full((9000, 2), -3.0)
+    found = dhsic.hsic(*data, estimator=estimator, rng=0, precision=precision)
+    assert abs(found.estimate) < {"float64": 1e-12, "float32": 1e-9}[precision]
+    again = dhsic.DependenceEstimate.from_json(found.to_json())
+    assert again == found
+
+
+def test_hsic__of_a_constant_takes_any_kernel():
+    for kernel in ("matern32", "laplacian", "imq", "delta", "columns(gaussian)", "gaussian+delta"):
+        found = dhsic.hsic(np.full(50, 0.1), Y[:50], kernels=kernel, estimator="v-hsic", rng=0)
+        assert abs(found.estimate) < 1e-12
 
 
 def test_within__is_said_in_the_result():
@@ -326,8 +434,7 @@ def test_dask_arrays__are_computed_on_the_current_client(client, kernels):
 def test_auto_null__never_refuses_itself_for_memory():
     x = np.zeros(900_000)
     options = {"kernels": "gaussian", "estimator": dhsic.NystromMHSIC(n_landmarks=4), "threads": 1}
-    assert "multiplier null" in str(dhsic.plan(x, x, **options))
-    assert "permutation null" in str(dhsic.plan(x, x, **options, memory="64GiB"))
+    assert "shifts" in str(dhsic.plan(x, x, **options).check())
 
 
 @pytest.mark.parametrize("null", ["gamma", "spectral"])
@@ -379,7 +486,7 @@ def test_auto_estimator__stands_with_nulls_that_take_one_kernel(null):
     ("n", "options", "reason"),
     [
         (9000, {}, "too many rows for all pairs of them"),
-        (1500, {"n_resamples": 500}, "too many rows for all pairs of them"),
+        (1500, {"null": "permutation", "n_resamples": 500}, "too many rows for all pairs of them"),
         (1500, {"null": dhsic.Permutation(500)}, "too many rows for all pairs of them"),
         (300, {"null": "normal"}, "normal does not stand with v-hsic"),
     ],
@@ -393,7 +500,12 @@ def test_auto_estimator__takes_landmarks_otherwise(n, options, reason):
 
 @pytest.mark.parametrize(
     ("n", "options"),
-    [(1900, {}), (1500, {"n_resamples": 400}), (9000, {"null": "gamma"}), (9000, {"null": None})],
+    [
+        (1900, {}),
+        (1500, {"null": "permutation", "n_resamples": 400}),
+        (9000, {"null": "gamma"}),
+        (9000, {"null": None}),
+    ],
 )
 def test_auto_estimator__counts_the_replicates(n, options):
     session = Session(open_variables((X[:n], Y[:n]), None), Runtime.here(1, 2**31), 0)

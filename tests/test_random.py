@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dhsic._random import PURPOSES, generator, random_signs, resolve_seed
+from dhsic._random import PURPOSES, generator, random_keys, random_signs, resolve_seed
 from dhsic.errors import InvalidArgumentError
 
 
@@ -46,6 +46,23 @@ def test_random_signs__differ_between_seeds():
     seeds = [0, 1, 2**32, 2**63, 2**64, 2**100]
     drawn = {random_signs(seed, 0, 8, 16).tobytes() for seed in seeds}
     assert len(drawn) == len(seeds)
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 40), (1, 2), (39, 40), (6, 23), (20, 20)])
+def test_random_keys__of_fewer_rows_are_a_sub_array(start, stop):
+    for offset in (0, 10**12 + 3):
+        whole = random_keys(11, offset, offset + 40, "bandwidth", 1)
+        part = random_keys(11, offset + start, offset + stop, "bandwidth", 1)
+        np.testing.assert_array_equal(part, whole[start:stop])
+
+
+def test_random_keys__are_uniform_and_differ_with_seed_purpose_and_index():
+    keys = [(0, "bandwidth", 1), (1, "bandwidth", 1), (0, "signs", 1), (0, "bandwidth", 2)]
+    drawn = [random_keys(seed, 0, 4096, *key) for seed, *key in keys]
+    assert len({one.tobytes() for one in drawn}) == len(keys)
+    uniform = np.array(drawn) / 2.0**64
+    assert np.abs(uniform.mean(axis=1) - 0.5).max() < 5.0 / np.sqrt(12 * 4096)
+    assert np.abs(np.corrcoef(uniform) - np.eye(len(keys))).max() < 5.0 / np.sqrt(4096)
 
 
 def test_generator__draws_differ_with_seed_purpose_and_index():

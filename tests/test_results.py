@@ -18,6 +18,7 @@ from dhsic.results import (
     KernelCombination,
     LandmarkSummary,
     PassSummary,
+    StageSummary,
     Summarised,
     VariableSummary,
     decision,
@@ -83,6 +84,7 @@ CHANGED = {
     "null": "permutation",
     "null_reason": "exact",
     "grid": None,
+    "stages": (StageSummary("c", ("a", "b"), ("delta", "delta", "gaussian:1.0"), 3.5, 0.25),),
 }
 FEATURES = {"kind": "complex", "counts": (1000, 201), "orthogonal": False}
 LANDMARKS = {
@@ -136,6 +138,13 @@ def test_json__accepts_numpy_numbers_and_is_indented_where_asked():
     assert IndependenceTestResult.from_json(text) == outcome()
     assert "\n" not in text
     assert "\n  " in outcome().to_json(indent=2)
+
+
+def test_stages__are_in_the_summary_and_survive_json():
+    result = outcome(stages=CHANGED["stages"])
+    assert ("stage", "c on a, b: p = 0.25") in result.summary()
+    again = IndependenceTestResult.from_json(result.to_json())
+    assert again.stages == CHANGED["stages"]
 
 
 @pytest.mark.parametrize("field", [f.name for f in dataclasses.fields(IndependenceTestResult)])

@@ -21,14 +21,13 @@ from dhsic.engine.events import Listener
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import VHSIC, Null, NystromMHSIC, find_null
+from dhsic.estimators import VHSIC, Null, NystromMHSIC, Resampling, find_null
 from dhsic.estimators.base import passes_of, plan_of
 from dhsic.kernels import Combinations, Kernel, OnColumns
 from dhsic.nulls import (
     Distribution,
     Gamma,
     Multiplier,
-    Permutation,
     Replicates,
     Spectral,
     pvalue,
@@ -203,18 +202,18 @@ class Method:
 
     estimator: DependenceMeasure
     estimator_reason: str
-    null: Gamma | Spectral | Multiplier | Permutation
+    null: Gamma | Spectral | Resampling
     null_reason: str
 
     def plan(self, session: Session, combinations: Combinations) -> Plan:
         """What `test` would run."""
-        if isinstance(self.null, Multiplier | Permutation):
+        if isinstance(self.null, Resampling):
             return self.estimator.plan_grid(session, combinations, self.null)
         return self.estimator.plan_each(session, combinations, self.null)
 
     def test(self, session: Session, combinations: Combinations) -> list[Score]:
         """Statistic and p-value of every combination by itself."""
-        if isinstance(self.null, Multiplier | Permutation):
+        if isinstance(self.null, Resampling):
             grid = self.estimator.test_grid(session, combinations, self.null)
             laws: list[Distribution] = [Replicates(one) for one in grid.replicates.T]
             statistics, roundings = grid.statistics.tolist(), grid.rounding.tolist()
@@ -286,7 +285,13 @@ def choose_measure(
         found, why = Multiplier(_RESAMPLES), f"more than {_MANY_GRAPHS} tests share its replicates"
     else:
         found, why = Gamma(), "p-values without a smallest step"
-    assert isinstance(found, Gamma | Spectral | Multiplier | Permutation)
+    if not isinstance(found, Gamma | Spectral | Resampling):
+        msg = (
+            f"graphs are tested by themselves, so null must not be {found.name!r}, which tests one "
+            "variable after another: take 'permutation', or 'shifts' for two nodes, for exact "
+            "p-values"
+        )
+        raise InvalidArgumentError(msg)
     return Method(estimator, reason, found, why)
 
 

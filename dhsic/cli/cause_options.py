@@ -78,7 +78,7 @@ METHOD_OPTIONS = (
     LANDMARKS_OPTION,
     click.option(
         "--null",
-        type=click.Choice(["auto", "gamma", "spectral", "multiplier", "permutation"]),
+        type=click.Choice(["auto", "gamma", "spectral", "multiplier", "permutation", "shifts"]),
         default="auto",
         help="How the p-values are made; auto takes one without a smallest step where it can.",
     ),

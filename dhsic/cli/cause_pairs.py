@@ -75,7 +75,7 @@ _OPTIONS = (
     ),
     click.option(
         "--null",
-        type=click.Choice(["gamma", "spectral", "multiplier", "permutation"]),
+        type=click.Choice(["gamma", "spectral", "multiplier", "permutation", "shifts"]),
         help="How p-values are made.  [default: gamma]",
     ),
     click.option(

@@ -90,6 +90,7 @@ _ESTIMATOR_FIELDS: Final = {
         {"type": float, "metavar": "Q"},
     ),
     "unbiased": _Field("unbiased", "Take the unbiased estimate, negative at times.", _FLAG),
+    "root": _Field("root", "Report the root of the squared distance measure.", _FLAG),
     "block_rows": _Field("block_rows", "Rows of a block.", _ROWS),
 }
 
@@ -241,12 +242,12 @@ def pairs_table() -> str:
         (
             entry.estimator.name,
             entry.cost,
-            "2 or more" if entry.most_variables is None else str(entry.most_variables),
-            ", ".join(null.name for null in entry.nulls),
+            "2+" if entry.most_variables is None else str(entry.most_variables),
+            " ".join(null.name for null in entry.nulls),
         )
         for entry in TABLE
     ]
-    return "\n".join(aligned([("estimator", "time", "variables", "nulls"), *rows]))
+    return "\n".join(aligned([("estimator", "time", "of", "nulls"), *rows]))
 
 
 ESTIMATOR_OPTIONS = (

@@ -80,9 +80,10 @@ _OPTIONS = (
     click.option("--pairing", type=click.Choice(["independent", "joint"]), help="Of landmarks."),
     click.option(
         "--null",
-        type=click.Choice(["auto", "multiplier", "permutation"]),
+        type=click.Choice(["auto", "shifts", "permutation", "multiplier"]),
         default="auto",
-        help="Random signs, or permutations of the target.",
+        help="Shifts of the target within groups of rows, which auto takes, permutations of it, or "
+        "random signs, an approximation.",
     ),
     click.option(
         "--within",

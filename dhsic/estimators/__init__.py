@@ -9,6 +9,8 @@ way of the other files `nfsic_*`. The files `ranked_*` take many features agains
 """
 
 from dhsic.estimators.base import (
+    ChainEstimator,
+    ChainOutcome,
     Estimate,
     Estimator,
     FeatureEstimates,
@@ -18,8 +20,10 @@ from dhsic.estimators.base import (
     GridOutcome,
     Null,
     Outcome,
+    Resampling,
 )
 from dhsic.estimators.block import BlockHSIC
+from dhsic.estimators.chain import Chained, combine_chain
 from dhsic.estimators.coco import COCO, WitnessFunction, WitnessFunctions
 from dhsic.estimators.distance import DCor, DCov
 from dhsic.estimators.exact import UHSIC, VHSIC, SubHSIC
@@ -52,6 +56,9 @@ __all__ = [
     "UHSIC",
     "VHSIC",
     "BlockHSIC",
+    "ChainEstimator",
+    "ChainOutcome",
+    "Chained",
     "DCor",
     "DCov",
     "Entry",
@@ -66,10 +73,12 @@ __all__ = [
     "NystromHSIC",
     "NystromMHSIC",
     "Outcome",
+    "Resampling",
     "SubCorr",
     "SubHSIC",
     "WitnessFunction",
     "WitnessFunctions",
+    "combine_chain",
     "draws_replicates",
     "find_estimator",
     "find_null",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -13,21 +12,34 @@ from dhsic._random import generator
 from dhsic.engine.plan import DriverStep, PassPlan, Plan, baseline_bytes
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
+from dhsic.estimators.fitting_samples import FittingSamples
+from dhsic.estimators.outcomes import (
+    ChainOutcome,
+    ChainStage,
+    Estimate,
+    FeatureEstimates,
+    FeatureOutcome,
+    GridOutcome,
+    Outcome,
+)
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import (
+    Chain,
     ChiSquare,
-    Distribution,
     Gamma,
     Multiplier,
     Normal,
     Permutation,
-    Replicates,
+    Shifts,
     Spectral,
 )
-from dhsic.results import FeatureSummary, LandmarkSummary, PassSummary
+from dhsic.results import PassSummary
 
 __all__ = [
     "BANDWIDTH_ROWS",
+    "ChainEstimator",
+    "ChainOutcome",
+    "ChainStage",
     "Estimate",
     "Estimator",
     "FeatureEstimates",
@@ -37,6 +49,7 @@ __all__ = [
     "GridOutcome",
     "Null",
     "Outcome",
+    "Resampling",
     "bandwidth_rows",
     "fit_combinations",
     "fit_combinations_on_sample",
@@ -49,156 +62,12 @@ __all__ = [
 ]
 
 Vector = NDArray[np.float64]
-Null = Permutation | Multiplier | Gamma | Spectral | Normal | ChiSquare
+Resampling = Permutation | Multiplier | Shifts
+Null = Resampling | Chain | Gamma | Spectral | Normal | ChiSquare
 
 BANDWIDTH_ROWS = 1000
 
 _ROUNDING = 32.0
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A measure of dependence and what it was computed with.
-
-    Parameters
-    ----------
-    value : float
-        The estimate.
-    kernels : tuple of Kernel
-        As fitted.
-    landmarks : LandmarkSummary or None
-        Where the estimator has any.
-    features : FeatureSummary or None
-        Where the estimator has any.
-    quantity : str, optional
-        What the value measures.
-    """
-
-    value: float
-    kernels: tuple[Kernel, ...]
-    landmarks: LandmarkSummary | None = None
-    features: FeatureSummary | None = None
-    quantity: str = "squared HSIC"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A test statistic with its distribution under the null hypothesis.
-
-    Parameters
-    ----------
-    statistic : float
-        The observed value.
-    distribution : Distribution
-        Of the statistic under the null hypothesis.
-    estimate : Estimate
-        The measure of dependence.
-    detail : str, optional
-        How the distribution was made, where the null leaves a choice.
-    rounding : float, optional
-        Differences of the statistic up to it are rounding.
-    """
-
-    statistic: float
-    distribution: Distribution
-    estimate: Estimate
-    detail: str = ""
-    rounding: float = 0.0
-
-
-@dataclass(frozen=True)
-class GridOutcome:
-    """Statistics of several combinations of kernels, with replicates that they share.
-
-    Parameters
-    ----------
-    combinations : Combinations
-        As fitted.
-    statistics : ndarray, shape (G,)
-        The observed values.
-    replicates : ndarray, shape (b, G)
-        Under the null hypothesis; a row is one draw for all combinations.
-    estimate : callable
-        The measure of dependence by a combination, given its number.
-    detail : str, optional
-        How the replicates were made, where the null leaves a choice.
-    rounding : ndarray, shape (G,)
-        Differences of the statistics up to it are rounding.
-    own : ndarray, shape (G, M), optional
-        Squared HSIC of every variable with itself, where the estimator has it.
-    """
-
-    combinations: Combinations
-    statistics: Vector
-    replicates: Vector
-    estimate: Callable[[int], Estimate]
-    detail: str
-    rounding: Vector
-    own: Vector | None = None
-
-    @property
-    def only(self) -> Outcome:
-        """That of a single combination."""
-        (statistic,), (rounding,) = self.statistics.tolist(), self.rounding.tolist()
-        distribution = Replicates(self.replicates[:, 0])
-        return Outcome(statistic, distribution, self.estimate(0), self.detail, rounding)
-
-
-@dataclass(frozen=True)
-class FeatureEstimates:
-    """Squared HSIC of every feature with the target, and of each with itself.
-
-    Parameters
-    ----------
-    combinations : Combinations
-        As fitted: a kernel of every feature, and that of the target.
-    hsic : ndarray, shape (G,)
-        Of the features with the target.
-    own : ndarray, shape (G,)
-        Of the features with themselves.
-    target : ndarray, shape (G,)
-        Of the target with itself, by the landmarks of each feature where there are any.
-    landmarks : LandmarkSummary or None
-        Where the estimator has any; one number kept a feature.
-    """
-
-    combinations: Combinations
-    hsic: Vector
-    own: Vector
-    target: Vector
-    landmarks: LandmarkSummary | None = None
-
-    @property
-    def cka(self) -> Vector:
-        """HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), 0 where either is 0; shape (G,)."""
-        scale = np.sqrt(np.maximum(self.own, 0.0) * np.maximum(self.target, 0.0))
-        values: Vector = np.divide(self.hsic, scale, out=np.zeros(len(scale)), where=scale > 0.0)
-        return values
-
-
-@dataclass(frozen=True)
-class FeatureOutcome:
-    """Test statistics of every feature with the target, and replicates that they share.
-
-    Parameters
-    ----------
-    estimates : FeatureEstimates
-        The measures of dependence.
-    statistics : ndarray, shape (G,)
-        The observed values.
-    replicates : ndarray, shape (b, G)
-        Under the null hypothesis; a row is one draw for all features.
-    detail : str
-        How the replicates were made, where the null leaves a choice.
-    rounding : ndarray, shape (G,)
-        Differences of the statistics up to it are rounding.
-    """
-
-    estimates: FeatureEstimates
-    statistics: Vector
-    replicates: Vector
-    detail: str
-    rounding: Vector
 
 
 class Estimator(Protocol):
@@ -231,16 +100,27 @@ class Estimator(Protocol):
 class GridEstimator(Protocol):
     """An estimator that tries several combinations of kernels in one run."""
 
-    def plan_grid(
-        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
-    ) -> Plan:
+    def plan_grid(self, session: Session, combinations: Combinations, null: Resampling) -> Plan:
         """What a test would run."""
         ...
 
     def test_grid(
-        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+        self, session: Session, combinations: Combinations, null: Resampling
     ) -> GridOutcome:
         """The statistics and their replicates."""
+        ...
+
+
+@runtime_checkable
+class ChainEstimator(Protocol):
+    """An estimator that tests three variables or more as a chain."""
+
+    def plan_chain(self, session: Session, combinations: Combinations, null: Chain) -> Plan:
+        """What a test would run."""
+        ...
+
+    def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
+        """The stages of the test."""
         ...
 
 
@@ -253,13 +133,13 @@ class FeatureEstimator(Protocol):
     """
 
     def plan_features(
-        self, session: Session, combinations: Combinations, null: Multiplier | Permutation | None
+        self, session: Session, combinations: Combinations, null: Resampling | None
     ) -> Plan:
         """What a test of all features, or estimates where `null` is None, would run."""
         ...
 
     def test_features(
-        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+        self, session: Session, combinations: Combinations, null: Resampling
     ) -> FeatureOutcome:
         """The statistics and their replicates."""
         ...
@@ -284,19 +164,24 @@ def bandwidth_rows(session: Session) -> list[NDArray[np.intp]]:
 def fit_kernels(
     session: Session, kernels: Sequence[Kernel], samples: Sequence[NDArray[Any]]
 ) -> tuple[Kernel, ...]:
-    """Fit every kernel to the sample of its variable; refuse constant variables."""
+    """Fit every kernel to the sample of its variable, as `fit_combinations`."""
     return fit_combinations(session, Combinations.single(kernels), samples).kernels
 
 
 def fit_combinations(
     session: Session, combinations: Combinations, samples: Sequence[NDArray[Any]]
 ) -> Combinations:
-    """Fit every kernel to the sample of its variable; refuse constant variables."""
-    for number, sample in enumerate(samples):
-        if (sample == sample[0]).all():
-            session.refuse_constant(number)
+    """Fit every kernel to the sample of its variable, with rows that vary where it does not.
+
+    Raises
+    ------
+    DataError
+        A variable is constant, where the session does not take constants, or has no scale.
+    """
     pairs = list(zip(combinations.kernels, combinations.variables, strict=True))
-    fitted = {(k, m): _fit(k, samples[m], session.names[m]) for k, m in dict.fromkeys(pairs)}
+    distinct = dict.fromkeys(pairs)
+    whole = FittingSamples.of(session, distinct, samples)
+    fitted = {(k, m): _fit(k, whole.of_kernel(k, m), session.names[m]) for k, m in distinct}
     return combinations.fitted(fitted[pair] for pair in pairs)
 
 

@@ -17,10 +17,10 @@ from dhsic.estimators.feature_basis import Basis, Measure, whiten
 from dhsic.estimators.feature_sums import MomentsPass, covariances
 from dhsic.estimators.feature_tests import estimate_by_moments, feature_outcome
 from dhsic.estimators.landmark_features import draw_landmark_features, plan_landmark_features
+from dhsic.estimators.resample import exact_null
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.landmarks import check_landmark_options
 from dhsic.linalg import solve_lower
-from dhsic.nulls import Permutation
 
 __all__ = ["COCO", "WitnessFunction", "WitnessFunctions", "squared_largest_singular_values"]
 
@@ -87,8 +87,13 @@ class WitnessFunctions:
 
 
 def squared_largest_singular_values(cross: NDArray[Any]) -> Vector:
-    """Of every cross-covariance: (b, D_1, D_2) to (b,)."""
-    values: Vector = np.linalg.svd(cross, compute_uv=False)[:, 0] ** 2
+    """Of every cross-covariance C: (b, D_1, D_2) to (b,).
+
+    The largest eigenvalues of C C' or C'C, whichever is smaller, which takes half the time.
+    """
+    turned = cross.swapaxes(1, 2)
+    gram = cross @ turned if cross.shape[1] <= cross.shape[2] else turned @ cross
+    values: Vector = np.maximum(np.linalg.eigvalsh(gram)[:, -1], 0.0)
     return values
 
 
@@ -140,9 +145,8 @@ class COCO:
         return given or Gaussian()
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Permutations, the only ones to stand with it."""
-        del session
-        return Permutation(n_resamples), "the only one for a largest singular value"
+        """Shifts within groups of rows."""
+        return exact_null(len(session.sources), n_resamples)
 
     def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
         """What would run, with the landmarks as drawn: pruning can only make it less."""
@@ -152,6 +156,7 @@ class COCO:
             null,
             self.n_landmarks,
             replace=self.replace,
+            measure=_MEASURE,
         )
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
@@ -24,7 +25,7 @@ from dhsic.estimators.base import (
     rounding_unit,
 )
 from dhsic.estimators.fast_distance import SortedColumns, distance_sums
-from dhsic.estimators.gram_sums import GramSums, hsic, marginal_hsic
+from dhsic.estimators.gram_sums import GramSums, check_rows, hsic, marginal_hsic
 from dhsic.estimators.quadratic import Quadratic
 from dhsic.kernels import Distance, Kernel
 from dhsic.nulls import Gamma, Permutation, Replicates
@@ -32,6 +33,8 @@ from dhsic.nulls import Gamma, Permutation, Replicates
 __all__ = ["DCor", "DCov"]
 
 Vector = NDArray[np.float64]
+
+_MANY_ROWS = 25_000  # a thousand sorted pairings take less than the shifts of all pairs of rows
 
 
 class _Distances(Quadratic):
@@ -42,9 +45,17 @@ class _Distances(Quadratic):
     """
 
     name: ClassVar[str]
+    measures: ClassVar[str]
     exponent: float
+    root: bool
 
     def __post_init__(self) -> None:
+        if self.root and self.unbiased:
+            msg = (
+                f"root must be False where the estimate of {self.name} is unbiased, for that is "
+                "negative at times; got True beside unbiased=True: drop one of them"
+            )
+            raise InvalidArgumentError(msg)
         check_number(
             "exponent",
             self.exponent,
@@ -52,6 +63,15 @@ class _Distances(Quadratic):
             lambda q: 0.0 < q < 2.0,
             "take 1 for the distances themselves; below 2 they see every kind of dependence",
         )
+
+    @property
+    def quantity(self) -> str:
+        """What the estimate is."""
+        return self.measures if self.root else f"squared {self.measures}"
+
+    def reported(self, size: float) -> float:
+        """The estimate, from its size: its root where that is asked for."""
+        return math.sqrt(max(size, 0.0)) if self.root else size
 
     def kernel(self, given: Kernel | None) -> Kernel:
         """The distance-induced one."""
@@ -64,8 +84,8 @@ class _Distances(Quadratic):
         return Distance(self.exponent)
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Permutations of all rows for single columns, else as for V-HSIC."""
-        if self._fast(session, None):
+        """Shifts, or permutations of all rows where they take less for single columns."""
+        if self._fast(session, None) and session.n >= _MANY_ROWS:
             return Permutation(n_resamples, within="all"), "exact, and n log n for single columns"
         return super().choose_null(session, n_resamples)
 
@@ -73,6 +93,7 @@ class _Distances(Quadratic):
         """What would run."""
         if not self._fast(session, null):
             return super().plan(session, kernels, null)
+        check_rows(session.n, unbiased=self.unbiased)
         self._check_null(null)
         n = session.n
         steps = [
@@ -92,7 +113,7 @@ class _Distances(Quadratic):
         return self._estimate(distance_sums(*_half_columns(session)), fitted)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
-        """The estimate times n, and its null distribution."""
+        """The size of the estimate times n, and its null distribution."""
         if not self._fast(session, null):
             return super().test(session, kernels, null)
         self._check_null(null)
@@ -100,7 +121,7 @@ class _Distances(Quadratic):
         x, y = _half_columns(session)
         sums = distance_sums(x, y)
         estimate, factor = self._estimate(sums, fitted), self.factor(sums)
-        statistic = session.n * estimate.value
+        statistic = session.n * self.size(sums)
         if isinstance(null, Gamma):
             return Outcome(statistic, self._gamma(sums), estimate)
         assert isinstance(null, Permutation)
@@ -135,11 +156,15 @@ class _PermutedColumns:
 
 
 def _half_columns(session: Session) -> tuple[Vector, Vector]:
-    """Half of either column: half the distances are the distance-induced kernel's, centred."""
+    """Half of either column: half the distances are the distance-induced kernel's, centred.
+
+    About the median, for a mean misses by rounding what a constant holds.
+    """
     session.step("read all rows")
     x, y = session.take([np.arange(session.n)] * 2)
     session.step("sums of distances")
-    return 0.5 * x[:, 0], 0.5 * y[:, 0]
+    first, second = (0.5 * (z[:, 0] - np.median(z)) for z in (x, y))
+    return first, second
 
 
 @final
@@ -147,8 +172,8 @@ def _half_columns(session: Session) -> tuple[Vector, Vector]:
 class DCov(_Distances):
     """Squared distance covariance of two variables.
 
-    Four times HSIC with the distance-induced kernel [2]_. The test statistic is n times the
-    estimate.
+    Four times squared HSIC with the distance-induced kernel [2]_. The test statistic is n times
+    the squared distance covariance.
 
     Parameters
     ----------
@@ -156,6 +181,9 @@ class DCov(_Distances):
         q of the distances |x - x'|^q, in (0, 2).
     unbiased : bool, optional
         The U-centred estimate of [3]_, which is negative at times.
+    root : bool, optional
+        Report the distance covariance itself, the root. The test statistic and the p-value stay
+        as they are.
 
     References
     ----------
@@ -169,14 +197,15 @@ class DCov(_Distances):
     Examples
     --------
     >>> DCov(exponent=0.5)
-    DCov(exponent=0.5, unbiased=False)
+    DCov(exponent=0.5, unbiased=False, root=False)
     """
 
     exponent: float = 1.0
     unbiased: bool = False
+    root: bool = False
 
     name: ClassVar[str] = "dcov"
-    quantity: ClassVar[str] = "squared distance covariance"
+    measures: ClassVar[str] = "distance covariance"
 
     def factor(self, sums: GramSums) -> float:
         """[2]: dCov^2 = 4 HSIC^2."""
@@ -189,10 +218,10 @@ class DCov(_Distances):
 class DCor(_Distances):
     """Squared distance correlation of two variables.
 
-    HSIC with the distance-induced kernel over the square root of the product of either
-    variable's with itself. The test statistic is n times the estimate; permutations leave the
-    divisor as it is, so p-values by them are those of `DCov`. A variable whose unbiased variance
-    is 0, as that of one row unlike all others, has correlation 0.
+    Squared HSIC with the distance-induced kernel over the square root of the product of either
+    variable's with itself. The test statistic is n times the squared distance correlation;
+    permutations leave the divisor as it is, so p-values by them are those of `DCov`. A variable
+    whose unbiased variance is 0, as that of one row unlike all others, has correlation 0.
 
     Parameters
     ----------
@@ -200,6 +229,9 @@ class DCor(_Distances):
         q of the distances |x - x'|^q, in (0, 2).
     unbiased : bool, optional
         The bias-corrected estimate of [2]_, which is negative at times.
+    root : bool, optional
+        Report the distance correlation itself, the root of the squared one, as [1]_ defines it
+        and other packages do. The test statistic and the p-value stay as they are.
 
     References
     ----------
@@ -210,15 +242,22 @@ class DCor(_Distances):
 
     Examples
     --------
-    >>> DCor(unbiased=True)
-    DCor(exponent=1.0, unbiased=True)
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x = np.arange(9.0)
+    >>> for estimator in (DCor(), DCor(root=True)):
+    ...     found = dhsic.hsic(x, x**2, estimator=estimator, rng=0)
+    ...     print(found.quantity, round(found.estimate, 4))
+    squared distance correlation 0.9558
+    distance correlation 0.9777
     """
 
     exponent: float = 1.0
     unbiased: bool = False
+    root: bool = False
 
     name: ClassVar[str] = "dcor"
-    quantity: ClassVar[str] = "squared distance correlation"
+    measures: ClassVar[str] = "distance correlation"
 
     def factor(self, sums: GramSums) -> float:
         """1 / sqrt(HSIC(x, x) HSIC(y, y)); 0 where a variance is 0 but for rounding."""

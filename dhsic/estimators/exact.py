@@ -7,7 +7,7 @@ from typing import ClassVar, final
 
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
-from dhsic.estimators.base import FeatureEstimates, FeatureOutcome
+from dhsic.estimators.base import FeatureEstimates, FeatureOutcome, Resampling
 from dhsic.estimators.quadratic import Quadratic
 from dhsic.estimators.ranked_pairs import (
     estimate_ranked_pairs,
@@ -16,7 +16,6 @@ from dhsic.estimators.ranked_pairs import (
 )
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.kernels.columns import Columns
-from dhsic.nulls import Multiplier, Permutation
 
 __all__ = ["UHSIC", "VHSIC", "SubHSIC"]
 
@@ -28,7 +27,9 @@ class VHSIC(Quadratic):
 
     The cost is quadratic in the rows: Gram tiles of pairs of row blocks are computed once, used
     and forgotten, in memory that does not grow with their number. The test statistic is n times
-    the estimate. Permutations of all rows and the spectrum hold whole Gram matrices.
+    the estimate. Shifts of rows, alone or in a chain, take one pass over pairs of groups of rows,
+    with a Fourier transform of every tile. Permutations of all rows and the spectrum hold whole
+    Gram matrices.
 
     References
     ----------
@@ -46,13 +47,13 @@ class VHSIC(Quadratic):
     name: ClassVar[str] = "v-hsic"
 
     def plan_features(
-        self, session: Session, combinations: Combinations, null: Multiplier | Permutation | None
+        self, session: Session, combinations: Combinations, null: Resampling | None
     ) -> Plan:
         """What a test of many features, or estimates where `null` is None, would run."""
         return plan_ranked_pairs(self, session, combinations, null)
 
     def test_features(
-        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+        self, session: Session, combinations: Combinations, null: Resampling
     ) -> FeatureOutcome:
         """Statistics and replicates of as many features at a time as fit in memory."""
         return rank_pairs(self, session, combinations, null)
@@ -110,7 +111,11 @@ class SubHSIC(Quadratic):
     """
 
     name: ClassVar[str] = "sub-hsic"
-    quantity: ClassVar[str] = "mean squared HSIC of columns"
+
+    @property
+    def quantity(self) -> str:
+        """What the estimate is."""
+        return "mean squared HSIC of columns"
 
     def kernel(self, given: Kernel | None) -> Kernel:
         """The mean over columns of any kernel of one column, Gaussian where not given."""

@@ -41,6 +41,8 @@ class Measure(NamedTuple):
     """The estimate, from its size."""
     rotates: bool = True
     """Whether rotations of the features of either variable leave the size as it is."""
+    adds: bool = False
+    """Whether the sizes of parts of the features of the first variable add up to that of all."""
 
 
 class Side(NamedTuple):
@@ -154,19 +156,21 @@ def squared_frobenius_norms(cross: Matrix) -> Vector:
     return norms
 
 
-SQUARED_HSIC = Measure("squared HSIC", squared_frobenius_norms)
+SQUARED_HSIC = Measure("squared HSIC", squared_frobenius_norms, adds=True)
 
 
-def whiten(cross: Matrix, factors: Factors) -> Matrix:
-    """L_1^-1 C L_2^-T of every cross-covariance, shape (b, D_1, D_2)."""
-    if factors is None:
-        return cross
-    b, d1, d2 = cross.shape
-    left = cross.transpose(1, 0, 2).reshape(d1, b * d2)
-    half = solve_lower(factors[0], left).reshape(d1, b, d2)
-    right = half.transpose(2, 1, 0).reshape(d2, b * d1)
-    whole: Matrix = solve_lower(factors[1], right).reshape(d2, b, d1).transpose(1, 2, 0)
-    return whole
+def whiten(cross: Matrix, factors: tuple[Vector | None, Vector | None] | None) -> Matrix:
+    """L_1^-1 C L_2^-T of every cross-covariance, shape (b, D_1, D_2), or one side as it is."""
+    first, second = factors or (None, None)
+    if first is not None:
+        b, d1, d2 = cross.shape
+        left = cross.transpose(1, 0, 2).reshape(d1, b * d2)
+        cross = solve_lower(first, left).reshape(d1, b, d2).transpose(1, 0, 2)
+    if second is not None:
+        b, d1, d2 = cross.shape
+        right = cross.transpose(2, 0, 1).reshape(d2, b * d1)
+        cross = solve_lower(second, right).reshape(d2, b, d1).transpose(1, 2, 0)
+    return cross
 
 
 def fourth_moment(sums: Vector) -> float:

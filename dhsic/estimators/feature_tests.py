@@ -16,10 +16,12 @@ from dhsic.estimators.base import (
     GridOutcome,
     Null,
     Outcome,
+    Resampling,
     plan_of,
     rounding_unit,
 )
 from dhsic.estimators.feature_basis import (
+    SQUARED_HSIC,
     Basis,
     Measure,
     Side,
@@ -27,6 +29,7 @@ from dhsic.estimators.feature_basis import (
     whiten,
 )
 from dhsic.estimators.feature_replicates import replicate_sizes, replicate_steps
+from dhsic.estimators.feature_shifts import resample_features, resampling_steps
 from dhsic.estimators.feature_sums import (
     FeaturePair,
     MomentsPass,
@@ -45,11 +48,11 @@ from dhsic.nulls import (
     GammaDistribution,
     Multiplier,
     Permutation,
+    Shifts,
     Spectral,
 )
 
 __all__ = [
-    "choose_null",
     "estimate_by_moments",
     "feature_outcome",
     "grid_outcome",
@@ -60,18 +63,6 @@ __all__ = [
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.floating[Any]]
-
-_QUICK_PRODUCTS = 4e9
-
-
-def choose_null(session: Session, counts: tuple[int, int], n_resamples: int) -> tuple[Null, str]:
-    """Permutations of all rows where they take about a second and fit, the spectrum beyond."""
-    n, products = session.n, counts[0] * counts[1]
-    held = 16 * n * (sum(counts) + sum(session.dims) + n_resamples)
-    quick = n * float(n_resamples) * products <= _QUICK_PRODUCTS
-    if quick and held <= session.runtime.memory // 2:
-        return Permutation(n_resamples, within="all"), "exact, and quick for so few rows"
-    return Spectral(), "too many rows to permute quickly; the spectrum needs no replicates"
 
 
 def plan_features(
@@ -84,6 +75,7 @@ def plan_features(
     whitened: bool,
     n_landmarks: int | None = None,
     chosen: Sequence[tuple[int, ...]] = ((0, 1),),
+    measure: Measure = SQUARED_HSIC,
 ) -> Plan:
     """What would run after the features are prepared.
 
@@ -105,14 +97,18 @@ def plan_features(
         Landmarks before pruning.
     chosen : sequence of tuple of int, optional
         Combinations of two maps. More than one need replicates.
+    measure : Measure, optional
+        Of cross-covariances.
 
     Returns
     -------
     Plan
     """
-    sides = unseen_sides(maps)
+    sides = unseen_sides(maps, whitened=whitened)
     steps = [*preparation, sample_step(maps)]
-    if isinstance(null, Multiplier | Permutation):
+    if isinstance(null, Shifts):
+        steps += resampling_steps(session, sides, chosen, measure, null)
+    elif isinstance(null, Multiplier | Permutation):
         steps += replicate_steps(session, sides, chosen, null)
     else:
         features = FeaturePair((maps[0], maps[1]), (sides[0].centre, sides[1].centre))
@@ -120,10 +116,16 @@ def plan_features(
     return plan_of(session, steps, remedy, n_landmarks)
 
 
-def unseen_sides(maps: Sequence[FeatureMap]) -> dict[int, Side]:
-    """Features by number, with means that take no memory, for plans."""
+def unseen_sides(maps: Sequence[FeatureMap], *, whitened: bool = False) -> dict[int, Side]:
+    """Features by number, with means and factors that take no memory, for plans."""
     zero = maps[0].dtype.type(0)
-    return {k: Side(one, np.broadcast_to(zero, one.n_features)) for k, one in enumerate(maps)}
+    sides = {k: Side(one, np.broadcast_to(zero, one.n_features)) for k, one in enumerate(maps)}
+    if not whitened:
+        return sides
+    return {
+        k: side._replace(factor=np.broadcast_to(0.0, (side.map.n_features,) * 2))
+        for k, side in sides.items()
+    }
 
 
 def sample_step(maps: Sequence[FeatureMap]) -> DriverStep:
@@ -178,7 +180,7 @@ def feature_outcome(
         return _spectral_outcome(session, basis, measure, null, sums)
     if isinstance(null, Gamma):
         return _gamma_outcome(session, basis, measure)
-    assert isinstance(null, Multiplier | Permutation)
+    assert isinstance(null, Resampling)
     combinations = Combinations.single(basis.kernels)
     return grid_outcome(session, combinations, [basis], measure, null).only
 
@@ -188,7 +190,7 @@ def grid_outcome(
     combinations: Combinations,
     bases: Sequence[Basis],
     measure: Measure,
-    null: Multiplier | Permutation,
+    null: Resampling,
 ) -> GridOutcome:
     """The statistics of combinations, n times the measure, with their replicates.
 
@@ -202,7 +204,7 @@ def grid_outcome(
         Their features, one for each.
     measure : Measure
         Of cross-covariances.
-    null : Multiplier or Permutation
+    null : Multiplier, Permutation or Shifts
         The null distribution.
 
     Returns
@@ -214,6 +216,16 @@ def grid_outcome(
         for pair, basis in zip(combinations.chosen, bases, strict=True)
         for number, side in zip(pair, basis.sides, strict=True)
     }
+    if isinstance(null, Shifts):
+        found, detail = resample_features(session, sides, combinations.chosen, measure, null)
+        return GridOutcome(
+            combinations,
+            found.statistics,
+            found.replicates,
+            lambda g: _estimate(bases[g], measure, found.statistics[g:] / session.n),
+            detail,
+            found.rounding,
+        )
     sizes, detail = replicate_sizes(session, sides, combinations.chosen, measure, null)
     return GridOutcome(
         combinations,

@@ -9,10 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.tiles import Matrix
+from dhsic.errors import DataError
 
-__all__ = ["GramSums", "GridSums", "hsic", "marginal_hsic"]
+__all__ = ["GramSums", "GridSums", "check_rows", "hsic", "marginal_hsic"]
 
 Vector = NDArray[np.float64]
+
+_FEWEST_UNBIASED = 4
 
 
 class GramSums(NamedTuple):
@@ -88,6 +91,22 @@ class GridSums(NamedTuple):
         k = list(chosen[combination])
         joint = float(self.joint[combination])
         return GramSums(self.rows[k], self.diagonal[k], self.squares[k], joint)
+
+
+def check_rows(n: int, *, unbiased: bool) -> None:
+    """Refuse fewer rows than the unbiased estimate is defined for.
+
+    Raises
+    ------
+    DataError
+        There are fewer.
+    """
+    if unbiased and n < _FEWEST_UNBIASED:
+        msg = (
+            f"an unbiased estimate needs at least {_FEWEST_UNBIASED} rows, got {n}: add rows, or "
+            "take a V-statistic, as 'v-hsic' or unbiased=False"
+        )
+        raise DataError(msg)
 
 
 def hsic(sums: GramSums, *, unbiased: bool) -> float:

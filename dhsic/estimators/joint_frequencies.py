@@ -12,13 +12,13 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, Tile, Tiling, as_real
-from dhsic.estimators.base import Estimate, GridOutcome, Null, Outcome, plan_of
+from dhsic.errors import InvalidArgumentError
+from dhsic.estimators.base import Estimate, GridOutcome, Null, Outcome, Resampling, plan_of
 from dhsic.estimators.frequencies import draw_combined_frequencies, frequency_steps
 from dhsic.estimators.landmark_products import CentredProducts
 from dhsic.estimators.landmark_sums import SumsPass
 from dhsic.estimators.landmark_tests import (
     kernel_means,
-    permutes_quickly,
     plan_fitted,
     plan_replicates,
     run_fitted,
@@ -26,7 +26,7 @@ from dhsic.estimators.landmark_tests import (
 )
 from dhsic.features import centred_rows, write_phases
 from dhsic.kernels import Combinations, Kernel
-from dhsic.nulls import Multiplier, Permutation, Spectral
+from dhsic.nulls import Multiplier, Permutation, Shifts
 from dhsic.results import FeatureSummary
 
 __all__ = ["JointFrequencies", "WaveFit", "Waves"]
@@ -156,24 +156,19 @@ class JointFrequencies:
     orthogonal: bool
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Permutations of all rows where they are quick; beyond, the cheaper matrix product."""
-        p = 2 * self.n_features
-        if permutes_quickly(session, p, n_resamples):
-            return Permutation(n_resamples, within="all"), "exact, and quick for so few rows"
-        if p <= n_resamples:
-            return Spectral(), "too many rows to permute quickly; the spectrum needs no replicates"
-        reason = "too many rows to permute quickly; signs take one matrix product"
-        return Multiplier(n_resamples), reason
+        """Permutations: the others are approximations."""
+        del session
+        return Permutation(n_resamples), "exact for exchangeable rows"
 
     def plan(self, session: Session, null: Null | None) -> Plan:
         """What would run."""
         variables = tuple(range(len(session.sources)))
+        _refuse_shifts(null)
         return self._plan(session, variables, [variables], null)
 
-    def plan_grid(
-        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
-    ) -> Plan:
+    def plan_grid(self, session: Session, combinations: Combinations, null: Resampling) -> Plan:
         """What a test of several combinations would run."""
+        _refuse_shifts(null)
         return self._plan(session, combinations.variables, combinations.chosen, null)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
@@ -192,7 +187,7 @@ class JointFrequencies:
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """T and its null distribution, in two passes."""
         combinations = Combinations.single(kernels)
-        if isinstance(null, Multiplier | Permutation):
+        if isinstance(null, Resampling):
             return self.test_grid(session, combinations, null).only
         fitted, products = self._products(session, combinations)
         (tested,) = run_fitted(session, products, [self._whiten], null)
@@ -200,9 +195,11 @@ class JointFrequencies:
         return Outcome(tested.statistic, tested.distribution, estimate)
 
     def test_grid(
-        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+        self, session: Session, combinations: Combinations, null: Resampling
     ) -> GridOutcome:
         """T of every combination and its replicates, in two passes."""
+        _refuse_shifts(null)
+        assert isinstance(null, Multiplier | Permutation)
         fitted, products = self._products(session, combinations)
         found = run_replicates(session, products, [self._whiten] * len(combinations), null)
 
@@ -265,3 +262,12 @@ class JointFrequencies:
         counts = (self.n_features,) * len(kernels)
         summary = FeatureSummary("complex", counts, self.orthogonal)
         return Estimate(value, kernels, features=summary)
+
+
+def _refuse_shifts(null: Null | None) -> None:
+    if isinstance(null, Shifts):
+        msg = (
+            "null 'shifts' of 'rff-hsic' takes two variables: take null 'permutation', which is "
+            "exact as well, or estimator 'nystrom-m' or 'v-hsic'"
+        )
+        raise InvalidArgumentError(msg)

@@ -50,6 +50,8 @@ class LandmarkBasis:
         Landmarks before pruning.
     choice : str
         Why so many, where their number was not given.
+    samples : tuple of ndarray, shapes (s, d_m)
+        Other rows of every variable.
     """
 
     combinations: Combinations
@@ -59,6 +61,7 @@ class LandmarkBasis:
     held: tuple[PivotedCholesky, ...] | None
     drawn: int
     choice: str
+    samples: tuple[Vector, ...] = ()
 
     @classmethod
     def of(
@@ -69,33 +72,44 @@ class LandmarkBasis:
         *,
         hold: bool,
         choice: str = "",
+        samples: Sequence[Vector] = (),
     ) -> LandmarkBasis:
         """Prune what is drawn, and hold on to the factors where asked."""
         each: list[Indices] = []
         held: list[PivotedCholesky] = []
         for c in range(len(combinations)):
-            _, factor = prune(drawn, combinations.kernels_of(c), tolerance)
+            points = combinations.points_of(drawn.points, c)
+            _, factor = prune(replace(drawn, points=points), combinations.kernels_of(c), tolerance)
             each.append(np.sort(factor.kept))
             if hold:
                 held.append(replace(factor, kept=np.searchsorted(each[-1], factor.kept)))
         union = np.unique(np.concatenate(each))
         places = tuple(np.searchsorted(union, one) for one in each)
         factors = tuple(held) if hold else None
-        kept = drawn.keep(union)
-        return cls(combinations, kept, places, factor.tolerance, factors, len(drawn), choice)
+        kept, own = drawn.keep(union), tuple(samples)
+        return cls(combinations, kept, places, factor.tolerance, factors, len(drawn), choice, own)
 
-    def tiling(self, session: Session) -> Tiling:
-        """Gram tiles of all kernels, after a warning of those that lose digits in them."""
+    def warn_of_rounding(self, session: Session) -> None:
+        """Warn of kernels that lose digits in the tiles."""
         z, c = self.landmarks.points, self.combinations
         columns = [
             k.columns(z[m], session.dtype) for k, m in zip(c.kernels, c.variables, strict=True)
         ]
         warn_of_rounding(c.spread(session.names), c.kernels, columns, session.dtype)
-        return Tiling.prepare(c, z, session.dtype)
+
+    def tiling(self, session: Session) -> Tiling:
+        """Gram tiles of all kernels, after a warning of those that lose digits in them."""
+        self.warn_of_rounding(session)
+        return Tiling.prepare(self.combinations, self.landmarks.points, session.dtype)
 
     def points(self, c: int) -> tuple[Vector, ...]:
         """The landmarks (r, d_m) of a combination."""
-        return self.landmarks.keep(self.kept[c]).points
+        return self.combinations.points_of(self.landmarks.keep(self.kept[c]).points, c)
+
+    def means(self, c: int, kappa: Vector) -> Vector:
+        """kappa_m of a combination at its landmarks (M, r), of those of all kernels (K, p)."""
+        means: Vector = kappa[list(self.combinations.chosen[c])][:, self.kept[c]]
+        return means
 
     def factor(self, c: int) -> PivotedCholesky:
         """Factor of K_J of a combination, on landmarks numbered among those that it keeps."""

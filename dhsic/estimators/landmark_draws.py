@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from dhsic.engine.plan import DriverStep
 from dhsic.engine.session import Session
 from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_combinations
 from dhsic.estimators.landmark_basis import LandmarkBasis, select_landmarks
+from dhsic.estimators.outcomes import Estimate
 from dhsic.kernels import Combinations
 from dhsic.landmarks import (
     FEWEST,
@@ -68,9 +70,18 @@ class LandmarkDraw:
         return [*steps, DriverStep("prune landmarks", 3 * gram + max(0, held - gram), held)]
 
     def basis(
-        self, session: Session, combinations: Combinations, pairing: Pairing, *, hold: bool
+        self,
+        session: Session,
+        combinations: Combinations,
+        pairing: Pairing,
+        *,
+        hold: bool,
+        chosen: Sequence[tuple[int, ...]] | None = None,
     ) -> LandmarkBasis:
-        """Draw, fetch and prune the landmarks; fit the kernels on rows fetched with them."""
+        """Draw, fetch and prune the landmarks; fit the kernels on rows fetched with them.
+
+        Landmarks are pruned for every combination, or for other ones of the same kernels, `chosen`.
+        """
         s, e = self._drawn(session), self._pilot(session)
         session.step("fetch landmarks")
         drawn = uniform_rows(
@@ -97,7 +108,36 @@ class LandmarkDraw:
                 self.selection, landmarks, kernels, self.most(session), pairing, session.seed
             )
         session.step("prune landmarks")
-        return LandmarkBasis.of(fitted, landmarks, tolerance, hold=hold, choice=choice)
+        pruned = fitted if chosen is None else replace(fitted, chosen=tuple(chosen))
+        others = [x[s + e :] for x in rows]
+        return LandmarkBasis.of(
+            pruned, landmarks, tolerance, hold=hold, choice=choice, samples=others
+        )
+
+    def holds(self, session: Session, count: int) -> bool:
+        """Whether the factors of so many Gram matrices are held."""
+        return count == 1 or 8 * self.most(session) ** 2 * count <= session.runtime.memory // 8
+
+    def held_bytes(self, session: Session, count: int) -> int:
+        """Bytes of the factors that are held."""
+        return 8 * self.most(session) ** 2 * count * self.holds(session, count)
+
+    def estimate(
+        self,
+        session: Session,
+        basis: LandmarkBasis,
+        c: int,
+        means: NDArray[np.float64],
+        u: NDArray[np.float64],
+        pairing: Pairing,
+    ) -> Estimate:
+        """Kalinke and Szabo (2023), Lemma 4.2, from kappa (M, r) and u (r,) at the landmarks."""
+        session.step("estimate")
+        return Estimate(
+            basis.squared_hsic(c, means, u),
+            basis.combinations.kernels_of(c),
+            self.summary(session, basis, basis.factor(c).rank, pairing),
+        )
 
     def summary(
         self, session: Session, basis: LandmarkBasis, kept: int | tuple[int, ...], pairing: Pairing

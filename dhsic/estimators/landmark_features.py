@@ -11,14 +11,20 @@ from numpy.typing import NDArray
 
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
-from dhsic.errors import DataError
 from dhsic.estimators.base import BANDWIDTH_ROWS, Null, bandwidth_rows, fit_combinations
-from dhsic.estimators.feature_basis import Basis, Side
+from dhsic.estimators.feature_basis import SQUARED_HSIC, Basis, Measure, Side
 from dhsic.estimators.feature_tests import plan_features
 from dhsic.features import KernelFeatures
-from dhsic.kernels import Combinations, Kernel
-from dhsic.landmarks import landmark_count, tolerance_for, uniform_rows, warn_of_rounding
+from dhsic.kernels import Combinations, Kernel, OnColumns
+from dhsic.landmarks import (
+    landmark_count,
+    tolerance_for,
+    uniform_rows,
+    warn_of_rounding,
+    warn_of_zeros,
+)
 from dhsic.linalg import PivotedCholesky, pivoted_cholesky
+from dhsic.nulls import Shifts
 from dhsic.results import LandmarkSummary
 
 __all__ = [
@@ -27,11 +33,14 @@ __all__ = [
     "draw_landmark_features",
     "draw_landmarks_of_each",
     "landmark_steps",
+    "likely_counts",
     "plan_landmark_features",
     "unpruned",
 ]
 
 Vector = NDArray[np.float64]
+
+_KEPT = 32
 
 REMEDY = "take fewer landmarks, fewer resamples or fewer threads"
 
@@ -43,10 +52,17 @@ def plan_landmark_features(
     n_landmarks: int | str,
     *,
     replace: bool,
+    measure: Measure = SQUARED_HSIC,
 ) -> Plan:
-    """What would run, with the landmarks as drawn: pruning can only make it less."""
+    """What would run, with the landmarks as drawn: pruning can only make it less.
+
+    By shifts, passes are as many as fit the memory, and are counted for what is likely to be kept.
+    """
     p = landmark_count(n_landmarks, session.n, replace=replace)
-    maps = unpruned(session, combinations, [p] * len(combinations.kernels))
+    kept = [p] * len(combinations.kernels)
+    if isinstance(null, Shifts):
+        kept = likely_counts(session, combinations, p)
+    maps = unpruned(session, combinations, kept)
     return plan_features(
         session,
         maps,
@@ -56,6 +72,7 @@ def plan_landmark_features(
         whitened=True,
         n_landmarks=p,
         chosen=combinations.chosen,
+        measure=measure,
     )
 
 
@@ -69,6 +86,18 @@ def unpruned(
         KernelFeatures(kernel, np.broadcast_to(zero, (r, kernel.width(d))))
         for kernel, d, r in zip(combinations.kernels, dims, kept, strict=True)
     ]
+
+
+def likely_counts(session: Session, combinations: Combinations, p: int) -> list[int]:
+    """Landmarks of p that every kernel is likely to keep: 32 where it is of one column, or all.
+
+    Smooth kernels of one column keep 10 to 20.
+    """
+    widths = [
+        len(kernel.at) if isinstance(kernel, OnColumns) else session.dims[m]
+        for kernel, m in zip(combinations.kernels, combinations.variables, strict=True)
+    ]
+    return [min(p, _KEPT) if d == 1 else p for d in widths]
 
 
 def landmark_steps(
@@ -209,8 +238,6 @@ def draw_landmarks_of_each(
 
 
 def _factor(name: str, kernel: Kernel, landmarks: Vector, tolerance: float) -> PivotedCholesky:
-    factor = pivoted_cholesky(kernel(landmarks), tolerance)
-    if factor.rank == 0:
-        msg = f"the kernel of variable {name!r} must not be 0 at every landmark: choose another"
-        raise DataError(msg)
-    return factor
+    gram = kernel(landmarks)
+    warn_of_zeros(gram, f"the kernel of variable {name!r}")
+    return pivoted_cholesky(gram, tolerance)

@@ -40,7 +40,6 @@ __all__ = [
     "Tested",
     "kernel_means",
     "multiplier_functions",
-    "permutes_quickly",
     "plan_fitted",
     "plan_replicates",
     "run_fitted",
@@ -52,7 +51,6 @@ Vector = NDArray[np.float64]
 Whiten = Callable[[Vector], Vector]
 Resampling = Multiplier | Permutation
 
-_QUICK_PRODUCTS = 1e9
 _PATIENT_OPERATIONS = 1e11
 _FEW = 64
 _SOLVED = 4  # copies of what a pass returns
@@ -85,12 +83,6 @@ class Tested(NamedTuple):
 def kernel_means(session: Session, tiling: Tiling) -> Vector:
     """kappa_k of every kernel, shape (K, p), in one pass."""
     return session.run(SumsPass(tiling, joint=False)).marginal / session.n
-
-
-def permutes_quickly(session: Session, p: int, n_resamples: int) -> bool:
-    """Whether permutations of all rows take about a second and fit, for p real numbers a row."""
-    orders = session.n * n_resamples * (len(session.sources) - 1)
-    return orders * p <= _QUICK_PRODUCTS and 16 * orders <= session.runtime.memory // 2
 
 
 def plan_replicates(

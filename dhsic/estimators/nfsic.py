@@ -13,6 +13,7 @@ from dhsic._random import generator
 from dhsic._validation import check_choice, check_integer, check_number
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
+from dhsic.errors import DataError
 from dhsic.estimators.base import (
     Estimate,
     Null,
@@ -42,6 +43,7 @@ Placement = Literal["optimised", "random"]
 _REMEDY = "take fewer locations, training rows, resamples or threads"
 _LOCATIONS = 10
 _ROWS_A_LOCATION = 50
+_FEWEST_ROWS = 2
 _QUICK_OPERATIONS = 4e9
 _PATIENT_OPERATIONS = 5e10
 
@@ -135,6 +137,12 @@ class NFSIC:
         """What would run."""
         zero = session.dtype.type(0)
         count, trained = self._count(session), self._trained(session.n)
+        if session.n - trained < _FEWEST_ROWS:
+            msg = (
+                f"{self.name} needs at least {_FEWEST_ROWS} rows besides those to train on, got "
+                f"{session.n - trained}: add rows, or take NFSIC(placement='random')"
+            )
+            raise DataError(msg)
         maps = tuple(
             KernelFeatures(kernel, np.broadcast_to(zero, (count, kernel.width(d))))
             for kernel, d in zip(kernels, session.dims, strict=True)

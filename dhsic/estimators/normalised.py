@@ -17,7 +17,6 @@ from dhsic.estimators.base import Estimate, Null, Outcome, rounding_unit
 from dhsic.estimators.feature_basis import Basis, Measure, squared_frobenius_norms, whiten
 from dhsic.estimators.feature_sums import FeaturePair, MomentsPass, MomentSums
 from dhsic.estimators.feature_tests import (
-    choose_null,
     estimate_by_moments,
     feature_outcome,
     plan_features,
@@ -27,12 +26,14 @@ from dhsic.estimators.landmark_features import (
     REMEDY,
     draw_landmark_features,
     landmark_steps,
+    likely_counts,
     unpruned,
 )
+from dhsic.estimators.resample import exact_null
 from dhsic.features import FeatureMap
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.landmarks import check_landmark_options, landmark_count
-from dhsic.nulls import Gamma, Spectral
+from dhsic.nulls import Shifts, Spectral
 
 __all__ = ["CKA", "NOCCO"]
 
@@ -70,14 +71,14 @@ class _Normalised:
         return given or Gaussian()
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Permutations of all rows where they are quick, the spectrum beyond."""
-        p = self._count(session)
-        return choose_null(session, (p, p), n_resamples)
+        """Shifts within groups of rows."""
+        return exact_null(len(session.sources), n_resamples)
 
     def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
         """What would run, with the landmarks as drawn: pruning can only make it less."""
         p, combinations = self._count(session), Combinations.single(kernels)
-        maps = unpruned(session, combinations, (p, p))
+        kept = likely_counts(session, combinations, p) if isinstance(null, Shifts) else (p, p)
+        maps = unpruned(session, combinations, kept)
         steps = landmark_steps(session, combinations, p, maps)
         if null is not None and not isinstance(null, Spectral):
             steps += _normalising_steps(session, maps)
@@ -187,7 +188,7 @@ class CKA(_Normalised):
     tolerance: float | None = None
 
     name: ClassVar[str] = "cka"
-    measure: ClassVar[Measure] = Measure("CKA", squared_frobenius_norms, _at_most_1)
+    measure: ClassVar[Measure] = Measure("CKA", squared_frobenius_norms, _at_most_1, adds=True)
 
     def __post_init__(self) -> None:
         check_landmark_options(self.n_landmarks, self.tolerance)
@@ -252,7 +253,7 @@ class NOCCO(_Normalised):
     regularisation: float | None = None
 
     name: ClassVar[str] = "nocco"
-    measure: ClassVar[Measure] = Measure("NOCCO", squared_frobenius_norms)
+    measure: ClassVar[Measure] = Measure("NOCCO", squared_frobenius_norms, adds=True)
 
     def __post_init__(self) -> None:
         check_landmark_options(self.n_landmarks, self.tolerance)
@@ -264,13 +265,6 @@ class NOCCO(_Normalised):
                 lambda share: _LEAST_REGULARISATION <= share < math.inf,
                 "leave it out for 0.3 n^(-1/4)",
             )
-
-    def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Permutations of all rows where they are quick, a gamma distribution beyond."""
-        null, reason = super().choose_null(session, n_resamples)
-        if isinstance(null, Spectral):
-            return Gamma(), "too many rows to permute quickly; two moments need no replicates"
-        return null, reason
 
     def root(self, covariance: Matrix, n: int) -> Vector:
         """Of R R' = C + e I, where rounding may have made small eigenvalues of C negative."""

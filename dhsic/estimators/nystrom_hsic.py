@@ -15,11 +15,11 @@ from dhsic.estimators.base import (
     GridOutcome,
     Null,
     Outcome,
+    Resampling,
 )
 from dhsic.estimators.feature_basis import SQUARED_HSIC, Basis
 from dhsic.estimators.feature_sums import MomentsPass
 from dhsic.estimators.feature_tests import (
-    choose_null,
     estimate_by_moments,
     feature_outcome,
     grid_outcome,
@@ -34,9 +34,9 @@ from dhsic.estimators.ranked_features import (
     plan_ranked_features,
     rank_features,
 )
+from dhsic.estimators.resample import exact_null
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.landmarks import check_landmark_options, landmark_count
-from dhsic.nulls import Multiplier, Permutation
 
 __all__ = ["NystromHSIC"]
 
@@ -91,22 +91,19 @@ class NystromHSIC:
         return given or Gaussian()
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Permutations of all rows where they are quick, the spectrum beyond."""
-        p = self._count(session)
-        return choose_null(session, (p, p), n_resamples)
+        """Shifts within groups of rows."""
+        return exact_null(len(session.sources), n_resamples)
 
     def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
         """What would run, with the landmarks as drawn: pruning can only make it less."""
         return self._plan(session, Combinations.single(kernels), null)
 
-    def plan_grid(
-        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
-    ) -> Plan:
+    def plan_grid(self, session: Session, combinations: Combinations, null: Resampling) -> Plan:
         """What a test of several combinations would run, with the landmarks as drawn."""
         return self._plan(session, combinations, null)
 
     def plan_features(
-        self, session: Session, combinations: Combinations, null: Multiplier | Permutation | None
+        self, session: Session, combinations: Combinations, null: Resampling | None
     ) -> Plan:
         """What a test of many features, or estimates where `null` is None, would run."""
         return plan_ranked_features(session, combinations, null, self._count(session))
@@ -121,14 +118,14 @@ class NystromHSIC:
         return feature_outcome(session, self._basis(session, kernels), SQUARED_HSIC, null)
 
     def test_grid(
-        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+        self, session: Session, combinations: Combinations, null: Resampling
     ) -> GridOutcome:
         """The statistics of several combinations and their replicates."""
         drawn = self._drawn(session, combinations)
         return grid_outcome(session, drawn.combinations, drawn.bases(), SQUARED_HSIC, null)
 
     def test_features(
-        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+        self, session: Session, combinations: Combinations, null: Resampling
     ) -> FeatureOutcome:
         """The statistics of many features and their replicates."""
         return rank_features(session, self._drawn(session, combinations), null)

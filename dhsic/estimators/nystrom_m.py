@@ -16,21 +16,23 @@ from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tiling
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import (
+    ChainOutcome,
     Estimate,
     FeatureEstimates,
     FeatureOutcome,
     GridOutcome,
     Null,
     Outcome,
+    Resampling,
     plan_of,
 )
+from dhsic.estimators.exact_landmarks import ExactLandmarkTests, planned
 from dhsic.estimators.landmark_basis import LandmarkBasis
 from dhsic.estimators.landmark_draws import AUTO, MOST, LandmarkDraw
 from dhsic.estimators.landmark_products import CentredProducts
 from dhsic.estimators.landmark_sums import SumsPass
 from dhsic.estimators.landmark_tests import (
     kernel_means,
-    permutes_quickly,
     plan_fitted,
     plan_replicates,
     run_fitted,
@@ -38,20 +40,21 @@ from dhsic.estimators.landmark_tests import (
 )
 from dhsic.estimators.ranked_landmarks import (
     RankedMeasures,
+    measure_ranked,
     plan_ranked,
     rank_estimates,
     rank_tests,
 )
 from dhsic.estimators.ranked_tiles import RankedTiles
+from dhsic.estimators.resample import exact_null, orbit_of
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.landmarks import Pairing, Selection, check_landmark_options
-from dhsic.nulls import Gamma, Multiplier, Permutation, Spectral
+from dhsic.nulls import Chain, Gamma, Multiplier, Permutation, Shifts, Spectral
 
 __all__ = ["LandmarkFit", "NystromMHSIC"]
 
 Vector = NDArray[np.float64]
 
-_REMEDY = "take fewer landmarks, fewer kernels ('gaussian' is one), resamples or threads"
 _FEATURES_REMEDY = "take fewer landmarks, features, resamples or threads"
 
 
@@ -159,21 +162,20 @@ class NystromMHSIC:
         return self._draw.most(session)
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Exact permutations where they cost about a second, random signs beyond."""
-        if permutes_quickly(session, self.most_landmarks(session), n_resamples):
-            exact = "not exact with joint landmarks" if self.pairing == "joint" else "exact"
-            return Permutation(n_resamples, within="all"), f"{exact}, and quick for so few rows"
-        reason = "too many rows to permute quickly; signs take one matrix product"
-        return Multiplier(n_resamples), reason
+        """Shifts of rows; of three variables or more as a chain."""
+        null, reason = exact_null(len(session.sources), n_resamples)
+        return null, "not exact with joint landmarks" if self.pairing == "joint" else reason
 
     def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
         """What would run, with the landmarks as drawn: pruning can only make it less."""
         return self._plan(session, Combinations.single(kernels), null)
 
-    def plan_grid(
-        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
-    ) -> Plan:
+    def plan_grid(self, session: Session, combinations: Combinations, null: Resampling) -> Plan:
         """What a test of several combinations would run."""
+        return self._plan(session, combinations, null)
+
+    def plan_chain(self, session: Session, combinations: Combinations, null: Chain) -> Plan:
+        """What a chain of tests would run."""
         return self._plan(session, combinations, null)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
@@ -187,7 +189,7 @@ class NystromMHSIC:
         sums = session.run(SumsPass(basis.tiling(session), joint=True))
         kappa, kappa_joint = sums.marginal / session.n, sums.joint / session.n
         u = kappa_joint - kappa.prod(axis=0)
-        estimate = self._estimate(session, basis, 0, kappa, u, pairing)
+        estimate = self._draw.estimate(session, basis, 0, basis.means(0, kappa), u, pairing)
         return LandmarkFit(basis, kappa, u, estimate.value, estimate)
 
     def fit_statistic(self, session: Session, kernels: Sequence[Kernel]) -> LandmarkFit:
@@ -195,29 +197,31 @@ class NystromMHSIC:
         basis, kappa, products = self._products(session, Combinations.single(kernels))
         found = run_replicates(session, products, [partial(basis.whiten, 0)], Multiplier(1))
         (u,), statistic = found.u, float(found.statistics[0])
-        estimate = self._estimate(session, basis, 0, kappa, u, self._tested_pairing)
+        estimate = self._exact.estimate(session, basis, 0, basis.means(0, kappa), u)
         return LandmarkFit(basis, kappa, u, statistic, estimate)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """T and its null distribution, in two passes."""
         combinations = Combinations.single(kernels)
-        if isinstance(null, Multiplier | Permutation):
+        if isinstance(null, Resampling):
             return self.test_grid(session, combinations, null).only
         basis, kappa, products = self._products(session, combinations)
         (tested,) = run_fitted(session, products, [partial(basis.whiten, 0)], null)
-        estimate = self._estimate(session, basis, 0, kappa, tested.u, self._tested_pairing)
+        estimate = self._exact.estimate(session, basis, 0, basis.means(0, kappa), tested.u)
         return Outcome(tested.statistic, tested.distribution, estimate)
 
     def test_grid(
-        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+        self, session: Session, combinations: Combinations, null: Resampling
     ) -> GridOutcome:
-        """T of every combination and its replicates, in two passes."""
+        """T of every combination and its replicates, in one pass by shifts, else in two."""
+        if isinstance(null, Shifts):
+            return self._exact.grid(session, combinations, null)
         basis, kappa, products = self._products(session, combinations)
         whiten = [partial(basis.whiten, c) for c in range(len(combinations))]
         found = run_replicates(session, products, whiten, null)
 
         def estimate(c: int) -> Estimate:
-            return self._estimate(session, basis, c, kappa, found.u[c], self._tested_pairing)
+            return self._exact.estimate(session, basis, c, basis.means(c, kappa), found.u[c])
 
         return GridOutcome(
             basis.combinations,
@@ -227,6 +231,10 @@ class NystromMHSIC:
             found.detail,
             np.zeros(len(combinations)),
         )
+
+    def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
+        """T of every stage of a chain of tests and its replicates, in one pass."""
+        return self._exact.chain(session, combinations, null)
 
     def plan_each(
         self, session: Session, combinations: Combinations, null: Gamma | Spectral
@@ -242,16 +250,18 @@ class NystromMHSIC:
         whiten = [partial(basis.whiten, c) for c in range(len(combinations))]
         outcomes = []
         for c, tested in enumerate(run_fitted(session, products, whiten, null)):
-            estimate = self._estimate(session, basis, c, kappa, tested.u, self._tested_pairing)
+            estimate = self._exact.estimate(session, basis, c, basis.means(c, kappa), tested.u)
             outcomes.append(Outcome(tested.statistic, tested.distribution, estimate))
         return outcomes
 
     def plan_features(
-        self, session: Session, combinations: Combinations, null: Multiplier | Permutation | None
+        self, session: Session, combinations: Combinations, null: Resampling | None
     ) -> Plan:
         """What a test of many features, or estimates where `null` is None, would run."""
         self._check_shared()
-        p, held = self.most_landmarks(session), self._held_bytes(session, combinations)
+        if isinstance(null, Shifts):
+            return self._exact.plan(session, combinations, null)
+        p, held = self.most_landmarks(session), self._draw.held_bytes(session, len(combinations))
         points = [np.zeros((p, d)) for d in session.dims]
         kept = [np.arange(p)] * len(combinations)
         guessed = combinations.guessed(session.dims)
@@ -262,12 +272,21 @@ class NystromMHSIC:
         return plan_of(session, steps, _FEATURES_REMEDY, n_landmarks=p)
 
     def test_features(
-        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+        self, session: Session, combinations: Combinations, null: Resampling
     ) -> FeatureOutcome:
-        """T of every feature and its replicates, in two passes where they fit in memory."""
+        """T of every feature and its replicates, in one pass by shifts, else in two."""
         self._check_shared()
+        if isinstance(null, Shifts):
+            basis, shifted = self._exact.statistics(session, combinations, null)
+            measures = measure_ranked(session, basis, shifted.kappa, shifted.squares, shifted.u)
+            estimates = self._feature_estimates(session, basis, measures, self._tested_pairing)
+            statistics, replicates, ties = shifted.resampled
+            detail = orbit_of(session, null).detail
+            return FeatureOutcome(estimates, statistics, replicates, detail, ties)
         basis = self._basis(session, combinations, self._tested_pairing)
-        first = self._draw.steps(session, combinations, self._held_bytes(session, combinations))
+        first = self._draw.steps(
+            session, combinations, self._draw.held_bytes(session, len(combinations))
+        )
         found, measures = rank_tests(session, basis, null, _held(first))
         estimates = self._feature_estimates(session, basis, measures, self._tested_pairing)
         rounding = np.zeros(len(combinations))
@@ -309,35 +328,29 @@ class NystromMHSIC:
         )
 
     @property
+    def _exact(self) -> ExactLandmarkTests:
+        return ExactLandmarkTests(self._draw, self._tested_pairing)
+
+    @property
     def _tested_pairing(self) -> Pairing:
         return self.pairing or "independent"
 
-    def _holds(self, session: Session, combinations: Combinations) -> bool:
-        """Whether the factors of all Gram matrices are held."""
-        grams = 8 * self.most_landmarks(session) ** 2 * len(combinations)
-        return len(combinations) == 1 or grams <= session.runtime.memory // 8
-
-    def _held_bytes(self, session: Session, combinations: Combinations) -> int:
-        """Bytes of the factors that are held."""
-        gram = 8 * self.most_landmarks(session) ** 2
-        return gram * len(combinations) * self._holds(session, combinations)
-
     def _plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
+        if isinstance(null, Shifts | Chain):
+            return self._exact.plan(session, combinations, null)
         p = self.most_landmarks(session)
         guessed = combinations.guessed(session.dims)
         points = [np.zeros((p, d)) for d in session.dims]
         tiling = Tiling.prepare(guessed, points, session.dtype)
-        gram = 8 * p * p
         steps: list[DriverStep | PassPlan] = [
-            *self._draw.steps(session, guessed, self._held_bytes(session, combinations)),
+            *self._draw.steps(session, guessed, self._draw.held_bytes(session, len(combinations))),
             session.plan(SumsPass(tiling, joint=null is None)),
         ]
         if isinstance(null, Multiplier | Permutation):
             steps += plan_replicates(session, tiling, combinations.chosen, null)
         elif null is not None:
             steps += plan_fitted(session, tiling, combinations.chosen, null)
-        steps.append(DriverStep("estimate", 3 * gram))
-        return plan_of(session, steps, _REMEDY, n_landmarks=p)
+        return planned(session, steps, p)
 
     def _products(
         self, session: Session, combinations: Combinations
@@ -353,28 +366,8 @@ class NystromMHSIC:
         self, session: Session, combinations: Combinations, pairing: Pairing
     ) -> LandmarkBasis:
         """The landmarks, pruned, with the fitted kernels."""
-        hold = self._holds(session, combinations)
+        hold = self._draw.holds(session, len(combinations))
         return self._draw.basis(session, combinations, pairing, hold=hold)
-
-    def _estimate(
-        self,
-        session: Session,
-        basis: LandmarkBasis,
-        c: int,
-        kappa: Vector,
-        u: Vector,
-        pairing: Pairing,
-    ) -> Estimate:
-        """[1] Lemma 4.2, see `squared_hsic`."""
-        session.step("estimate")
-        means = kappa[list(basis.combinations.chosen[c])][:, basis.kept[c]]
-        value = basis.squared_hsic(c, means, u)
-        kept = basis.factor(c).rank
-        return Estimate(
-            value,
-            basis.combinations.kernels_of(c),
-            self._draw.summary(session, basis, kept, pairing),
-        )
 
 
 def _held(steps: Sequence[DriverStep | PassPlan]) -> int:

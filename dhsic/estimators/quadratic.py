@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +13,13 @@ from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import (
+    ChainOutcome,
+    ChainStage,
     Estimate,
     GridOutcome,
     Null,
     Outcome,
+    Resampling,
     fit_combinations_on_sample,
     fitting_step,
     plan_of,
@@ -23,6 +27,7 @@ from dhsic.estimators.base import (
 )
 from dhsic.estimators.gram_centring import Centring, PermutedStatistics
 from dhsic.estimators.gram_held import PermutedGrams, gram_matrices, limit_mixture
+from dhsic.estimators.gram_orbits import pairs_of, plan_orbit, run_orbit
 from dhsic.estimators.gram_pairs import (
     CentredGramPass,
     CentredGramSums,
@@ -31,15 +36,18 @@ from dhsic.estimators.gram_pairs import (
     PermutedGramPass,
 )
 from dhsic.estimators.gram_products import PermutedProducts
-from dhsic.estimators.gram_sums import GramSums, GridSums, hsic, marginal_hsic
+from dhsic.estimators.gram_sums import GramSums, GridSums, check_rows, hsic, marginal_hsic
 from dhsic.estimators.null_moments import null_moments
+from dhsic.estimators.resample import chain_of, exact_null
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.kernels.shared import SharedTiles
 from dhsic.nulls import (
+    Chain,
     Gamma,
     GammaDistribution,
     Multiplier,
     Permutation,
+    Shifts,
     Spectral,
 )
 
@@ -47,7 +55,6 @@ __all__ = ["GramFit", "Quadratic"]
 
 Vector = NDArray[np.float64]
 
-_QUICK_PRODUCTS = 4e9
 _UNCENTRED = 32.0
 _REMEDY = (
     "take estimator='nystrom-m', fewer rows, fewer kernels ('gaussian' is one), or fewer resamples"
@@ -69,7 +76,10 @@ class Quadratic:
     Estimators derive from it: they say what the multiple is, and which kernels it takes.
     """
 
-    quantity: ClassVar[str] = "squared HSIC"
+    @property
+    def quantity(self) -> str:
+        """What the estimate is."""
+        return "squared HSIC"
 
     @property
     def unbiased(self) -> bool:
@@ -81,24 +91,30 @@ class Quadratic:
         del sums
         return 1.0
 
+    def size(self, sums: GramSums) -> float:
+        """The multiple of the squared HSIC; n times it is the statistic."""
+        return self.factor(sums) * hsic(sums, unbiased=self.unbiased)
+
+    def reported(self, size: float) -> float:
+        """The estimate, from its size."""
+        return size
+
     def kernel(self, given: Kernel | None) -> Kernel:
         """Any, Gaussian where not given."""
         return given or Gaussian()
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Permutations of all rows where they are quick and fit, random signs beyond."""
-        others = len(session.sources) - 1
-        quick = session.n**2 * n_resamples * others <= _QUICK_PRODUCTS
-        held = self._held_bytes(session, n_resamples, kernels=others + 1, firsts=1)
-        if quick and held <= session.runtime.memory // 2:
-            return Permutation(n_resamples, within="all"), "exact, and quick at this size"
-        return Multiplier(n_resamples), "permutations of all rows would take longer"
+        """Shifts of rows; of three variables or more as a chain."""
+        return exact_null(len(session.sources), n_resamples)
 
     def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
         """What would run."""
         combinations = Combinations.single(kernels)
-        if isinstance(null, Multiplier | Permutation):
+        if isinstance(null, Resampling):
             return self.plan_grid(session, combinations, null)
+        if isinstance(null, Chain):
+            return self.plan_chain(session, combinations, null)
+        check_rows(session.n, unbiased=self.unbiased)
         self._check_null(null)
         if not isinstance(null, Spectral):
             return self.plan_sums(session, combinations)
@@ -113,10 +129,10 @@ class Quadratic:
         gram_pass = session.plan_pairs(GramPass(tiling, session.n))
         return plan_of(session, [fitting_step(session), gram_pass], _REMEDY)
 
-    def plan_grid(
-        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
-    ) -> Plan:
+    def plan_grid(self, session: Session, combinations: Combinations, null: Resampling) -> Plan:
         """What a test of several combinations would run."""
+        if isinstance(null, Shifts):
+            return self._plan_shifts(session, combinations, null)
         guessed = combinations.guessed(session.dims)
         steps: list[DriverStep | PassPlan] = [fitting_step(session)]
         whole = self.over_all(session, guessed, null)
@@ -129,6 +145,18 @@ class Quadratic:
             steps.append(session.plan_pairs(GramPass(tiling, session.n)))
             steps.append(session.plan_pairs(_null_pass(tiling, centring, null, session.seed)))
         return plan_of(session, steps, _REMEDY)
+
+    def plan_chain(self, session: Session, combinations: Combinations, null: Chain) -> Plan:
+        """What a chain of tests would run."""
+        return self._plan_shifts(session, combinations, null)
+
+    def _plan_shifts(
+        self, session: Session, combinations: Combinations, null: Shifts | Chain
+    ) -> Plan:
+        check_rows(session.n, unbiased=self.unbiased)
+        guessed = combinations.guessed(session.dims)
+        steps = plan_orbit(session, guessed, null, unbiased=self.unbiased)
+        return plan_of(session, [fitting_step(session), *steps], _REMEDY)
 
     def plan_each(
         self, session: Session, combinations: Combinations, null: Gamma | Spectral
@@ -160,9 +188,9 @@ class Quadratic:
         return GramFit(own, self._estimate(own, fitted.kernels))
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
-        """The estimate times n, and its null distribution."""
+        """The size of the estimate times n, and its null distribution."""
         combinations = Combinations.single(kernels)
-        if isinstance(null, Multiplier | Permutation):
+        if isinstance(null, Resampling):
             return self.test_grid(session, combinations, null).only
         self._check_null(null)
         fitted, _ = fit_combinations_on_sample(session, combinations)
@@ -183,9 +211,11 @@ class Quadratic:
         ]
 
     def test_grid(
-        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+        self, session: Session, combinations: Combinations, null: Resampling
     ) -> GridOutcome:
         """Statistics of all combinations, and replicates that they share."""
+        if isinstance(null, Shifts):
+            return self._shift(session, combinations, null)
         fitted, _ = fit_combinations_on_sample(session, combinations)
         whole = self.over_all(session, fitted, null)
         sums, statistics, replicates = (
@@ -206,6 +236,41 @@ class Quadratic:
             factors * replicates,
             estimate,
             null.detail(over_all=whole is not None) if isinstance(null, Permutation) else "",
+            factors * rounding,
+            np.array([marginal_hsic(one, unbiased=self.unbiased) for one in each]),
+        )
+
+    def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
+        """Statistics of every stage of a chain of tests, and replicates that they share."""
+        fitted, samples = fit_combinations_on_sample(session, combinations)
+        orbit = run_orbit(session, fitted, samples, null, unbiased=False)
+        whole = ChainStage(pairs_of(fitted, null), orbit.resampled())
+        ends = accumulate(map(len, chain_of(fitted.chosen)), initial=0)
+
+        def estimate(c: int) -> Estimate:
+            return self._estimated(orbit.joint_hsic(fitted.chosen[c]), fitted.kernels_of(c))
+
+        stages = tuple(whole.part(range(*both)) for both in pairwise(ends))
+        return ChainOutcome(fitted, stages, estimate, orbit.orbit.detail)
+
+    def _shift(self, session: Session, combinations: Combinations, null: Shifts) -> GridOutcome:
+        """Statistics and replicates by shifts, in one pass over pairs of groups of rows."""
+        fitted, samples = fit_combinations_on_sample(session, combinations)
+        orbit = run_orbit(session, fitted, samples, null, unbiased=self.unbiased)
+        statistics, replicates, rounding = orbit.resampled()
+        each = [orbit.sums_of(one) for one in fitted.chosen]
+        factors = np.array([self.factor(one) for one in each])
+
+        def estimate(c: int) -> Estimate:
+            size = factors[c] * statistics[c] / session.n
+            return self._estimated(size, fitted.kernels_of(c))
+
+        return GridOutcome(
+            fitted,
+            factors * statistics,
+            factors * replicates,
+            estimate,
+            orbit.orbit.detail,
             factors * rounding,
             np.array([marginal_hsic(one, unbiased=self.unbiased) for one in each]),
         )
@@ -238,8 +303,10 @@ class Quadratic:
         return Centring.of(sums, unbiased=self.unbiased)
 
     def _estimate(self, sums: GramSums, kernels: tuple[Kernel, ...]) -> Estimate:
-        value = self.factor(sums) * hsic(sums, unbiased=self.unbiased)
-        return Estimate(value, kernels, quantity=self.quantity)
+        return self._estimated(self.size(sums), kernels)
+
+    def _estimated(self, size: float, kernels: tuple[Kernel, ...]) -> Estimate:
+        return Estimate(self.reported(float(size)), kernels, quantity=self.quantity)
 
     def _gamma(self, sums: GramSums) -> GammaDistribution:
         mean, variance = null_moments(sums, unbiased=False)
@@ -283,7 +350,7 @@ class Quadratic:
             sums = grid.of_combination(combinations.chosen, c)
             estimate = self._estimate(sums, combinations.kernels_of(c))
             rounding = self.factor(sums) * _rounding(sums, session.dtype)
-            statistic = session.n * estimate.value
+            statistic = session.n * self.size(sums)
             outcomes.append(Outcome(statistic, self._gamma(sums), estimate, rounding=rounding))
         return outcomes
 
@@ -299,7 +366,7 @@ class Quadratic:
         mixture = limit.with_moments(factor * mean, factor**2 * variance)
         distribution = null.distribution(mixture, session.seed)
         rounding = factor * _rounding(sums, session.dtype)
-        return Outcome(session.n * estimate.value, distribution, estimate, rounding=rounding)
+        return Outcome(session.n * self.size(sums), distribution, estimate, rounding=rounding)
 
 
 def _tiling(session: Session, combinations: Combinations) -> GramTiling:

@@ -17,20 +17,22 @@ from numpy.typing import NDArray
 from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.engine.session import Session
-from dhsic.estimators.base import FeatureEstimates, FeatureOutcome, plan_of
+from dhsic.estimators.base import FeatureEstimates, FeatureOutcome, Resampling, plan_of
 from dhsic.estimators.feature_basis import SQUARED_HSIC, Basis, Side, factors_of, whiten
 from dhsic.estimators.feature_replicates import Patch, replicate_steps
+from dhsic.estimators.feature_shifts import resampling_steps
 from dhsic.estimators.feature_sums import FeaturePair, covariances
 from dhsic.estimators.feature_tests import grid_outcome, sample_step, unseen_sides
 from dhsic.estimators.landmark_features import (
     REMEDY,
     LandmarkFeatures,
     landmark_steps,
+    likely_counts,
     unpruned,
 )
 from dhsic.features import KernelFeatures, StackedFeatures, side_by_side
-from dhsic.kernels import Combinations, OnColumns
-from dhsic.nulls import Multiplier, Permutation
+from dhsic.kernels import Combinations
+from dhsic.nulls import Shifts
 
 __all__ = [
     "OwnMoments",
@@ -40,11 +42,9 @@ __all__ = [
     "rank_features",
 ]
 
-Resampling = Multiplier | Permutation
 Vector = NDArray[np.float64]
 
 _ROWS = 1024
-_KEPT = 32
 
 
 class OwnMoments(NamedTuple):
@@ -113,14 +113,12 @@ class OwnMomentsPass:
 def plan_ranked_features(
     session: Session, combinations: Combinations, null: Resampling | None, p: int
 ) -> Plan:
-    """What would run where kernels of one column keep 32 of p landmarks, and others all.
+    """What would run with as many landmarks as are likely to be kept.
 
-    Smooth kernels of one column keep 10 to 20. Where more are kept, `rank_features` looks whether
-    they fit before it reads the data.
+    Where more are kept, `rank_features` looks whether they fit before it reads the data.
     """
     guessed = combinations.guessed(session.dims)
-    widths = [len(k.at) if isinstance(k, OnColumns) else session.dims[1] for k in guessed.kernels]
-    kept = [min(p, _KEPT) if d == 1 else p for d in widths]
+    kept = likely_counts(session, guessed, p)
     return _plan(session, guessed, null, p, unpruned(session, guessed, kept))
 
 
@@ -193,6 +191,9 @@ def _plan(
         widest = max(side.map.n_features for side in (*patch.firsts.values(), second[1]))
         steps.append(session.plan(OwnMomentsPass(features)))
         steps.append(DriverStep("estimate", 8 * (4 * features.products + 6 * widest**2)))
-    if null is not None:
+    if isinstance(null, Shifts):
+        sides = unseen_sides(maps, whitened=True)
+        steps += resampling_steps(session, sides, combinations.chosen, SQUARED_HSIC, null)
+    elif null is not None:
         steps += replicate_steps(session, sides, combinations.chosen, null)
     return plan_of(session, steps, REMEDY, p)

@@ -30,6 +30,7 @@ from dhsic.nulls import Multiplier, Permutation
 __all__ = [
     "RankedMeasures",
     "RankedStatistics",
+    "measure_ranked",
     "plan_ranked",
     "rank_estimates",
     "rank_tests",
@@ -85,9 +86,10 @@ def rank_estimates(session: Session, basis: LandmarkBasis) -> RankedMeasures:
     """The estimates of all features, in one pass."""
     tiles = _tiles(session, basis)
     sums = session.run(RankedSumsPass(tiles, joint=True))
+    kappa = _kappa(session, tiles, sums.plain, sums.target)
     joint = tiles.parts_of(sums.joint / session.n)
-    pairs = zip(joint, _means_of(session, tiles, sums), strict=True)
-    return _measures(session, basis, tiles, sums, [k - means.prod(axis=0) for k, means in pairs])
+    u = [own - basis.means(c, kappa).prod(axis=0) for c, own in enumerate(joint)]
+    return _measures(session, basis, tiles, sums, u)
 
 
 def rank_tests(
@@ -183,11 +185,13 @@ def _resolved(
     return replace(null, within="all" if suits_one_task(session, whole, null) else "blocks")
 
 
-def _means_of(session: Session, tiles: RankedTiles, sums: RankedSums) -> list[Vector]:
-    """Kappa of every feature and of the target at its landmarks, shapes (2, r)."""
-    target = sums.target / session.n
-    pairs = zip(tiles.parts_of(sums.plain / session.n), tiles.kept, strict=True)
-    return [np.array([means, target[kept]]) for means, kept in pairs]
+def _kappa(session: Session, tiles: RankedTiles, features: Vector, target: Vector) -> Vector:
+    """Means of all kernels at the landmarks that are kept, from sums, shape (G + 1, p)."""
+    kappa = np.zeros((len(tiles.kept) + 1, tiles.n_target))
+    for c, (kept, own) in enumerate(zip(tiles.kept, tiles.parts_of(features), strict=True)):
+        kappa[c, kept] = own
+    kappa[-1] = target
+    return kappa / session.n
 
 
 def _measures(
@@ -197,23 +201,45 @@ def _measures(
     sums: RankedSums,
     u: Sequence[Vector],
 ) -> RankedMeasures:
+    kappa = _kappa(session, tiles, sums.plain, sums.target)
+    squares = _kappa(session, tiles, sums.squares, sums.target_squares)
+    return measure_ranked(session, basis, kappa, squares, u)
+
+
+def measure_ranked(
+    session: Session, basis: LandmarkBasis, kappa: Vector, squares: Vector, u: Sequence[Vector]
+) -> RankedMeasures:
     """The estimates of Kalinke and Szabo (2023), Lemma 4.2, for (x, y), (x, x) and (y, y).
 
     The pair (x, x) has the landmark tuples (z_j, z_j), so that its product kernel is k^2 and its
-    means are those of k^2: the squares that the first pass sums.
+    means are those of k^2.
+
+    Parameters
+    ----------
+    session : Session
+        The run.
+    basis : LandmarkBasis
+        Of all features with the target.
+    kappa, squares : ndarray, shapes (G + 1, p)
+        Means of the kernels and of their squares, of every feature where it keeps landmarks.
+    u : sequence of ndarray, shapes (r_c,)
+        kappa_J - kappa_x kappa_y of every feature.
+
+    Returns
+    -------
+    RankedMeasures
     """
     session.step("estimate")
-    squares = tiles.parts_of(sums.squares / session.n)
     hsic, own = [], []
-    for c, means in enumerate(_means_of(session, tiles, sums)):
-        hsic.append(basis.squared_hsic(c, means, u[c]))
+    for c, kept in enumerate(basis.kept):
+        hsic.append(basis.squared_hsic(c, basis.means(c, kappa), u[c]))
         kernel, z = basis.combinations.kernels_of(c)[0], basis.points(c)[0]
-        own.append(_own_hsic(kernel, z, means[0], squares[c], basis.tolerance))
+        own.append(_own_hsic(kernel, z, kappa[c, kept], squares[c, kept], basis.tolerance))
     target = _own_hsic(
         basis.combinations.kernels[-1],
         basis.landmarks.points[1],
-        sums.target / session.n,
-        sums.target_squares / session.n,
+        kappa[-1],
+        squares[-1],
         basis.tolerance,
     )
     return RankedMeasures(np.array(hsic), np.array(own), np.full(len(own), target))

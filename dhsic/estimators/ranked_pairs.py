@@ -11,17 +11,21 @@ from numpy.typing import NDArray
 
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
-from dhsic.estimators.base import FeatureEstimates, FeatureOutcome, fit_combinations_on_sample
+from dhsic.estimators.base import (
+    FeatureEstimates,
+    FeatureOutcome,
+    Resampling,
+    fit_combinations_on_sample,
+)
 from dhsic.estimators.gram_pairs import GramPass, GramTiling
 from dhsic.estimators.gram_sums import hsic, marginal_hsic
 from dhsic.estimators.quadratic import Quadratic
 from dhsic.kernels import Combinations
-from dhsic.nulls import Multiplier, Permutation
+from dhsic.nulls import Permutation
 
 __all__ = ["estimate_ranked_pairs", "plan_ranked_pairs", "rank_pairs"]
 
 Vector = NDArray[np.float64]
-Resampling = Multiplier | Permutation
 
 
 def plan_ranked_pairs(
@@ -107,7 +111,7 @@ def _resolved(
     estimator: Quadratic, session: Session, combinations: Combinations, null: Resampling
 ) -> Resampling:
     """The null with its choice made once for all features, which must share replicates."""
-    if isinstance(null, Multiplier) or null.within != "auto":
+    if not isinstance(null, Permutation) or null.within != "auto":
         return null
     whole = estimator.over_all(session, combinations.part([0]), null) is not None
     return replace(null, within="all" if whole else "blocks")

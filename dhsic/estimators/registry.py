@@ -8,7 +8,7 @@ from dhsic._validation import check_choice, check_integer, nearest
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.base import Estimator, Null
+from dhsic.estimators.base import ChainEstimator, Estimator, Null, Resampling
 from dhsic.estimators.block import BlockHSIC
 from dhsic.estimators.coco import COCO
 from dhsic.estimators.distance import DCor, DCov
@@ -20,7 +20,16 @@ from dhsic.estimators.nystrom_m import NystromMHSIC
 from dhsic.estimators.rff import RFFHSIC
 from dhsic.estimators.sub_corr import SubCorr
 from dhsic.kernels import Combinations
-from dhsic.nulls import ChiSquare, Gamma, Multiplier, Normal, Permutation, Spectral
+from dhsic.nulls import (
+    Chain,
+    ChiSquare,
+    Gamma,
+    Multiplier,
+    Normal,
+    Permutation,
+    Shifts,
+    Spectral,
+)
 from dhsic.results import AS_ASKED
 
 __all__ = [
@@ -35,7 +44,10 @@ __all__ = [
 ]
 
 _RESAMPLES = 250
+_EXACT_RESAMPLES = 999  # a smallest p-value of 1/1,000
 _QUICK_OPERATIONS = 2e9
+_TILE = 60.0  # operations a pair of rows for a kernel and its transform
+_PRODUCT = 8.0  # for a combination
 
 
 @dataclass(frozen=True)
@@ -66,27 +78,32 @@ class Entry:
     tries_grids: bool = False
 
 
+_EXACT: tuple[type[Null], ...] = (Shifts, Permutation)
+_APPROXIMATE: tuple[type[Null], ...] = (Multiplier, Gamma, Spectral)
+
 TABLE = (
-    Entry(NystromMHSIC, (Permutation, Multiplier, Gamma, Spectral), None, "n", True, True),
-    Entry(NystromHSIC, (Permutation, Multiplier, Gamma, Spectral), 2, "n", True),
-    Entry(RFFHSIC, (Permutation, Multiplier, Gamma, Spectral), None, "n", True),
+    Entry(NystromMHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n", True, True),
+    Entry(NystromHSIC, (*_EXACT, *_APPROXIMATE), 2, "n", True),
+    Entry(RFFHSIC, (*_EXACT, *_APPROXIMATE), None, "n", True),
     Entry(NFSIC, (Permutation, ChiSquare), None, "n"),
     Entry(BlockHSIC, (Normal,), 2, "n b"),
-    Entry(COCO, (Permutation,), 2, "n"),
-    Entry(CKA, (Permutation, Multiplier, Gamma, Spectral), 2, "n"),
-    Entry(NOCCO, (Permutation, Multiplier, Gamma), 2, "n"),
-    Entry(SubCorr, (Permutation, Multiplier, Gamma, Spectral), 2, "n"),
-    Entry(VHSIC, (Permutation, Multiplier, Gamma, Spectral), None, "n^2", True, True),
-    Entry(UHSIC, (Permutation, Multiplier, Spectral), 2, "n^2", True, True),
-    Entry(DCov, (Permutation, Multiplier, Gamma, Spectral), 2, "n^2"),
-    Entry(DCor, (Permutation, Multiplier, Gamma, Spectral), 2, "n^2"),
-    Entry(SubHSIC, (Permutation, Multiplier, Gamma, Spectral), 2, "n^2"),
+    Entry(COCO, _EXACT, 2, "n"),
+    Entry(CKA, (*_EXACT, *_APPROXIMATE), 2, "n"),
+    Entry(NOCCO, (*_EXACT, Multiplier, Gamma), 2, "n"),
+    Entry(SubCorr, (*_EXACT, *_APPROXIMATE), 2, "n"),
+    Entry(VHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n^2", True, True),
+    Entry(UHSIC, (*_EXACT, Multiplier, Spectral), 2, "n^2", True, True),
+    Entry(DCov, (*_EXACT, *_APPROXIMATE), 2, "n^2"),
+    Entry(DCor, (*_EXACT, *_APPROXIMATE), 2, "n^2"),
+    Entry(SubHSIC, (*_EXACT, *_APPROXIMATE), 2, "n^2"),
 )
 
 ESTIMATORS: dict[str, type[Estimator]] = {e.estimator.name: e.estimator for e in TABLE}
 NULLS: dict[str, type[Null]] = {
-    null.name: null for null in (Multiplier, Permutation, Gamma, Spectral, Normal, ChiSquare)
+    null.name: null
+    for null in (Shifts, Chain, Permutation, Multiplier, Gamma, Spectral, Normal, ChiSquare)
 }
+_COUNTED = {name for name, null in NULLS.items() if issubclass(null, Resampling | Chain)}
 
 
 def find_estimator(
@@ -126,8 +143,8 @@ def tries_grids(estimator: Estimator) -> bool:
 
 def draws_replicates(null: str | Null) -> bool:
     """Whether a null distribution is made of replicates, as far as is known before it is chosen."""
-    return isinstance(null, Multiplier | Permutation) or (
-        isinstance(null, str) and null in ("auto", Multiplier.name, Permutation.name)
+    return isinstance(null, Resampling | Chain) or (
+        isinstance(null, str) and null in ("auto", *_COUNTED)
     )
 
 
@@ -167,11 +184,11 @@ def find_null(
 
 
 def _check_grid(estimator: Estimator, null: Null) -> None:
-    if not _entry(estimator).grids or not isinstance(null, Multiplier | Permutation):
+    if not _entry(estimator).grids or not isinstance(null, Resampling | Chain):
         names = ", ".join(entry.estimator.name for entry in TABLE if entry.grids)
         msg = (
             f"several kernels for a variable need estimator {names} and null "
-            f"{Multiplier.name!r} or {Permutation.name!r}, got {estimator.name!r} and "
+            f"{' or '.join(map(repr, sorted(_COUNTED)))}, got {estimator.name!r} and "
             f"{null.name!r}: take one of them, or one kernel for each variable"
         )
         raise InvalidArgumentError(msg)
@@ -198,8 +215,10 @@ def _find_null(
     if isinstance(null, str) and null == "auto":
         count = n_resamples or _RESAMPLES
         found, reason = estimator.choose_null(session, count * n_combinations)
-        if isinstance(found, Multiplier | Permutation):
-            found = replace(found, n_resamples=count)
+        if isinstance(found, Resampling | Chain):
+            permutes = isinstance(found, Permutation)
+            usual = _EXACT_RESAMPLES if permutes else type(found)().n_resamples
+            found = replace(found, n_resamples=n_resamples or usual)
         elif n_combinations > 1:
             found, reason = Multiplier(count), "several kernels need replicates that they share"
         _check_resampling(found, n_resamples)
@@ -212,14 +231,19 @@ def _find_null(
         )
         raise InvalidArgumentError(msg)
     cls = NULLS[null]
-    if issubclass(cls, Multiplier | Permutation):
-        return cls(n_resamples or _RESAMPLES), AS_ASKED
+    if issubclass(cls, Resampling | Chain):
+        return _counted(cls, n_resamples), AS_ASKED
     _check_resampling(cls(), n_resamples)
     return cls(), AS_ASKED
 
 
+def _counted(cls: type[Resampling | Chain], n_resamples: int | None) -> Resampling | Chain:
+    """With the number of replicates that was asked for, or its own."""
+    return cls() if n_resamples is None else cls(n_resamples)
+
+
 def _check_resampling(null: Null, n_resamples: int | None) -> None:
-    if n_resamples is not None and not isinstance(null, Multiplier | Permutation):
+    if n_resamples is not None and not isinstance(null, Resampling | Chain):
         msg = (
             f"n_resamples must be left out with null {null.name!r}, which draws no replicates, got "
             f"{n_resamples}: take null='permutation', or a value that has a number of its own"
@@ -248,8 +272,7 @@ def _choose_estimator(
     name = null if null is None or isinstance(null, str) else null.name
     if name not in (None, "auto", *(cls.name for cls in _entry(exact).nulls)):
         return linear, f"{name} does not stand with {exact.name}"
-    products = _resamples(null, n_resamples) * len(session.sources) * len(kernels)
-    if session.n**2 * products > _QUICK_OPERATIONS:
+    if session.n**2 * _operations(null, n_resamples, session, kernels) > _QUICK_OPERATIONS:
         return linear, "too many rows for all pairs of them"
     plan = _plan(exact, session, kernels, null, n_resamples)
     if max(plan.peak_worker_bytes, plan.peak_driver_bytes) > session.runtime.memory:
@@ -267,15 +290,22 @@ def _plan(
     if null is None:
         return estimator.plan(session, kernels.kernels_of(0), None)
     found, _ = find_null(null, estimator, session, n_resamples, kernels)
-    if isinstance(found, Multiplier | Permutation):
+    if isinstance(found, Chain):
+        assert isinstance(estimator, ChainEstimator)
+        return estimator.plan_chain(session, kernels, found)
+    if isinstance(found, Resampling):
         return estimator.plan_grid(session, kernels, found)
     return estimator.plan(session, kernels.kernels_of(0), found)
 
 
-def _resamples(null: str | Null | None, n_resamples: int | None) -> int:
-    """Replicates that all pairs of rows are computed for."""
-    if isinstance(null, Multiplier | Permutation):
-        return null.n_resamples
-    if null in ("auto", Multiplier.name, Permutation.name):
-        return n_resamples or _RESAMPLES
-    return 1
+def _operations(
+    null: str | Null | None, n_resamples: int | None, session: Session, kernels: Combinations
+) -> float:
+    """About how many operations all pairs of rows take, a pair."""
+    name = null if null is None or isinstance(null, str) else null.name
+    if name in ("auto", Shifts.name, Chain.name):
+        return _TILE * len(kernels.kernels) + _PRODUCT * len(kernels)
+    drawn = 1
+    if name in (Permutation.name, Multiplier.name):
+        drawn = getattr(null, "n_resamples", None) or n_resamples or _RESAMPLES
+    return float(drawn * len(session.sources) * len(kernels))

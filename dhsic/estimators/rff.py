@@ -13,11 +13,16 @@ from dhsic._validation import check_choice, check_integer
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.base import Estimate, GridOutcome, Null, Outcome
-from dhsic.estimators.feature_basis import Basis, Measure, Side, squared_frobenius_norms
+from dhsic.estimators.base import Estimate, GridOutcome, Null, Outcome, Resampling
+from dhsic.estimators.feature_basis import (
+    SQUARED_HSIC,
+    Basis,
+    Measure,
+    Side,
+    squared_frobenius_norms,
+)
 from dhsic.estimators.feature_sums import MomentsPass, MomentSums
 from dhsic.estimators.feature_tests import (
-    choose_null,
     estimate_by_moments,
     feature_outcome,
     grid_outcome,
@@ -25,10 +30,11 @@ from dhsic.estimators.feature_tests import (
 )
 from dhsic.estimators.frequencies import code_features, draw_features, frequency_steps
 from dhsic.estimators.joint_frequencies import JointFrequencies
+from dhsic.estimators.resample import exact_null
 from dhsic.features import FeatureMap, FourierFeatures
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.kernels.dot import Codes
-from dhsic.nulls import Gamma, Multiplier, Permutation, Spectral
+from dhsic.nulls import Gamma, Multiplier, Permutation, Shifts, Spectral
 from dhsic.results import FeatureSummary
 
 __all__ = ["RFFHSIC", "FeatureFit", "Form", "complex_squared_frobenius_norms"]
@@ -119,29 +125,23 @@ class RFFHSIC:
         return given or Gaussian()
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Permutations of all rows where they are quick; beyond, the spectrum or random signs."""
+        """Shifts within groups of rows; of three variables or more as `JointFrequencies`."""
         if len(session.sources) > 2:
             return self.joint.choose_null(session, n_resamples)
-        null, reason = choose_null(session, (2 * self.n_features,) * 2, n_resamples)
-        if self.form == "complex" and isinstance(null, Spectral):
-            reason = "too many rows to permute quickly; the complex form has no spectral null"
-            return Multiplier(n_resamples), reason
-        return null, reason
+        return exact_null(2, n_resamples)
 
     def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
         """What would run."""
         if len(session.sources) > 2:
             return self.joint.plan(session, null)
-        if isinstance(null, Multiplier | Permutation):
+        if isinstance(null, Resampling):
             return self.plan_grid(session, Combinations.single(kernels), null)
         self._check_null(null)
         first, second = self._planned_maps(session, Combinations.single(kernels))
         preparation = frequency_steps(session, self.n_features)
         return plan_features(session, (first, second), null, preparation, _REMEDY, whitened=False)
 
-    def plan_grid(
-        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
-    ) -> Plan:
+    def plan_grid(self, session: Session, combinations: Combinations, null: Resampling) -> Plan:
         """What a test of several combinations would run; its patches are cut to fit."""
         if len(session.sources) > 2:
             return self.joint.plan_grid(session, combinations, null)
@@ -155,6 +155,7 @@ class RFFHSIC:
             _REMEDY,
             whitened=False,
             chosen=combinations.chosen,
+            measure=self._measure,
         )
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
@@ -173,13 +174,13 @@ class RFFHSIC:
         """The statistic and its null distribution, in one pass of two variables, two of more."""
         if len(session.sources) > 2:
             return self.joint.test(session, kernels, null)
-        if isinstance(null, Multiplier | Permutation):
+        if isinstance(null, Resampling):
             return self.test_grid(session, Combinations.single(kernels), null).only
         self._check_null(null)
         return feature_outcome(session, self._basis(session, kernels), self._measure, null)
 
     def test_grid(
-        self, session: Session, combinations: Combinations, null: Multiplier | Permutation
+        self, session: Session, combinations: Combinations, null: Resampling
     ) -> GridOutcome:
         """The statistics of several combinations and their replicates.
 
@@ -200,14 +201,14 @@ class RFFHSIC:
     def _measure(self) -> Measure:
         if self.form == "complex":
             return Measure("squared HSIC", complex_squared_frobenius_norms, rotates=False)
-        return Measure("squared HSIC", squared_frobenius_norms)
+        return SQUARED_HSIC
 
     def _check_null(self, null: Null | None) -> None:
         if self.form == "complex" and isinstance(null, Gamma | Spectral):
             msg = (
-                f"null must be {Permutation.name!r} or {Multiplier.name!r} with form='complex', "
-                "whose statistic is not the squared norm of a cross-covariance of real features, "
-                f"got {null.name!r}: take one of them, or form='cos-sin'"
+                f"null must be {Shifts.name!r}, {Permutation.name!r} or {Multiplier.name!r} with "
+                "form='complex', whose statistic is not the squared norm of a cross-covariance of "
+                f"real features, got {null.name!r}: take one of them, or form='cos-sin'"
             )
             raise InvalidArgumentError(msg)
 

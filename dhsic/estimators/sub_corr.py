@@ -17,14 +17,14 @@ from dhsic.estimators.base import Estimate, Null, Outcome, fit_on_sample, fittin
 from dhsic.estimators.feature_basis import Basis, Measure, squared_frobenius_norms
 from dhsic.estimators.feature_sums import FeaturePair, MomentsPass, MomentSums, covariances
 from dhsic.estimators.feature_tests import (
-    choose_null,
     estimate_by_moments,
     feature_outcome,
     plan_features,
 )
+from dhsic.estimators.resample import exact_null
 from dhsic.features import ColumnFeatures
 from dhsic.kernels import Kernel, Linear
-from dhsic.nulls import Multiplier, Spectral
+from dhsic.nulls import Spectral
 from dhsic.results import FeatureSummary
 
 __all__ = ["SubCorr"]
@@ -32,7 +32,7 @@ __all__ = ["SubCorr"]
 Vector = NDArray[np.float64]
 
 _REMEDY = "take fewer resamples or fewer threads"
-_MEASURE = Measure("mean squared correlation", squared_frobenius_norms)
+_MEASURE = Measure("mean squared correlation", squared_frobenius_norms, adds=True)
 
 
 @final
@@ -69,16 +69,8 @@ class SubCorr:
         return Linear()
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Permutations of all rows where they are quick; beyond, random signs.
-
-        Unlike the spectrum they hold for symmetric columns with heavy tails.
-        """
-        first, second = session.dims
-        null, reason = choose_null(session, (first, second), n_resamples)
-        if isinstance(null, Spectral):
-            reason = "too many rows to permute quickly; signs take one pass more"
-            return Multiplier(n_resamples), reason
-        return null, reason
+        """Shifts within groups of rows."""
+        return exact_null(len(session.sources), n_resamples)
 
     def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
         """What would run."""

@@ -16,14 +16,21 @@ from dhsic.engine.events import Listener
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import VHSIC, Estimate, NystromMHSIC, find_null
+from dhsic.estimators import VHSIC, Estimate, NystromMHSIC, Resampling, find_null
 from dhsic.estimators.landmark_draws import AUTO
 from dhsic.interaction.landmarks import Replicated, plan_at_landmarks, replicate_at_landmarks
 from dhsic.interaction.pairs import plan_of_pairs, replicate_pairs
 from dhsic.interaction.products import FACTORISATIONS
 from dhsic.interaction.result import Factorisation, InteractionTestResult
 from dhsic.kernels import Candidates, Combinations, Grid, Kernel
-from dhsic.nulls import Multiplier, Permutation, Replicates, monte_carlo_error, pvalue
+from dhsic.nulls import (
+    Multiplier,
+    Permutation,
+    Replicates,
+    Shifts,
+    monte_carlo_error,
+    pvalue,
+)
 from dhsic.results import AS_ASKED
 
 __all__ = ["INTERACTION_ESTIMATORS", "interaction_test", "plan_interaction"]
@@ -43,7 +50,7 @@ def interaction_test(
     *variables: Any,
     kernels: Kernels | None = None,
     estimator: str | NystromMHSIC | VHSIC = "nystrom-lancaster",
-    null: str | Permutation | Multiplier = "auto",
+    null: str | Shifts | Permutation | Multiplier = "auto",
     n_resamples: int | None = None,
     rng: int | np.random.Generator | None = None,
     names: Sequence[str] | None = None,
@@ -63,13 +70,13 @@ def interaction_test(
     which is 0 where X is independent of (Y, Z), or Y of (X, Z), or Z of (X, Y) [1]_. The statistic
     T is n times the squared norm of its embedding mu_L, from the product of the three centred
     kernels. The null hypothesis is that one of these factorisations holds. Each has its own null
-    distribution, for which the variable that is by itself is permuted, or random signs are put on
-    the rows of (d_x d_y - mean d_x d_y) d_z, with d the centred kernels: under (X, Y) _||_ Z it is
-    the leading term of the centred product.
+    distribution, for which the variable that is by itself is shifted or permuted, or random signs
+    are put on the rows of (d_x d_y - mean d_x d_y) d_z, with d the centred kernels: under
+    (X, Y) _||_ Z it is the leading term of the centred product.
 
     The p-value is the largest of the three. The hypothesis is rejected where all three are at most
     the level, and where it is true one of them is that of a true factorisation, so that the level
-    holds without any correction for three tests [2]_. Permutations are exact for each.
+    holds without any correction for three tests [2]_. Shifts and permutations are exact for each.
 
     The converse is not true: L may be 0, and the test blind, where no factorisation holds, as for
     three fair signs that are correlated in pairs and whose product has mean 0. It is sensitive
@@ -89,8 +96,9 @@ def interaction_test(
           columns landmarks are few, and it finds less than "v-lancaster".
         - "v-lancaster": from all pairs of rows, (1/n^2) times the sum of the product of the three
           centred Gram matrices, which are held in memory.
-    null : str, Permutation or Multiplier, optional
-        "permutation", "multiplier" or "auto", which chooses as `independence_test` does.
+    null : str, Shifts, Permutation or Multiplier, optional
+        "shifts", the default, exact and nearly free; "permutation", exact, the default of
+        "v-lancaster", which has no shifts; or "multiplier", an approximation.
     n_resamples, rng, names, precision, client, threads, memory, progress, checkpoint
         As for `independence_test`.
 
@@ -138,7 +146,7 @@ def plan_interaction(
     *variables: Any,
     kernels: Kernels | None = None,
     estimator: str | NystromMHSIC | VHSIC = "nystrom-lancaster",
-    null: str | Permutation | Multiplier = "auto",
+    null: str | Shifts | Permutation | Multiplier = "auto",
     n_resamples: int | None = None,
     names: Sequence[str] | None = None,
     precision: Precision = "float64",
@@ -176,7 +184,7 @@ class _Method:
 
     estimator: NystromMHSIC | VHSIC
     kernels: tuple[Kernel, ...]
-    null: Permutation | Multiplier
+    null: Resampling
     null_reason: str
 
     @classmethod
@@ -194,9 +202,14 @@ class _Method:
         _check_null(null, estimator)
         chosen, _, fitting = choose_estimator(session, kernels, estimator)
         combinations = Combinations.single(fitting)
-        found, reason = find_null(null, chosen, session, n_resamples, combinations)
+        # Three variables of which one is moved: shifts, where joint independence takes a chain.
+        exact = Shifts.name if isinstance(chosen, NystromMHSIC) else Permutation.name
+        asked = exact if null == "auto" else null
+        found, reason = find_null(asked, chosen, session, n_resamples, combinations)
+        if null == "auto":
+            reason = "exact for exchangeable rows"
         assert isinstance(chosen, NystromMHSIC | VHSIC)
-        assert isinstance(found, Permutation | Multiplier)
+        assert isinstance(found, Resampling)
         return cls(chosen, fitting, found, reason)
 
     @property
@@ -207,12 +220,14 @@ class _Method:
     def plan(self, session: Session) -> Plan:
         """What would run."""
         if isinstance(self.estimator, VHSIC):
+            assert isinstance(self.null, Permutation | Multiplier)
             return plan_of_pairs(session, self.kernels, self.null)
         return plan_at_landmarks(session, self.estimator, self.kernels, self.null)
 
     def run(self, session: Session) -> Replicated:
         """The statistic and its replicates."""
         if isinstance(self.estimator, VHSIC):
+            assert isinstance(self.null, Permutation | Multiplier)
             return replicate_pairs(session, self.kernels, self.null)
         return replicate_at_landmarks(session, self.estimator, self.kernels, self.null)
 
@@ -240,8 +255,15 @@ def _check_kernels(kernels: Any) -> None:
 
 def _check_null(null: Any, estimator: NystromMHSIC | VHSIC) -> None:
     """Refuse what no factorisation has, or what would not be done."""
-    if not isinstance(null, Permutation | Multiplier):
-        check_choice("null", null, ("auto", Permutation.name, Multiplier.name))
+    if isinstance(estimator, VHSIC) and (null == Shifts.name or isinstance(null, Shifts)):
+        msg = (
+            f"estimator 'v-lancaster' has no null 'shifts', got {null!r}: take 'permutation', "
+            "which is exact as well"
+        )
+        raise InvalidArgumentError(msg)
+    if not isinstance(null, Resampling):
+        names = ("auto", Shifts.name, Permutation.name, Multiplier.name)
+        check_choice("null", null, names)
     elif isinstance(null, Permutation) and null.within == "blocks" and isinstance(estimator, VHSIC):
         msg = (
             "estimator 'v-lancaster' permutes all rows, got within='blocks': take within='all', or "
@@ -281,10 +303,13 @@ def _result(
     session: Session, method: _Method, found: Replicated, began: float
 ) -> InteractionTestResult:
     """The result of three tests: that of the factorisation which is hardest to reject."""
-    names, count = session.names, method.null.n_resamples
+    names, count = session.names, len(found.replicates)
+    roundings = np.broadcast_to(found.rounding, len(found.statistics)).tolist()
     pvalues = [
-        pvalue(statistic, Replicates(replicates), session.dtype, found.rounding)
-        for statistic, replicates in zip(found.statistics, found.replicates.T, strict=True)
+        pvalue(statistic, Replicates(replicates), session.dtype, rounding)
+        for statistic, replicates, rounding in zip(
+            found.statistics, found.replicates.T, roundings, strict=True
+        )
     ]
     largest = int(np.argmax(pvalues))
     statistic = float(found.statistics[largest])

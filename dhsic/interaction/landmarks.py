@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,25 +15,30 @@ from dhsic.engine.reduction import RowReduction
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tiling
 from dhsic.estimators import NystromMHSIC
-from dhsic.estimators.base import plan_of
+from dhsic.estimators.base import Resampling, plan_of
+from dhsic.estimators.landmark_basis import LandmarkBasis
 from dhsic.estimators.landmark_draws import LandmarkDraw
 from dhsic.estimators.landmark_sums import MultiplierPass, SumsPass
 from dhsic.estimators.landmark_tests import kernel_means, multiplier_functions, suits_one_task
+from dhsic.estimators.resample import TwoSided, orbit_of
+from dhsic.estimators.tuple_statistics import plan_tuples, resample_tuples
+from dhsic.estimators.tuples import Tuples
 from dhsic.interaction.products import (
+    FACTORISATIONS,
     FactorisedProducts,
     MomentsPass,
     SeparatedPermutationPass,
 )
 from dhsic.kernels import Combinations, Kernel
 from dhsic.linalg import squared_norms
-from dhsic.nulls import Multiplier, Permutation
+from dhsic.nulls import Multiplier, Permutation, Shifts
 from dhsic.results import LandmarkSummary
 
 __all__ = ["Replicated", "plan_at_landmarks", "replicate_at_landmarks"]
 
 Vector = NDArray[np.float64]
-Resampling = Multiplier | Permutation
 
+_PAIRS = tuple(TwoSided((a, b), s) for a, b, s in FACTORISATIONS)
 _REMEDY = "take fewer landmarks, resamples or threads"
 
 
@@ -49,8 +55,8 @@ class Replicated(NamedTuple):
     """Where there are any."""
     detail: str
     """How the replicates were made, where the null leaves a choice."""
-    rounding: float = 0.0
-    """Differences of the statistics up to it are rounding."""
+    rounding: float | Vector = 0.0
+    """Differences of the statistics up to it are rounding; or those of each, shape (3,)."""
 
 
 def replicate_at_landmarks(
@@ -66,6 +72,8 @@ def replicate_at_landmarks(
     """
     draw = _draw(estimator)
     basis = draw.basis(session, Combinations.single(kernels), "independent", hold=True)
+    if isinstance(null, Shifts):
+        return _shifted(session, draw, basis, null)
     tiling = basis.tiling(session)
     if isinstance(null, Multiplier):
         means: Vector = session.run(MomentsPass(tiling)).means(session.n)
@@ -87,6 +95,43 @@ def replicate_at_landmarks(
     )
 
 
+def _shifted(
+    session: Session, draw: LandmarkDraw, basis: LandmarkBasis, null: Shifts
+) -> Replicated:
+    """By shifts of s, which leave d_a d_b and every mean as they are: exact under (a, b) _||_ s."""
+    kappa = kernel_means(session, basis.tiling(session))
+    orbit = orbit_of(session, null)
+    found = resample_tuples(session, _tuples(basis, kappa, session), [_whiten(basis)] * 3, orbit)
+    statistics, replicates, rounding = found.resampled
+    return Replicated(
+        statistics,
+        replicates,
+        basis.combinations.kernels_of(0),
+        draw.summary(session, basis, basis.factor(0).rank, "independent"),
+        orbit.detail,
+        rounding,
+    )
+
+
+def _whiten(basis: LandmarkBasis) -> Callable[[Vector], Vector]:
+    return partial(basis.whiten, 0)
+
+
+def _tuples(basis: LandmarkBasis, kappa: Vector, session: Session) -> Tuples:
+    """The products d_a d_b against d_s of every factorisation, about the means of the kernels."""
+    c = basis.combinations
+    return Tuples(
+        c.kernels,
+        c.variables,
+        basis.landmarks.points,
+        _PAIRS,
+        basis.kept * len(_PAIRS),
+        tuple(kappa),
+        session.dtype,
+        centred=True,
+    )
+
+
 def plan_at_landmarks(
     session: Session, estimator: NystromMHSIC, kernels: Sequence[Kernel], null: Resampling
 ) -> Plan:
@@ -95,6 +140,14 @@ def plan_at_landmarks(
     p = draw.most(session)
     gram = 8 * p * p
     tiling = Tiling.prepare(guessed, [np.zeros((p, d)) for d in session.dims], session.dtype)
+    if isinstance(null, Shifts):
+        tuples = Tuples.unseen(guessed, session.dims, p, _PAIRS, session.dtype)
+        shifted = [
+            *draw.steps(session, guessed, gram),
+            session.plan(SumsPass(tiling, joint=False)),
+            *plan_tuples(session, tuples, orbit_of(session, null)),
+        ]
+        return plan_of(session, shifted, _REMEDY, n_landmarks=p)
     signed = isinstance(null, Multiplier)
     mean = np.broadcast_to(session.dtype.type(0), p)
     products = FactorisedProducts.at(tiling, [mean] * (6 if signed else 3))
@@ -118,7 +171,9 @@ def _draw(estimator: NystromMHSIC) -> LandmarkDraw:
     )
 
 
-def _resolved(session: Session, products: FactorisedProducts, null: Resampling) -> Resampling:
+def _resolved(
+    session: Session, products: FactorisedProducts, null: Multiplier | Permutation
+) -> Multiplier | Permutation:
     """The null with its choice of rows made."""
     if isinstance(null, Multiplier) or null.within != "auto":
         return null
@@ -127,14 +182,16 @@ def _resolved(session: Session, products: FactorisedProducts, null: Resampling) 
 
 
 def _null_pass(
-    session: Session, products: FactorisedProducts, null: Resampling
+    session: Session, products: FactorisedProducts, null: Multiplier | Permutation
 ) -> RowReduction[Any]:
     if isinstance(null, Multiplier):
         return MultiplierPass(products, null.n_resamples, session.seed)
     return SeparatedPermutationPass(products, null, null.within == "all", session.seed)
 
 
-def _functions(session: Session, products: FactorisedProducts, null: Resampling) -> Vector:
+def _functions(
+    session: Session, products: FactorisedProducts, null: Multiplier | Permutation
+) -> Vector:
     """v, and V_b of every replicate, for the three factorisations, shape (3 p, b + 1)."""
     sums = session.run(_null_pass(session, products, null))
     if isinstance(null, Multiplier):

@@ -30,14 +30,14 @@ from dhsic.nulls import Multiplier, Permutation
 __all__ = ["plan_of_pairs", "replicate_pairs"]
 
 Vector = NDArray[np.float64]
-Resampling = Multiplier | Permutation
+Asked = Multiplier | Permutation
 
 _UNCENTRED = 32.0
 _PAIR = PermutedProducts((0, 1), ((0, 1),))
 _REMEDY = "take estimator='nystrom-lancaster', fewer rows, or fewer resamples"
 
 
-def replicate_pairs(session: Session, kernels: Sequence[Kernel], null: Resampling) -> Replicated:
+def replicate_pairs(session: Session, kernels: Sequence[Kernel], null: Asked) -> Replicated:
     """T = n |mu_L|^2 = (1/n) sum_ij A_ij B_ij C_ij of centred Gram matrices, with replicates.
 
     Under (a, b) _||_ s it is n HSIC of s and of a variable whose Gram matrix is the product of
@@ -63,7 +63,7 @@ def replicate_pairs(session: Session, kernels: Sequence[Kernel], null: Resamplin
     )
 
 
-def plan_of_pairs(session: Session, kernels: Sequence[Kernel], null: Resampling) -> Plan:
+def plan_of_pairs(session: Session, kernels: Sequence[Kernel], null: Asked) -> Plan:
     """What `replicate_pairs` would run."""
     n, b, size = session.n, null.n_resamples, session.dtype.itemsize
     guessed = Combinations.single(kernels).guessed(session.dims)
@@ -83,7 +83,7 @@ def plan_of_pairs(session: Session, kernels: Sequence[Kernel], null: Resampling)
     return plan_of(session, steps, _REMEDY)
 
 
-def _values(session: Session, together: Matrix, separated: Matrix, null: Resampling) -> Vector:
+def _values(session: Session, together: Matrix, separated: Matrix, null: Asked) -> Vector:
     """The statistic and its replicates from Gram matrices of two variables, shape (b + 1,).
 
     The first is overwritten. With signs the factor is n / (n - 2), see

@@ -1,6 +1,7 @@
 """Null distributions and the p-value."""
 
 from dhsic.nulls.aggregate import Aggregated, aggregate, standardised
+from dhsic.nulls.chain import CombinedPvalues, combine_pvalues
 from dhsic.nulls.chi_square import ChiSquare
 from dhsic.nulls.distributions import (
     Distribution,
@@ -16,12 +17,16 @@ from dhsic.nulls.multiplier import Multiplier
 from dhsic.nulls.normal import Normal, Variance
 from dhsic.nulls.permutation import Permutation, Within, draw_permutations
 from dhsic.nulls.pvalue import monte_carlo_error, pvalue
+from dhsic.nulls.shifts import Chain, CombinedBy, Shifts
 from dhsic.nulls.spectral import Method, Spectral
 
 __all__ = [
     "Aggregated",
+    "Chain",
     "ChiSquare",
     "ChiSquareMixture",
+    "CombinedBy",
+    "CombinedPvalues",
     "Control",
     "Distribution",
     "Gamma",
@@ -31,6 +36,7 @@ __all__ = [
     "Normal",
     "Permutation",
     "Replicates",
+    "Shifts",
     "Spectral",
     "StudentT",
     "Variance",
@@ -38,6 +44,7 @@ __all__ = [
     "adjust",
     "aggregate",
     "check_finite",
+    "combine_pvalues",
     "draw_permutations",
     "monte_carlo_error",
     "pvalue",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._arguments import Precision, choose_estimator, open_session
+from dhsic._validation import check_choice
 from dhsic._version import __version__
 from dhsic.engine.events import Listener
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
@@ -18,29 +20,37 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import NystromHSIC
 from dhsic.estimators.base import BANDWIDTH_ROWS, passes_of, plan_of, rounding_unit
-from dhsic.estimators.feature_basis import Side
+from dhsic.estimators.feature_basis import SQUARED_HSIC, Side
+from dhsic.estimators.feature_shifts import resample_features, resampling_steps
 from dhsic.estimators.feature_sums import covariances
+from dhsic.estimators.feature_tests import unseen_sides
 from dhsic.estimators.landmark_features import LandmarkFeatures, draw_landmarks_of_each
 from dhsic.kernels import Combinations, Kernel
 from dhsic.landmarks import landmark_count
 from dhsic.linalg import solve_lower, spectrum
-from dhsic.nulls import ChiSquareMixture, pvalue
+from dhsic.nulls import ChiSquareMixture, Replicates, Shifts, Spectral, pvalue
 from dhsic.pairwise.moments import AllMomentsPass
 from dhsic.pairwise.result import DependenceMatrix
-from dhsic.results import VariableSummary
+from dhsic.results import AS_ASKED, VariableSummary
 
 __all__ = ["dependence_matrix"]
 
 Kernels = str | Kernel | Sequence[str | Kernel | None]
+PairNull = Shifts | Spectral
 Vector = NDArray[np.float64]
 
 _REMEDY = "take fewer landmarks, fewer variables or fewer threads"
+_MOST_PAIRS = 200
+_MOST_PASSES = 8
+_RESAMPLES_OF_PAIR = 40
 
 
 def dependence_matrix(
     *variables: Any,
     kernels: Kernels | None = None,
     n_landmarks: int | str = "2sqrt",
+    null: str | PairNull = "auto",
+    n_resamples: int | None = None,
     rng: int | np.random.Generator | None = None,
     names: Sequence[str] | None = None,
     precision: Precision = "float64",
@@ -50,14 +60,13 @@ def dependence_matrix(
     progress: Listener | None = None,
     checkpoint: str | None = None,
 ) -> DependenceMatrix:
-    """Find how much the variables of every pair depend, in one pass over the data.
+    """Find how much the variables of every pair depend, in one pass over the data or few.
 
     With the Nystrom features of every variable, see `NystromHSIC`, the covariance of all features
     side by side has the cross-covariance of every pair as a block, whose squared norm is their
-    HSIC. The blocks on its diagonal normalise them, and their eigenvalues, found once a variable,
-    weigh the chi-squares of every p-value, see `Spectral`. At a few hundred rows the far tail of
-    that limit differs somewhat from that of permutations: confirm a pair that matters with
-    `independence_test`.
+    HSIC. The blocks on its diagonal normalise them. P-values are exact, see `Shifts`, in a pass
+    more or as many as the memory makes of it; or approximate, from the eigenvalues of the same
+    blocks, which need no other pass, see `Spectral`.
 
     Parameters
     ----------
@@ -68,6 +77,13 @@ def dependence_matrix(
     n_landmarks : int or str, optional
         Landmarks of every variable: a number, or a multiple of sqrt(n) as "2sqrt". Memory grows
         with the square of the number that pruning keeps of all variables.
+    null : {"auto", "shifts", "spectral"}, Shifts or Spectral, optional
+        "auto" takes exact replicates, but for more than 200 pairs, or where they would take more
+        than 8 passes; the result says which and why.
+    n_resamples : int, optional
+        Replicates of every pair. Where not given, 1,000, and 40 for every pair at least, so that
+        `adjusted` p-values may be as small as 0.025. To be left out where `null` is a value, or
+        "spectral".
     rng, names, precision, client, threads, memory, progress, checkpoint
         As for `independence_test`.
 
@@ -106,7 +122,10 @@ def dependence_matrix(
     # It takes two variables; kernels are chosen as by what takes several.
     _, _, fitting = choose_estimator(session, kernels, "nystrom-m")
     plan_of(session, _drawing_steps(session, n_landmarks), _REMEDY).check()
-    session.resume(computes="dependence matrix", estimator=method, kernels=fitting)
+    asked = _asked(null, n_resamples, len(session.sources))
+    session.resume(
+        computes="dependence matrix", estimator=method, kernels=fitting, null=null, resampling=asked
+    )
     drawn = draw_landmarks_of_each(
         session,
         Combinations.single(fitting),
@@ -114,8 +133,9 @@ def dependence_matrix(
         replace=method.replace,
         tolerance=method.tolerance,
     )
-    session.listener(_plan(session, drawn).check().started)
-    hsic, pvalues = _measure(session, drawn)
+    found = _chosen(session, drawn, null, asked)
+    session.listener(_plan(session, drawn, found.null).check().started)
+    hsic, pvalues, detail = _measure(session, drawn, found.null)
     norms = np.sqrt(hsic.diagonal())
     if not norms.all():
         named = ", ".join(
@@ -130,6 +150,8 @@ def dependence_matrix(
         hsic=hsic,
         cka=np.minimum(cka, 1.0),
         pvalues=pvalues,
+        null=found.null.name,
+        null_reason="; ".join(filter(None, (found.reason, detail))),
         n=session.n,
         variables=tuple(map(_summary, session.names, session.dims, drawn.kernels)),
         landmarks=drawn.summary,
@@ -141,25 +163,120 @@ def dependence_matrix(
     )
 
 
-def _measure(session: Session, drawn: LandmarkFeatures) -> tuple[Vector, Vector]:
-    """HSIC and p-value of every pair, shapes (M, M)."""
+class _Chosen(NamedTuple):
+    """The null distribution, and why this one."""
+
+    null: PairNull
+    reason: str
+
+
+def _asked(null: Any, n_resamples: int | None, n_variables: int) -> PairNull:
+    """The null distribution that was asked for; an exact one for "auto"."""
+    if isinstance(null, Shifts | Spectral):
+        if n_resamples is None:
+            return null
+        msg = f"n_resamples must be left out where null is a value, got {n_resamples}: set it there"
+        raise InvalidArgumentError(msg)
+    if check_choice("null", null, ("auto", Shifts.name, Spectral.name)) != Spectral.name:
+        least = max(Shifts().n_resamples, _RESAMPLES_OF_PAIR * math.comb(n_variables, 2))
+        return Shifts(least if n_resamples is None else n_resamples)
+    if n_resamples is not None:
+        msg = (
+            f"n_resamples must be left out with null {null!r}, which draws no replicates, got "
+            f"{n_resamples}: take null='shifts'"
+        )
+        raise InvalidArgumentError(msg)
+    return Spectral()
+
+
+def _chosen(session: Session, drawn: LandmarkFeatures, null: Any, asked: PairNull) -> _Chosen:
+    """What was asked for, or for many pairs what takes no other pass."""
+    if null != "auto" or isinstance(asked, Spectral):
+        return _Chosen(asked, AS_ASKED)
+    pairs = len(_pairs(drawn))
+    why = f"{pairs:,} pairs" if pairs > _MOST_PAIRS else ""
+    if not why:
+        steps = _shift_steps(session, drawn, asked)
+        count = sum(isinstance(step, PassPlan) for step in steps)
+        if count > _MOST_PASSES:
+            why = f"exact replicates of {pairs:,} pairs would take {count:,} passes in this memory"
+    if not why:
+        return _Chosen(asked, "exact for exchangeable rows")
+    reason = f"an approximation for many rows, since {why}: null='shifts' makes them all the same"
+    return _Chosen(Spectral(), reason)
+
+
+def _pairs(drawn: LandmarkFeatures) -> list[tuple[int, ...]]:
+    return list(itertools.combinations(range(len(drawn.maps)), 2))
+
+
+def _shift_steps(
+    session: Session, drawn: LandmarkFeatures, null: Shifts
+) -> list[DriverStep | PassPlan]:
+    sides = unseen_sides(drawn.maps, whitened=True)
+    return resampling_steps(
+        session, sides, _pairs(drawn), SQUARED_HSIC, null, {m: m for m in sides}
+    )
+
+
+def _measure(
+    session: Session, drawn: LandmarkFeatures, null: PairNull
+) -> tuple[Vector, Vector, str]:
+    """HSIC and p-value of every pair, shapes (M, M), and how the null distribution was made."""
     described = [
         Side.of(*one) for one in zip(drawn.maps, drawn.samples, drawn.factors, strict=True)
     ]
-    spreads = [spread for _, spread in described]
-    sums = session.run(AllMomentsPass(drawn.maps, tuple(side.centre for side, _ in described)))
+    sides = [side for side, _ in described]
+    sums = session.run(AllMomentsPass(drawn.maps, tuple(side.centre for side in sides)))
     session.step("solve")
     blocks = _whitened_blocks(covariances(sums.products), drawn.factors)
-    m, n, unit = len(drawn.maps), session.n, rounding_unit(session.dtype)
-    spectra = [spectrum(blocks[i][i]) for i in range(m)]
-    hsic, pvalues = np.empty((m, m)), np.empty((m, m))
-    for i, j in itertools.combinations_with_replacement(range(m), 2):
-        hsic[i, j] = hsic[j, i] = np.vdot(blocks[i][j], blocks[i][j])
-        law = ChiSquareMixture.of_products(spectra[i], spectra[j])
-        rounding = n * unit**2 * spreads[i] * spreads[j]
-        p = pvalue(n * hsic[i, j], law, session.dtype, rounding)
+    hsic = np.array([[np.vdot(block, block) for block in row] for row in blocks])
+    hsic = np.triu(hsic) + np.triu(hsic, 1).T
+    if isinstance(null, Shifts):
+        pvalues, detail = _exact_pvalues(session, sides, _pairs(drawn), null)
+        return hsic, pvalues, detail
+    spreads = [spread for _, spread in described]
+    spectra = [spectrum(row[m]) for m, row in enumerate(blocks)]
+    return hsic, _spectral_pvalues(session, hsic, spectra, spreads, null), ""
+
+
+def _exact_pvalues(
+    session: Session, sides: Sequence[Side], pairs: Sequence[tuple[int, ...]], null: Shifts
+) -> tuple[Vector, str]:
+    """Of all pairs, the later variable of each shifted; the smallest there are on the diagonal."""
+    found, detail = resample_features(
+        session,
+        dict(enumerate(sides)),
+        pairs,
+        SQUARED_HSIC,
+        null,
+        {m: m for m in range(len(sides))},
+    )
+    pvalues = np.full((len(sides),) * 2, 1.0 / (1 + len(found.replicates)))
+    for pair, statistic, replicates, rounding in zip(
+        pairs, found.statistics, found.replicates.T, found.rounding, strict=True
+    ):
+        p = pvalue(statistic, Replicates(replicates), session.dtype, rounding)
+        pvalues[pair] = pvalues[pair[::-1]] = p
+    return pvalues, detail
+
+
+def _spectral_pvalues(
+    session: Session,
+    hsic: Vector,
+    spectra: Sequence[Vector],
+    spreads: Sequence[float],
+    null: Spectral,
+) -> Vector:
+    """The products of the eigenvalues of either covariance weigh the chi-squares of a pair."""
+    pvalues, unit = np.empty(hsic.shape), rounding_unit(session.dtype)
+    for i, j in itertools.combinations_with_replacement(range(len(hsic)), 2):
+        mixture = ChiSquareMixture.of_products(spectra[i], spectra[j])
+        law = null.distribution(mixture, session.seed)
+        rounding = session.n * unit**2 * spreads[i] * spreads[j]
+        p = pvalue(session.n * hsic[i, j], law, session.dtype, rounding)
         pvalues[i, j] = pvalues[j, i] = p
-    return hsic, pvalues
+    return pvalues
 
 
 def _whitened_blocks(joint: Vector, factors: Sequence[Vector]) -> list[list[Vector]]:
@@ -184,7 +301,7 @@ def _drawing_steps(session: Session, n_landmarks: int | str) -> list[DriverStep 
     ]
 
 
-def _plan(session: Session, drawn: LandmarkFeatures) -> Plan:
+def _plan(session: Session, drawn: LandmarkFeatures, null: PairNull) -> Plan:
     """What is still to run, with the landmarks as pruned, on which the memory depends most."""
     counts = [one.n_features for one in drawn.maps]
     held = 8 * sum(r * r for r in counts)
@@ -196,6 +313,8 @@ def _plan(session: Session, drawn: LandmarkFeatures) -> Plan:
         session.plan(moments),
         DriverStep("solve", 5 * 8 * sum(counts) ** 2),
     ]
+    if isinstance(null, Shifts):
+        steps += _shift_steps(session, drawn, null)
     return plan_of(session, steps, _REMEDY, drawn.summary.drawn)
 
 

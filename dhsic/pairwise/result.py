@@ -15,6 +15,7 @@ from dhsic.results import (
     LandmarkSummary,
     Parts,
     PassSummary,
+    Summarised,
     VariableSummary,
     one_of,
     several_of,
@@ -28,10 +29,11 @@ __all__ = ["DependenceMatrix"]
 Vector = NDArray[np.float64]
 
 _MATRICES = ("hsic", "cka", "pvalues")
+_LEVEL = 0.05
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DependenceMatrix(JsonValue):
+class DependenceMatrix(Summarised, JsonValue):
     """The dependence of all pairs of variables.
 
     Parameters
@@ -43,7 +45,8 @@ class DependenceMatrix(JsonValue):
     cka : ndarray, shape (M, M)
         HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)): 1 on the diagonal, 0 without dependence.
     pvalues : ndarray, shape (M, M)
-        Of the independence of every pair, by itself.
+        Of the independence of every pair, by itself; on the diagonal those that are as small as
+        there can be.
     n : int
         Rows.
     variables : tuple of VariableSummary
@@ -60,6 +63,10 @@ class DependenceMatrix(JsonValue):
         Wall time.
     version : str
         Of dhsic.
+    null : str
+        The null distribution.
+    null_reason : str
+        Why this one, and how it was made.
 
     Examples
     --------
@@ -90,12 +97,32 @@ class DependenceMatrix(JsonValue):
     passes: tuple[PassSummary, ...]
     seconds: float
     version: str
+    null: str = "spectral"
+    null_reason: str = ""
 
     def __post_init__(self) -> None:
         for name in _MATRICES:
             matrix = np.array(getattr(self, name), dtype=np.float64)
             matrix.flags.writeable = False
             object.__setattr__(self, name, matrix)
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        m = len(self.names)
+        above = np.triu_indices(m, 1)
+        least = int(np.lexsort((-self.cka[above], self.pvalues[above]))[0])
+        i, j = above[0][least], above[1][least]
+        found = f"CKA {self.cka[i, j]:.4g}, p = {self.pvalues[i, j]:.4g} by itself"
+        dependent = int((self.adjusted[above] <= _LEVEL).sum())
+        return [
+            ("variables", f"{m:,}, {_count(len(above[0]), 'pair')}"),
+            ("n", f"{self.n:,}"),
+            ("strongest", f"{self.names[i]} and {self.names[j]}: {found}"),
+            ("dependent", f"{_count(dependent, 'pair')} at level {_LEVEL:g}, by Holm"),
+            ("null", f"{self.null}: {self.null_reason}" if self.null_reason else self.null),
+            ("seed", str(self.seed)),
+            ("time", f"{self.seconds:.2f} s, {_count(len(self.passes), 'pass')}, {self.precision}"),
+        ]
 
     @property
     def adjusted(self) -> Vector:
@@ -131,3 +158,8 @@ class DependenceMatrix(JsonValue):
             matplotlib is not installed.
         """
         return plots.dependence_matrix(self, alpha=alpha, ax=ax)
+
+
+def _count(number: int, noun: str) -> str:
+    plural = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{plural}"

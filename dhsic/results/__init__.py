@@ -8,6 +8,7 @@ from dhsic.results.summaries import (
     KernelCombination,
     LandmarkSummary,
     PassSummary,
+    StageSummary,
     VariableSummary,
     short_spec,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "LandmarkSummary",
     "Parts",
     "PassSummary",
+    "StageSummary",
     "Summarised",
     "VariableSummary",
     "decision",

@@ -18,6 +18,7 @@ from dhsic.results.summaries import (
     KernelCombination,
     LandmarkSummary,
     PassSummary,
+    StageSummary,
     VariableSummary,
     short_spec,
 )
@@ -44,6 +45,7 @@ class _Result(Summarised, JsonValue):
         "landmarks": one_of(LandmarkSummary),
         "features": one_of(FeatureSummary),
         "grid": one_of(GridSummary, combinations=several_of(KernelCombination)),
+        "stages": several_of(StageSummary),
     }
 
     estimate: float
@@ -178,6 +180,9 @@ class IndependenceTestResult(_Result):
     grid : GridSummary or None
         The combinations of kernels, where there were several. The statistic is then their
         aggregated score, see `dhsic.Grid`, and kernels and estimate are those of the strongest.
+    stages : tuple of StageSummary
+        Of a chain of tests, see `dhsic.Chain`: one for every variable but the first. The statistic
+        combines their p-values.
     """
 
     hypothesis: ClassVar[str] = "independence"
@@ -189,6 +194,7 @@ class IndependenceTestResult(_Result):
     null: str
     null_reason: str
     grid: GridSummary | None = None
+    stages: tuple[StageSummary, ...] = ()
 
     def __post_init__(self) -> None:
         replicates = np.array(self.null_distribution, dtype=np.float64)
@@ -206,6 +212,7 @@ class IndependenceTestResult(_Result):
             *self._tried(),
             (self._measured, f"{self.statistic:.6g} ({self._chosen()})"),
             ("p-value", f"{self.pvalue:.4g}{error}"),
+            *(("stage", str(stage)) for stage in self.stages),
             ("null", f"{self.null}{resamples}: {self.null_reason}"),
             (self.quantity, f"{self.estimate:.6g}"),
             *self._tail(),

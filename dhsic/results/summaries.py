@@ -11,6 +11,7 @@ __all__ = [
     "KernelCombination",
     "LandmarkSummary",
     "PassSummary",
+    "StageSummary",
     "VariableSummary",
     "short_spec",
 ]
@@ -141,6 +142,34 @@ class GridSummary:
     reference: int
     strongest: int
     combinations: tuple[KernelCombination, ...]
+
+
+@dataclass(frozen=True)
+class StageSummary:
+    """One stage of a chain: whether a variable depends on those before it.
+
+    Parameters
+    ----------
+    variable : str
+        Its name.
+    others : tuple of str
+        Those of the earlier ones that the strongest statistic has, all together or one.
+    kernels : tuple of str
+        Theirs and its own, with the bandwidths used.
+    statistic : float
+        The strongest one.
+    pvalue : float
+        Of the stage, whatever the earlier ones say; it accounts for the choice of the statistic.
+    """
+
+    variable: str
+    others: tuple[str, ...]
+    kernels: tuple[str, ...]
+    statistic: float
+    pvalue: float
+
+    def __str__(self) -> str:
+        return f"{self.variable} on {', '.join(self.others)}: p = {self.pvalue:.4g}"
 
 
 @dataclass(frozen=True)

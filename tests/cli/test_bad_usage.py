@@ -87,7 +87,7 @@ BAD_OPTIONS: dict[str, tuple[Any, ...]] = {
     "block rows": (("--estimator", "block-hsic", "--block-rows", "1"), "block_rows", "got 1"),
     "block rows without use": (("--block-rows", "9"), "--block-rows goes with"),
     "kernel without use": (("--estimator", "dcor", "--kernel", "y=linear"), "got 'linear'"),
-    "null": (("--null", "chi"), "'auto', 'multiplier', 'permutation'"),
+    "null": (("--null", "chi"), "'auto', 'shifts', 'chain', 'permutation'"),
     "null that does not go": (
         ("--estimator", "u-hsic", "--null", "gamma"),
         "u-hsic",

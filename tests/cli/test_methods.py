@@ -32,6 +32,7 @@ ESTIMATOR_OPTIONS: dict[str, tuple[tuple[str, ...], Any]] = {
     "orthogonal": (("--orthogonal",), True),
     "exponent": (("--exponent", "0.7"), 0.7),
     "unbiased": (("--unbiased",), True),
+    "root": (("--root",), True),
     "block_rows": (("--block-rows", "64"), 64),
 }
 OPTIONS_OF_EACH = [
@@ -215,8 +216,8 @@ def test_help__shows_the_table(invoke: Invoke, command: str) -> None:
     for line, entry in zip(lines[start + 1 :], TABLE, strict=False):
         name, cost, variables, nulls = line
         assert (name, cost) == (entry.estimator.name, entry.cost)
-        assert variables == ("2 or more" if entry.most_variables is None else "2")
-        assert nulls == ", ".join(null.name for null in entry.nulls)
+        assert variables == ("2+" if entry.most_variables is None else "2")
+        assert nulls == " ".join(null.name for null in entry.nulls)
 
 
 def test_help__says_what_an_option_goes_with(invoke: Invoke) -> None:

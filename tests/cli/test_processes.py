@@ -82,7 +82,7 @@ def test_a_bar_where_stderr_is_a_terminal(
     os.close(ours)
     stdout, _ = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert b"kernel sums" in shown
+    assert b"shifts" in shown
     assert b"20,000 rows" in shown
     assert stdout.startswith("variables ")
     assert "\x1b" not in stdout

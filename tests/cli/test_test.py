@@ -33,12 +33,9 @@ def test_prints_a_short_table(invoke: Invoke, data: str) -> None:
     assert lines["n"] == f"{ROWS:,}"
     assert lines["landmarks"].endswith("kept, independent pairing")
     assert float(lines["statistic"].split()[0]) > 1
-    assert lines["p-value"] == "0.01961 ± 0.02"
-    assert (
-        lines["decision"]
-        == "independence rejected at level 0.05; a close call, take more resamples"
-    )
-    assert " s, 2 passes, float64" in lines["time"]
+    assert lines["p-value"] == "0.01389 ± 0.014"
+    assert lines["decision"] == "independence rejected at level 0.05"
+    assert " s, 1 pass, float64" in lines["time"]
     assert not list(Path.cwd().glob("*.json"))
 
 
@@ -46,7 +43,7 @@ def test_tries_several_kernels_where_none_is_given(invoke: Invoke, data: str) ->
     lines = table(invoke("test", data, *PAIR, *FEW, "--landmarks", 40))
     assert lines["kernels"].startswith("17 combinations, largest of standardised statistics")
     assert lines["kernels"].endswith("by itself, exploratory")
-    assert lines["p-value"] == "0.01961 ± 0.02"
+    assert lines["p-value"] == "0.01389 ± 0.014"
     assert "independence rejected" in lines["decision"]
 
 
@@ -108,7 +105,7 @@ def test_estimator(run_test: TestJson) -> None:
 def test_null(run_test: TestJson) -> None:
     results = {null: run_test("--null", null) for null in ("auto", "multiplier", "permutation")}
     assert [result.null for result in results.values()] == [
-        "permutation",
+        "shifts",
         "multiplier",
         "permutation",
     ]
@@ -117,7 +114,10 @@ def test_null(run_test: TestJson) -> None:
 
 
 def test_resamples(run_test: TestJson) -> None:
-    assert len(run_test("--resamples", 33).null_distribution) == 33
+    permuted = run_test("--null", "permutation", "--resamples", 33)
+    assert len(permuted.null_distribution) == 33
+    assert len(run_test("--resamples", 33).null_distribution) + 1 >= 33
+    assert len(run_test("--resamples", 3000).null_distribution) + 1 >= 3000
 
 
 def test_seed(run_test: TestJson) -> None:
@@ -137,7 +137,7 @@ def test_precision(run_test: TestJson) -> None:
     ("alpha", "verdict"),
     [
         ("0.5", "rejected at level 0.5"),
-        ("0.001", "not rejected at level 0.001; 50 resamples never can, take 999 or more"),
+        ("0.001", "not rejected at level 0.001; 71 resamples never can, take 999 or more"),
     ],
 )
 def test_alpha(invoke: Invoke, data: str, alpha: str, verdict: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 import zarr
 
 import dhsic
+from dhsic._random import generator
 from dhsic.embedding.store import kernel_of_text, kernel_text
 from dhsic.embedding.sums import GROUP_ROWS
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError, PrecisionWarning
@@ -333,3 +334,12 @@ def test_laplacian__of_default_landmarks(x):
     assert found.drawn == 160
     assert found.kernel.gamma > 0
     assert [done.name for done in found.passes] == ["kernel sums"]
+
+
+def test_embedding__of_a_rare_flag_has_a_bandwidth():
+    x = np.zeros(3000)
+    drawn = generator(1, "bandwidth", 0).choice(3000, size=1000, replace=False)
+    x[np.setdiff1d(np.arange(3000), drawn)[:2]] = 4.0
+    found = dhsic.mean_embedding(x, n_landmarks=20, rng=1)
+    assert found.kernel.gamma == 1 / 16
+    assert found.passes[0].name == "scan"

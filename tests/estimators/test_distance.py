@@ -11,6 +11,7 @@ from dhsic import DCor, DCov
 from dhsic._random import generator
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
+from dhsic.errors import InvalidArgumentError
 from dhsic.io.open import open_variables
 from dhsic.nulls import draw_permutations
 from tests import oracles
@@ -53,6 +54,67 @@ def test_dcor__is_covariance_over_the_root_of_variances(exponent, unbiased, dims
     assert estimate(x, y, DCor(exponent, unbiased)) == pytest.approx(expected, rel=1e-10)
 
 
+@pytest.mark.parametrize("n", [2, 3, 40])
+@pytest.mark.parametrize("dims", [(3, 2), (1, 1)])
+@pytest.mark.parametrize("exponent", [0.5, 1.0, 1.7])
+def test_root__is_distance_covariance_or_correlation_itself(exponent, dims, n):
+    x, y = setting(n, dims=dims)
+    squared = oracles.distance_covariance(x, y, exponent)
+    correlation = oracles.distance_correlation(x, y, exponent)
+    assert estimate(x, y, DCov(exponent, root=True)) == pytest.approx(squared**0.5, rel=1e-9)
+    assert estimate(x, y, DCor(exponent, root=True)) == pytest.approx(correlation, rel=1e-9)
+    assert estimate(x, y, DCov(exponent)) == pytest.approx(squared, rel=1e-9)
+    assert estimate(x, y, DCor(exponent)) == pytest.approx(correlation**2, rel=1e-9)
+
+
+@pytest.mark.parametrize("null", ["gamma", "spectral", dhsic.Permutation(19), dhsic.Multiplier(19)])
+@pytest.mark.parametrize("dims", [(3, 2), (1, 1)])
+@pytest.mark.parametrize("kind", [DCov, DCor])
+def test_root__changes_the_estimate_alone(kind, dims, null):
+    x, y = setting(60, dims=dims)
+    squared, root = (
+        dhsic.independence_test(x, y, estimator=kind(root=asked), null=null, rng=1)
+        for asked in (False, True)
+    )
+    assert (root.statistic, root.pvalue) == (squared.statistic, squared.pvalue)
+    np.testing.assert_array_equal(root.null_distribution, squared.null_distribution)
+    assert root.statistic == pytest.approx(60 * squared.estimate, rel=1e-9)
+    assert root.estimate == pytest.approx(squared.estimate**0.5, rel=1e-12)
+    assert root.estimate > 1.2 * squared.estimate or kind is DCov
+    assert squared.quantity == f"squared {root.quantity}"
+
+
+def test_root__is_said_in_the_result():
+    x, y = setting(20)
+    quantities = {
+        DCov(): "squared distance covariance",
+        DCov(root=True): "distance covariance",
+        DCov(unbiased=True): "squared distance covariance",
+        DCor(): "squared distance correlation",
+        DCor(root=True): "distance correlation",
+    }
+    for asked, quantity in quantities.items():
+        found = dhsic.hsic(x, y, estimator=asked, rng=0)
+        assert found.quantity == quantity
+        assert quantity in str(found)
+        assert ("squared" in str(found)) == ("squared" in quantity)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_root__of_a_constant_is_zero(seed):
+    y = np.random.default_rng(seed).standard_normal(50)
+    for x in (np.full(50, 3.7), np.full(50, 0.1), np.full((50, 2), 1e9)):
+        for pair in ((x, y), (y, x), (x, x)):
+            assert estimate(*pair, DCor(root=True)) == estimate(*pair, DCov(root=True)) == 0.0
+
+
+@pytest.mark.parametrize("kind", [DCov, DCor])
+def test_root__of_an_unbiased_estimate_is_refused(kind):
+    match = "root must be False where .* unbiased, .*; got True beside unbiased=True: drop one"
+    with pytest.raises(InvalidArgumentError, match=match):
+        kind(unbiased=True, root=True)
+
+
 @pytest.mark.parametrize("dims", [(3, 2), (1, 1)])
 @pytest.mark.parametrize("exponent", [0.5, 1.0, 1.7])
 def test_dcov_and_dcor__agree_with_dcor(exponent, dims):
@@ -63,6 +125,8 @@ def test_dcov_and_dcor__agree_with_dcor(exponent, dims):
         (DCov(exponent, unbiased=True), dcor.u_distance_covariance_sqr),
         (DCor(exponent), dcor.distance_correlation_sqr),
         (DCor(exponent, unbiased=True), dcor.u_distance_correlation_sqr),
+        (DCov(exponent, root=True), dcor.distance_covariance),
+        (DCor(exponent, root=True), dcor.distance_correlation),
     ):
         expected = float(theirs(x, y, exponent=exponent))
         assert estimate(x, y, estimator) == pytest.approx(expected, rel=1e-10, abs=1e-13)

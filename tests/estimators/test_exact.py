@@ -6,7 +6,9 @@ import pytest
 import zarr
 
 import dhsic
+from dhsic import UHSIC, DCor, DCov
 from dhsic._random import random_signs
+from dhsic.errors import DataError
 from dhsic.estimators import gram_pairs
 from dhsic.estimators.gram_sums import GramSums, hsic
 from dhsic.estimators.null_moments import null_moments
@@ -50,6 +52,43 @@ def small_tiles(monkeypatch):
 def test_v_hsic__equals_equation_5(m, small_tiles):
     data = setting(70, m)
     assert estimate(data) == pytest.approx(oracles.v_hsic(grams_of(data)), rel=1e-10)
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("m", [2, 3])
+def test_v_hsic__takes_two_rows(m, n, precision):
+    data = setting(n, m)
+    expected = oracles.v_hsic(grams_of(data))
+    assert expected > 1e-3
+    assert estimate(data, precision=precision) == pytest.approx(expected, rel=1e-5)
+    fitted = dhsic.hsic(*data, estimator="v-hsic", rng=0)
+    kernels = [Gaussian().fit(x) for x in data]
+    grams = [k(x) for k, x in zip(kernels, data, strict=True)]
+    assert fitted.estimate == pytest.approx(oracles.v_hsic(grams), rel=1e-9)
+    assert [v.kernel for v in fitted.variables] == [k.spec() for k in kernels]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+@pytest.mark.parametrize("kind", [UHSIC(), DCov(unbiased=True), DCor(unbiased=True)], ids=str)
+@pytest.mark.parametrize("dims", [(1, 1), (2, 1)])
+def test_unbiased_estimates__need_four_rows(n, kind, dims):
+    rng = np.random.default_rng(n)
+    data = [rng.standard_normal((n, d)) for d in dims]
+    if n == 4:
+        assert np.isfinite(dhsic.hsic(*data, estimator=kind, rng=0).estimate)
+        return
+    fewest, remedy = (2, "add rows") if n == 1 else (4, "take a V-statistic, as 'v-hsic' or unb")
+    with pytest.raises(DataError, match=f"needs at least {fewest} rows, got {n}: .*{remedy}"):
+        dhsic.hsic(*data, estimator=kind, rng=0)
+
+
+@pytest.mark.parametrize("estimator", ["nystrom-m", "nystrom-hsic"])
+@pytest.mark.parametrize("n", [2, 3])
+def test_landmarks__of_all_of_few_rows_give_v_hsic(n, estimator):
+    data = setting(n, 2)
+    expected = oracles.v_hsic(grams_of(data))
+    assert estimate(data, estimator) == pytest.approx(expected, rel=1e-7)
 
 
 def test_u_hsic__equals_its_means_over_distinct_rows():
@@ -289,12 +328,10 @@ def test_v_hsic__streams_what_memory_cannot_hold():
     assert [done.name for done in result.passes] == ["Gram sums", "multiplier null"]
 
 
-def test_v_hsic__chooses_by_cost():
-    small, large = (
-        dhsic.plan(*np.zeros((2, n)), kernels="gaussian", estimator="v-hsic").steps
-        for n in (100, 50_000)
-    )
-    assert (small[-1].name, large[-1].name) == ("permutation null", "multiplier null")
+@pytest.mark.parametrize("n", [100, 50_000])
+def test_v_hsic__chooses_shifts_however_many_rows_there_are(n):
+    plan = dhsic.plan(*np.zeros((2, n)), kernels="gaussian", estimator="v-hsic")
+    assert [step.name for step in plan.steps] == ["fit kernels", "shifts", "statistics"]
 
 
 def test_v_hsic__counts_ties_where_all_is_rounding():

@@ -7,6 +7,7 @@ import zarr
 
 import dhsic
 from benchmarks.cases import one_kernel
+from dhsic._random import generator
 from dhsic.errors import DhsicError
 from dhsic.estimators import TABLE
 from dhsic.kernels import Gaussian
@@ -33,6 +34,7 @@ GRID_ESTIMATORS = (
     dhsic.VHSIC(),
     dhsic.UHSIC(),
 )
+FEWEST_ROWS = {"u-hsic": 4, "block-hsic": 8, "nfsic": 3}  # of an estimate; else 2
 every_pair = pytest.mark.parametrize(("estimator", "null"), PAIRS)
 every_estimator = pytest.mark.parametrize(
     "entry", [pytest.param(entry, id=entry.estimator.name) for entry in TABLE]
@@ -174,10 +176,49 @@ def test_test__finds_that_a_variable_is_itself(estimator, null):
 
 
 @every_estimator
-def test_constant_variable__is_refused(entry):
+def test_constant_variable__is_refused_by_tests(entry):
     data = [np.ones((50, 1)), np.arange(50.0)]
     with pytest.raises(DhsicError, match="'x1' is constant"):
-        dhsic.hsic(*data, estimator=entry.estimator())
+        dhsic.independence_test(*data, estimator=entry.estimator())
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize("value", [0.0, 3.7, -1e8])
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 8, 50])
+@every_estimator
+def test_constant_variable__has_estimate_zero(entry, n, value, precision):
+    if n < FEWEST_ROWS.get(entry.estimator.name, 2):
+        with pytest.raises(DhsicError, match=f"needs .* rows.*, got .*{n - n // 2}|got {n}"):
+            dhsic.hsic(np.full(n, value), np.arange(n), estimator=entry.estimator(), rng=0)
+        return
+    y = np.random.default_rng(n).standard_normal((n, 2))
+    for x in (np.full(n, value), np.full((n, 2), value)):
+        for data in ((x, y), (y[:, 0], x), (x, x)):
+            found = dhsic.hsic(*data, estimator=entry.estimator(), precision=precision, rng=0)
+            assert abs(found.estimate) < 1e-12
+
+
+RARE = {
+    "a flag": lambda rng: np.ones(4),
+    "amounts": lambda rng: rng.lognormal(size=4),
+    "a single one": lambda rng: np.ones(1),
+}
+
+
+@pytest.mark.parametrize("case", RARE)
+@every_pair
+def test_rare_variable__is_tested_where_no_row_of_the_sample_has_it(estimator, null, case):
+    rng = np.random.default_rng(3)
+    y = rng.standard_normal(1500)
+    drawn = generator(4, "bandwidth", 0).choice(1500, size=1000, replace=False)
+    values = RARE[case](rng)
+    rows = np.setdiff1d(np.arange(1500), drawn)[: len(values)]
+    for x in (np.zeros((1500, 1)), np.zeros((1500, 2))):
+        x[rows, 0] = values
+        result = run([x, y], estimator, null)
+        assert result.passes[0].name == "scan"
+        assert np.isfinite([result.statistic, result.estimate]).all()
+        assert 0.01 < result.pvalue <= 1.0
 
 
 @pytest.mark.parametrize(
@@ -190,7 +231,7 @@ def test_constant_variable__is_refused(entry):
     ],
 )
 def test_unsupported_pair__shows_the_table(estimator, null):
-    with pytest.raises(DhsicError, match=r"supported pairs are nystrom-m: permutation, multi"):
+    with pytest.raises(DhsicError, match=r"supported pairs are nystrom-m: shifts, permutation, "):
         run(independent(50), estimator, null)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import dhsic
 from benchmarks.cases import joint_triple
 from dhsic._random import generator, random_signs
 from dhsic.engine.runtime import Runtime
@@ -249,12 +250,14 @@ def test_workers__give_the_same_bits_as_threads(client, null):
         np.testing.assert_array_equal(theirs.distribution.values, ours.distribution.values)
 
 
-def test_auto_null__permutes_few_rows_and_takes_the_cheaper_matrix_product_of_many():
-    few, many = session_on(setting(200, 3)), session_on(setting(60_000, 3))
-    small, large = (JointFrequencies(count, orthogonal=False) for count in (50, 51))
-    assert small.choose_null(few, 100)[0] == Permutation(100, within="all")
-    assert small.choose_null(many, 100)[0] == Spectral()
-    assert large.choose_null(many, 100)[0] == Multiplier(100)
+def test_auto_null__permutes_and_shifts_are_refused_in_words():
+    few, many = setting(200, 3), setting(60_000, 3)
+    waves = JointFrequencies(50, orthogonal=False)
+    for data in (few, many):
+        null, reason = waves.choose_null(session_on(data), 100)
+        assert (null, reason) == (Permutation(100), "exact for exchangeable rows")
+    with pytest.raises(InvalidArgumentError, match="'shifts' of 'rff-hsic' takes two variables"):
+        dhsic.independence_test(*few, estimator="rff-hsic", null="shifts", rng=0)
 
 
 @pytest.mark.parametrize("kernel", [Linear(), Delta()], ids=repr)

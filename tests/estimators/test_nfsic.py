@@ -11,7 +11,7 @@ import dhsic
 from benchmarks.cases import mixed_dimensions, sine
 from dhsic._random import generator
 from dhsic.engine.reduction import RowBlock
-from dhsic.errors import InvalidArgumentError
+from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import nfsic_training
 from dhsic.estimators.nfsic import NFSIC
 from dhsic.estimators.nfsic_sums import LocationPass, Locations, Terms, joint_terms
@@ -410,3 +410,11 @@ def test_plan__grows_with_locations_and_resamples():
     }
     assert peak[5, 100] < peak[10, 100] < peak[10, 400]
     assert peak[10, 400] - peak[10, 100] > 300 * 8 * 10
+
+
+def test_estimate__needs_two_rows_besides_those_to_train_on():
+    x = np.array([1.0, 2.0])
+    match = r"at least 2 rows besides those to train on, got 1: .* NFSIC\(placement='random'\)"
+    with pytest.raises(DataError, match=match):
+        dhsic.hsic(x, x, estimator="nfsic", rng=0)
+    assert dhsic.hsic(x, x, estimator=NFSIC(placement="random"), rng=0).estimate > 0.1

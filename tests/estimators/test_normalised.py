@@ -15,7 +15,15 @@ from dhsic.estimators.normalised import CKA, NOCCO
 from dhsic.estimators.nystrom_hsic import NystromHSIC
 from dhsic.kernels import Delta, Gaussian, Linear, Polynomial
 from dhsic.landmarks import uniform_rows
-from dhsic.nulls import Gamma, Multiplier, Permutation, Spectral, draw_permutations, pvalue
+from dhsic.nulls import (
+    Gamma,
+    Multiplier,
+    Permutation,
+    Shifts,
+    Spectral,
+    draw_permutations,
+    pvalue,
+)
 from tests import oracles
 from tests.estimators.features import (
     centred,
@@ -32,6 +40,7 @@ NULLS = [
     Permutation(19, within="all"),
     Permutation(19, within="blocks", block_rows=25),
     Multiplier(19),
+    Shifts(19),
     Gamma(),
     Spectral(),
 ]
@@ -305,15 +314,6 @@ def test_regularisation__is_checked(share):
 def test_kernel__is_gaussian_where_not_given(estimator):
     assert estimator().kernel(None) == Gaussian()
     assert estimator().kernel(Delta()) == Delta()
-
-
-@pytest.mark.parametrize(("estimator", "beyond"), [(CKA, Spectral()), (NOCCO, Gamma())])
-def test_auto_null__permutes_few_rows_alone(estimator, beyond):
-    null, reason = estimator().choose_null(session_on(dependent(300)), 99)
-    assert (null, reason[:5]) == (Permutation(99, within="all"), "exact")
-    null, reason = estimator().choose_null(session_on(dependent(30_000)), 99)
-    assert null == beyond
-    assert reason.startswith("too many rows to permute quickly; ")
 
 
 @every_pair

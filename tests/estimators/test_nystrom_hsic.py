@@ -7,12 +7,20 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from dhsic._random import random_signs
-from dhsic.errors import DataError, InvalidArgumentError, PrecisionWarning
+from dhsic.errors import InvalidArgumentError, LandmarkWarning, PrecisionWarning
 from dhsic.estimators.null_moments import permutation_moments
 from dhsic.estimators.nystrom_hsic import NystromHSIC
 from dhsic.kernels import Delta, Distance, Gaussian
 from dhsic.landmarks import uniform_rows
-from dhsic.nulls import Gamma, Multiplier, Permutation, Spectral, draw_permutations, pvalue
+from dhsic.nulls import (
+    Gamma,
+    Multiplier,
+    Permutation,
+    Shifts,
+    Spectral,
+    draw_permutations,
+    pvalue,
+)
 from tests import oracles
 from tests.estimators.features import (
     centred,
@@ -162,7 +170,7 @@ def test_laws__read_the_data_once():
         assert len(session.finished) == 1
 
 
-@pytest.mark.parametrize("null", [Permutation(99), Multiplier(99), Gamma(), Spectral()])
+@pytest.mark.parametrize("null", [Permutation(99), Multiplier(99), Shifts(99), Gamma(), Spectral()])
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_test__finds_dependence_and_nothing_in_noise(null, precision):
     rng = np.random.default_rng(1)
@@ -238,18 +246,6 @@ def test_options__are_checked(options, match):
         NystromHSIC(**options)
 
 
-def test_auto_null__permutes_few_rows_and_takes_the_spectrum_of_many():
-    few, many = session_on(dependent(300)), session_on(dependent(30_000))
-    null, reason = NystromHSIC().choose_null(few, 99)
-    assert null == Permutation(99, within="all")
-    assert reason.startswith("exact")
-    null, reason = NystromHSIC().choose_null(many, 99)
-    assert null == Spectral()
-    assert "spectrum needs no replicates" in reason
-    cramped = session_on(dependent(300), memory=2**18)
-    assert NystromHSIC().choose_null(cramped, 99)[0] == Spectral()
-
-
 def test_float32__warns_where_tails_cost_the_kernel_its_digits():
     rng = np.random.default_rng(0)
     x = np.abs(rng.standard_cauchy((2000, 2))) ** 1.5
@@ -260,7 +256,10 @@ def test_float32__warns_where_tails_cost_the_kernel_its_digits():
 
 @pytest.mark.parametrize(
     "null",
-    [None, Gamma(), Multiplier(9), Permutation(9, within="blocks"), Permutation(9, within="all")],
+    [
+        *(None, Gamma(), Multiplier(9), Shifts(9)),
+        *(Permutation(9, within="blocks"), Permutation(9, within="all")),
+    ],
 )
 def test_plan__names_the_passes_that_run(null):
     session = session_on(dependent(500))
@@ -307,9 +306,15 @@ def test_features__agree_with_those_of_scikit_learn():
     )
 
 
-def test_landmarks__where_the_kernel_is_zero_are_refused():
+def test_landmarks__where_the_kernel_is_zero_show_nothing_and_warn():
     x = np.zeros((500, 1))
     x[0] = 1.0
-    match = "kernel of variable 'x1' must not be 0 at every landmark: choose another"
-    with pytest.raises(DataError, match=match):
-        estimator(p=3).estimate(session_on((x, np.arange(500.0))), (Distance(), Gaussian()))
+    data, kernels = (x, np.arange(500.0)), (Distance(), Gaussian())
+    match = "the kernel of variable 'x1' is 0 at every landmark, .*: take more of them, or"
+    with pytest.warns(LandmarkWarning, match=match):
+        assert estimator(p=3).estimate(session_on(data), kernels).value == 0.0
+    for null in (Permutation(9), Multiplier(9), Gamma(), Spectral()):
+        with pytest.warns(LandmarkWarning, match=match):
+            found = estimator(p=3).test(session_on(data), kernels, null)
+        assert found.statistic == 0.0
+        assert pvalue(found.statistic, found.distribution, rounding=found.rounding) == 1.0

@@ -218,17 +218,18 @@ def test_replace__draws_rows_more_than_once():
     assert drawn[True].kept < 45
 
 
-def test_auto_null__permutes_few_rows_and_signs_many():
+def test_auto_null__is_exact_with_independent_landmarks():
     rng = np.random.default_rng(0)
     options = {"kernels": "gaussian", "rng": 0}
     few = dhsic.independence_test(*rng.standard_normal((2, 300)), **options)
     many = dhsic.independence_test(*rng.standard_normal((2, 30_000)), **options)
+    three = dhsic.independence_test(*rng.standard_normal((3, 300)), **options)
     joint = dhsic.NystromMHSIC(pairing="joint")
     known = dhsic.independence_test(*rng.standard_normal((2, 300)), estimator=joint, **options)
-    assert (few.null, many.null) == ("permutation", "multiplier")
-    assert few.null_reason.startswith("exact, ")
-    assert known.null_reason.startswith("not exact with joint landmarks, ")
-    assert "signs take one matrix product" in many.null_reason
+    assert (few.null, many.null, three.null) == ("shifts", "shifts", "chain")
+    assert few.null_reason.startswith("exact for exchangeable rows; all 300 shifts of 4 orders")
+    assert "all 1,000 shifts within 30 groups of rows" in many.null_reason
+    assert known.null_reason.startswith("not exact with joint landmarks; ")
 
 
 @pytest.mark.parametrize("null", ["multiplier", "permutation"])

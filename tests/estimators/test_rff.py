@@ -102,7 +102,9 @@ def test_laws__are_those_of_the_features():
 @pytest.mark.parametrize("null", [Gamma(), Spectral()])
 def test_complex_form__refuses_laws_of_real_features(null):
     data = dependent(60)
-    match = rf"null must be 'permutation' or 'multiplier' with .*got '{null.name}': take one"
+    match = (
+        rf"null must be 'shifts', 'permutation' or 'multiplier' with .*got '{null.name}': take one"
+    )
     with pytest.raises(InvalidArgumentError, match=match):
         outcome(data, null, "complex")
     with pytest.raises(InvalidArgumentError, match=match):
@@ -154,16 +156,6 @@ def test_units__change_nothing():
     plain = RFFHSIC().estimate(session_on((x, y)), (Gaussian(), Gaussian()))
     moved = RFFHSIC().estimate(session_on((1e6 * x - 3e7, 1e-4 * y + 2)), (Gaussian(), Gaussian()))
     assert moved.value == pytest.approx(plain.value, rel=1e-6)
-
-
-def test_auto_null__permutes_few_rows_and_takes_laws_or_signs_of_many():
-    few, many = session_on(dependent(300)), session_on(dependent(30_000))
-    for form in ("cos-sin", "complex"):
-        assert RFFHSIC(form=form).choose_null(few, 99)[0] == Permutation(99, within="all")
-    assert RFFHSIC().choose_null(many, 99)[0] == Spectral()
-    null, reason = RFFHSIC(form="complex").choose_null(many, 99)
-    assert null == Multiplier(99)
-    assert "complex form has no spectral null" in reason
 
 
 def test_kernel__must_have_a_spectral_law():

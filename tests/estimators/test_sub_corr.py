@@ -107,15 +107,6 @@ def test_kernel__is_fixed():
         SubCorr().kernel(Gaussian())
 
 
-def test_auto_null__permutes_few_rows_and_signs_many():
-    x, y = dependent(100)
-    assert SubCorr().choose_null(session_on((x, y)), 99)[0] == Permutation(99, within="all")
-    many = session_on([np.broadcast_to(0.0, (2_000_000, 6))] * 2)
-    null, reason = SubCorr().choose_null(many, 99)
-    assert null == Multiplier(99)
-    assert reason.endswith("signs take one pass more")
-
-
 def test_test__finds_linear_dependence_alone():
     x, y = dependent(500, (3, 3))
     even = np.column_stack([x[:, :2] ** 2 - 1, y[:, 1]])

@@ -1,5 +1,7 @@
 """All pairs at once are what every pair is by itself."""
 
+import itertools
+import json
 from dataclasses import replace
 
 import matplotlib.pyplot as plt
@@ -10,6 +12,7 @@ import dhsic
 from dhsic.engine.events import PassFinished, RunStarted
 from dhsic.engine.reduction import RowBlock
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
+from dhsic.estimators.resample import Orbit
 from dhsic.features import KernelFeatures
 from dhsic.kernels import Gaussian, parse
 from dhsic.pairwise.moments import AllMomentsPass
@@ -50,24 +53,101 @@ def test_cka__is_the_cosine_of_centred_gram_matrices(found, data):
     np.testing.assert_array_equal(found.cka, found.cka.T)
 
 
+@pytest.mark.parametrize("null", ["spectral", "shifts"])
 @pytest.mark.parametrize(("i", "j"), [(0, 1), (0, 2), (1, 3)])
-def test_pvalue__is_that_of_the_spectral_test_of_the_pair(found, data, i, j):
+def test_pvalue__is_that_of_the_test_of_the_pair(data, null, i, j):
+    """By shifts with all landmarks, of which the order does not matter, and the same groups."""
+    resamples = {} if null == "spectral" else {"n_resamples": 500}
+    found = dhsic.dependence_matrix(*data, n_landmarks=N, null=null, rng=3, **resamples)
     kernels = [parse(found.variables[k].kernel) for k in (i, j)]
     estimator = dhsic.NystromHSIC(n_landmarks=N)
     alone = dhsic.independence_test(
-        data[i], data[j], kernels=kernels, estimator=estimator, null="spectral", rng=0
+        data[i], data[j], kernels=kernels, estimator=estimator, null=null, rng=3, **resamples
     )
     assert found.pvalues[i, j] == pytest.approx(alone.pvalue, rel=1e-4)
     assert found.pvalues[j, i] == found.pvalues[i, j]
     assert found.hsic[i, j] == pytest.approx(alone.estimate, rel=1e-6)
+    assert (found.null, found.null_reason) == (alone.null, alone.null_reason)
 
 
-def test_pvalues__keep_their_level_and_find_what_there_is():
+@pytest.mark.parametrize("n_resamples", [120, 240])
+def test_shifts__are_those_of_every_permutation(data, n_resamples):
+    """Of the pair's Gram matrices, with the rows of the later variable in every order."""
+    found = dhsic.dependence_matrix(*data, n_landmarks=N, rng=3, n_resamples=n_resamples)
+    orbit = Orbit.of(N, n_resamples, 3)
+    assert found.null_reason == f"exact for exchangeable rows; {orbit.detail}"
+    orders, k = oracles.orders_of_orbit(orbit), grams(found, data)
+    for i, j in itertools.combinations(range(4), 2):
+        centred = oracles.centred_gram(k[i])
+        values = np.array([(centred * k[j][np.ix_(order, order)]).sum() for order in orders])
+        expected = np.mean(values >= values[0] * (1.0 - 1e-6))
+        assert found.pvalues[i, j] == pytest.approx(expected, abs=1.01 / len(orbit))
+    np.testing.assert_allclose(found.pvalues.diagonal(), 1.0 / len(orbit))
+
+
+def test_little_memory__takes_more_passes_and_gives_the_same(monkeypatch):
+    for name in ("engine.plan", "estimators.base", "estimators.feature_shifts"):
+        monkeypatch.setattr(f"dhsic.{name}.baseline_bytes", lambda: 0)
+    variables = np.random.default_rng(0).standard_normal((6, 2000))
+    variables[3] += variables[0]
+    options = {"n_landmarks": 30, "rng": 1, "null": dhsic.Shifts(500)}
+    large, small = (
+        dhsic.dependence_matrix(*variables, memory=memory, threads=2, **options)
+        for memory in ("2GiB", "32MiB")
+    )
+    assert len(large.passes) == 2 < len(small.passes) < 9
+    np.testing.assert_array_equal(small.pvalues, large.pvalues)
+    assert large.pvalues[0, 3] < 0.01 < np.sort(large.pvalues[np.triu_indices(6, 1)])[1]
+
+
+def test_auto__takes_the_spectrum_where_shifts_take_long(monkeypatch):
+    rng = np.random.default_rng(0)
+    many = dhsic.dependence_matrix(*rng.standard_normal((21, 60)), n_landmarks=5, rng=0)
+    assert many.null == "spectral"
+    assert many.null_reason.startswith("an approximation for many rows, since 210 pairs: null='shi")
+    exact = dhsic.dependence_matrix(
+        *rng.standard_normal((21, 60)), n_landmarks=5, rng=0, null="shifts", n_resamples=99
+    )
+    assert exact.null == "shifts"
+    for name in ("engine.plan", "estimators.base", "estimators.feature_shifts"):
+        monkeypatch.setattr(f"dhsic.{name}.baseline_bytes", lambda: 0)
+    short = dhsic.dependence_matrix(
+        *rng.standard_normal((6, 2000, 2)), n_landmarks=40, rng=0, memory="32MiB", threads=2
+    )
+    assert short.null == "spectral"
+    assert "since exact replicates of 15 pairs would take" in short.null_reason
+
+
+def test_default__has_replicates_enough_for_all_pairs():
+    variables = np.random.default_rng(0).standard_normal((9, 300))
+    variables[1] = variables[0]
+    found = dhsic.dependence_matrix(*variables, n_landmarks=8, rng=0)
+    assert found.pvalues.min() == pytest.approx(1 / 1500)
+    assert found.adjusted[0, 1] <= 0.025
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"null": "shift"}, "null must be one of 'auto', 'shifts', 'spectral', got 'shift'; did"),
+        ({"null": dhsic.Permutation(9)}, "null must be one of 'auto', 'shifts', 'spectral'"),
+        ({"null": "spectral", "n_resamples": 9}, "n_resamples must be left out with null 'spec"),
+        ({"null": dhsic.Shifts(9), "n_resamples": 9}, "n_resamples must be left out where null is"),
+        ({"n_resamples": 0}, "n_resamples must be an integer"),
+    ],
+)
+def test_null__is_checked(data, options, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        dhsic.dependence_matrix(*data, **options)
+
+
+@pytest.mark.parametrize("null", ["auto", "spectral"])
+def test_pvalues__keep_their_level_and_find_what_there_is(null):
     rejected = found = 0
     for seed in range(60):
         rng = np.random.default_rng(seed)
         x, y, noise = rng.standard_normal((3, 150))
-        matrix = dhsic.dependence_matrix(x, y, x**2 + noise, rng=seed, threads=1)
+        matrix = dhsic.dependence_matrix(x, y, x**2 + noise, rng=seed, threads=1, null=null)
         rejected += matrix.pvalues[0, 1] <= 0.05
         found += matrix.pvalues[0, 2] <= 0.05
     assert rejected <= 9  # of 60 at 5 %: more has a probability of 0.2 %
@@ -87,7 +167,9 @@ def test_answer__is_the_same_for_a_seed_and_on_any_blocks(data, client):
     other = dhsic.dependence_matrix(*data, n_landmarks=20, rng=2)
     there = dhsic.dependence_matrix(*data, n_landmarks=20, rng=1, client=client)
     np.testing.assert_array_equal(whole.cka, again.cka)
+    np.testing.assert_array_equal(whole.pvalues, again.pvalues)
     np.testing.assert_allclose(whole.cka, there.cka, rtol=1e-10)
+    np.testing.assert_array_equal(whole.pvalues, there.pvalues)
     assert not np.array_equal(whole.cka, other.cka)
 
 
@@ -120,7 +202,26 @@ def test_options__are_used(data):
     assert [type(event) for event in heard if isinstance(event, (RunStarted, PassFinished))] == [
         RunStarted,
         PassFinished,
+        PassFinished,
     ]
+
+
+def test_summary__says_what_was_found(found):
+    lines = dict(found.summary())
+    assert lines["variables"] == "4, 6 pairs"
+    assert lines["strongest"].startswith("x and y: CKA 0.")
+    assert lines["dependent"].startswith("1 pair at level 0.05")
+    assert lines["null"].startswith("shifts: exact for exchangeable rows; all 120 shifts")
+    assert str(found).splitlines()[0] == "variables  4, 6 pairs"
+    assert "<th" in found._repr_html_()
+
+
+def test_from_json__reads_results_of_earlier_versions(found):
+    text = found.to_dict()
+    del text["null"], text["null_reason"]
+    old = dhsic.DependenceMatrix.from_json(json.dumps(text, default=np.ndarray.tolist))
+    assert (old.null, old.null_reason) == ("spectral", "")
+    assert dict(old.summary())["null"] == "spectral"
 
 
 def test_checkpoint__goes_on_with_the_same_answer(data, tmp_path):

@@ -356,7 +356,7 @@ def test_by__ranks_by_what_was_asked():
 def test_options__change_what_they_say():
     x, y = make()
     base = dhsic.rank_features(x, y, rng=0)
-    assert base.n_resamples == 250
+    assert base.n_resamples == 1000
     assert dhsic.rank_features(x, y, rng=0, n_resamples=20).n_resamples == 20
     other = dhsic.rank_features(x, y, rng=1)
     assert other.features[1].statistic != base.features[1].statistic
@@ -369,11 +369,12 @@ def test_options__change_what_they_say():
     assert named.ranked()[0].name == "a"
 
 
-def test_rank__auto_permutes_where_it_is_quick_for_all_features():
+def test_rank__auto_is_exact_in_one_pass():
     x = np.random.default_rng(0).standard_normal((1500, 60))
-    few = dhsic.rank_features(x[:, :2], x[:, 0], rng=0, estimator=NystromMHSIC(20))
-    many = dhsic.rank_features(x, x[:, 0], rng=0, estimator=NystromMHSIC(60), n_resamples=250)
-    assert (few.null, many.null) == ("permutation", "multiplier")
+    found = dhsic.rank_features(x, x[:, 0], rng=0, estimator=NystromMHSIC(60))
+    assert found.null == "shifts"
+    assert found.null_reason.startswith("exact for exchangeable rows; all 1,500 shifts")
+    assert len(found.passes) == 1
 
 
 def test_plan__says_passes_and_memory_and_runs_nothing(monkeypatch):
@@ -507,9 +508,42 @@ def test_rank__tests_a_flag_too_rare_for_the_rows_that_set_bandwidths(scale):
     assert found.pvalue == 1 / 40
 
 
+@pytest.mark.parametrize("estimator", [NystromMHSIC(20), NystromHSIC(10), VHSIC()], ids=str)
+def test_rank__tests_rare_columns_beside_others_as_by_themselves(estimator):
+    n = 3000
+    rng = np.random.default_rng(5)
+    x = np.zeros((n, 5))
+    x[-3:, 0], x[-2:, 1], x[:, 2], x[:, 4] = [1.0, 2.0, 4.0], 1.0, rng.standard_normal(n), 7.0
+    y = x[:, 2] + rng.standard_normal(n)
+    groups = {"a": [0], "b": [1], "both": [0, 1], "mixed": [1, 2], "constant": [3, 4], "d": [4]}
+    options = {"rng": 1, "estimator": estimator, "null": "multiplier", "n_resamples": 19}
+    found = dhsic.rank_features(x, y, groups=groups, **options)
+    assert [done.name for done in found.passes].count("scan") == 1
+    assert [f.constant for f in found.features] == [False] * 4 + [True] * 2
+    for feature in found.features[:4]:
+        assert np.isfinite([feature.statistic, feature.hsic, feature.cka]).all()
+        assert 0.0 < feature.pvalue <= 1.0
+    alone = dhsic.rank_features(x, y, groups={"both": [0, 1]}, **options).features[0]
+    assert alone.kernel == found.features[2].kernel
+    assert alone.statistic == pytest.approx(found.features[2].statistic, rel=1e-6)
+    kernels = [float(f.kernel.removeprefix("gaussian:")) for f in found.features[:2]]
+    assert kernels[1] == 1.0
+    assert 4.0**-2 < kernels[0] < 1.0
+
+
+def test_rank__takes_a_rare_target():
+    n = 3000
+    x = np.random.default_rng(5).standard_normal((n, 2))
+    y = np.zeros(n)
+    y[-4:] = 1.0
+    x[-4:, 1] += 30.0
+    still, moved = dhsic.rank_features(x, y, rng=1, estimator=NystromHSIC(20)).features
+    assert moved.pvalue < 0.05 < still.pvalue
+
+
 def test_rank__reads_constants_in_no_more_rows_than_it_must(monkeypatch):
     x, y = make()
-    monkeypatch.setattr(Session, "extent", lambda self: pytest.fail("all rows were looked at"))
+    monkeypatch.setattr(Session, "_scan", lambda *_: pytest.fail("all rows were looked at"))
     dhsic.rank_features(x, y, rng=0, n_resamples=9)
 
 

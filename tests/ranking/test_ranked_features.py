@@ -14,6 +14,7 @@ from dhsic.estimators import NystromHSIC
 from dhsic.estimators.feature_resampling import SignedFeaturePass
 from dhsic.estimators.feature_sums import FeaturePair
 from dhsic.estimators.ranked_features import OwnMomentsPass
+from dhsic.estimators.resample import Orbit
 from dhsic.features import KernelFeatures, StackedFeatures
 from dhsic.kernels import Candidates, Combinations, Gaussian, Grid, Laplacian, OnColumns
 from dhsic.landmarks import uniform_rows
@@ -32,6 +33,7 @@ NULLS = [
     dhsic.Multiplier(15),
     dhsic.Permutation(15, "all"),
     dhsic.Permutation(15, "blocks", 64),
+    dhsic.Shifts(15),
 ]
 
 
@@ -58,12 +60,16 @@ def roots(x, landmarks, gamma):
 
 
 @pytest.mark.parametrize("values", [None, 4])
-@pytest.mark.parametrize("resampling", ["multiplier", "permutation"])
+@pytest.mark.parametrize("resampling", ["multiplier", "permutation", "shifts"])
 def test_rank__is_the_naive_definition(resampling, values):
     x, y = make(60, 3, values=values)
     y = y[:, None] + 1e-3 * np.arange(60)[:, None] if values is None else y[:, None]
     p, b, seed = 4, 12, 8
-    null = dhsic.Multiplier(b) if resampling == "multiplier" else dhsic.Permutation(b, "all")
+    null = {
+        "multiplier": dhsic.Multiplier(b),
+        "permutation": dhsic.Permutation(b, "all"),
+        "shifts": dhsic.Shifts(b),
+    }[resampling]
     kernels = [OnColumns(Gaussian(gamma=0.3 + c), (c,)) for c in range(3)]
     combinations = Combinations.against(kernels, Gaussian(gamma=0.2))
     found = NystromHSIC(p, tolerance=1e-14).test_features(opened(x, y, seed), combinations, null)
@@ -71,6 +77,8 @@ def test_rank__is_the_naive_definition(resampling, values):
     second = roots(y, np.unique(y[rows[1]], axis=0), 0.2)
     signs = random_signs(seed, 0, 60, b).astype(float)
     orders = draw_permutations(seed, 0, 60, b, 2)[:, 0]
+    if resampling == "shifts":
+        orders = oracles.orders_of_orbit(Orbit.of(60, b, seed))[1:]
     for c in range(3):
         first = roots(x[:, [c]], x[rows[0]][:, [c]], 0.3 + c)
         cross = cross_covariance(first, second)
@@ -209,8 +217,8 @@ def test_plan__is_what_runs(null):
 @pytest.mark.parametrize("null", NULLS, ids=repr)
 def test_rank__takes_features_in_parts_where_memory_is_short(null, monkeypatch):
     x, y = make(3000, 24, values=12)
-    for name in ("dhsic.engine.plan", "dhsic.estimators.base"):
-        monkeypatch.setattr(f"{name}.baseline_bytes", lambda: 0)
+    for name in ("engine.plan", "estimators.base", "estimators.feature_shifts"):
+        monkeypatch.setattr(f"dhsic.{name}.baseline_bytes", lambda: 0)
     estimator, memory = NystromHSIC(40), 24_000_000
     short, large = opened(x, y, memory=memory), opened(x, y)
     plan = estimator.plan_features(short, against(24), null)

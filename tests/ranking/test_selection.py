@@ -337,3 +337,18 @@ def test_linear__refuses_classes_of_several_columns():
     )
     one = dhsic.select_features(x, y, 1, method="linear")
     assert both.scores[0] == pytest.approx(2 * one.scores[0])
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6])
+@pytest.mark.parametrize("method", ["forward", "backward", "lasso"])
+def test_select__takes_columns_too_rare_for_the_rows_that_set_bandwidths(method, scale):
+    n = 3000
+    rng = np.random.default_rng(5)
+    x = np.zeros((n, 3))
+    x[-3:, 0], x[:, 1], x[-3:, 2] = scale, rng.standard_normal(n), [1.0, 2.0, 3.0]
+    y = x[:, 1] + rng.standard_normal(n)
+    found = dhsic.select_features(
+        x, y, 1, method=method, estimator=dhsic.NystromMHSIC(40), rng=1, n_permutations=1
+    )
+    assert found.names == ("x[1]",)
+    assert np.isfinite(found.scores).all()

@@ -110,7 +110,7 @@ def test_report__lists_the_kernels_tried(tmp_path):
 
 
 def test_report__decides_at_the_level(tmp_path):
-    page, _ = read(independence(), tmp_path, alpha=0.015)
+    page, _ = read(independence(null="permutation"), tmp_path, alpha=0.015)
     assert "50 resamples never can" in " ".join(page.text)
     with pytest.raises(InvalidArgumentError, match="alpha must be"):
         write_report(independence(), tmp_path / "no.html", alpha=2.0)

@@ -1,0 +1,132 @@
+"""A chain of two-sided tests as one test of joint independence."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dhsic.engine.session import Session
+from dhsic.estimators.base import ChainOutcome, ChainStage, Outcome
+from dhsic.estimators.resample import TwoSided
+from dhsic.kernels import Grid
+from dhsic.nulls import (
+    Aggregated,
+    Chain,
+    Replicates,
+    aggregate,
+    combine_pvalues,
+    pvalue,
+)
+from dhsic.results import GridSummary, KernelCombination, StageSummary
+
+__all__ = ["Chained", "combine_chain"]
+
+
+class Chained(NamedTuple):
+    """What a chain of tests says."""
+
+    outcome: Outcome
+    """Of the p-values of all stages."""
+    grid: GridSummary | None
+    """The combinations of kernels at the stage that decided, where there were several."""
+    stages: tuple[StageSummary, ...]
+    """Every stage by itself."""
+
+
+class _Tested(NamedTuple):
+    """A stage with its p-value."""
+
+    stage: ChainStage
+    whole: Aggregated
+    pvalue: float
+
+
+def combine_chain(session: Session, found: ChainOutcome, grid: Grid, null: Chain) -> Chained:
+    """Combine the stages of a chain.
+
+    Parameters
+    ----------
+    session : Session
+        The run.
+    found : ChainOutcome
+        Its stages.
+    grid : Grid
+        How the statistics of a stage become one.
+    null : Chain
+        How stages become one.
+
+    Returns
+    -------
+    Chained
+    """
+    tested = [_test(session, found, stage, grid) for stage in found.stages]
+    statistic, law = combine_pvalues([one.pvalue for one in tested], null.combined_by)
+    strongest = min(tested, key=lambda one: one.pvalue)
+    estimate = found.estimate(_combination_of(found, strongest))
+    summary = _grid_summary(found, strongest, grid) if len(found.combinations) > 1 else None
+    stages = tuple(_summary(session, found, one) for one in tested)
+    return Chained(Outcome(statistic, law, estimate, found.detail), summary, stages)
+
+
+def _test(session: Session, found: ChainOutcome, stage: ChainStage, grid: Grid) -> _Tested:
+    """The p-value of a stage accounts for the choice among its statistics."""
+    statistics, replicates, rounding = stage.resampled
+    one = found.combinations.chosen[found.combinations.reference()]
+    m = found.combinations.variables[stage.pairs[0].right]
+    reference = stage.pairs.index(TwoSided(one[:m], one[m]))
+    whole = aggregate(
+        statistics,
+        replicates,
+        grid.aggregate,
+        rounding,
+        session.dtype,
+        reference=reference,
+        share=grid.reference_share,
+    )
+    if len(stage.pairs) == 1:
+        law, tie = Replicates(replicates[:, 0]), float(rounding[0])
+        return _Tested(stage, whole, pvalue(float(statistics[0]), law, session.dtype, tie))
+    return _Tested(
+        stage, whole, pvalue(whole.statistic, whole.distribution, session.dtype, whole.rounding)
+    )
+
+
+def _combination_of(found: ChainOutcome, tested: _Tested) -> int:
+    """A combination of kernels that has those of the statistic that decided."""
+    pair = tested.stage.pairs[tested.whole.strongest]
+    kernels = {*pair.left, pair.right}
+    return next(c for c, one in enumerate(found.combinations.chosen) if kernels <= set(one))
+
+
+def _summary(session: Session, found: ChainOutcome, tested: _Tested) -> StageSummary:
+    pair = tested.stage.pairs[tested.whole.strongest]
+    variables, kernels = found.combinations.variables, found.combinations.kernels
+    return StageSummary(
+        variable=session.names[variables[pair.right]],
+        others=tuple(session.names[variables[k]] for k in pair.left),
+        kernels=tuple(kernels[k].spec() for k in (*pair.left, pair.right)),
+        statistic=float(tested.stage.resampled.statistics[tested.whole.strongest]),
+        pvalue=tested.pvalue,
+    )
+
+
+def _grid_summary(found: ChainOutcome, tested: _Tested, grid: Grid) -> GridSummary:
+    """Every combination by the statistic of all its kernels at a stage."""
+    m = found.combinations.variables[tested.stage.pairs[0].right]
+    places = {(pair.left, pair.right): c for c, pair in enumerate(tested.stage.pairs)}
+    at = [places[one[:m], one[m]] for one in found.combinations.chosen]
+    combinations = tuple(
+        KernelCombination(
+            tuple(kernel.spec() for kernel in found.combinations.kernels_of(c)),
+            float(tested.stage.resampled.statistics[place]),
+            float(tested.whole.standardised[place]),
+            float(tested.whole.pvalues[place]),
+        )
+        for c, place in enumerate(at)
+    )
+    return GridSummary(
+        grid.aggregate,
+        grid.reference_share,
+        found.combinations.reference(),
+        _combination_of(found, tested),
+        combinations,
+    )

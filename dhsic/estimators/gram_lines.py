@@ -1,0 +1,206 @@
+"""Lines of Gram tiles, along which permutations within groups of rows move the entries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided, sliding_window_view
+from numpy.typing import NDArray
+
+from dhsic.engine.tiles import Matrix, column_sums
+from dhsic.kernels.shared import TileKernel
+
+__all__ = ["STRIP", "Across", "Diagonals", "Lines"]
+
+Vector = NDArray[np.float64]
+
+STRIP = 64  # rows of the tiles that diagonals are cut from; those of a band are a few times longer
+
+
+@dataclass(frozen=True)
+class Diagonals:
+    """Circulant diagonals start..stop-1 of the tile of two groups of rows.
+
+    Number d holds the entries (i, i + d) for i = 0..b-1, columns counted modulo b. Shifting the
+    rows of both groups by k moves each to (i + k, i + k + d), along its diagonal. Where both groups
+    are the same, the tile is symmetric, so that d and b - d are mirror images: the first half is
+    enough, weighted.
+
+    Parameters
+    ----------
+    size : int
+        Rows of a group, b.
+    start, stop : int
+        Which diagonals.
+    same : bool
+        Whether both groups are the same.
+    """
+
+    size: int
+    start: int
+    stop: int
+    same: bool
+
+    @classmethod
+    def of_tile(cls, size: int, *, same: bool) -> Self:
+        """All that there are to be taken."""
+        return cls(size, 0, size // 2 + 1 if same else size, same)
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def cut(self, count: int) -> Iterator[tuple[slice, Diagonals]]:
+        """So many at a time, and where they are among these."""
+        for start in range(self.start, self.stop, count):
+            stop = min(start + count, self.stop)
+            at = slice(start - self.start, stop - self.start)
+            yield at, replace(self, start=start, stop=stop)
+
+    @property
+    def mirrored(self) -> slice:
+        """Those that stand for their mirror image too."""
+        if not self.same:
+            return slice(0, len(self))
+        first, last = max(self.start, 1), min(self.stop, (self.size + 1) // 2)
+        return slice(first - self.start, max(first, last) - self.start)
+
+    @property
+    def weights(self) -> Vector:
+        """How often each is to be counted, shape (stop - start,)."""
+        weights = np.ones(len(self))
+        weights[self.mirrored] = 2.0
+        return weights
+
+    @property
+    def main(self) -> slice:
+        """The line of the entries of a row with itself, if it is among these."""
+        return slice(0, int(self.same and self.start == 0))
+
+    def write(
+        self, kernel: TileKernel, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix
+    ) -> None:
+        """Write the values of a kernel.
+
+        Parameters
+        ----------
+        kernel : TileKernel
+            Of prepared rows and columns.
+        rows, columns : ndarray, shapes (b, w)
+            Of the first and the second group.
+        out : ndarray, shape (stop - start, b)
+            Overwritten.
+        work : ndarray, shape (1 + work_tiles, strip_entries)
+            Scratch, with the dtype of `out`; for so many diagonals or more.
+        """
+        wrapped = self._wrapped(columns)
+        for at in range(0, self.size, STRIP):
+            to = min(at + STRIP, self.size)
+            shape = to - at, to - at + len(self) - 1
+            tiles = work[:, : shape[0] * shape[1]].reshape(-1, *shape)
+            kernel.tile(rows[at:to], wrapped[at : at + shape[1]], tiles[0], tiles[1:])
+            _, down, along = tiles.strides
+            out[:, at:to] = as_strided(tiles[0], (len(self), shape[0]), (along, down + along))
+
+    def strip_entries(self, count: int) -> int:
+        """Entries of a tile that so many diagonals are cut from, or one line."""
+        rows = min(STRIP, self.size)
+        return max(rows * (rows + count - 1), self.size)
+
+    def of_rows(self, first: Matrix, second: Matrix) -> tuple[Matrix, Matrix]:
+        """Values of the rows of either group, shapes (b,), as they stand on the lines."""
+        wrapped = sliding_window_view(self._wrapped(second), self.size)
+        return np.broadcast_to(first, (len(self), self.size)), wrapped[: len(self)]
+
+    def add_sums(self, lines: Matrix, first: Vector, second: Vector) -> None:
+        """Add the sums over the rows and columns of the tile to those of either group.
+
+        Parameters
+        ----------
+        lines : ndarray, shape (stop - start, padding + b)
+            Their entries, behind a padding of as many at least. The padding is overwritten.
+        first, second : ndarray, shapes (b,)
+            The same array where the groups are the same.
+        """
+        padding = lines.shape[1] - self.size
+        first += column_sums(lines[:, padding:])
+        lines[:, :padding] = lines[:, self.size :]
+        mirrored = lines[self.mirrored, padding:]
+        down, along = mirrored.strides
+        columns = column_sums(as_strided(mirrored, mirrored.shape, (down - along, along)))
+        start = self.start + self.mirrored.start
+        second[start:] += columns[: self.size - start]
+        second[:start] += columns[self.size - start :]
+
+    def _wrapped(self, values: Matrix) -> Matrix:
+        """Rows of the second group from that which the first row meets on, around."""
+        return values[np.arange(self.start, self.stop + self.size) % self.size]
+
+
+@dataclass(frozen=True)
+class Across:
+    """Rows start..stop-1 of the tile of rows that stay where they are and a group that moves.
+
+    They stand for their mirror images, the columns, too.
+
+    Parameters
+    ----------
+    size : int
+        Rows of the group, b.
+    start, stop : int
+        Which rows.
+    """
+
+    size: int
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def cut(self, count: int) -> Iterator[tuple[slice, Across]]:
+        """So many at a time, and where they are among these."""
+        for start in range(self.start, self.stop, count):
+            stop = min(start + count, self.stop)
+            at = slice(start - self.start, stop - self.start)
+            yield at, replace(self, start=start, stop=stop)
+
+    @property
+    def weights(self) -> Vector:
+        """How often each is to be counted, shape (stop - start,)."""
+        return np.full(len(self), 2.0)
+
+    @property
+    def main(self) -> slice:
+        """None holds the entry of a row with itself."""
+        return slice(0, 0)
+
+    def write(
+        self, kernel: TileKernel, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix
+    ) -> None:
+        """Write the values of a kernel, as `Diagonals.write`."""
+        step = work.shape[1] // self.size
+        for at, strip in self.cut(step):
+            shape = len(strip), self.size
+            others = work[1:, : math.prod(shape)].reshape(-1, *shape)
+            kernel.tile(rows[strip.start : strip.stop], columns, out[at], others)
+
+    def of_rows(self, first: Matrix, second: Matrix) -> tuple[Matrix, Matrix]:
+        """Values of the rows of either side as they stand on the lines."""
+        shape = len(self), self.size
+        return (
+            np.broadcast_to(first[self.start : self.stop, None], shape),
+            np.broadcast_to(second, shape),
+        )
+
+    def add_sums(self, lines: Matrix, first: Vector, second: Vector) -> None:
+        """Add the sums over rows and columns to those of either side, as `Diagonals.add_sums`."""
+        entries = lines[:, lines.shape[1] - self.size :]
+        first[self.start : self.stop] += entries.sum(axis=1)
+        second += column_sums(entries)
+
+
+Lines = Diagonals | Across

@@ -1,0 +1,216 @@
+"""What estimators and their tests return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.estimators.resample import Resampled, TwoSided
+from dhsic.kernels import Combinations, Kernel
+from dhsic.nulls import Distribution, Replicates
+from dhsic.results import FeatureSummary, LandmarkSummary
+
+__all__ = [
+    "ChainOutcome",
+    "ChainStage",
+    "Estimate",
+    "FeatureEstimates",
+    "FeatureOutcome",
+    "GridOutcome",
+    "Outcome",
+]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A measure of dependence and what it was computed with.
+
+    Parameters
+    ----------
+    value : float
+        The estimate.
+    kernels : tuple of Kernel
+        As fitted.
+    landmarks : LandmarkSummary or None
+        Where the estimator has any.
+    features : FeatureSummary or None
+        Where the estimator has any.
+    quantity : str, optional
+        What the value measures.
+    """
+
+    value: float
+    kernels: tuple[Kernel, ...]
+    landmarks: LandmarkSummary | None = None
+    features: FeatureSummary | None = None
+    quantity: str = "squared HSIC"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A test statistic with its distribution under the null hypothesis.
+
+    Parameters
+    ----------
+    statistic : float
+        The observed value.
+    distribution : Distribution
+        Of the statistic under the null hypothesis.
+    estimate : Estimate
+        The measure of dependence.
+    detail : str, optional
+        How the distribution was made, where the null leaves a choice.
+    rounding : float, optional
+        Differences of the statistic up to it are rounding.
+    """
+
+    statistic: float
+    distribution: Distribution
+    estimate: Estimate
+    detail: str = ""
+    rounding: float = 0.0
+
+
+@dataclass(frozen=True)
+class GridOutcome:
+    """Statistics of several combinations of kernels, with replicates that they share.
+
+    Parameters
+    ----------
+    combinations : Combinations
+        As fitted.
+    statistics : ndarray, shape (G,)
+        The observed values.
+    replicates : ndarray, shape (b, G)
+        Under the null hypothesis; a row is one draw for all combinations.
+    estimate : callable
+        The measure of dependence by a combination, given its number.
+    detail : str, optional
+        How the replicates were made, where the null leaves a choice.
+    rounding : ndarray, shape (G,)
+        Differences of the statistics up to it are rounding.
+    own : ndarray, shape (G, M), optional
+        Squared HSIC of every variable with itself, where the estimator has it.
+    """
+
+    combinations: Combinations
+    statistics: Vector
+    replicates: Vector
+    estimate: Callable[[int], Estimate]
+    detail: str
+    rounding: Vector
+    own: Vector | None = None
+
+    @property
+    def only(self) -> Outcome:
+        """That of a single combination."""
+        (statistic,), (rounding,) = self.statistics.tolist(), self.rounding.tolist()
+        distribution = Replicates(self.replicates[:, 0])
+        return Outcome(statistic, distribution, self.estimate(0), self.detail, rounding)
+
+
+@dataclass(frozen=True)
+class ChainStage:
+    """Statistics that a variable depends on those before it, with replicates that they share.
+
+    Parameters
+    ----------
+    pairs : tuple of TwoSided
+        The statistics, C of them.
+    resampled : Resampled
+        Their values and replicates.
+    """
+
+    pairs: tuple[TwoSided, ...]
+    resampled: Resampled
+
+    def part(self, numbers: Sequence[int]) -> ChainStage:
+        """Some of the statistics."""
+        at = list(numbers)
+        statistics, replicates, rounding = self.resampled
+        some = Resampled(statistics[at], replicates[:, at], rounding[at])
+        return ChainStage(tuple(self.pairs[c] for c in at), some)
+
+
+@dataclass(frozen=True)
+class ChainOutcome:
+    """The stages of a chain of tests, one for every variable but the first.
+
+    Parameters
+    ----------
+    combinations : Combinations
+        As fitted.
+    stages : tuple of ChainStage
+        In the order of the variables.
+    estimate : callable
+        The measure of joint dependence by a combination, given its number.
+    detail : str
+        How the replicates were made.
+    """
+
+    combinations: Combinations
+    stages: tuple[ChainStage, ...]
+    estimate: Callable[[int], Estimate]
+    detail: str
+
+
+@dataclass(frozen=True)
+class FeatureEstimates:
+    """Squared HSIC of every feature with the target, and of each with itself.
+
+    Parameters
+    ----------
+    combinations : Combinations
+        As fitted: a kernel of every feature, and that of the target.
+    hsic : ndarray, shape (G,)
+        Of the features with the target.
+    own : ndarray, shape (G,)
+        Of the features with themselves.
+    target : ndarray, shape (G,)
+        Of the target with itself, by the landmarks of each feature where there are any.
+    landmarks : LandmarkSummary or None
+        Where the estimator has any; one number kept a feature.
+    """
+
+    combinations: Combinations
+    hsic: Vector
+    own: Vector
+    target: Vector
+    landmarks: LandmarkSummary | None = None
+
+    @property
+    def cka(self) -> Vector:
+        """HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), 0 where either is 0; shape (G,)."""
+        scale = np.sqrt(np.maximum(self.own, 0.0) * np.maximum(self.target, 0.0))
+        values: Vector = np.divide(self.hsic, scale, out=np.zeros(len(scale)), where=scale > 0.0)
+        return values
+
+
+@dataclass(frozen=True)
+class FeatureOutcome:
+    """Test statistics of every feature with the target, and replicates that they share.
+
+    Parameters
+    ----------
+    estimates : FeatureEstimates
+        The measures of dependence.
+    statistics : ndarray, shape (G,)
+        The observed values.
+    replicates : ndarray, shape (b, G)
+        Under the null hypothesis; a row is one draw for all features.
+    detail : str
+        How the replicates were made, where the null leaves a choice.
+    rounding : ndarray, shape (G,)
+        Differences of the statistics up to it are rounding.
+    """
+
+    estimates: FeatureEstimates
+    statistics: Vector
+    replicates: Vector
+    detail: str
+    rounding: Vector

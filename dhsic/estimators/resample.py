@@ -1,0 +1,185 @@
+"""Replicates by shifts within groups of rows: what every family of estimators shares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dhsic._random import generator
+from dhsic.engine.groups import Groups
+from dhsic.engine.session import Session
+from dhsic.nulls import Chain, Shifts
+
+__all__ = [
+    "Orbit",
+    "Resampled",
+    "TwoSided",
+    "chain_of",
+    "exact_null",
+    "orbit_of",
+    "tie_tolerance",
+    "tile_error",
+    "transform_error",
+]
+
+Vector = NDArray[np.float64]
+
+_WIDEST = 4096  # rows of a group; beyond, more cosets do as well and hold less
+
+
+class TwoSided(NamedTuple):
+    """A statistic of the dependence of one variable and others, by a kernel of each."""
+
+    left: tuple[int, ...]
+    """Numbers of kernels that are multiplied, each of another variable."""
+    right: int
+    """Number of the kernel of the variable that is shifted."""
+
+
+class Resampled(NamedTuple):
+    """Statistics of G combinations with the replicates that they share."""
+
+    statistics: Vector
+    """Shape (G,)."""
+    replicates: Vector
+    """Of the rest of the orbit, shape (N - 1, G); a row is one permutation for all."""
+    rounding: Vector
+    """Differences of the statistics up to it are ties, shape (G,)."""
+
+    @classmethod
+    def of(cls, orbit: Vector, rounding: Vector) -> Self:
+        """From the statistics of all N permutations, the identity first, shape (N, G)."""
+        return cls(orbit[0], orbit[1:], rounding)
+
+
+@dataclass(frozen=True)
+class Orbit:
+    """The permutations of rows by which a test compares the data with itself.
+
+    Permutation number r b + k permutes within groups at random, in the way of coset r, and then
+    shifts by k, so that row i of a group meets row (i + k) mod b of the shifted variable. Number 0
+    is the identity.
+
+    Parameters
+    ----------
+    groups : Groups
+        Within which rows move, b in each.
+    cosets : int
+        How many, R; the first is that of the identity.
+    """
+
+    groups: Groups
+    cosets: int
+
+    @classmethod
+    def of(cls, n: int, n_resamples: int, seed: int) -> Self:
+        """Of at least so many permutations."""
+        groups = Groups.of(n, min(n_resamples, _WIDEST), seed)
+        return cls(groups, -(-n_resamples // groups.size))
+
+    def __len__(self) -> int:
+        return self.cosets * self.groups.size
+
+    @property
+    def detail(self) -> str:
+        """How the replicates are made, for a result."""
+        b, count = self.groups.size, self.groups.count
+        shifts = f"all {b:,} shifts"
+        if self.cosets > 1:
+            shifts += f" of {self.cosets:,} orders"
+        where = "all rows" if count == 1 else f"{count:,} groups of rows"
+        return f"{shifts} within {where}, {len(self):,} replicates"
+
+    def orders(self, coset: int, first: int, count: int, variable: int = 1) -> NDArray[np.intp]:
+        """Permutations of the rows of some groups, one a row, shape (count, b).
+
+        Every coset, group and variable has its own, so that neither chunks nor workers change
+        them. Those of coset 0 are the identity.
+        """
+        b = self.groups.size
+        if coset == 0:
+            return np.broadcast_to(np.arange(b), (count, b))
+        seed = self.groups.seed
+        return np.stack(
+            [
+                generator(seed, "shifts", coset, variable, group).permutation(b)
+                for group in range(first, first + count)
+            ]
+        )
+
+
+def transform_error(dtype: DTypeLike, length: int) -> float:
+    """What Fourier transforms of a length leave, relative to the values."""
+    return float(np.finfo(dtype).eps) * math.log2(length + 1)
+
+
+def tile_error(dtype: DTypeLike) -> float:
+    """How much kernels of equal rows differ by their place in a tile: as measured, 90 columns."""
+    return 3e-7 if np.dtype(dtype) == np.float32 else 4e-15
+
+
+def tie_tolerance(statistics: Any, errors: Any) -> Vector:
+    """How far below a statistic T a replicate may lie and still be a tie.
+
+    Roots of T are norms. Where each is known up to an error d, replicates with
+    sqrt(T_k) >= sqrt(T) - 2 d count, that is T_k >= T - 4 d sqrt(T) + 4 d^2.
+
+    Parameters
+    ----------
+    statistics : array-like, shape (G,)
+        T >= 0.
+    errors : array-like, shape (G,)
+        d.
+
+    Returns
+    -------
+    ndarray, shape (G,)
+    """
+    roots = np.sqrt(np.maximum(np.asarray(statistics, np.float64), 0.0))
+    least = np.maximum(roots - 2.0 * np.asarray(errors, np.float64), 0.0)
+    tolerance: Vector = roots**2 - least**2
+    return tolerance
+
+
+def chain_of(chosen: Sequence[tuple[int, ...]]) -> list[list[TwoSided]]:
+    """The stages of a chain: for m = 2..M the combinations that end in a kernel of variable m.
+
+    Those of all earlier kernels of a combination come first, then those of each of them by itself:
+    of the first combination alone, since there are many.
+    """
+    stages, first = [], chosen[0]
+    for m in range(1, len(first)):
+        whole = [TwoSided(one[:m], one[m]) for one in chosen]
+        each = [TwoSided((k,), first[m]) for k in first[:m]]
+        stages.append(list(dict.fromkeys([*whole, *each])))
+    return stages
+
+
+def exact_null(n_variables: int, n_resamples: int) -> tuple[Shifts | Chain, str]:
+    """The null that is exact for any data, and why this one.
+
+    Parameters
+    ----------
+    n_variables : int
+        M.
+    n_resamples : int
+        Replicates.
+    """
+    if n_variables == 2:
+        return Shifts(n_resamples), "exact for exchangeable rows"
+    return Chain(n_resamples), "exact for exchangeable rows, variable after variable"
+
+
+def orbit_of(session: Session, null: Shifts | Chain) -> Orbit:
+    """The permutations that a null takes of the rows of a session.
+
+    A chain takes as many more as it has stages, so that its smallest p-value is as small as that
+    of one stage.
+    """
+    stages = len(session.sources) - 1 if isinstance(null, Chain) else 1
+    return Orbit.of(session.n, null.n_resamples * stages, session.seed)
