@@ -1,5 +1,6 @@
 """The README is true: its commands are those of the checks, its code runs."""
 
+import csv
 import re
 from pathlib import Path
 
@@ -42,6 +43,15 @@ def test_readme__tables_have_a_command_and_a_file():
     for script, table in re.findall(r"`python (benchmarks/\w+\.py)` \| `(\w+\.csv)`", README):
         assert (ROOT / script).exists()
         assert (ROOT / "benchmarks" / "results" / table).exists()
+
+
+def test_readme__level_is_that_of_the_table():
+    with (ROOT / "benchmarks" / "results" / "level_default.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    rates = [100 * float(row["5%"]) for row in rows]
+    said = f"{min(rates):.1f} to {max(rates):.1f} % in {len(rows)} cells at default arguments"
+    assert said in README
+    assert {row["ok"] for row in rows} == {"True"}
 
 
 def test_readme__table_of_the_family_is_the_registry():

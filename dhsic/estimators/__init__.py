@@ -1,11 +1,13 @@
 """Estimators of dependence, with their tests: a file each, and what they share.
 
-`base` says what an estimator is, `registry` lists them. On all pairs of rows: `exact` and
-`distance` by way of `quadratic` and the files `gram_*`, and `block`. On the values of kernels or
-waves at landmark tuples: `nystrom_m` and `joint_frequencies`, by way of the other files
-`landmark_*`. On features of either variable: `nystrom_hsic`, `normalised`, `coco`, `rff` and
-`sub_corr`, by way of `landmark_features` and the files `feature_*`. At test locations: `nfsic`, by
-way of the other files `nfsic_*`. The files `ranked_*` take many features against one target.
+`base` says what an estimator is, `outcomes` what it returns, `registry` lists them. `resample` has
+the permutations by which all of them are tested exactly, and `chain` combines tests of one variable
+after another. On all pairs of rows: `exact` and `distance` by way of `quadratic` and the files
+`gram_*`, and `block`. On the values of kernels or waves at landmark tuples: `nystrom_m` and
+`joint_frequencies`, by way of the files `tuple*` and `landmark_*`. On features of either variable:
+`nystrom_hsic`, `normalised`, `coco`, `rff` and `sub_corr`, by way of `landmark_features` and the
+files `feature_*`. At test locations: `nfsic`, by way of the other files `nfsic_*`. The files
+`ranked_*` take many features against one target.
 """
 
 from dhsic.estimators.base import (

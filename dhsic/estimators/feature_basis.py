@@ -54,6 +54,8 @@ class Side(NamedTuple):
     """Their provisional mean, shape (D,)."""
     factor: Vector | None = None
     """Lower triangular L that whitens them, L^-1 phi, shape (D, D); None where there is none."""
+    sample: Matrix | None = None
+    """Rows that it was described by, shape (s, d)."""
 
     @classmethod
     def of(
@@ -61,7 +63,8 @@ class Side(NamedTuple):
     ) -> tuple[Side, float]:
         """About the mean over a sample (s, d), with the mean squared norm there, whitened."""
         features = one(sample)
-        side = cls(one, features.mean(axis=0, dtype=np.float64).astype(one.dtype), factor)
+        centre = features.mean(axis=0, dtype=np.float64).astype(one.dtype)
+        side = cls(one, centre, factor, sample)
         features -= side.centre
         return side, float(squared_norms(side.whitened(features.astype(np.float64)).T).mean())
 
@@ -89,6 +92,8 @@ class Basis:
         Where the features have any.
     summary : FeatureSummary or None
         Of the features.
+    samples : tuple of ndarray or None, shapes (s, d_m)
+        Rows of either variable.
     """
 
     kernels: tuple[Kernel, ...]
@@ -97,6 +102,7 @@ class Basis:
     spread: float
     landmarks: LandmarkSummary | None = None
     summary: FeatureSummary | None = None
+    samples: tuple[Matrix | None, Matrix | None] = (None, None)
 
     @classmethod
     def of(
@@ -124,13 +130,18 @@ class Basis:
         (first, one), (second, other) = described
         features = FeaturePair((first.map, second.map), (first.centre, second.centre))
         factors = factors_of(first, second)
-        return cls(kernels, features, factors, one * other, landmarks, summary)
+        samples = first.sample, second.sample
+        return cls(kernels, features, factors, one * other, landmarks, summary, samples)
 
     @property
     def sides(self) -> tuple[Side, Side]:
         """Those of either variable."""
         first, second = map(
-            Side, self.features.maps, self.features.centres, self.factors or (None, None)
+            Side,
+            self.features.maps,
+            self.features.centres,
+            self.factors or (None, None),
+            self.samples,
         )
         return first, second
 

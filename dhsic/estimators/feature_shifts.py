@@ -1,5 +1,9 @@
 """Statistics from cross-covariances of features under all permutations of an orbit.
 
+They are n |C|^2 or another measure of the cross-covariance C (Zhang et al. 2018, equations 31 and
+39). Under the permutations of a group that holds the identity its rank is exact (Hemerik and Goeman
+2018), with the features held fixed.
+
 The cross-covariances of a combination take as many numbers as permutations times features of
 either side. Where all do not fit in memory, passes take some of the combinations each, then some of
 the cosets, then some of the features of the first variable, over which squared norms add up.
@@ -37,7 +41,7 @@ from dhsic.estimators.resample import (
     tile_error,
     transform_error,
 )
-from dhsic.linalg import solve_lower
+from dhsic.linalg import solve_lower, squared_norms
 from dhsic.nulls import Shifts
 
 __all__ = ["resample_features", "resampling_steps"]
@@ -72,7 +76,7 @@ def resample_features(
     chosen : sequence of tuple of int
         G pairs of numbers; the variable of the second is shifted.
     measure : Measure
-        Of cross-covariances.
+        The size of cross-covariances.
     null : Shifts
         The null distribution.
     variables : dict of int to int, optional
@@ -82,7 +86,7 @@ def resample_features(
     Returns
     -------
     Resampled
-        Of G combinations.
+        Statistics of the G combinations.
     str
         How the replicates were made.
     """
@@ -117,14 +121,14 @@ def resampling_steps(
 
 
 class _Piece(NamedTuple):
-    """What one pass takes."""
+    """The part of the work that one pass takes."""
 
     pairs: tuple[Pair, ...]
     """Combinations."""
     cosets: range
-    """Of the orbit."""
+    """Numbers of cosets of the orbit."""
     features: range | None = None
-    """Of the first side of a single combination; all where not given."""
+    """Features of the first side of a single combination; all where not given."""
 
     @property
     def start(self) -> int:
@@ -147,7 +151,7 @@ class _Shifting:
     pairs : tuple of tuple of int
         Distinct combinations; those that share the most features are next to each other.
     measure : Measure
-        Of cross-covariances.
+        The size of cross-covariances.
     orbit : Orbit
         The permutations.
     """
@@ -249,7 +253,7 @@ class _Shifting:
         return int(min(_TILE_BYTES, max(_LEAST_TILE_BYTES, 2 ** (share.bit_length() - 1))))
 
     def steps(self, piece: _Piece) -> list[DriverStep | PassPlan]:
-        """What `sizes` takes."""
+        """The pass of `sizes` and the step after it."""
         reduction = self._reduction(piece, seen=False)
         state = 16 * math.prod(reduction.shape)
         slabs = 4 * min(SLAB_BYTES * self.session.runtime.worker_threads, state)
@@ -267,10 +271,10 @@ class _Shifting:
 
         Returns
         -------
-        ndarray, shape (cosets b, pairs)
-            Of the cross-covariances.
-        ndarray, shape (pairs,)
-            Of the roots of the statistics.
+        sizes : ndarray, shape (cosets b, pairs)
+            By the measure.
+        errors : ndarray, shape (pairs,)
+            Bounds for the roots of the statistics.
         """
         reduction = self._reduction(piece, seen=True)
         sums = self.session.run_groups(reduction)
@@ -329,11 +333,11 @@ class _Shifting:
         return Block(*reduction.place(pair), (one, other))
 
     def _error(self, reduction: SpectraPass, sums: SpectralSums, pair: Pair) -> float:
-        """What rounding may leave in the root of a statistic, in any permutation.
+        """The most that rounding may leave in the root of a statistic, in any permutation.
 
-        Errors of transforms and of products are relative to the norms of the features in a group,
-        and independent from group to group; those of the features themselves come before they are
-        whitened. With a factor for safety.
+        The error of a transform is relative to the norm of the features in a group, and errors of
+        groups are independent, since their rows are in other orders: their squares add up. Those
+        of the features themselves come before they are whitened. With a factor for safety.
         """
         dtype, b = self.session.dtype, self.orbit.groups.size
         numbers = [number for number, _ in reduction.kernels]
@@ -352,18 +356,21 @@ class _Shifting:
     def _norms(
         self, reduction: SpectraPass, sums: SpectralSums, number: int
     ) -> tuple[float, float]:
-        """Of all features, whitened as if they were independent, and as the sums hold them."""
+        """Norms of the features about 0, and about their means as the sums hold them.
+
+        Errors of features that are whitened afterwards grow as if they were independent.
+        """
         kernel, factor = dict(reduction.kernels)[number], self.sides[number].factor
         squares = sums.raw[reduction.raw_places[number]]
+        about = squares + self.session.n * np.square(kernel.centre, dtype=np.float64)
         if kernel.whitening is not None:
             place = [k for k, _ in reduction.kernels].index(number)
-            raw = np.sum(np.square(kernel.whitening, dtype=np.float64) @ squares)
-            return math.sqrt(raw), math.sqrt(sums.norms[place])
+            weights = np.square(kernel.whitening, dtype=np.float64).sum(axis=0)
+            return math.sqrt(weights @ about), math.sqrt(sums.norms[place])
         if factor is None:
-            norm = math.sqrt(squares[kernel.rows].sum())
-        else:
-            norm = float(np.linalg.norm(solve_lower(factor, np.diag(np.sqrt(squares)))))
-        return norm, norm
+            return math.sqrt(about[kernel.rows].sum()), math.sqrt(squares[kernel.rows].sum())
+        weights = squared_norms(solve_lower(factor, np.eye(len(factor))))
+        return math.sqrt(weights @ about), math.sqrt(weights @ squares)
 
 
 def _parted(whole: Any, count: int) -> list[Any]:
@@ -396,7 +403,7 @@ def _runs(numbers: Sequence[int], order: Mapping[int, int]) -> Iterator[tuple[in
 
 
 def _covariances(reduction: SpectraPass, sums: SpectralSums, n: int) -> Vector:
-    """Of the features that are summed under every permutation, shape (R b, P).
+    """Cross-covariances of the features that are summed, shape (R b, P).
 
     Permutations leave the sums of either side as they are, so that the product of the means is
     the same for all, which is to say at frequency 0.

@@ -120,13 +120,13 @@ class SpectralSums(NamedTuple):
     cross: Spectrum
     """Transforms over the shifts of the sums of products, shape (R, b // 2 + 1, P)."""
     sums: Vector
-    """Of the features that are summed, of all kernels."""
+    """Sums of the features that are summed, of all kernels."""
     raw: Vector
-    """Of squares of all features of all kernels, before they are whitened."""
+    """Sums of squares of all features of all kernels, before they are whitened."""
     norms: Vector
-    """Of squared norms of the features that are summed, shape (K,)."""
+    """Sums of squared norms of the features that are summed, shape (K,)."""
     products: Vector
-    """Over groups, of products of the squared norms in a group of two kernels, shape (K, K)."""
+    """Sums over groups of products of the squared norms of two kernels there, shape (K, K)."""
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,8 @@ class SpectraPass:
     cosets : range
         Those that are summed.
     tile_bytes : int
-        Of the transforms of groups that are multiplied at a time, or half of those of the sums: the
-        more of them, the fewer times their products are added to the sums.
+        Bytes of the transforms of groups that are multiplied at a time, or half of those of the
+        sums: the more of them, the fewer times their products are added to the sums.
     """
 
     kernels: tuple[tuple[int, KernelSide], ...]
@@ -210,7 +210,7 @@ class SpectraPass:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of the transformed sums."""
+        """Cosets, frequencies and products."""
         return len(self.cosets), self.groups.size // 2 + 1, self.crossings[-1].at.stop
 
     def footprint(self, rows: int) -> Footprint:
@@ -266,7 +266,7 @@ class SpectraPass:
 
     @property
     def _group_bytes(self) -> int:
-        """Of the transforms of a group."""
+        """Bytes of the transforms of a group."""
         features = _length(self.firsts) + len(self.cosets) * _length(self.seconds)
         return 2 * self._dtype.itemsize * self.shape[1] * features
 
@@ -292,7 +292,7 @@ class SpectraPass:
     def _transforms(
         self, block: GroupBlock, start: int, stop: int, sums: SpectralSums
     ) -> tuple[Spectrum, Spectrum]:
-        """Of the first features, (F, g, D), and of the second in every coset, (R, F, g, D).
+        """Those of the first features, (F, g, D), and of the second in every coset, (R, F, g, D).
 
         Adds up the norms of the features on the way.
         """

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ __all__ = ["ShiftedSums", "ShiftedTuples"]
 Indices = NDArray[np.intp]
 Vector = NDArray[np.float64]
 Spectrum = NDArray[np.complex128]
+Sides = dict[tuple[int, ...], Matrix]
 
 _GROUPS_AT_ONCE = 8
 _CACHE_BYTES = 2**20  # of the transforms of a strip of landmarks
@@ -211,45 +213,61 @@ class ShiftedTuples:
         for (at, left, right), pair in zip(strip.pairs, t.pairs, strict=True):
             both = norms[pair.left][left] * norms[pair.right,][right]
             sums.squares[at] += both.sum(axis=1, dtype=np.float64)
+        lefts = []
         for r, coset in enumerate(self.cosets):
             moved = {m: order for (c, m), order in orders.items() if c == coset}
-            lefts, rights = shaped, shaped
-            if coset and self.joint:
-                lefts = {
-                    side: self._side(side, strip, tiles, moved).reshape(-1, count, b)
-                    if len(side) > 1
-                    else x
-                    for side, x in shaped.items()
-                }
+            lefts.append(self._moved_products(shaped, strip, tiles, moved))
             for side, (at, _) in strip.sides.items():
-                sums.sides[r, at] += lefts[side].sum(axis=(1, 2), dtype=np.float64)
-            self._add_spectra(sums.spectra[r], strip, lefts, rights, moved)
+                sums.sides[r, at] += lefts[r][side].sum(axis=(1, 2), dtype=np.float64)
+        self._add_spectra(sums.spectra, strip, lefts, shaped, orders)
+
+    def _moved_products(
+        self,
+        shaped: Sides,
+        strip: Strip,
+        tiles: dict[int, Matrix],
+        moved: dict[int, Indices],
+    ) -> Sides:
+        """The sides of a coset that permutes what is in products, but for the first variable."""
+        if not (self.joint and moved):
+            return shaped
+        return {
+            side: self._side(side, strip, tiles, moved).reshape(x.shape) if len(side) > 1 else x
+            for side, x in shaped.items()
+        }
 
     def _add_spectra(
         self,
         sums: Spectrum,
         strip: Strip,
-        lefts: dict[tuple[int, ...], Matrix],
-        rights: dict[tuple[int, ...], Matrix],
-        moved: dict[int, Indices],
+        lefts: Sequence[Sides],
+        rights: Sides,
+        orders: dict[tuple[int, int], Indices],
     ) -> None:
-        """Add the cross-spectra of a coset: all groups are summed before they are added."""
-        t = self.tuples
-        count = next(iter(rights.values())).shape[1]
-        found: list[Any] = [None] * len(t.pairs)
-        for g in range(count):
-            first, second = {}, {}
-            for c, ((left, right), (_, i, j)) in enumerate(zip(t.pairs, strip.pairs, strict=True)):
-                if left not in first:
-                    first[left] = np.conj(fft.rfft(lefts[left][:, g], axis=1))
-                if right not in second:
-                    x = rights[right,][:, g]
-                    order = moved.get(t.variables[right])
-                    second[right] = fft.rfft(x if order is None else x[:, order[g]], axis=1)
-                product = first[left][i] * second[right][j]
-                found[c] = product if g == 0 else np.add(found[c], product, out=found[c])
-        for (at, _, _), spectrum in zip(strip.pairs, found, strict=True):
-            sums[at] += spectrum
+        """Add the cross-spectra: all groups are summed before they are added.
+
+        Transforms of a left side that no coset moves serve all of them.
+        """
+        t, length = self.tuples, self.groups.size // 2 + 1
+        dtype = np.result_type(t.dtype, np.complex64)
+        ends = list(accumulate((_length(at) for at, _, _ in strip.pairs), initial=0))
+        found = np.zeros((len(self.cosets), ends[-1], length), dtype)
+        for g in range(next(iter(rights.values())).shape[1]):
+            first: dict[Any, Spectrum] = {}
+            for r, coset in enumerate(self.cosets):
+                second: dict[int, Spectrum] = {}
+                for (left, right), (_, i, j), start, stop in zip(
+                    t.pairs, strip.pairs, ends, ends[1:], strict=False
+                ):
+                    key = left, r if self.joint and len(left) > 1 else 0
+                    if key not in first:
+                        first[key] = np.conj(fft.rfft(lefts[r][left][:, g], axis=1))
+                    if right not in second:
+                        x, order = rights[right,][:, g], orders.get((coset, t.variables[right]))
+                        second[right] = fft.rfft(x if order is None else x[:, order[g]], axis=1)
+                    found[r, start:stop] += first[key][i] * second[right][j]
+        for (at, _, _), start, stop in zip(strip.pairs, ends, ends[1:], strict=False):
+            sums[:, at] += found[:, start:stop]
 
     def _add_left_over(self, sums: ShiftedSums, strip: Strip, tiles: dict[int, Matrix]) -> None:
         """Add rows that no permutation moves."""

@@ -34,7 +34,7 @@ class Shifts:
     ----------
     n_resamples : int, optional
         The least number of replicates, the data among them; the smallest p-value is 1 over their
-        number. There are up to twice as many.
+        number. There are often more, which cost nothing: all shifts of a group.
 
     Raises
     ------

@@ -360,7 +360,7 @@ def test_options__change_what_they_say():
     assert dhsic.rank_features(x, y, rng=0, n_resamples=20).n_resamples == 20
     other = dhsic.rank_features(x, y, rng=1)
     assert other.features[1].statistic != base.features[1].statistic
-    assert base.null == "permutation"
+    assert base.null == "shifts"
     assert dhsic.rank_features(x, y, rng=0, null="multiplier").null == "multiplier"
     auto = dhsic.rank_features(x, y, rng=0, estimator="auto", n_resamples=9)
     assert auto.estimator == "v-hsic"
