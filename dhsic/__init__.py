@@ -24,6 +24,7 @@ from dhsic.estimators import (
 from dhsic.interaction import InteractionTestResult, interaction_test, plan_interaction
 from dhsic.kernels import Candidates, Grid
 from dhsic.nulls import (
+    ApproximateNullWarning,
     Chain,
     ChiSquare,
     Gamma,
@@ -53,6 +54,7 @@ __all__ = [
     "RFFHSIC",
     "UHSIC",
     "VHSIC",
+    "ApproximateNullWarning",
     "BlockHSIC",
     "Candidates",
     "Chain",

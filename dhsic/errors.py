@@ -48,7 +48,23 @@ class LandmarkWarning(UserWarning):
 
 
 class ApproximateNullWarning(UserWarning):
-    """An approximate null distribution may be far from the truth for these data."""
+    """An approximate null distribution may be far from the truth for these data.
+
+    For example of two dummies with few ones, which few rows have both. It says what was measured
+    and which null distribution is exact.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, y = np.random.default_rng(0).random((2, 1000)) < 0.02
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always", dhsic.ApproximateNullWarning)
+    ...     result = dhsic.independence_test(1.0 * x, 1.0 * y, null="gamma", rng=0)
+    >>> str(caught[0].message)[:41]
+    "null 'gamma' is an approximation: about 0"
+    """
 
 
 class InsecureWarning(UserWarning):

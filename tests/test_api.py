@@ -529,6 +529,7 @@ def test_too_many_variables__names_the_estimators_that_take_more():
         dhsic.independence_test(X[:50], Y[:50], Y[:50] ** 2, estimator="coco")
 
 
+@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 def test_kernel__is_the_estimator_s_to_choose(monkeypatch):
     monkeypatch.setattr(
         dhsic.NystromMHSIC, "kernel", lambda self, given: given or Gaussian(gamma=3)
@@ -547,6 +548,7 @@ def test_quantity__is_the_estimate_s(monkeypatch):
     assert (result.quantity, result.features) == ("COCO", FEATURES)
 
 
+@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 def test_n_resamples__is_refused_where_auto_finds_a_null_without(monkeypatch):
     monkeypatch.setattr(dhsic.NystromMHSIC, "choose_null", lambda *_: (dhsic.Gamma(), "why"))
     data, options = (X[:50], Y[:50]), {"kernels": "gaussian", "rng": 0}
@@ -556,7 +558,7 @@ def test_n_resamples__is_refused_where_auto_finds_a_null_without(monkeypatch):
     for kernels in (GRID, None):
         several = dhsic.independence_test(*data, kernels=kernels, rng=0, n_resamples=9)
         assert (several.null, len(several.null_distribution)) == ("multiplier", 9)
-        assert several.null_reason == "several kernels need replicates that they share"
+        assert several.null_reason.startswith("several kernels need replicates that they share")
 
 
 def test_witness_functions__have_the_covariance_that_they_say():

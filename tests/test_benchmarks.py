@@ -51,6 +51,9 @@ from dhsic.kernels import Candidates, Gaussian, Grid
 from dhsic.landmarks import Pool
 from dhsic.nulls import Gamma, Spectral
 
+# Few rows, of which the guard of approximate nulls warns.
+pytestmark = pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
+
 
 def run(module, out, *options):
     arguments = [str(option) for option in options]

@@ -66,6 +66,7 @@ def test_aggregate__is_as_asked(how):
     assert [c.pvalue for c in result.grid.combinations] == list(whole.pvalues)
 
 
+@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 @pytest.mark.parametrize(
     ("null", "m", "how"), [("permutation", 2, "max"), ("multiplier", 3, "min-p")]
 )

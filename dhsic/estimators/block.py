@@ -16,6 +16,7 @@ from dhsic.engine.reduction import Footprint, RowBlock
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, column_sums
 from dhsic.errors import InvalidArgumentError
+from dhsic.estimators.approximate import guard_blocks
 from dhsic.estimators.base import (
     Estimate,
     Null,
@@ -26,7 +27,7 @@ from dhsic.estimators.base import (
     rounding_unit,
 )
 from dhsic.estimators.gram_centring import Centring, permuted_sums
-from dhsic.kernels import Gaussian, Kernel
+from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.nulls import (
     GammaDistribution,
     Normal,
@@ -113,13 +114,15 @@ class BlockHSIC:
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The mean over blocks, in one pass."""
-        fitted = self._fit(session, kernels)
+        fitted, _ = self._fit(session, kernels)
         return Estimate(session.run(self._pass(session, fitted, None)).mean, fitted)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The estimate over its standard error, in one pass."""
         assert isinstance(null, Normal)
-        fitted = self._fit(session, kernels)
+        fitted, samples = self._fit(session, kernels)
+        count, _ = self.blocks(session.n)
+        note = guard_blocks(session, Combinations.single(fitted), samples, count)
         reduction = self._pass(session, fitted, null)
         sums, b = session.run(reduction), reduction.block_rows
         variance, df = sums.null_variance(null, b)
@@ -130,14 +133,16 @@ class BlockHSIC:
         if not variance > 0.0:  # a variable is constant but for one row in every block
             silent = f"{detail}, of which none can show dependence: take larger block_rows"
             return Outcome(0.0, GammaDistribution(0.0, 0.0), estimate, silent)
+        detail = "; ".join(filter(None, (detail, note)))
         error = math.sqrt(variance / sums.blocks)
         rounding = sums.rounding(b, session.dtype) / error
         return Outcome(sums.mean / error, StudentT(df), estimate, detail, rounding)
 
-    def _fit(self, session: Session, kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
+    def _fit(
+        self, session: Session, kernels: Sequence[Kernel]
+    ) -> tuple[tuple[Kernel, ...], list[Vector]]:
         self.blocks(session.n)
-        fitted, _ = fit_on_sample(session, kernels)
-        return fitted
+        return fit_on_sample(session, kernels)
 
     def _pass(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> BlockPass:
         _, b = self.blocks(session.n)

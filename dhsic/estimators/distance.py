@@ -15,6 +15,7 @@ from dhsic._validation import check_number
 from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
+from dhsic.estimators.approximate import guard_grams
 from dhsic.estimators.base import (
     Estimate,
     Null,
@@ -27,7 +28,7 @@ from dhsic.estimators.base import (
 from dhsic.estimators.fast_distance import SortedColumns, distance_sums
 from dhsic.estimators.gram_sums import GramSums, check_rows, hsic, marginal_hsic
 from dhsic.estimators.quadratic import Quadratic
-from dhsic.kernels import Distance, Kernel
+from dhsic.kernels import Combinations, Distance, Kernel
 from dhsic.nulls import Gamma, Permutation, Replicates
 
 __all__ = ["DCor", "DCov"]
@@ -117,13 +118,14 @@ class _Distances(Quadratic):
         if not self._fast(session, null):
             return super().test(session, kernels, null)
         self._check_null(null)
-        fitted, _ = fit_on_sample(session, kernels)
+        fitted, samples = fit_on_sample(session, kernels)
+        note = guard_grams(session, Combinations.single(fitted), samples, null)
         x, y = _half_columns(session)
         sums = distance_sums(x, y)
         estimate, factor = self._estimate(sums, fitted), self.factor(sums)
         statistic = session.n * self.size(sums)
         if isinstance(null, Gamma):
-            return Outcome(statistic, self._gamma(sums), estimate)
+            return Outcome(statistic, self._gamma(sums), estimate, note)
         assert isinstance(null, Permutation)
         permuted = _PermutedColumns(SortedColumns.of(x, y), sums, self.unbiased, session.seed)
         values = np.concatenate(session.map("permutation null", permuted, null.n_resamples))

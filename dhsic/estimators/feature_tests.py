@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
+from dhsic.estimators.approximate import guard_features
 from dhsic.estimators.base import (
     BANDWIDTH_ROWS,
     Estimate,
@@ -174,15 +176,18 @@ def feature_outcome(
     -------
     Outcome
     """
+    if isinstance(null, Resampling):
+        combinations = Combinations.single(basis.kernels)
+        return grid_outcome(session, combinations, [basis], measure, null).only
+    note = guard_features(session, dict(enumerate(basis.sides)), [(0, 1)], null)
     if isinstance(null, Spectral):
         if sums is None:
             sums = session.run(MomentsPass(basis.features))
-        return _spectral_outcome(session, basis, measure, null, sums)
-    if isinstance(null, Gamma):
-        return _gamma_outcome(session, basis, measure)
-    assert isinstance(null, Resampling)
-    combinations = Combinations.single(basis.kernels)
-    return grid_outcome(session, combinations, [basis], measure, null).only
+        found = _spectral_outcome(session, basis, measure, null, sums)
+    else:
+        assert isinstance(null, Gamma)
+        found = _gamma_outcome(session, basis, measure)
+    return replace(found, detail=note)
 
 
 def grid_outcome(
@@ -226,13 +231,14 @@ def grid_outcome(
             detail,
             found.rounding,
         )
+    note = guard_features(session, sides, combinations.chosen, null)
     sizes, detail = replicate_sizes(session, sides, combinations.chosen, measure, null)
     return GridOutcome(
         combinations,
         session.n * sizes[0],
         session.n * sizes[1:],
         lambda g: _estimate(bases[g], measure, sizes[:, g]),
-        detail,
+        note or detail,
         np.array([_rounding(session, basis) for basis in bases]),
     )
 

@@ -13,6 +13,7 @@ from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, Tile, Tiling, as_real
 from dhsic.errors import InvalidArgumentError
+from dhsic.estimators.approximate import guard_landmarks
 from dhsic.estimators.base import Estimate, GridOutcome, Null, Outcome, Resampling, plan_of
 from dhsic.estimators.frequencies import draw_combined_frequencies, frequency_steps
 from dhsic.estimators.landmark_products import CentredProducts
@@ -177,7 +178,7 @@ class JointFrequencies:
 
     def fit(self, session: Session, kernels: Sequence[Kernel]) -> WaveFit:
         """The estimate with all that it is made of."""
-        fitted, tiling = self._basis(session, Combinations.single(kernels))
+        fitted, _, tiling = self._basis(session, Combinations.single(kernels))
         sums = session.run(SumsPass(tiling, joint=True))
         kappa, joint = (values.view(np.complex128) / session.n for values in sums)
         u = joint - kappa.prod(axis=0)
@@ -189,10 +190,10 @@ class JointFrequencies:
         combinations = Combinations.single(kernels)
         if isinstance(null, Resampling):
             return self.test_grid(session, combinations, null).only
-        fitted, products = self._products(session, combinations)
+        fitted, note, products = self._products(session, combinations, null)
         (tested,) = run_fitted(session, products, [self._whiten], null)
         estimate = self._estimate(fitted.kernels, tested.statistic / session.n)
-        return Outcome(tested.statistic, tested.distribution, estimate)
+        return Outcome(tested.statistic, tested.distribution, estimate, note)
 
     def test_grid(
         self, session: Session, combinations: Combinations, null: Resampling
@@ -200,7 +201,7 @@ class JointFrequencies:
         """T of every combination and its replicates, in two passes."""
         _refuse_shifts(null)
         assert isinstance(null, Multiplier | Permutation)
-        fitted, products = self._products(session, combinations)
+        fitted, note, products = self._products(session, combinations, null)
         found = run_replicates(session, products, [self._whiten] * len(combinations), null)
 
         def estimate(c: int) -> Estimate:
@@ -208,7 +209,7 @@ class JointFrequencies:
 
         rounding = np.zeros(len(combinations))
         return GridOutcome(
-            fitted, found.statistics, found.replicates, estimate, found.detail, rounding
+            fitted, found.statistics, found.replicates, estimate, note or found.detail, rounding
         )
 
     def _plan(
@@ -238,20 +239,26 @@ class JointFrequencies:
         return Tiling(waves, columns, parts=2, variables=variables)
 
     def _products(
-        self, session: Session, combinations: Combinations
-    ) -> tuple[Combinations, CentredProducts]:
-        fitted, tiling = self._basis(session, combinations)
+        self, session: Session, combinations: Combinations, null: Null
+    ) -> tuple[Combinations, str, CentredProducts]:
+        """The fitted kernels, what is amiss with the null distribution, and the products."""
+        fitted, samples, tiling = self._basis(session, combinations)
+        most = 2.0 * self.n_features
+        note = guard_landmarks(session, fitted, samples, null, directions=most)
         means = list(kernel_means(session, tiling).astype(session.dtype))
-        return fitted, CentredProducts.of(tiling, means, combinations.chosen)
+        return fitted, note, CentredProducts.of(tiling, means, combinations.chosen)
 
-    def _basis(self, session: Session, combinations: Combinations) -> tuple[Combinations, Tiling]:
-        """The fitted kernels, and tiles of waves at drawn frequencies."""
-        fitted, _, drawn = draw_combined_frequencies(
+    def _basis(
+        self, session: Session, combinations: Combinations
+    ) -> tuple[Combinations, list[Vector], Tiling]:
+        """The fitted kernels, samples of every variable, and waves at drawn frequencies."""
+        fitted, samples, drawn = draw_combined_frequencies(
             session, combinations, self.n_features, orthogonal=self.orthogonal
         )
         waves = tuple(Waves(features.centre) for features in drawn)
         columns = tuple(features.frequencies for features in drawn)
-        return fitted, Tiling(waves, columns, parts=2, variables=combinations.variables)
+        tiling = Tiling(waves, columns, parts=2, variables=combinations.variables)
+        return fitted, samples, tiling
 
     def _whiten(self, values: Vector) -> Vector:
         """In units of the features: every wave is sqrt(D) times one."""

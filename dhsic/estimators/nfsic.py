@@ -14,6 +14,7 @@ from dhsic._validation import check_choice, check_integer, check_number
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
+from dhsic.estimators.approximate import guard_locations
 from dhsic.estimators.base import (
     Estimate,
     Null,
@@ -49,11 +50,12 @@ _PATIENT_OPERATIONS = 5e10
 
 
 class _Prepared(NamedTuple):
-    """Kernels, locations, and the rows that are left for the test."""
+    """Kernels, locations, rows that the test leaves out, and the kernels of sampled ones."""
 
     kernels: tuple[Kernel, ...]
     locations: Locations
     left_out: NDArray[np.intp]
+    sampled: list[Vector]
 
 
 @final
@@ -178,8 +180,11 @@ class NFSIC:
         if isinstance(null, Permutation) and self._over_all(session, null):
             return self._permuted_over_all_rows(session, prepared, null)
         permuted = null if isinstance(null, Permutation) else None
+        if permuted is None:
+            detail = guard_locations(session.n - len(prepared.left_out), prepared.sampled)
+        else:
+            detail = permuted.detail(over_all=False)
         terms, n = self._streamed(session, prepared, permuted)
-        detail = "" if permuted is None else permuted.detail(over_all=False)
         return self._outcome(prepared, terms, n, detail)
 
     def _prepare(self, session: Session, kernels: Sequence[Kernel]) -> _Prepared:
@@ -195,10 +200,11 @@ class NFSIC:
             for kernel, z in zip(placed.kernels, placed.points, strict=True)
         )
         warn_of_rounding(session.names, placed.kernels, [m.columns for m in maps], session.dtype)
-        centres = tuple(
-            one(x).mean(axis=0, dtype=np.float64) for one, x in zip(maps, sample, strict=True)
-        )
-        return _Prepared(placed.kernels, Locations(maps, centres), rows)
+        sampled = [
+            one(x).astype(np.float64, copy=False) for one, x in zip(maps, sample, strict=True)
+        ]
+        centres = tuple(tile.mean(axis=0) for tile in sampled)
+        return _Prepared(placed.kernels, Locations(maps, centres), rows, sampled)
 
     def _optimised(
         self, session: Session, fitted: tuple[Kernel, ...], rows: NDArray[np.intp]

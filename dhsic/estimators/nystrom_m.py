@@ -15,6 +15,7 @@ from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tiling
 from dhsic.errors import InvalidArgumentError
+from dhsic.estimators.approximate import guard_landmarks
 from dhsic.estimators.base import (
     ChainOutcome,
     Estimate,
@@ -205,10 +206,9 @@ class NystromMHSIC:
         combinations = Combinations.single(kernels)
         if isinstance(null, Resampling):
             return self.test_grid(session, combinations, null).only
-        basis, kappa, products = self._products(session, combinations)
-        (tested,) = run_fitted(session, products, [partial(basis.whiten, 0)], null)
-        estimate = self._exact.estimate(session, basis, 0, basis.means(0, kappa), tested.u)
-        return Outcome(tested.statistic, tested.distribution, estimate)
+        assert isinstance(null, Gamma | Spectral)
+        (outcome,) = self.test_each(session, combinations, null)
+        return outcome
 
     def test_grid(
         self, session: Session, combinations: Combinations, null: Resampling
@@ -217,6 +217,7 @@ class NystromMHSIC:
         if isinstance(null, Shifts):
             return self._exact.grid(session, combinations, null)
         basis, kappa, products = self._products(session, combinations)
+        note = guard_landmarks(session, basis.combinations, basis.samples, null)
         whiten = [partial(basis.whiten, c) for c in range(len(combinations))]
         found = run_replicates(session, products, whiten, null)
 
@@ -228,7 +229,7 @@ class NystromMHSIC:
             found.statistics,
             found.replicates,
             estimate,
-            found.detail,
+            note or found.detail,
             np.zeros(len(combinations)),
         )
 
@@ -247,11 +248,12 @@ class NystromMHSIC:
     ) -> list[Outcome]:
         """The outcome of every combination by itself, in two passes where they fit in memory."""
         basis, kappa, products = self._products(session, combinations)
+        note = guard_landmarks(session, basis.combinations, basis.samples, null)
         whiten = [partial(basis.whiten, c) for c in range(len(combinations))]
         outcomes = []
         for c, tested in enumerate(run_fitted(session, products, whiten, null)):
             estimate = self._exact.estimate(session, basis, c, basis.means(c, kappa), tested.u)
-            outcomes.append(Outcome(tested.statistic, tested.distribution, estimate))
+            outcomes.append(Outcome(tested.statistic, tested.distribution, estimate, note))
         return outcomes
 
     def plan_features(
@@ -287,10 +289,12 @@ class NystromMHSIC:
         first = self._draw.steps(
             session, combinations, self._draw.held_bytes(session, len(combinations))
         )
+        note = guard_landmarks(session, basis.combinations, basis.samples, null)
         found, measures = rank_tests(session, basis, null, _held(first))
         estimates = self._feature_estimates(session, basis, measures, self._tested_pairing)
         rounding = np.zeros(len(combinations))
-        return FeatureOutcome(estimates, found.statistics, found.replicates, found.detail, rounding)
+        detail = note or found.detail
+        return FeatureOutcome(estimates, found.statistics, found.replicates, detail, rounding)
 
     def estimate_features(self, session: Session, combinations: Combinations) -> FeatureEstimates:
         """The estimates of all features, in one pass."""

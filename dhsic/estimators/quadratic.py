@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
+from dhsic.estimators.approximate import guard_grams
 from dhsic.estimators.base import (
     ChainOutcome,
     ChainStage,
@@ -193,22 +195,22 @@ class Quadratic:
         if isinstance(null, Resampling):
             return self.test_grid(session, combinations, null).only
         self._check_null(null)
-        fitted, _ = fit_combinations_on_sample(session, combinations)
-        if isinstance(null, Spectral):
-            return self._test_spectral(session, fitted, null)
-        return self._test_gamma(session, fitted)[0]
+        assert isinstance(null, Gamma | Spectral)
+        return self.test_each(session, combinations, null)[0]
 
     def test_each(
         self, session: Session, combinations: Combinations, null: Gamma | Spectral
     ) -> list[Outcome]:
         """The outcome of every combination by itself, from Gram tiles that they share."""
         self._check_null(null)
-        fitted, _ = fit_combinations_on_sample(session, combinations)
-        if isinstance(null, Gamma):
-            return self._test_gamma(session, fitted)
-        return [
-            self._test_spectral(session, fitted.part([c]), null) for c in range(len(combinations))
-        ]
+        fitted, samples = fit_combinations_on_sample(session, combinations)
+        note = guard_grams(session, fitted, samples, null)
+        found = (
+            self._test_gamma(session, fitted)
+            if isinstance(null, Gamma)
+            else [self._test_spectral(session, fitted.part([c]), null) for c in range(len(fitted))]
+        )
+        return [replace(one, detail=note) for one in found]
 
     def test_grid(
         self, session: Session, combinations: Combinations, null: Resampling
@@ -216,7 +218,8 @@ class Quadratic:
         """Statistics of all combinations, and replicates that they share."""
         if isinstance(null, Shifts):
             return self._shift(session, combinations, null)
-        fitted, _ = fit_combinations_on_sample(session, combinations)
+        fitted, samples = fit_combinations_on_sample(session, combinations)
+        note = guard_grams(session, fitted, samples, null)
         whole = self.over_all(session, fitted, null)
         sums, statistics, replicates = (
             self._permute_held(session, fitted, whole)
@@ -235,7 +238,7 @@ class Quadratic:
             factors * statistics,
             factors * replicates,
             estimate,
-            null.detail(over_all=whole is not None) if isinstance(null, Permutation) else "",
+            null.detail(over_all=whole is not None) if isinstance(null, Permutation) else note,
             factors * rounding,
             np.array([marginal_hsic(one, unbiased=self.unbiased) for one in each]),
         )

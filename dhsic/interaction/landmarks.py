@@ -15,6 +15,7 @@ from dhsic.engine.reduction import RowReduction
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tiling
 from dhsic.estimators import NystromMHSIC
+from dhsic.estimators.approximate import guard_interaction
 from dhsic.estimators.base import Resampling, plan_of
 from dhsic.estimators.landmark_basis import LandmarkBasis
 from dhsic.estimators.landmark_draws import LandmarkDraw
@@ -74,6 +75,7 @@ def replicate_at_landmarks(
     basis = draw.basis(session, Combinations.single(kernels), "independent", hold=True)
     if isinstance(null, Shifts):
         return _shifted(session, draw, basis, null)
+    note = guard_interaction(session, basis.combinations, basis.samples, null)
     tiling = basis.tiling(session)
     if isinstance(null, Multiplier):
         means: Vector = session.run(MomentsPass(tiling)).means(session.n)
@@ -85,7 +87,7 @@ def replicate_at_landmarks(
     session.step("solve")
     parts = products.parts_of(functions)
     norms = session.n * np.array([squared_norms(basis.whiten(0, part)) for part in parts])
-    detail = null.detail(over_all=null.within == "all") if isinstance(null, Permutation) else ""
+    detail = null.detail(over_all=null.within == "all") if isinstance(null, Permutation) else note
     return Replicated(
         norms[:, 0],
         norms[:, 1:].T,

@@ -11,6 +11,7 @@ from dhsic._random import random_signs
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix
+from dhsic.estimators.approximate import guard_interaction
 from dhsic.estimators.base import (
     fit_combinations_on_sample,
     fitting_step,
@@ -43,7 +44,8 @@ def replicate_pairs(session: Session, kernels: Sequence[Kernel], null: Asked) ->
     Under (a, b) _||_ s it is n HSIC of s and of a variable whose Gram matrix is the product of
     those of a and b, centred: what permutes s, or puts signs on rows, is that of two variables.
     """
-    fitted, _ = fit_combinations_on_sample(session, Combinations.single(kernels))
+    fitted, samples = fit_combinations_on_sample(session, Combinations.single(kernels))
+    note = guard_interaction(session, fitted, samples, null)
     grams = gram_matrices(session, fitted)
     sums = GridSums.of(grams, fitted.chosen)
     centring = Centring.of(sums, unbiased=False)
@@ -58,7 +60,7 @@ def replicate_pairs(session: Session, kernels: Sequence[Kernel], null: Asked) ->
         values[1:],
         fitted.kernels,
         None,
-        null.detail(over_all=True) if isinstance(null, Permutation) else "",
+        null.detail(over_all=True) if isinstance(null, Permutation) else note,
         _UNCENTRED * rounding_unit(session.dtype) * session.n * scale,
     )
 

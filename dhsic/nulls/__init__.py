@@ -1,5 +1,6 @@
 """Null distributions and the p-value."""
 
+from dhsic.errors import ApproximateNullWarning
 from dhsic.nulls.aggregate import Aggregated, aggregate, standardised
 from dhsic.nulls.chain import CombinedPvalues, combine_pvalues
 from dhsic.nulls.chi_square import ChiSquare
@@ -11,6 +12,15 @@ from dhsic.nulls.distributions import (
     check_finite,
 )
 from dhsic.nulls.gamma import Gamma
+from dhsic.nulls.guard import (
+    JointSpread,
+    KernelMoments,
+    Needs,
+    guard,
+    joint_spread,
+    kernel_moments,
+    spread_at_locations,
+)
 from dhsic.nulls.mixture import ChiSquareMixture
 from dhsic.nulls.multiple import Control, adjust, step_down
 from dhsic.nulls.multiplier import Multiplier
@@ -22,6 +32,7 @@ from dhsic.nulls.spectral import Method, Spectral
 
 __all__ = [
     "Aggregated",
+    "ApproximateNullWarning",
     "Chain",
     "ChiSquare",
     "ChiSquareMixture",
@@ -31,8 +42,11 @@ __all__ = [
     "Distribution",
     "Gamma",
     "GammaDistribution",
+    "JointSpread",
+    "KernelMoments",
     "Method",
     "Multiplier",
+    "Needs",
     "Normal",
     "Permutation",
     "Replicates",
@@ -46,8 +60,12 @@ __all__ = [
     "check_finite",
     "combine_pvalues",
     "draw_permutations",
+    "guard",
+    "joint_spread",
+    "kernel_moments",
     "monte_carlo_error",
     "pvalue",
+    "spread_at_locations",
     "standardised",
     "step_down",
 ]

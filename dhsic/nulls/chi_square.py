@@ -10,14 +10,16 @@ __all__ = ["ChiSquare"]
 
 @dataclass(frozen=True)
 class ChiSquare:
-    """The chi-square distribution of a statistic that is divided by its own covariance.
+    """The chi-square law of a statistic that is divided by its own covariance: an approximation.
 
     The limit as n grows, with as many degrees of freedom as the statistic has terms; where the
     covariance is regularised, the sum of weighted squares that is left. Needs no replicates.
-    Where a category is rare, rows are few or variables many, the limit is far away, and
-    permutations alone are exact: at level 1 % a test of three normal variables at 200 rows rejects
-    5 %, one of two variables of five columns at optimised locations, at 2,000 rows and level 5 %,
-    15 %.
+    It fails where a category is rare, rows are few, variables many or locations far from the rows:
+    at level 1 % a test of three normal variables at 200 rows rejects 5 %, one of two variables of
+    five columns at optimised locations, at 2,000 rows and level 5 %, 15 %.
+    `dhsic.ApproximateNullWarning` tells where the terms of the statistic are too skew at its
+    locations; of 180 tests at optimised locations of normal variables it named 115, which rejected
+    19 % at level 5 %, and the others 2 %. `Permutation` is exact.
 
     References
     ----------

@@ -10,11 +10,19 @@ __all__ = ["Gamma"]
 
 @dataclass(frozen=True)
 class Gamma:
-    """A gamma distribution with the mean and the variance of the statistic under the null.
+    """A gamma distribution with the mean and the variance of the statistic: an approximation.
 
     Needs no replicates. Its p-values are good approximations where they are not far below 0.01,
     for distance covariance 0.05; deeper in the tail they claim too much evidence, and `Spectral` is
-    the more faithful. Where tails are heavy or a category is rare, permutations alone are exact.
+    the more faithful.
+
+    It fails where values are rare, kernels narrow or tails heavy. At landmarks, and for three
+    variables at shared frequencies, it is made of the rows as they are paired, and fails as
+    `Multiplier` does: at level 5 % and 1,000 rows 66 % of pairs of 2 % dummies are rejected. There
+    it also rejects too rarely, or never, where kernels vary in far more directions than there are
+    rows. Elsewhere it is made of the marginals: where fewer than 4 rows show how the variables vary
+    together it rejects up to 13 %, and 10 % at level 1 %. `dhsic.ApproximateNullWarning` tells of
+    both. `Shifts` and `Permutation` are exact.
 
     References
     ----------

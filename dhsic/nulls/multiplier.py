@@ -12,11 +12,19 @@ __all__ = ["Multiplier"]
 
 @dataclass(frozen=True)
 class Multiplier:
-    """Replicates by random signs on the centred terms of the statistic.
+    """Replicates by random signs on the centred terms of the statistic: an approximation.
 
-    Needs no shuffle: one matrix product in the second pass gives every replicate. It imitates
-    the null distribution as n grows, and holds its level from about 50 rows; with fewer it rejects
-    up to twice too often. `Permutation` is exact.
+    Needs no shuffle: one matrix product in the second pass gives every replicate. It imitates the
+    null distribution as n grows, where many rows show how the variables vary together, and then
+    holds its level from about 50 rows.
+
+    It fails where hardly any row does: the terms then vary far less in the sample than they would
+    under the null, and true nulls are rejected at level 5 % in 67 % of samples of two dummies with
+    2 % ones at 1,000 rows, in 90 % with 0.3 % at 16,000, in 52 % of Poisson counts of mean 0.03,
+    and in 45 to 56 % of three variables of 3 normal columns by a grid that has narrow kernels. By
+    all pairs of rows it rejects too rarely where kernels vary in far more directions than there are
+    rows. `dhsic.ApproximateNullWarning` tells of both, from the marginals; below 0.02 such rows it
+    is refused. `Shifts` and `Permutation` are exact.
 
     Parameters
     ----------

@@ -19,6 +19,7 @@ from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import NystromHSIC
+from dhsic.estimators.approximate import guard_features
 from dhsic.estimators.base import BANDWIDTH_ROWS, passes_of, plan_of, rounding_unit
 from dhsic.estimators.feature_basis import SQUARED_HSIC, Side
 from dhsic.estimators.feature_shifts import resample_features, resampling_steps
@@ -190,7 +191,7 @@ def _asked(null: Any, n_resamples: int | None, n_variables: int) -> PairNull:
 
 
 def _chosen(session: Session, drawn: LandmarkFeatures, null: Any, asked: PairNull) -> _Chosen:
-    """What was asked for, or for many pairs what takes no other pass."""
+    """The null that was asked for, or for many pairs the one that takes no other pass."""
     if null != "auto" or isinstance(asked, Spectral):
         return _Chosen(asked, AS_ASKED)
     pairs = len(_pairs(drawn))
@@ -227,6 +228,8 @@ def _measure(
         Side.of(*one) for one in zip(drawn.maps, drawn.samples, drawn.factors, strict=True)
     ]
     sides = [side for side, _ in described]
+    remedy = "take null='shifts', which is exact"
+    note = guard_features(session, dict(enumerate(sides)), _pairs(drawn), null, remedy)
     sums = session.run(AllMomentsPass(drawn.maps, tuple(side.centre for side in sides)))
     session.step("solve")
     blocks = _whitened_blocks(covariances(sums.products), drawn.factors)
@@ -237,13 +240,13 @@ def _measure(
         return hsic, pvalues, detail
     spreads = [spread for _, spread in described]
     spectra = [spectrum(row[m]) for m, row in enumerate(blocks)]
-    return hsic, _spectral_pvalues(session, hsic, spectra, spreads, null), ""
+    return hsic, _spectral_pvalues(session, hsic, spectra, spreads, null), note
 
 
 def _exact_pvalues(
     session: Session, sides: Sequence[Side], pairs: Sequence[tuple[int, ...]], null: Shifts
 ) -> tuple[Vector, str]:
-    """Of all pairs, the later variable of each shifted; the smallest there are on the diagonal."""
+    """With the later variable of every pair shifted; the smallest there are on the diagonal."""
     found, detail = resample_features(
         session,
         dict(enumerate(sides)),

@@ -61,6 +61,7 @@ def same(one, other):
 EVERY = [(row.estimator.name, null().name) for row in TABLE for null in row.nulls]
 
 
+@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 @pytest.mark.parametrize(("estimator", "null"), EVERY)
 def test_independence_test__of_every_kind_goes_on_to_the_same_bits(estimator, null, tmp_path):
     options = {"estimator": estimator, "null": null, "kernels": None}
@@ -172,6 +173,7 @@ def test_checkpoint__of_another_version_is_refused(tmp_path, monkeypatch):
         run(tmp_path / "kept")
 
 
+@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 @pytest.mark.parametrize(
     ("option", "value"),
     [("aggregate", "min-p"), ("reference_share", 0.25), ("combine", "all"), ("most", 5)],

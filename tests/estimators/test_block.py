@@ -244,6 +244,7 @@ def test_blocks__must_be_two(n, estimator, rows, rng):
         estimator.plan(session(*rng.standard_normal((2, n))), KERNELS, None)
 
 
+@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 @pytest.mark.parametrize("variance", VARIANCES)
 def test_blocks__that_do_not_vary_are_no_evidence(variance, rng):
     x, y = rng.standard_normal((2, 100))

@@ -163,6 +163,7 @@ def test_u_hsic__permutes(within):
         )
 
 
+@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 @pytest.mark.parametrize("m", [2, 3])
 def test_v_hsic__multiplier_equals_its_definition(m, small_tiles):
     data = setting(24, m)
@@ -174,6 +175,7 @@ def test_v_hsic__multiplier_equals_its_definition(m, small_tiles):
     np.testing.assert_allclose(result.null_distribution, expected, rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 def test_u_hsic__multiplier_equals_its_definition(small_tiles):
     data = setting(24, 2)
     result = run(data, dhsic.Multiplier(5), "u-hsic")
@@ -320,6 +322,7 @@ def test_v_hsic__refuses_what_memory_cannot_hold(null):
         run([x, x], null, memory="400MB")
 
 
+@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 def test_v_hsic__streams_what_memory_cannot_hold():
     x = np.arange(4000.0)
     x[::2] *= -1

@@ -12,6 +12,9 @@ from dhsic.errors import DhsicError
 from dhsic.estimators import TABLE
 from dhsic.kernels import Gaussian
 
+# Few rows, of which the guard of approximate nulls warns.
+pytestmark = pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
+
 NULLS = (
     dhsic.Permutation(19, within="all"),
     dhsic.Permutation(19, within="blocks", block_rows=64),

@@ -67,6 +67,7 @@ def found(draw, options, alpha, runs):
     return sum(islice(filter(None, rejected), needed)) == needed
 
 
+@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 @pytest.mark.parametrize("m", [2, 4])
 @pytest.mark.parametrize("case", NULL_CASES)
 @pytest.mark.parametrize("null", NULLS)
@@ -124,6 +125,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 @pytest.mark.parametrize(("estimator", "null"), PAIRS)
 def test_level__is_kept_by_every_supported_pair(estimator, null):
     options = {"estimator": estimator, "null": null, "kernels": one_kernel(estimator)}
@@ -131,6 +133,7 @@ def test_level__is_kept_by_every_supported_pair(estimator, null):
     assert LEVEL_OF_PAIRS.passes(rejected)
 
 
+@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 @pytest.mark.parametrize(("estimator", "null"), PAIRS)
 def test_power__is_there_in_every_supported_pair(estimator, null):
     options = {"estimator": estimator, "null": null, "kernels": one_kernel(estimator)}

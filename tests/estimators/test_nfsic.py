@@ -25,6 +25,9 @@ from tests import oracles
 from tests.estimators.features import session_on
 from tests.estimators.test_level import LEVEL_OF_PAIRS, rejections
 
+# Few rows, of which the guard of approximate nulls warns.
+pytestmark = pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
+
 GAMMA = 0.4
 DIMS = {2: (2, 3), 3: (2, 3, 1), 4: (3, 2, 1, 2)}
 TOLERANCE = {"float64": 1e-9, "float32": 1e-3}

@@ -33,6 +33,9 @@ from tests.estimators.features import (
     signed_statistics,
 )
 
+# Few rows, of which the guard of approximate nulls warns.
+pytestmark = pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
+
 GAMMA = 3.0
 SHARE = 0.05
 KERNELS = (Gaussian(gamma=GAMMA), Gaussian(gamma=GAMMA))

@@ -32,6 +32,9 @@ from tests.estimators.features import (
     squared_norm,
 )
 
+# Few rows, of which the guard of approximate nulls warns.
+pytestmark = pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
+
 GAMMA = 3.0
 KERNELS = (Gaussian(gamma=GAMMA), Gaussian(gamma=GAMMA))
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4}

@@ -12,6 +12,9 @@ from dhsic.landmarks import uniform_rows
 from dhsic.nulls import ChiSquareMixture, draw_permutations
 from tests import oracles
 
+# Few rows, of which the guard of approximate nulls warns.
+pytestmark = pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
+
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
 DIMS = {2: (2, 3), 3: (2, 3, 2), 4: (3, 2, 2, 2)}
 GAMMA = 3.0

@@ -50,6 +50,7 @@ def check_replicates(result, expected, statistic, rel=1e-10):
     np.testing.assert_allclose(result.null_distribution, expected[largest], rtol=rel)
 
 
+@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 @pytest.mark.parametrize("null", [dhsic.Multiplier(3), dhsic.Permutation(3)], ids=repr)
 def test_statistic__is_that_of_the_signed_measure(data, null, precision):
@@ -103,6 +104,7 @@ def test_permutations_of_pairs__permute_the_separated_variable(data):
     check_replicates(result, expected, N * oracles.v_lancaster(grams))
 
 
+@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 def test_signs_at_landmarks__equal_their_definition(data):
     result = run(data, dhsic.Multiplier(200), "nystrom-lancaster")
     signs = random_signs(SEED, 0, N, 200).astype(float)
@@ -111,6 +113,7 @@ def test_signs_at_landmarks__equal_their_definition(data):
     check_replicates(result, expected, oracles.nystrom_lancaster(joint, crosses))
 
 
+@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 def test_signs_of_pairs__equal_their_definition(data):
     result = run(data, dhsic.Multiplier(200))
     signs = random_signs(SEED, 0, N, 200).astype(float)

@@ -492,6 +492,7 @@ def test_rank__takes_groups_with_constant_columns_and_marks_those_of_no_other():
         dhsic.rank_features(x, y, groups={"still": [1, 2]}, rng=0)
 
 
+@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_rank__tests_a_flag_too_rare_for_the_rows_that_set_bandwidths(scale):
     n = 60_000
@@ -508,6 +509,7 @@ def test_rank__tests_a_flag_too_rare_for_the_rows_that_set_bandwidths(scale):
     assert found.pvalue == 1 / 40
 
 
+@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 @pytest.mark.parametrize("estimator", [NystromMHSIC(20), NystromHSIC(10), VHSIC()], ids=str)
 def test_rank__tests_rare_columns_beside_others_as_by_themselves(estimator):
     n = 3000
