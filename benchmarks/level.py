@@ -32,6 +32,7 @@ OPTIONS: dict[str, list[Any]] = {
     "chi-square": [dhsic.ChiSquare()],
     "multiplier": [dhsic.Multiplier(99)],
     "permutation": [dhsic.Permutation(99, within="all")],
+    "sequential": [dhsic.Sequential(10, 99)],
     "shifts": [dhsic.Shifts()],
     "chain": [dhsic.Chain()],
 }

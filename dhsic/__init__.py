@@ -20,6 +20,8 @@ from dhsic.estimators import (
     SubCorr,
     SubHSIC,
     WitnessFunctions,
+    register,
+    unregister,
 )
 from dhsic.interaction import InteractionTestResult, interaction_test, plan_interaction
 from dhsic.kernels import Candidates, Grid
@@ -27,10 +29,12 @@ from dhsic.nulls import (
     ApproximateNullWarning,
     Chain,
     ChiSquare,
+    FromReplicates,
     Gamma,
     Multiplier,
     Normal,
     Permutation,
+    Sequential,
     Shifts,
     Spectral,
 )
@@ -65,6 +69,7 @@ __all__ = [
     "DependenceMatrix",
     "FeatureRanking",
     "FeatureSelection",
+    "FromReplicates",
     "Gamma",
     "Grid",
     "IndependenceTestResult",
@@ -76,6 +81,7 @@ __all__ = [
     "NystromMHSIC",
     "Permutation",
     "SensitivityMap",
+    "Sequential",
     "Shifts",
     "Spectral",
     "SubCorr",
@@ -96,8 +102,10 @@ __all__ = [
     "plan_ranking",
     "plan_two_sample",
     "rank_features",
+    "register",
     "select_features",
     "sensitivity_map",
     "two_sample_test",
+    "unregister",
     "witness_functions",
 ]

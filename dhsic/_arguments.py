@@ -29,7 +29,7 @@ from dhsic.estimators import (
 from dhsic.io.folder import Folder
 from dhsic.io.open import open_variables
 from dhsic.kernels import Candidates, Combinations, Gaussian, Grid, Kernel, parse
-from dhsic.nulls import Chain
+from dhsic.nulls import Chain, Distribution, FromReplicates, Replicates
 
 __all__ = [
     "Method",
@@ -174,13 +174,26 @@ class Method:
     null_reason: str
 
     @property
+    def drawn(self) -> Null:
+        """The null that the estimator sees: the replicates, of a law that is made of them."""
+        return self.null.replicates if isinstance(self.null, FromReplicates) else self.null
+
+    def law(self, found: Distribution) -> Distribution:
+        """The distribution of the statistic, from the one that the estimator returns."""
+        if not isinstance(self.null, FromReplicates):
+            return found
+        assert isinstance(found, Replicates)
+        return self.null.distribution(found.values)
+
+    @property
     def several(self) -> tuple[GridEstimator, Resampling] | None:
         """The estimator and the null, where there is more than one kernel a variable to fit."""
         if self.combinations.plain or isinstance(self.null, Chain):
             return None
+        drawn = self.drawn
         assert isinstance(self.estimator, GridEstimator)
-        assert isinstance(self.null, Resampling)
-        return self.estimator, self.null
+        assert isinstance(drawn, Resampling)
+        return self.estimator, drawn
 
     @property
     def chain(self) -> tuple[ChainEstimator, Chain] | None:
@@ -209,7 +222,7 @@ class Method:
             chained, null = self.chain
             return chained.plan_chain(session, self.combinations, null)
         if self.several is None:
-            return self.estimator.plan(session, self.combinations.kernels, self.null)
+            return self.estimator.plan(session, self.combinations.kernels, self.drawn)
         estimator, resampling = self.several
         return estimator.plan_grid(session, self.combinations, resampling)
 

@@ -97,7 +97,8 @@ def independence_test(
         within groups, of more a `Chain` of such tests, and `Permutation` where the estimator has
         neither. "block-hsic" alone has none, and takes `Normal`. The others are approximations,
         which warn where the data are not for them. The result says which null and why. An
-        estimator that does not stand with a null says which do.
+        estimator that does not stand with a null says which do. `Sequential` permutations stop
+        where the p-value is clear; `dhsic.register` adds nulls, estimators and kernels by name.
     n_resamples : int, optional
         The least number of replicates: 1,000 shifts, or 250 permutations or random signs that are
         asked for by name, where not given. To be left out where `null` is a value, which has its
@@ -165,7 +166,7 @@ def independence_test(
 def tested_fields(session: Session, method: Method, began: float) -> dict[str, Any]:
     """Run a test, and return the fields that its result has."""
     outcome, grid, stages = _run(session, method)
-    distribution = outcome.distribution
+    distribution = method.law(outcome.distribution)
     p = pvalue(outcome.statistic, distribution, session.dtype, outcome.rounding)
     if isinstance(distribution, Replicates):
         values, error = distribution.values, monte_carlo_error(p, len(distribution.values))
@@ -196,7 +197,7 @@ def _run(
         return combine_chain(session, stages, method.grid, chain)
     if method.several is None:
         kernels = method.combinations.kernels
-        return method.estimator.test(session, kernels, method.null), None, ()
+        return method.estimator.test(session, kernels, method.drawn), None, ()
     estimator, null = method.several
     found = estimator.test_grid(session, method.combinations, null)
     if len(method.combinations) == 1:

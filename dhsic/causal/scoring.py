@@ -287,9 +287,9 @@ def choose_measure(
         found, why = Gamma(), "p-values without a smallest step"
     if not isinstance(found, Gamma | Spectral | Resampling):
         msg = (
-            f"graphs are tested by themselves, so null must not be {found.name!r}, which tests one "
-            "variable after another: take 'permutation', or 'shifts' for two nodes, for exact "
-            "p-values"
+            f"graphs share replicates or need none, so null must not be {found.name!r}, which "
+            "draws its own, or tests one variable after another: take 'permutation', or 'shifts' "
+            "for two nodes, for exact p-values"
         )
         raise InvalidArgumentError(msg)
     return Method(estimator, reason, found, why)

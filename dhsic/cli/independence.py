@@ -27,10 +27,15 @@ Examples
 """
 
 
-@click.command(
-    epilog=_EPILOG.format(name="test", table=pairs_table()),
-    short_help="Test variables of DATA.zarr.",
-)
+class _Command(click.Command):
+    """A command whose help ends in the table, as it is when help is asked for."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.epilog = _EPILOG.format(name=self.name, table=pairs_table())
+        super().format_epilog(ctx, formatter)
+
+
+@click.command(cls=_Command, short_help="Test variables of DATA.zarr.")
 @test_options
 def test(**options: Any) -> None:
     """Test whether variables of DATA.zarr are jointly independent.
@@ -41,9 +46,7 @@ def test(**options: Any) -> None:
     print_test(options, read_request, dhsic.independence_test, code_of_test)
 
 
-@click.command(
-    epilog=_EPILOG.format(name="plan", table=pairs_table()), short_help="Say what a test would run."
-)
+@click.command(cls=_Command, short_help="Say what a test would run.")
 @test_options
 def plan(**options: Any) -> None:
     """Say what 'dhsic test' with the same options would run, in how much memory.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, TypeVar, get_args
 
 import click
+from click.shell_completion import CompletionItem
 
+from dhsic._plugins import load_plugins
 from dhsic.cli.output import aligned
 from dhsic.estimators import Estimator, Null
 from dhsic.estimators.nfsic import Placement
@@ -21,6 +24,7 @@ __all__ = [
     "ESTIMATOR_OPTIONS",
     "NULL_OPTIONS",
     "Kind",
+    "Names",
     "pairs_table",
     "read_estimator",
     "read_null",
@@ -29,6 +33,8 @@ __all__ = [
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+_NULLS_WIDTH = 52  # beside the longest name, in a terminal of 80 columns
+
 
 def read_number(
     context: click.Context, option: click.Parameter, value: str | None
@@ -36,6 +42,38 @@ def read_number(
     """Numbers as such; what else is a count, the estimator knows."""
     del context, option
     return int(value) if value is not None and re.fullmatch(r"[+-]?\d+", value) else value
+
+
+class Names(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.2 on
+    """One of the names that are known when it is given: plugins and `dhsic.register` add to them.
+
+    Parameters
+    ----------
+    known : mapping
+        The names, besides "auto".
+    """
+
+    name = "name"
+
+    def __init__(self, known: Mapping[str, Any]) -> None:
+        self.known = known
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The name."""
+        if value not in self.known:
+            load_plugins()
+        return self._choice.convert(value, param, ctx)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Names that begin so."""
+        load_plugins()
+        return self._choice.shell_complete(ctx, param, incomplete)
+
+    @property
+    def _choice(self) -> click.Choice[str]:
+        return click.Choice(["auto", *self.known])
 
 
 @dataclass(frozen=True)
@@ -102,6 +140,9 @@ _NULL_FIELDS: Final = {
     ),
     "group_rows": _Field(
         "block_rows", "Rows of a group, where they are permuted in groups.", _ROWS
+    ),
+    "exceed": _Field(
+        "n_exceed", "Permuted statistics as large as the observed one after which to stop.", _ROWS
     ),
     "variance": _Field(
         "variance",
@@ -237,23 +278,22 @@ def read_null(options: Mapping[str, Any]) -> str | Null:
 
 
 def pairs_table() -> str:
-    """A line an estimator: what it costs, what it takes, which nulls stand with it."""
-    rows = [
-        (
-            entry.estimator.name,
-            entry.cost,
-            "2+" if entry.most_variables is None else str(entry.most_variables),
-            " ".join(null.name for null in entry.nulls),
-        )
-        for entry in TABLE
-    ]
+    """For every estimator what it costs, what it takes, and which nulls stand with it."""
+    load_plugins()
+    rows = []
+    for entry in TABLE:
+        most = "2+" if entry.most_variables is None else str(entry.most_variables)
+        nulls = " ".join(null.name for null in entry.nulls)
+        first, *others = textwrap.wrap(nulls, _NULLS_WIDTH, break_on_hyphens=False) or [""]
+        rows.append((entry.estimator.name, entry.cost, most, first))
+        rows += [("", "", "", more) for more in others]
     return "\n".join(aligned([("estimator", "time", "of", "nulls"), *rows]))
 
 
 ESTIMATOR_OPTIONS = (
     click.option(
         "--estimator",
-        type=click.Choice(["auto", *ESTIMATORS]),
+        type=Names(ESTIMATORS),
         default="nystrom-m",
         metavar="NAME",
         help="One of the table below, or auto: v-hsic where that is quick and fits the memory, "
@@ -268,7 +308,7 @@ ESTIMATOR_OPTIONS = (
 NULL_OPTIONS = (
     click.option(
         "--null",
-        type=click.Choice(["auto", *NULLS]),
+        type=Names(NULLS),
         default="auto",
         metavar="NAME",
         help="How the null distribution is made: as the table below allows, or auto.",

@@ -1,6 +1,7 @@
 """Estimators of dependence, with their tests: a file each, and what they share.
 
-`base` says what an estimator is, `outcomes` what it returns, `registry` lists them. `resample` has
+`base` says what an estimator is, `outcomes` what it returns, `registry` lists them, and
+`registration` adds to the list. `resample` has
 the permutations by which all of them are tested exactly, and `chain` combines tests of one variable
 after another. On all pairs of rows: `exact` and `distance` by way of `quadratic` and the files
 `gram_*`, and `block`. On the values of kernels or waves at landmark tuples: `nystrom_m` and
@@ -23,6 +24,8 @@ from dhsic.estimators.base import (
     Null,
     Outcome,
     Resampling,
+    fit_on_sample,
+    plan_of,
 )
 from dhsic.estimators.block import BlockHSIC
 from dhsic.estimators.chain import Chained, combine_chain
@@ -33,6 +36,7 @@ from dhsic.estimators.nfsic import NFSIC
 from dhsic.estimators.normalised import CKA, NOCCO
 from dhsic.estimators.nystrom_hsic import NystromHSIC
 from dhsic.estimators.nystrom_m import NystromMHSIC
+from dhsic.estimators.registration import register, unregister
 from dhsic.estimators.registry import (
     ESTIMATORS,
     NULLS,
@@ -84,5 +88,9 @@ __all__ = [
     "draws_replicates",
     "find_estimator",
     "find_null",
+    "fit_on_sample",
+    "plan_of",
+    "register",
     "tries_grids",
+    "unregister",
 ]

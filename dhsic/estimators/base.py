@@ -26,10 +26,12 @@ from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import (
     Chain,
     ChiSquare,
+    FromReplicates,
     Gamma,
     Multiplier,
     Normal,
     Permutation,
+    Sequential,
     Shifts,
     Spectral,
 )
@@ -63,7 +65,7 @@ __all__ = [
 
 Vector = NDArray[np.float64]
 Resampling = Permutation | Multiplier | Shifts
-Null = Resampling | Chain | Gamma | Spectral | Normal | ChiSquare
+Null = Resampling | Chain | Sequential | Gamma | Spectral | Normal | ChiSquare | FromReplicates
 
 BANDWIDTH_ROWS = 1000
 

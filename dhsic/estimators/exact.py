@@ -8,12 +8,12 @@ from typing import ClassVar, final
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import FeatureEstimates, FeatureOutcome, Resampling
-from dhsic.estimators.quadratic import Quadratic
 from dhsic.estimators.ranked_pairs import (
     estimate_ranked_pairs,
     plan_ranked_pairs,
     rank_pairs,
 )
+from dhsic.estimators.sequential import HeldQuadratic
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.kernels.columns import Columns
 
@@ -22,7 +22,7 @@ __all__ = ["UHSIC", "VHSIC", "SubHSIC"]
 
 @final
 @dataclass(frozen=True)
-class VHSIC(Quadratic):
+class VHSIC(HeldQuadratic):
     """V-statistic HSIC for two or more variables.
 
     The cost is quadratic in the rows: Gram tiles of pairs of row blocks are computed once, used
@@ -65,7 +65,7 @@ class VHSIC(Quadratic):
 
 @final
 @dataclass(frozen=True)
-class UHSIC(Quadratic):
+class UHSIC(HeldQuadratic):
     """U-statistic HSIC for two variables, unbiased and therefore negative at times.
 
     Computed as `VHSIC`, from Gram matrices whose diagonal is zero. The test statistic is n times
@@ -94,7 +94,7 @@ class UHSIC(Quadratic):
 
 @final
 @dataclass(frozen=True)
-class SubHSIC(Quadratic):
+class SubHSIC(HeldQuadratic):
     """Mean squared HSIC of all pairs of columns, one of either variable: a simple baseline.
 
     It is V-HSIC with kernels that are means over columns, since HSIC is linear in either kernel.

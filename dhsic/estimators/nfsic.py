@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple, final, get_args
 
 import numpy as np
@@ -30,10 +30,18 @@ from dhsic.estimators.nfsic_sums import (
     Terms,
 )
 from dhsic.estimators.nfsic_training import Placed, Training, place
+from dhsic.estimators.sequential import draw_sequentially, largest_batch
 from dhsic.features import KernelFeatures
 from dhsic.kernels import Gaussian, Kernel
 from dhsic.landmarks import uniform_rows, warn_of_rounding
-from dhsic.nulls import ChiSquare, Permutation, Replicates, draw_permutations
+from dhsic.nulls import (
+    ChiSquare,
+    Permutation,
+    Replicates,
+    Sequential,
+    draw_permutations,
+    tie_threshold,
+)
 from dhsic.results import FeatureSummary
 
 __all__ = ["NFSIC", "Placement"]
@@ -137,6 +145,7 @@ class NFSIC:
 
     def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
         """What would run."""
+        null = largest_batch(null) if isinstance(null, Sequential) else null
         zero = session.dtype.type(0)
         count, trained = self._count(session), self._trained(session.n)
         if session.n - trained < _FEWEST_ROWS:
@@ -177,6 +186,8 @@ class NFSIC:
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """T and its null distribution, in one pass."""
         prepared = self._prepare(session, kernels)
+        if isinstance(null, Sequential):
+            return self._permuted_sequentially(session, prepared, null)
         if isinstance(null, Permutation) and self._over_all(session, null):
             return self._permuted_over_all_rows(session, prepared, null)
         permuted = null if isinstance(null, Permutation) else None
@@ -232,20 +243,40 @@ class NFSIC:
     def _permuted_over_all_rows(
         self, session: Session, prepared: _Prepared, null: Permutation
     ) -> Outcome:
+        permuted = self._held(session, prepared, null)
+        replicates = session.map("permutation null", permuted, null.n_resamples)
+        terms = permuted.terms(replicates)
+        return self._outcome(prepared, terms, permuted.rows, null.detail(over_all=True))
+
+    def _permuted_sequentially(
+        self, session: Session, prepared: _Prepared, null: Sequential
+    ) -> Outcome:
+        held = self._held(session, prepared, Permutation(1))
+        terms = held.terms([])
+        statistic = float(terms.statistics(held.rows, self.regularisation)[0])
+
+        def statistics(orders: NDArray[np.intp]) -> Vector:
+            permuted = replace(held, orders=orders)
+            found = permuted.terms(session.map("permutation null", permuted, len(orders)))
+            return found.statistics(held.rows, self.regularisation)[1:]
+
+        least = tie_threshold(statistic, session.dtype, 0.0)
+        law, detail = draw_sequentially(session, null, held.rows, least, statistics)
+        return Outcome(statistic, law, self._estimate(prepared, terms), detail)
+
+    def _held(self, session: Session, prepared: _Prepared, null: Permutation) -> PermutedLocations:
+        """The kernels of all rows at the locations, and permutations of the rows."""
         session.step("kernels of all rows")
         rows = np.delete(np.arange(session.n), prepared.left_out)
-        n, m = len(rows), len(session.sources)
+        m = len(session.sources)
         about = prepared.locations.about(session.take([rows] * m))
         shifts = [a.mean(axis=0) for a in about]
         centres = prepared.locations.centres
-        permuted = PermutedLocations(
+        return PermutedLocations(
             tuple(a - s for a, s in zip(about, shifts, strict=True)),
             tuple(c + s for c, s in zip(centres, shifts, strict=True)),
-            draw_permutations(session.seed, 0, n, null.n_resamples, m),
+            draw_permutations(session.seed, 0, len(rows), null.n_resamples, m),
         )
-        replicates = session.map("permutation null", permuted, null.n_resamples)
-        terms = permuted.terms(replicates)
-        return self._outcome(prepared, terms, n, null.detail(over_all=True))
 
     def _outcome(self, prepared: _Prepared, terms: Terms, n: int, detail: str) -> Outcome:
         """By the replicates, where there are any, or by the limit."""

@@ -267,6 +267,11 @@ class PermutedLocations:
     means: tuple[Vector, ...]
     orders: NDArray[np.intp]
 
+    @property
+    def rows(self) -> int:
+        """Rows that are permuted."""
+        return len(self.about[0])
+
     def __call__(self, replicates: range) -> Vector:
         """Of some of the permutations, shape (replicates, J)."""
         orders = (self.orders[b] for b in replicates)

@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from dhsic.estimators.base import rounding_unit
 from dhsic.estimators.nfsic_sums import Terms, expanded, joint_terms
-from dhsic.kernels import Gaussian, InverseMultiquadric, Kernel, Laplacian, Matern
+from dhsic.kernels import (
+    Gaussian,
+    InverseMultiquadric,
+    Kernel,
+    Laplacian,
+    Matern,
+    RationalQuadratic,
+)
 
 __all__ = ["Placed", "Training", "criterion", "place", "value_of"]
 
@@ -24,7 +31,7 @@ _DRAWS = 3
 _MOST_STEPS = 30
 _HELD_OUT = 3
 _WIDEST = 4.0
-_RADIAL = Gaussian | InverseMultiquadric | Laplacian | Matern
+_RADIAL = Gaussian | InverseMultiquadric | Laplacian | Matern | RationalQuadratic
 
 
 class Placed(NamedTuple):

@@ -53,7 +53,7 @@ from dhsic.nulls import (
     Spectral,
 )
 
-__all__ = ["GramFit", "Quadratic"]
+__all__ = ["GramFit", "Quadratic", "gram_rounding"]
 
 Vector = NDArray[np.float64]
 
@@ -228,7 +228,7 @@ class Quadratic:
         )
         each = [sums.of_combination(fitted.chosen, c) for c in range(len(fitted))]
         factors = np.array([self.factor(one) for one in each])
-        rounding = np.array([_rounding(one, session.dtype) for one in each])
+        rounding = np.array([gram_rounding(one, session.dtype) for one in each])
 
         def estimate(c: int) -> Estimate:
             return self._estimate(each[c], fitted.kernels_of(c))
@@ -352,7 +352,7 @@ class Quadratic:
         for c in range(len(combinations)):
             sums = grid.of_combination(combinations.chosen, c)
             estimate = self._estimate(sums, combinations.kernels_of(c))
-            rounding = self.factor(sums) * _rounding(sums, session.dtype)
+            rounding = self.factor(sums) * gram_rounding(sums, session.dtype)
             statistic = session.n * self.size(sums)
             outcomes.append(Outcome(statistic, self._gamma(sums), estimate, rounding=rounding))
         return outcomes
@@ -368,7 +368,7 @@ class Quadratic:
         limit = limit_mixture(grams, Centring.of(sums, unbiased=False), factor)
         mixture = limit.with_moments(factor * mean, factor**2 * variance)
         distribution = null.distribution(mixture, session.seed)
-        rounding = factor * _rounding(sums, session.dtype)
+        rounding = factor * gram_rounding(sums, session.dtype)
         return Outcome(session.n * self.size(sums), distribution, estimate, rounding=rounding)
 
 
@@ -410,7 +410,7 @@ def _null_pass(
     return PermutedGramPass(tiling, centring, null, seed)
 
 
-def _rounding(sums: GramSums, dtype: np.dtype[Any]) -> float:
+def gram_rounding(sums: GramSums, dtype: np.dtype[Any]) -> float:
     """What the terms of n times HSIC leave where they cancel."""
     scale = float(np.abs(sums.rows / sums.n).mean(axis=1).prod())
     return _UNCENTRED * rounding_unit(dtype) * sums.n * scale

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from dhsic._plugins import load_plugins
 from dhsic._validation import check_choice, check_integer, nearest
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
@@ -23,10 +24,12 @@ from dhsic.kernels import Combinations
 from dhsic.nulls import (
     Chain,
     ChiSquare,
+    FromReplicates,
     Gamma,
     Multiplier,
     Normal,
     Permutation,
+    Sequential,
     Shifts,
     Spectral,
 )
@@ -81,29 +84,33 @@ class Entry:
 _EXACT: tuple[type[Null], ...] = (Shifts, Permutation)
 _APPROXIMATE: tuple[type[Null], ...] = (Multiplier, Gamma, Spectral)
 
-TABLE = (
+TABLE = [
     Entry(NystromMHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n", True, True),
     Entry(NystromHSIC, (*_EXACT, *_APPROXIMATE), 2, "n", True),
     Entry(RFFHSIC, (*_EXACT, *_APPROXIMATE), None, "n", True),
-    Entry(NFSIC, (Permutation, ChiSquare), None, "n"),
+    Entry(NFSIC, (Permutation, Sequential, ChiSquare), None, "n"),
     Entry(BlockHSIC, (Normal,), 2, "n b"),
     Entry(COCO, _EXACT, 2, "n"),
     Entry(CKA, (*_EXACT, *_APPROXIMATE), 2, "n"),
     Entry(NOCCO, (*_EXACT, Multiplier, Gamma), 2, "n"),
     Entry(SubCorr, (*_EXACT, *_APPROXIMATE), 2, "n"),
-    Entry(VHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n^2", True, True),
-    Entry(UHSIC, (*_EXACT, Multiplier, Spectral), 2, "n^2", True, True),
+    Entry(VHSIC, (*_EXACT, Chain, Sequential, *_APPROXIMATE), None, "n^2", True, True),
+    Entry(UHSIC, (*_EXACT, Sequential, Multiplier, Spectral), 2, "n^2", True, True),
     Entry(DCov, (*_EXACT, *_APPROXIMATE), 2, "n^2"),
     Entry(DCor, (*_EXACT, *_APPROXIMATE), 2, "n^2"),
-    Entry(SubHSIC, (*_EXACT, *_APPROXIMATE), 2, "n^2"),
-)
+    Entry(SubHSIC, (*_EXACT, Sequential, *_APPROXIMATE), 2, "n^2"),
+]
 
 ESTIMATORS: dict[str, type[Estimator]] = {e.estimator.name: e.estimator for e in TABLE}
 NULLS: dict[str, type[Null]] = {
     null.name: null
-    for null in (Shifts, Chain, Permutation, Multiplier, Gamma, Spectral, Normal, ChiSquare)
+    for null in (
+        *(Shifts, Chain, Permutation, Sequential),
+        *(Multiplier, Gamma, Spectral, Normal, ChiSquare),
+    )
 }
-_COUNTED = {name for name, null in NULLS.items() if issubclass(null, Resampling | Chain)}
+_Shared = Resampling | Chain
+_Counted = Resampling | Chain | Sequential | FromReplicates
 
 
 def find_estimator(
@@ -122,11 +129,16 @@ def find_estimator(
     """
     if isinstance(estimator, str) and estimator == "auto":
         return _choose_estimator(session, kernels, null, n_resamples)
+    if isinstance(estimator, str) and estimator not in ESTIMATORS:
+        load_plugins()
     if isinstance(estimator, str):
         estimator = ESTIMATORS[check_choice("estimator", estimator, ("auto", *ESTIMATORS))]()
-    if not isinstance(estimator, tuple(ESTIMATORS.values())):
+    if not _known(estimator):
         classes = ", ".join(cls.__name__ for cls in ESTIMATORS.values())
-        msg = f"estimator must be a name or one of {classes}, got {estimator!r}"
+        msg = (
+            f"estimator must be a name or one of {classes}, got {estimator!r}: dhsic.register adds "
+            "a class"
+        )
         raise InvalidArgumentError(msg)
     m, most = len(session.sources), _entry(estimator).most_variables
     if most is not None and m > most:
@@ -136,6 +148,10 @@ def find_estimator(
     return estimator, AS_ASKED
 
 
+def _known(estimator: object) -> bool:
+    return type(estimator) in ESTIMATORS.values()
+
+
 def tries_grids(estimator: Estimator) -> bool:
     """Whether a test tries several kernels where none are given."""
     return _entry(estimator).tries_grids
@@ -143,9 +159,11 @@ def tries_grids(estimator: Estimator) -> bool:
 
 def draws_replicates(null: str | Null) -> bool:
     """Whether a null distribution is made of replicates, as far as is known before it is chosen."""
-    return isinstance(null, Resampling | Chain) or (
-        isinstance(null, str) and null in ("auto", *_COUNTED)
-    )
+    if isinstance(null, str):
+        if null not in ("auto", *NULLS):
+            load_plugins()
+        return null == "auto" or null in _sharing()
+    return isinstance(null, _Shared)
 
 
 def find_null(
@@ -184,11 +202,11 @@ def find_null(
 
 
 def _check_grid(estimator: Estimator, null: Null) -> None:
-    if not _entry(estimator).grids or not isinstance(null, Resampling | Chain):
+    if not _entry(estimator).grids or not isinstance(null, _Shared):
         names = ", ".join(entry.estimator.name for entry in TABLE if entry.grids)
         msg = (
             f"several kernels for a variable need estimator {names} and null "
-            f"{' or '.join(map(repr, sorted(_COUNTED)))}, got {estimator.name!r} and "
+            f"{' or '.join(map(repr, sorted(_sharing())))}, got {estimator.name!r} and "
             f"{null.name!r}: take one of them, or one kernel for each variable"
         )
         raise InvalidArgumentError(msg)
@@ -202,7 +220,10 @@ def _find_null(
     n_combinations: int,
 ) -> tuple[Null, str]:
     supported = _entry(estimator).nulls
-    if isinstance(null, supported):
+    if isinstance(null, str) and null not in ("auto", *NULLS):
+        load_plugins()
+        supported = _entry(estimator).nulls
+    if not isinstance(null, str) and _stands(null, supported):
         if n_resamples is not None:
             msg = (
                 f"n_resamples must be left out where null is a value, got {n_resamples} beside "
@@ -231,19 +252,31 @@ def _find_null(
         )
         raise InvalidArgumentError(msg)
     cls = NULLS[null]
-    if issubclass(cls, Resampling | Chain):
+    if issubclass(cls, _Counted):
         return _counted(cls, n_resamples), AS_ASKED
     _check_resampling(cls(), n_resamples)
     return cls(), AS_ASKED
 
 
-def _counted(cls: type[Resampling | Chain], n_resamples: int | None) -> Resampling | Chain:
+def _stands(null: Null, supported: tuple[type[Null], ...]) -> bool:
+    """Whether a value stands with an estimator; of a class without a name, what it is made of."""
+    if type(null) in NULLS.values():
+        return type(null) in supported
+    return isinstance(null.replicates if isinstance(null, FromReplicates) else null, supported)
+
+
+def _counted(cls: type[_Counted], n_resamples: int | None) -> _Counted:
     """With the number of replicates that was asked for, or its own."""
-    return cls() if n_resamples is None else cls(n_resamples)
+    return cls() if n_resamples is None else cls(n_resamples=n_resamples)
+
+
+def _sharing() -> set[str]:
+    """Names of nulls whose replicates several kernels share."""
+    return {name for name, null in NULLS.items() if issubclass(null, _Shared)}
 
 
 def _check_resampling(null: Null, n_resamples: int | None) -> None:
-    if n_resamples is not None and not isinstance(null, Resampling | Chain):
+    if n_resamples is not None and not isinstance(null, _Counted):
         msg = (
             f"n_resamples must be left out with null {null.name!r}, which draws no replicates, got "
             f"{n_resamples}: take null='permutation', or a value that has a number of its own"
@@ -270,14 +303,23 @@ def _choose_estimator(
     """All pairs of rows where they take about a second and fit the memory, landmarks beyond."""
     exact, linear = VHSIC(), NystromMHSIC()
     name = null if null is None or isinstance(null, str) else null.name
-    if name not in (None, "auto", *(cls.name for cls in _entry(exact).nulls)):
+    if not _takes(exact, null):
         return linear, f"{name} does not stand with {exact.name}"
+    if not _takes(linear, null):
+        return exact, f"{name} does not stand with {linear.name}"
     if session.n**2 * _operations(null, n_resamples, session, kernels) > _QUICK_OPERATIONS:
         return linear, "too many rows for all pairs of them"
     plan = _plan(exact, session, kernels, null, n_resamples)
     if max(plan.peak_worker_bytes, plan.peak_driver_bytes) > session.runtime.memory:
         return linear, "all pairs of rows do not fit the memory"
     return exact, "all pairs of rows, quick for so few"
+
+
+def _takes(estimator: Estimator, null: str | Null | None) -> bool:
+    nulls = _entry(estimator).nulls
+    if null is None or isinstance(null, str):
+        return null in (None, "auto", *(cls.name for cls in nulls))
+    return _stands(null, nulls)
 
 
 def _plan(
@@ -290,6 +332,7 @@ def _plan(
     if null is None:
         return estimator.plan(session, kernels.kernels_of(0), None)
     found, _ = find_null(null, estimator, session, n_resamples, kernels)
+    found = found.replicates if isinstance(found, FromReplicates) else found
     if isinstance(found, Chain):
         assert isinstance(estimator, ChainEstimator)
         return estimator.plan_chain(session, kernels, found)
@@ -306,6 +349,6 @@ def _operations(
     if name in ("auto", Shifts.name, Chain.name):
         return _TILE * len(kernels.kernels) + _PRODUCT * len(kernels)
     drawn = 1
-    if name in (Permutation.name, Multiplier.name):
+    if name in (Permutation.name, Multiplier.name) or isinstance(null, FromReplicates):
         drawn = getattr(null, "n_resamples", None) or n_resamples or _RESAMPLES
     return float(drawn * len(session.sources) * len(kernels))

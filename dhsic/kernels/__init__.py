@@ -10,6 +10,7 @@ from dhsic.kernels.dot import Linear, Polynomial
 from dhsic.kernels.grid import Aggregate, Candidates, Combine, Grid
 from dhsic.kernels.on_columns import OnColumns
 from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian, Matern
+from dhsic.kernels.rational import RationalQuadratic
 from dhsic.kernels.registry import parse
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "OnColumns",
     "Polynomial",
     "Product",
+    "RationalQuadratic",
     "Sum",
     "median_distance",
     "parse",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from itertools import accumulate, count, pairwise
 from numbers import Real
@@ -204,14 +204,14 @@ class Kernel(Centred, ABC):
         """
         msg = (
             "random frequencies need a kernel with a spectral law: gaussian, laplacian, matern12, "
-            f"matern32, matern52, imq or a product of them; got {self.spec()!r}: take "
+            f"matern32, matern52, imq, rq or a product of them; got {self.spec()!r}: take "
             "estimator='nystrom-m' or 'nystrom-hsic' with this kernel"
         )
         raise InvalidArgumentError(msg)
 
-    @abstractmethod
     def spec(self) -> str:
         """Write the kernel as text that `dhsic.kernels.parse` reads, without the origin."""
+        return self._spec(self.name, *(getattr(self, f.name) for f in fields(self)[1:]))
 
     def __call__(self, x: NDArray[Any], y: NDArray[Any] | None = None) -> NDArray[np.float64]:
         """Gram matrix of the rows of `x` and `y` in float64.

@@ -24,10 +24,10 @@ from dhsic.kernels.euclidean import (
     weighted_differences,
 )
 
-__all__ = ["Gaussian", "InverseMultiquadric", "Laplacian", "Matern"]
+__all__ = ["Gaussian", "InverseMultiquadric", "Laplacian", "Matern", "Radial"]
 
 
-class _Euclidean(Kernel):
+class Radial(Kernel):
     """A function of the Euclidean distance in units of the kernel."""
 
     @property
@@ -70,7 +70,7 @@ class _Euclidean(Kernel):
 
 
 @dataclass(frozen=True)
-class Gaussian(_Euclidean):
+class Gaussian(Radial):
     """Gaussian kernel, exp(-gamma |x - y|^2).
 
     Parameters
@@ -132,7 +132,7 @@ class Gaussian(_Euclidean):
 
 
 @dataclass(frozen=True)
-class InverseMultiquadric(_Euclidean):
+class InverseMultiquadric(Radial):
     """Inverse multiquadric kernel, (1 + gamma |x - y|^2)^(-1/2), with heavier tails.
 
     Parameters
@@ -196,7 +196,7 @@ class InverseMultiquadric(_Euclidean):
 
 
 @dataclass(frozen=True)
-class Matern(_Euclidean):
+class Matern(Radial):
     """Matern kernel of smoothness nu, a function of t = sqrt(2 nu) |x - y| / length.
 
     It is exp(-t) for nu = 1/2, (1 + t) exp(-t) for 3/2 and (1 + t + t^2/3) exp(-t) for 5/2.

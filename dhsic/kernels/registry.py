@@ -9,6 +9,7 @@ from functools import partial, reduce
 from operator import add, mul
 from typing import Any, TypeVar
 
+from dhsic._plugins import load_plugins
 from dhsic.errors import InvalidArgumentError
 from dhsic.kernels.base import Kernel
 from dhsic.kernels.columns import Columns
@@ -16,18 +17,20 @@ from dhsic.kernels.discrete import Delta
 from dhsic.kernels.distance import Distance
 from dhsic.kernels.dot import Linear, Polynomial
 from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian, Matern
+from dhsic.kernels.rational import RationalQuadratic
 
-__all__ = ["parse"]
+__all__ = ["FORMS", "parse"]
 
 Inside = TypeVar("Inside")
 
-_FORMS: dict[str, tuple[Callable[..., Kernel], tuple[str, ...]]] = {
+FORMS: dict[str, tuple[Callable[..., Kernel], tuple[str, ...]]] = {
     "gaussian": (Gaussian, ("gamma",)),
     "laplacian": (Laplacian, ("gamma",)),
     "matern12": (partial(Matern, nu=0.5), ("length",)),
     "matern32": (partial(Matern, nu=1.5), ("length",)),
     "matern52": (partial(Matern, nu=2.5), ("length",)),
     "imq": (InverseMultiquadric, ("gamma",)),
+    "rq": (RationalQuadratic, ("alpha", "gamma")),
     "linear": (Linear, ()),
     "polynomial": (Polynomial, ("degree", "coef0", "gamma")),
     "distance": (Distance, ("exponent",)),
@@ -52,12 +55,15 @@ def parse(text: str) -> Kernel:
         laplacian[:gamma]                 `Laplacian`
         matern12[:length], 32, 52         `Matern` with nu 1/2, 3/2, 5/2
         imq[:gamma]                       `InverseMultiquadric`
+        rq[:alpha:gamma]                  `RationalQuadratic`
         linear                            `Linear`
         polynomial[:degree:coef0:gamma]   `Polynomial`
         distance[:exponent]               `Distance`
         delta                             `Delta`
         columns(kernel, ...)              `Columns`
         ================================  =====================================
+
+        `dhsic.register` adds names to it.
 
     Returns
     -------
@@ -137,9 +143,11 @@ def _columns(tokens: list[str]) -> tuple[Kernel | None, ...]:
 
 def _simple(token: str) -> Kernel:
     name, *values = token.split(":")
-    if name not in _FORMS:
+    if name not in FORMS:
+        load_plugins()
+    if name not in FORMS:
         raise _unknown(name)
-    build, parameters = _FORMS[name]
+    build, parameters = FORMS[name]
     if len(values) > len(parameters):
         takes = ", ".join(parameters) or "no parameters"
         msg = f"kernel {name} must have at most {takes} after colons; got {token!r}: drop the rest"
@@ -156,10 +164,10 @@ def _number(value: str) -> float | str:
 
 
 def _unknown(name: str) -> InvalidArgumentError:
-    near = get_close_matches(name, _FORMS, n=1)
+    near = get_close_matches(name, FORMS, n=1)
     remedy = f"did you mean {near[0]!r}?" if near else "write 'gaussian', for instance"
     return InvalidArgumentError(
-        f"a kernel must be one of {', '.join(_FORMS)}; got {name!r}: {remedy}"
+        f"a kernel must be one of {', '.join(FORMS)}; got {name!r}: {remedy}"
     )
 
 

@@ -11,6 +11,7 @@ from dhsic.nulls.distributions import (
     StudentT,
     check_finite,
 )
+from dhsic.nulls.from_replicates import FromReplicates
 from dhsic.nulls.gamma import Gamma
 from dhsic.nulls.guard import (
     JointSpread,
@@ -26,7 +27,8 @@ from dhsic.nulls.multiple import Control, adjust, step_down
 from dhsic.nulls.multiplier import Multiplier
 from dhsic.nulls.normal import Normal, Variance
 from dhsic.nulls.permutation import Permutation, Within, draw_permutations
-from dhsic.nulls.pvalue import monte_carlo_error, pvalue
+from dhsic.nulls.pvalue import monte_carlo_error, pvalue, tie_threshold
+from dhsic.nulls.sequential import Sequential, SequentialReplicates
 from dhsic.nulls.shifts import Chain, CombinedBy, Shifts
 from dhsic.nulls.spectral import Method, Spectral
 
@@ -40,6 +42,7 @@ __all__ = [
     "CombinedPvalues",
     "Control",
     "Distribution",
+    "FromReplicates",
     "Gamma",
     "GammaDistribution",
     "JointSpread",
@@ -50,6 +53,8 @@ __all__ = [
     "Normal",
     "Permutation",
     "Replicates",
+    "Sequential",
+    "SequentialReplicates",
     "Shifts",
     "Spectral",
     "StudentT",
@@ -68,4 +73,5 @@ __all__ = [
     "spread_at_locations",
     "standardised",
     "step_down",
+    "tie_threshold",
 ]

@@ -25,11 +25,12 @@ class Permutation:
     n_resamples : int, optional
         Number of replicates.
     within : {"auto", "all", "blocks"}, optional
-        Permute over all rows, which must fit in memory; or within groups of `block_rows`
-        consecutive rows, which streams and is as exact for rows in exchangeable order, but loses
-        power where the row order carries structure. "auto" takes all rows where they fit.
+        Permute over all rows, which must fit in memory; or within groups of rows that lie far apart
+        in the data, which streams and is as exact. "auto" takes all rows where they fit and it
+        takes no minute. The groups of "nfsic" are consecutive rows, and lose power where the order
+        of rows carries structure.
     block_rows : int, optional
-        Rows of a group.
+        Rows of a group, about.
 
     Examples
     --------

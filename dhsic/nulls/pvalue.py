@@ -9,7 +9,7 @@ from numpy.typing import DTypeLike
 
 from dhsic.nulls.distributions import Distribution, Replicates, check_finite
 
-__all__ = ["monte_carlo_error", "pvalue"]
+__all__ = ["monte_carlo_error", "pvalue", "tie_threshold"]
 
 _SMALLEST = float(np.finfo(np.float64).tiny)
 
@@ -57,8 +57,15 @@ def pvalue(
     """
     check_finite(statistic)
     if isinstance(distribution, Replicates):
-        rounding = max(rounding, math.sqrt(np.finfo(dtype).eps) * abs(statistic))
-    return max(float(distribution.sf(statistic - rounding)), _SMALLEST)
+        least = tie_threshold(statistic, dtype, rounding)
+    else:
+        least = statistic - rounding
+    return max(float(distribution.sf(least)), _SMALLEST)
+
+
+def tie_threshold(statistic: float, dtype: DTypeLike, rounding: float) -> float:
+    """The least replicate that counts as at least as large as the statistic, as `pvalue`."""
+    return statistic - max(rounding, math.sqrt(np.finfo(dtype).eps) * abs(statistic))
 
 
 def monte_carlo_error(p: float, n_resamples: int) -> float:

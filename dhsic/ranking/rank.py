@@ -322,11 +322,11 @@ def _choose(
     n_resamples: int | None,
 ) -> _Method:
     """What was asked for, and for the rest what dhsic takes."""
+    msg = (
+        "a ranking needs replicates that features share: null must be 'auto', 'shifts', "
+        f"'permutation' or 'multiplier', or a value of these; got {null!r}"
+    )
     if not draws_replicates(null):
-        msg = (
-            "a ranking needs replicates that features share: null must be 'auto', 'shifts', "
-            f"'permutation' or 'multiplier', or a value of these; got {null!r}"
-        )
         raise InvalidArgumentError(msg)
     combinations = features.against(read_kernel(kernel, session.sources[1]))
     chosen, reason = feature_estimator(estimator, session, combinations, null, n_resamples)
@@ -334,7 +334,8 @@ def _choose(
     if estimator == "auto" and isinstance(chosen, NystromMHSIC) and few:
         chosen, reason = NystromHSIC(), f"{reason}; single columns keep few landmarks"
     found, null_reason = find_null(null, chosen, session, n_resamples, combinations)
-    assert isinstance(found, Resampling)
+    if not isinstance(found, Resampling):  # a chain of tests
+        raise InvalidArgumentError(msg)
     return _Method(chosen, reason, combinations, found, null_reason)
 
 

@@ -16,9 +16,10 @@ def decision(result: IndependenceTestResult, alpha: float) -> str:
     if result.pvalue_error is None:
         return verdict
     resamples = len(result.null_distribution)
-    if 1 / (resamples + 1) > alpha:
+    stops = result.null == "sequential"  # as many as were needed, so that few say nothing
+    if not stops and 1 / (resamples + 1) > alpha:
         enough = math.ceil(1 / alpha - 1e-9) - 1
         return f"{verdict}; {resamples} resamples never can, take {enough:,} or more"
     if abs(result.pvalue - alpha) < 2 * result.pvalue_error:
-        return f"{verdict}; a close call, take more resamples"
+        return f"{verdict}; a close call, take {'a larger n_exceed' if stops else 'more resamples'}"
     return verdict

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
-from dhsic import DCor, DCov, Normal, NystromMHSIC, Permutation, Spectral
+from dhsic import DCor, DCov, Normal, NystromMHSIC, Permutation, Sequential, Spectral
 from dhsic.errors import DataError
 from dhsic.estimators.registry import TABLE
 from dhsic.kernels import Candidates, Grid, parse
@@ -117,6 +117,9 @@ def test_pool__goes_with_the_selection(ask: Ask) -> None:
             Permutation(33, within="blocks", block_rows=64),
             None,
         ),
+        (("sequential", "--resamples", 33), "sequential", 33),
+        (("sequential", "--exceed", 7), Sequential(7), None),
+        (("sequential", "--exceed", 7, "--resamples", 33), Sequential(7, 33), None),
         (("normal", "--variance", "empirical"), Normal("empirical"), None),
         (("normal", "--variance", "empirical", "--resamples", 33), Normal("empirical"), 33),
         (("spectral", "--method", "inversion"), Spectral("inversion"), None),
@@ -211,9 +214,10 @@ def test_values_stand_under_each_other(invoke: Invoke, data: str) -> None:
 
 @pytest.mark.parametrize("command", ["test", "plan"])
 def test_help__shows_the_table(invoke: Invoke, command: str) -> None:
-    lines = [re.split(r"\s{2,}", line.strip()) for line in shown(invoke, command)]
-    start = next(number for number, line in enumerate(lines) if line[0] == "estimator")
-    for line, entry in zip(lines[start + 1 :], TABLE, strict=False):
+    text = "\n".join(shown(invoke, command)).split("\n  estimator ")[1].split("\n\n")[0]
+    table = re.sub(r"\n {10,}", " ", text)  # a line goes on under its nulls
+    lines = [re.split(r"\s{2,}", line.strip()) for line in table.split("\n")[1:]]
+    for line, entry in zip(lines, TABLE, strict=True):
         name, cost, variables, nulls = line
         assert (name, cost) == (entry.estimator.name, entry.cost)
         assert variables == ("2+" if entry.most_variables is None else "2")

@@ -115,6 +115,7 @@ PAIRS = [
     for entry in TABLE
     for null in (
         dhsic.Permutation(19),
+        dhsic.Sequential(3, 19),
         dhsic.Multiplier(19),
         dhsic.Gamma(),
         dhsic.Spectral(),

@@ -17,7 +17,15 @@ from dhsic.estimators.nfsic import NFSIC
 from dhsic.estimators.nfsic_sums import LocationPass, Locations, Terms, joint_terms
 from dhsic.estimators.nfsic_training import Training, criterion, place
 from dhsic.features import KernelFeatures
-from dhsic.kernels import Delta, Gaussian, InverseMultiquadric, Laplacian, Linear, Matern
+from dhsic.kernels import (
+    Delta,
+    Gaussian,
+    InverseMultiquadric,
+    Laplacian,
+    Linear,
+    Matern,
+    RationalQuadratic,
+)
 from dhsic.landmarks import uniform_rows
 from dhsic.nulls import ChiSquare, Permutation, draw_permutations, pvalue
 from dhsic.results import FeatureSummary
@@ -179,7 +187,7 @@ def test_left_out_rows__count_as_if_they_were_not_there(null, bounds):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
 
 
-RADIAL = [Gaussian, InverseMultiquadric, Laplacian, lambda: Matern(2.5)]
+RADIAL = [Gaussian, InverseMultiquadric, Laplacian, lambda: Matern(2.5), RationalQuadratic]
 
 
 @pytest.mark.parametrize("kernel", RADIAL)

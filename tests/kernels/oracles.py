@@ -24,6 +24,10 @@ def imq(gamma: float) -> Oracle:
     return lambda x, y: 1 / np.sqrt(1 + gamma * cdist(x, y) ** 2)
 
 
+def rq(alpha: float, gamma: float) -> Oracle:
+    return lambda x, y: (1 + gamma * cdist(x, y) ** 2 / alpha) ** -alpha
+
+
 def matern12(length: float) -> Oracle:
     return lambda x, y: np.exp(-cdist(x, y) / length)
 

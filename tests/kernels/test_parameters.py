@@ -17,6 +17,7 @@ from dhsic.kernels import (
     Matern,
     Polynomial,
     Product,
+    RationalQuadratic,
     Sum,
 )
 from tests.kernels.cases import CASES, Case
@@ -30,6 +31,8 @@ X = np.random.default_rng(0).normal(size=(40, 3))
         (Gaussian(gamma=0.5), Gaussian(gamma=0.6)),
         (Laplacian(gamma=0.5), Laplacian(gamma=0.6)),
         (InverseMultiquadric(gamma=0.5), InverseMultiquadric(gamma=0.6)),
+        (RationalQuadratic(gamma=0.5), RationalQuadratic(gamma=0.6)),
+        (RationalQuadratic(alpha=0.5, gamma=0.5), RationalQuadratic(alpha=0.6, gamma=0.5)),
         (Matern(nu=0.5, length=1.0), Matern(nu=1.5, length=1.0)),
         (Matern(nu=1.5, length=1.0), Matern(nu=2.5, length=1.0)),
         (Matern(length=1.0), Matern(length=1.1)),
@@ -52,6 +55,17 @@ def test_gaussian__default_is_one_over_squared_median_distance():
 
 def test_imq__default_is_one_over_squared_median_distance():
     assert InverseMultiquadric().fit(X).gamma == pytest.approx(1 / np.median(pdist(X)) ** 2)
+
+
+def test_rq__default_is_cauchy_and_one_over_squared_median_distance():
+    assert RationalQuadratic() == RationalQuadratic(alpha=1.0)
+    assert RationalQuadratic().fit(X).gamma == pytest.approx(1 / np.median(pdist(X)) ** 2)
+
+
+def test_rq__lies_between_imq_and_gaussian():
+    heavy, light = RationalQuadratic(alpha=0.5, gamma=0.4), RationalQuadratic(alpha=1e7, gamma=0.4)
+    np.testing.assert_allclose(heavy(X), InverseMultiquadric(gamma=0.8)(X), rtol=1e-12)
+    np.testing.assert_allclose(light(X), Gaussian(gamma=0.4)(X), rtol=1e-5)
 
 
 def test_laplacian__default_is_one_over_median_cityblock_distance():
@@ -132,6 +146,8 @@ def test_delta__keeps_categories_that_fit(categories):
         (Gaussian, "gamma"),
         (Laplacian, "gamma"),
         (InverseMultiquadric, "gamma"),
+        (RationalQuadratic, "gamma"),
+        (RationalQuadratic, "alpha"),
         (Polynomial, "gamma"),
         (Matern, "length"),
     ],

@@ -15,6 +15,7 @@ from dhsic.kernels import (
     Linear,
     Matern,
     Polynomial,
+    RationalQuadratic,
     parse,
 )
 
@@ -23,6 +24,11 @@ SIMPLE = st.one_of(
     st.builds(Gaussian, gamma=SCALES),
     st.builds(Laplacian, gamma=SCALES),
     st.builds(InverseMultiquadric, gamma=SCALES),
+    st.builds(
+        RationalQuadratic,
+        alpha=st.floats(min_value=0, exclude_min=True, allow_infinity=False),
+        gamma=SCALES,
+    ),
     st.builds(Matern, nu=st.sampled_from([0.5, 1.5, 2.5]), length=SCALES),
     st.builds(
         Polynomial,
@@ -58,6 +64,9 @@ def test_parse__reads_what_spec_writes(kernel: Kernel):
         ("matern32", Matern(nu=1.5)),
         ("matern52:3", Matern(nu=2.5, length=3.0)),
         ("imq:1e-3", InverseMultiquadric(gamma=0.001)),
+        ("rq", RationalQuadratic()),
+        ("rq:0.5", RationalQuadratic(alpha=0.5)),
+        ("rq:0.5:2", RationalQuadratic(alpha=0.5, gamma=2.0)),
         ("linear", Linear()),
         ("polynomial", Polynomial()),
         ("polynomial:2", Polynomial(degree=2)),

@@ -14,6 +14,7 @@ from dhsic.kernels import (
     Linear,
     Matern,
     Polynomial,
+    RationalQuadratic,
 )
 
 COUNT = 40_000
@@ -24,6 +25,8 @@ WITH_LAW = [
     Matern(nu=1.5, length=2.0),
     Matern(nu=2.5, length=2.0),
     InverseMultiquadric(gamma=0.4),
+    RationalQuadratic(gamma=0.4),
+    RationalQuadratic(alpha=2.5, gamma=0.4),
     Laplacian(gamma=0.3) * Matern(nu=2.5, length=2.0),
     Gaussian(gamma=0.2) * Gaussian(gamma=0.4) * InverseMultiquadric(gamma=0.5),
 ]

@@ -5,7 +5,15 @@ import pytest
 
 from dhsic._random import generator
 from dhsic.errors import InvalidArgumentError
-from dhsic.nulls import ChiSquare, ChiSquareMixture, Gamma, Normal, Replicates, Spectral
+from dhsic.nulls import (
+    ChiSquare,
+    ChiSquareMixture,
+    Gamma,
+    Normal,
+    Replicates,
+    Sequential,
+    Spectral,
+)
 
 
 @pytest.mark.parametrize(
@@ -15,6 +23,7 @@ from dhsic.nulls import ChiSquare, ChiSquareMixture, Gamma, Normal, Replicates, 
         (Spectral(), "spectral"),
         (Normal(), "normal"),
         (ChiSquare(), "chi-square"),
+        (Sequential(), "sequential"),
     ],
 )
 def test_null__is_a_frozen_value_with_a_name(null, name):

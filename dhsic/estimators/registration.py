@@ -1,0 +1,309 @@
+"""Kernels, null distributions and estimators that are written elsewhere, by name."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any, TypeVar, get_args, overload
+
+from dhsic._validation import check_integer, nearest
+from dhsic.errors import InvalidArgumentError
+from dhsic.estimators.base import ChainEstimator, Estimator, GridEstimator, Null
+from dhsic.estimators.registry import ESTIMATORS, NULLS, TABLE, Entry
+from dhsic.kernels import Kernel
+from dhsic.kernels.registry import FORMS, parse
+from dhsic.nulls import Chain, FromReplicates
+
+__all__ = ["register", "unregister"]
+
+Class = TypeVar("Class", bound=type[Any])
+Names = str | type[Any] | Iterable[str | type[Any]]
+
+_NULL_CLASSES: tuple[type[Any], ...] = get_args(Null)
+_PROTOCOL = ("kernel", "choose_null", "plan", "estimate", "test")
+# A plus after a digit and an e is read as that of an exponent, in the text of a kernel.
+_NAME = re.compile(r"[a-z][a-z0-9]*([-_][a-z0-9]+)*(?<!\de)")
+_RESERVED = ("auto", "columns", "none")
+
+_ADDED: dict[str, type[Any]] = {}
+_ANYWHERE: list[type[Null]] = []
+"""Added nulls that stand with every estimator that takes what they are made of."""
+
+
+@overload
+def register(
+    extension: Class,
+    /,
+    *,
+    nulls: Names | None = ...,
+    estimators: Names | None = ...,
+    most_variables: int | None = ...,
+    cost: str | None = ...,
+) -> Class: ...
+
+
+@overload
+def register(
+    extension: None = ...,
+    /,
+    *,
+    nulls: Names | None = ...,
+    estimators: Names | None = ...,
+    most_variables: int | None = ...,
+    cost: str | None = ...,
+) -> Callable[[Class], Class]: ...
+
+
+def register(
+    extension: Any = None,
+    /,
+    *,
+    nulls: Names | None = None,
+    estimators: Names | None = None,
+    most_variables: int | None = None,
+    cost: str | None = None,
+) -> Any:
+    """Make a class known by its name: a kernel, a null distribution or an estimator.
+
+    The name is the attribute `name` of the class, and then works wherever names do: in
+    `independence_test`, `plan`, `hsic` and on the command line, in the texts of kernels, and in the
+    lists of error messages. It lasts as long as the process, or until `unregister`. An installed
+    package whose entry points of the group ``dhsic.plugins`` name a module that registers classes
+    adds their names by itself. Worker processes need no names, but must be able to import the
+    class.
+
+    Parameters
+    ----------
+    extension : type
+        A frozen dataclass that can be made without arguments: a class derived from `Kernel`, whose
+        fields are its parameters in text, in their order, as in "gaussian:0.5"; a class derived
+        from `FromReplicates` or from another null; or a class with the methods of an estimator,
+        `kernel`, `choose_null`, `plan`, `estimate` and `test`. Where it is left out, a decorator
+        is returned.
+    nulls : str, type or a sequence of them, optional
+        For an estimator: the nulls that stand with it, one or more; those that are made of their
+        replicates come with them. To be left out of others.
+    estimators : str, type or a sequence of them, optional
+        For a null: the estimators that it stands with; where not given, all that stand with what it
+        derives from, or with what its `replicates` are. To be left out of others.
+    most_variables : int, optional
+        For an estimator: the largest number of variables that it takes; any where not given.
+    cost : str, optional
+        For an estimator: how its time grows with the rows n, as "n log n"; a question mark where
+        not given.
+
+    Returns
+    -------
+    type
+        The class, as it is.
+
+    Raises
+    ------
+    InvalidArgumentError
+        The name is taken or is no name, the class lacks a method, or an argument is of another
+        kind of class.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> import dhsic
+    >>> from dhsic.kernels import Kernel, parse
+    >>> @dhsic.register
+    ... @dataclass(frozen=True)
+    ... class Cosine(Kernel):
+    ...     period: float = 1.0
+    ...     name = "cosine"
+    ...     def tile(self, rows, columns, out, work):
+    ...         turns = (rows[:, :1] - columns[:, 0]) / self.period
+    ...         np.cos(2 * np.pi * turns, out=out)
+    >>> parse("cosine:24")(np.array([[0.0], [12.0]]))
+    array([[ 1., -1.],
+           [-1.,  1.]])
+    >>> dhsic.unregister("cosine")
+    """
+    given = {
+        "nulls": nulls,
+        "estimators": estimators,
+        "most_variables": most_variables,
+        "cost": cost,
+    }
+    if extension is None:
+        return partial(register, **given)
+    if not isinstance(extension, type):
+        msg = f"register needs a class, got {extension!r}: pass the class of the value"
+        raise InvalidArgumentError(msg)
+    kind, add, takes = _kind(extension)
+    foreign = [name for name, value in given.items() if value is not None and name not in takes]
+    if foreign:
+        msg = (
+            f"{foreign[0]} must be left out of {kind}, got {given[foreign[0]]!r} for "
+            f"{extension.__name__}: it takes {' and '.join(takes) or 'the class alone'}"
+        )
+        raise InvalidArgumentError(msg)
+    name = _checked_name(extension, kind)
+    add(extension, **{argument: given[argument] for argument in takes})
+    _ADDED[name] = extension
+    return extension
+
+
+def unregister(extension: str | type[Any]) -> None:
+    """Forget a class that `register` made known.
+
+    Parameters
+    ----------
+    extension : str or type
+        The class, or its name.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Not registered. The names of dhsic itself stay.
+
+    Examples
+    --------
+    >>> import dhsic
+    >>> dhsic.unregister("gaussian")
+    Traceback (most recent call last):
+    ...
+    dhsic.errors.InvalidArgumentError: only registered names can be removed, got 'gaussian'; ...
+    """
+    name = extension if isinstance(extension, str) else getattr(extension, "name", None)
+    if name not in _ADDED or (not isinstance(extension, str) and _ADDED[name] is not extension):
+        listed = ", ".join(_ADDED) or "none"
+        shown = extension if isinstance(extension, str) else extension.__name__
+        msg = f"only registered names can be removed, got {shown!r}; registered are: {listed}"
+        raise InvalidArgumentError(msg)
+    gone = _ADDED.pop(name)
+    _ANYWHERE[:] = [null for null in _ANYWHERE if null is not gone]
+    for known in (FORMS, ESTIMATORS, NULLS):
+        known.pop(name, None)
+    TABLE[:] = [
+        replace(entry, nulls=tuple(null for null in entry.nulls if null is not gone))
+        for entry in TABLE
+        if entry.estimator is not gone
+    ]
+
+
+def _kind(cls: type[Any]) -> tuple[str, Callable[..., None], tuple[str, ...]]:
+    """What a class is, how it is added, and which arguments go with it."""
+    if issubclass(cls, Kernel):
+        return "a kernel", _add_kernel, ()
+    if issubclass(cls, _NULL_CLASSES):
+        return "a null distribution", _add_null, ("estimators",)
+    return "an estimator", _add_estimator, ("nulls", "most_variables", "cost")
+
+
+def _checked_name(cls: type[Any], kind: str) -> str:
+    """The name of a class; one that lacks what all kinds need is refused."""
+    lacking = sorted(getattr(cls, "__abstractmethods__", ()))
+    if kind == "an estimator":
+        lacking = [name for name in _PROTOCOL if not callable(getattr(cls, name, None))]
+    if lacking:
+        what = f"the methods {', '.join(_PROTOCOL)}" if kind == "an estimator" else "all methods"
+        msg = (
+            f"{kind} must have {what} of its protocol, got {cls.__name__} without "
+            f"{', '.join(lacking)}: add them, or derive from a class that has them"
+        )
+        raise InvalidArgumentError(msg)
+    parameters = vars(cls).get("__dataclass_params__")
+    if parameters is None or not parameters.frozen:
+        msg = (
+            f"{kind} must be a frozen dataclass, got {cls.__name__}, which is not: write "
+            "@dataclass(frozen=True) above it"
+        )
+        raise InvalidArgumentError(msg)
+    name = vars(cls).get("name")
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
+        msg = (
+            "a name must be small letters and digits, in parts that begin with one of them and are "
+            f"joined by - or _, and none of {', '.join(_RESERVED)}; got {name!r} as the attribute "
+            f"name of {cls.__name__}: write name = 'my-name' in the class, for instance"
+        )
+        raise InvalidArgumentError(msg)
+    if name in {*FORMS, *ESTIMATORS, *NULLS}:
+        remedy = f"dhsic.unregister({name!r}) frees it" if name in _ADDED else "take another"
+        msg = f"a name must be free, got {name!r} for {cls.__name__}, which is taken: {remedy}"
+        raise InvalidArgumentError(msg)
+    try:
+        cls()
+    except TypeError as error:
+        msg = f"{kind} must be made without arguments, got {error}: give every field a default"
+        raise InvalidArgumentError(msg) from error
+    return name
+
+
+def _add_kernel(cls: type[Kernel]) -> None:
+    FORMS[cls.name] = (cls, tuple(one.name for one in fields(cls) if not one.kw_only))
+    text = ""
+    try:
+        text = cls().spec()
+        same = parse(text) == cls()
+    except InvalidArgumentError:
+        same = False
+    if not same:
+        del FORMS[cls.name]
+        msg = (
+            f"a kernel must be read from the text that its spec() writes, got {text!r} from "
+            f"{cls.__name__}: leave spec out, or write the name and the fields with colons"
+        )
+        raise InvalidArgumentError(msg)
+
+
+def _add_null(cls: type[Null], estimators: Names | None) -> None:
+    if estimators is None:
+        _ANYWHERE.append(cls)
+        with_it = [entry.estimator for entry in TABLE if _suits(cls, entry.nulls)]
+    else:
+        with_it = _found("estimators", estimators, ESTIMATORS)
+    NULLS[cls.name] = cls
+    TABLE[:] = [
+        replace(entry, nulls=(*entry.nulls, cls)) if entry.estimator in with_it else entry
+        for entry in TABLE
+    ]
+
+
+def _suits(cls: type[Null], nulls: tuple[type[Null], ...]) -> bool:
+    """Whether a null is, or is made of, one of those that an estimator takes."""
+    value = cls()
+    return isinstance(value.replicates if isinstance(value, FromReplicates) else value, nulls)
+
+
+def _add_estimator(
+    cls: type[Estimator], nulls: Names | None, most_variables: int | None, cost: str | None
+) -> None:
+    with_it = tuple(_found("nulls", () if nulls is None else nulls, NULLS))
+    if most_variables is not None:
+        check_integer("most_variables", most_variables, minimum=2)
+    if Chain in with_it and not issubclass(cls, ChainEstimator):
+        msg = (
+            f"an estimator with null 'chain' must have plan_chain and test_chain, got "
+            f"{cls.__name__}: add them, or drop 'chain'"
+        )
+        raise InvalidArgumentError(msg)
+    others = (null for null in _ANYWHERE if null not in with_it and _suits(null, with_it))
+    with_it = (*with_it, *others)
+    grids = issubclass(cls, GridEstimator)
+    TABLE.append(Entry(cls, with_it, most_variables, "?" if cost is None else str(cost), grids))
+    ESTIMATORS[cls.name] = cls
+
+
+def _found(argument: str, given: Names, known: dict[str, Any]) -> list[Any]:
+    """The classes that are named, in order, each once."""
+    listed: Sequence[Any] = [given] if isinstance(given, str | type) else list(given)
+    found = [known.get(one) if isinstance(one, str) else one for one in listed]
+    for one, cls in zip(listed, found, strict=True):
+        if cls not in known.values():
+            shown = one.__name__ if inspect.isclass(one) else one
+            msg = (
+                f"{argument} must be among {', '.join(known)}, or their classes, got "
+                f"{shown!r}{nearest(str(shown), known)}"
+            )
+            raise InvalidArgumentError(msg)
+    if not found:
+        msg = f"{argument} must name one or more of {', '.join(known)}; got none"
+        raise InvalidArgumentError(msg)
+    return list(dict.fromkeys(found))

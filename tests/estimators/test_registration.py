@@ -1,0 +1,352 @@
+"""Kernels, nulls and estimators that are written elsewhere, by name."""
+
+import copy
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import dhsic
+from dhsic import _plugins
+from dhsic.cli import main
+from dhsic.errors import InvalidArgumentError
+from dhsic.estimators import ESTIMATORS, NULLS, TABLE, VHSIC, Estimate, Outcome, plan_of
+from dhsic.kernels import Gaussian, Kernel, parse
+from dhsic.kernels.registry import FORMS
+from dhsic.nulls import Permutation, Replicates
+
+X, NOISE = np.random.default_rng(0).standard_normal((2, 80))
+Y = X + NOISE
+
+
+@dataclass(frozen=True)
+class Sign(Kernel):
+    """1 where signs are equal."""
+
+    weight: float = 1.0
+    shift: float = 0.0
+
+    name: ClassVar[str] = "sign"
+
+    def tile(self, rows, columns, out, work):
+        np.equal(rows[:, :1] > self.shift, columns[:, 0] > self.shift, out=out, casting="unsafe")
+        np.multiply(out, self.weight, out=out)
+
+
+@dataclass(frozen=True)
+class Maximum(dhsic.FromReplicates):
+    """Whether the statistic is the largest."""
+
+    name: ClassVar[str] = "maximum"
+
+    def distribution(self, values):
+        return Replicates(np.full(len(values), values.max()))
+
+
+@dataclass(frozen=True)
+class Shuffled(Permutation):
+    """Permutations under another name."""
+
+    n_resamples: int = 49
+
+    name: ClassVar[str] = "shuffled"
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """n r^2 of the first columns."""
+
+    name: ClassVar[str] = "correlation"
+
+    def kernel(self, given):
+        return given or Gaussian()
+
+    def choose_null(self, session, n_resamples):
+        return Permutation(n_resamples), "exact"
+
+    def plan(self, session, kernels, null):
+        return plan_of(session, [], "take fewer rows")
+
+    def estimate(self, session, kernels):
+        x, y = (z[:, 0] for z in session.take([np.arange(session.n)] * 2))
+        return Estimate(np.corrcoef(x, y)[0, 1] ** 2, tuple(kernels), quantity="r^2")
+
+    def test(self, session, kernels, null):
+        x, y = (z[:, 0] for z in session.take([np.arange(session.n)] * 2))
+        rng = np.random.default_rng(session.seed)
+        drawn = [np.corrcoef(x, rng.permutation(y))[0, 1] ** 2 for _ in range(null.n_resamples)]
+        estimate = self.estimate(session, kernels)
+        return Outcome(estimate.value, Replicates(np.array(drawn)), estimate)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left():
+    before = copy.copy(FORMS), copy.copy(ESTIMATORS), copy.copy(NULLS), list(TABLE)
+    yield
+    for cls in (Sign, Maximum, Shuffled, Correlation):
+        if cls.name in {*FORMS, *ESTIMATORS, *NULLS}:
+            dhsic.unregister(cls)
+    assert (FORMS, ESTIMATORS, NULLS, list(TABLE)) == before
+
+
+def run(**options):
+    return dhsic.independence_test(X, Y, rng=0, threads=1, **options)
+
+
+def test_kernel__is_read_and_written():
+    assert dhsic.register(Sign) is Sign
+    assert parse("sign") == Sign()
+    assert parse("sign:2:0.5 * gaussian") == Sign(2.0, 0.5) * Gaussian()
+    assert Sign(2.0, 0.5).spec() == "sign:2.0:0.5"
+    result = run(kernels=["sign", "gaussian"], estimator="v-hsic")
+    assert result.pvalue < 0.01
+    assert result.variables[0].kernel == "sign:1.0:0.0"
+    ranked = dhsic.rank_features(
+        np.c_[NOISE, X], Y, feature_kernels="sign", estimator="v-hsic", rng=0
+    )
+    assert ranked.features[0].pvalue < 0.01
+    assert len(dhsic.Candidates(("gaussian", "sign")).scaled) == 5
+
+
+def test_kernel__is_listed_and_suggested():
+    dhsic.register(Sign)
+    with pytest.raises(InvalidArgumentError, match=r"delta, sign; got 'sgn': did you mean 'sign'"):
+        parse("sgn")
+    with pytest.raises(InvalidArgumentError, match="at most weight, shift after colons"):
+        parse("sign:1:2:3")
+
+
+def test_null__stands_with_what_its_replicates_do():
+    dhsic.register(Maximum)
+    assert {e.estimator.name for e in TABLE if Maximum in e.nulls} == {
+        e.estimator.name for e in TABLE if Permutation in e.nulls
+    }
+    result = run(null="maximum", n_resamples=19)
+    assert (result.null, result.pvalue, result.grid) == ("maximum", 1 / 20, None)
+    assert run(null=Maximum(39), estimator="dcov").pvalue == 1 / 40
+    assert dhsic.plan(X, Y, null="maximum", estimator="auto").n == 80
+    assert run(null="maximum", estimator="auto").null == "maximum"
+    with pytest.raises(InvalidArgumentError, match=r"got 'maximum'; supported pairs are .*maximum"):
+        run(null="maximum", estimator="block-hsic")
+    with pytest.raises(InvalidArgumentError, match="several kernels for a variable need"):
+        run(null="maximum", kernels=dhsic.Grid.auto())
+    with pytest.raises(InvalidArgumentError, match="replicates that features share"):
+        dhsic.rank_features(np.c_[X, NOISE], Y, null="maximum", rng=0)
+
+
+def test_null__without_a_name_is_a_value():
+    assert run(null=Maximum(19)).pvalue == 1 / 20
+    with pytest.raises(InvalidArgumentError, match="one that stands with 'block-hsic'"):
+        run(null=Maximum(19), estimator="block-hsic")
+    with pytest.raises(InvalidArgumentError, match="n_resamples must be left out where"):
+        run(null=Maximum(19), n_resamples=9)
+
+
+def test_null__of_some_estimators():
+    dhsic.register(Maximum, estimators=["v-hsic", dhsic.UHSIC])
+    assert run(null="maximum", estimator="u-hsic").null == "maximum"
+    for null in ("maximum", Maximum()):
+        with pytest.raises(InvalidArgumentError, match="stands with 'nystrom-m'"):
+            run(null=null)
+
+
+def test_null__derived_from_another():
+    dhsic.register(Shuffled)
+    found = run(null="shuffled", kernels="gaussian")
+    usual = run(null=Permutation(49), kernels="gaussian")
+    assert (found.null, found.pvalue) == ("shuffled", usual.pvalue)
+    assert run(null="shuffled", n_resamples=9).grid is not None
+    assert dhsic.rank_features(np.c_[X, NOISE], Y, null="shuffled", rng=0).null == "shuffled"
+
+
+def test_estimator__by_name_and_by_value():
+    dhsic.register(nulls="permutation", most_variables=2, cost="n log n")(Correlation)
+    assert run(estimator="correlation").pvalue == 0.001
+    assert run(estimator=Correlation(), null="permutation", n_resamples=19).pvalue == 0.05
+    assert dhsic.hsic(X, Y, estimator="correlation").estimate > 0.3
+    assert dhsic.plan(X, Y, estimator="correlation").n == 80
+    with pytest.raises(InvalidArgumentError, match="takes at most 2 variables, got 3: take nys"):
+        dhsic.independence_test(X, Y, X, estimator="correlation", rng=0)
+    with pytest.raises(InvalidArgumentError, match="correlation: permutation"):
+        run(estimator="correlation", null="gamma")
+    with pytest.raises(InvalidArgumentError, match="several kernels for a variable need"):
+        run(estimator="correlation", kernels=dhsic.Grid.auto())
+    with pytest.raises(InvalidArgumentError, match="many features against one target need"):
+        dhsic.rank_features(np.c_[X, NOISE], Y, estimator="correlation", rng=0)
+    with pytest.raises(InvalidArgumentError, match=r"'correlation', got .* mean 'correlation'"):
+        run(estimator="corelation")
+
+
+@pytest.mark.parametrize("estimator_first", [True, False])
+def test_estimator__stands_with_nulls_made_of_its_replicates(estimator_first):
+    for cls in (Correlation, Maximum) if estimator_first else (Maximum, Correlation):
+        dhsic.register(cls, **({"nulls": ["permutation"]} if cls is Correlation else {}))
+    assert run(estimator="correlation", null="maximum", n_resamples=19).pvalue == 0.05
+    dhsic.unregister("maximum")
+    assert TABLE[-1].nulls == (Permutation,)
+
+
+def test_estimator__without_a_name_is_refused():
+    with pytest.raises(InvalidArgumentError, match=r"got Correlation\(\): dhsic.register"):
+        run(estimator=Correlation())
+
+
+def test_command_line__knows_new_names(tmp_path):
+    import zarr
+
+    group = zarr.open_group(tmp_path / "pair.zarr", mode="w")
+    for name, values in (("x", X), ("y", Y)):
+        group.create_array(name, data=values[:, None])
+    pair = (str(tmp_path / "pair.zarr"), "--variable", "x", "--variable", "y")
+
+    def invoke(*options):
+        return CliRunner().invoke(main, ["test", *pair, *options])
+
+    named = ("--estimator", "correlation", "--null", "maximum", "--kernel", "sign")
+    assert "'correlation' is not one of" in invoke(*named).output
+    dhsic.register(Correlation, nulls="permutation", cost="n log n")
+    dhsic.register(Maximum)
+    dhsic.register(Sign)
+    done = invoke(*named, "--resamples", "19")
+    assert done.exit_code == 0, done.output
+    assert "p-value    0.05" in done.output
+    assert "maximum" in done.output
+    table = CliRunner().invoke(main, ["test", "--help"]).output
+    assert "correlation   n log n  2+  permutation maximum" in table
+    assert "'corr' is not one of" in invoke("--estimator", "corr").output
+
+
+def lacking(cls, *methods):
+    """A copy of an estimator without some of its methods."""
+    kept = {k: v for k, v in vars(cls).items() if k not in (*methods, "__dict__", "__weakref__")}
+    return type("Lacking", (), kept)
+
+
+@dataclass(frozen=True)
+class NoTile(Kernel):
+    name: ClassVar[str] = "no-tile"
+
+
+@dataclass(frozen=True)
+class NoDistribution(dhsic.FromReplicates):
+    name: ClassVar[str] = "no-distribution"
+
+
+class Loose(Sign):
+    name: ClassVar[str] = "loose"
+
+
+@dataclass(frozen=True)
+class Unnamed(Sign):
+    pass
+
+
+@dataclass(frozen=True)
+class Wanting(Sign):
+    needed: float = None
+    name: ClassVar[str] = "wanting"
+
+    def __init__(self, needed):
+        pass
+
+
+@dataclass(frozen=True)
+class Misspelt(Sign):
+    name: ClassVar[str] = "misspelt"
+
+    def spec(self):
+        return "gaussian"
+
+
+def named(text):
+    return dataclass(frozen=True)(type("Named", (Sign,), {"name": text, "__annotations__": {}}))
+
+
+@pytest.mark.parametrize(
+    ("cls", "options", "match"),
+    [
+        (Sign(), {}, r"register needs a class, got Sign\(.*: pass the class"),
+        (NoTile, {}, "must have all methods of its protocol, got NoTile without tile: add them"),
+        (NoDistribution, {}, "got NoDistribution without distribution"),
+        (lacking(Correlation, "plan", "test"), {}, "got Lacking without plan, test: add them"),
+        (int, {}, "an estimator must have the methods kernel, .* got int without kernel, "),
+        (Loose, {}, "must be a frozen dataclass, got Loose, which is not: write @dataclass"),
+        (Unnamed, {}, "got None as the attribute name of Unnamed: write name = "),
+        (Wanting, {}, "must be made without arguments, got .*: give every field a default"),
+        (Misspelt, {}, "must be read from the text that its spec.* got 'gaussian' from Misspelt"),
+        *(
+            (named(text), {}, "a name must be small letters and digits")
+            for text in ("Sign", "a b", "a:b", "a+b", "", "1a", "auto", "none", "columns", "a1e", 7)
+        ),
+        *(
+            (named(text), {}, f"must be free, got {text!r} for Named, which is taken: take another")
+            for text in ("gaussian", "gamma", "v-hsic")
+        ),
+        (Sign, {"cost": "n"}, "cost must be left out of a kernel, got 'n' for Sign: .* alone"),
+        (Maximum, {"nulls": "gamma"}, "nulls must be left out of a null .* it takes estimators"),
+        (Maximum, {"estimators": "vhsic"}, "among .*, got 'vhsic'; did you mean 'v-hsic'"),
+        (Maximum, {"estimators": []}, "estimators must name one or more of .*; got none"),
+        (Correlation, {}, "nulls must name one or more of shifts, .*; got none"),
+        (Correlation, {"nulls": [VHSIC]}, "nulls must be among shifts, .* got 'VHSIC'"),
+        (Correlation, {"nulls": "chain"}, "'chain' must have plan_chain and test_chain"),
+        (
+            Correlation,
+            {"nulls": "gamma", "most_variables": 1},
+            "most_variables must be an integer >= 2, got 1",
+        ),
+    ],
+)
+def test_register__refuses(cls, options, match):
+    with pytest.raises(InvalidArgumentError, match=match):
+        dhsic.register(cls, **options)
+
+
+def test_register__again_needs_unregister():
+    dhsic.register(Sign)
+    with pytest.raises(InvalidArgumentError, match=r"taken: dhsic.unregister\('sign'\) frees it"):
+        dhsic.register(Sign)
+    dhsic.unregister("sign")
+    dhsic.register(Sign)
+
+
+@pytest.mark.parametrize("cls", ["gaussian", "nothing", VHSIC, Sign])
+def test_unregister__leaves_what_is_not_registered(cls):
+    with pytest.raises(InvalidArgumentError, match=r"registered names .*; registered are: none"):
+        dhsic.unregister(cls)
+
+
+@pytest.fixture
+def plugins(monkeypatch):
+    """Entry points as installed packages would have them."""
+    points = []
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [*points])
+    monkeypatch.setattr(_plugins, "_LOADED", set())
+    return points
+
+
+def test_plugins__are_loaded_where_a_name_is_not_known(plugins, monkeypatch, tmp_path):
+    (tmp_path / "names_of_mine.py").write_text(
+        f"import dhsic, {__name__} as tests\n"
+        "dhsic.register(tests.Sign)\n"
+        "dhsic.register(tests.Maximum)\n"
+        "dhsic.register(tests.Correlation, nulls='permutation')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    plugins.append(EntryPoint("mine", "names_of_mine", _plugins.GROUP))
+    assert parse("sign:2") == Sign(2.0)
+    assert run(null="maximum", n_resamples=19).pvalue == 0.05
+    assert run(estimator="correlation").estimator == "correlation"
+
+
+def test_plugins__that_fail_are_told_once(plugins):
+    plugins.append(EntryPoint("broken", "no_such_module_at_all", _plugins.GROUP))
+    with (
+        pytest.warns(_plugins.PluginWarning, match=r"'broken' must load .*: repair or uninstall"),
+        pytest.raises(InvalidArgumentError, match="did you mean 'gaussian'"),
+    ):
+        parse("gausian")
+    with pytest.raises(InvalidArgumentError, match="did you mean 'gaussian'"):
+        parse("gausian")

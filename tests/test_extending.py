@@ -1,0 +1,96 @@
+"""The guide to extensions is true: its code runs, in order."""
+
+import importlib.util
+import re
+import sys
+from contextlib import redirect_stdout, suppress
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dhsic
+from dhsic.kernels import parse
+
+GUIDE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+NAMES = ("periodic", "pareto-tail", "kmac")
+
+
+@pytest.fixture(scope="module")
+def guide(tmp_path_factory):
+    """The code of the guide as a module, and what it printed."""
+    path = tmp_path_factory.mktemp("guide") / "guide_of_dhsic.py"
+    path.write_text("\n\n".join(BLOCKS))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    sys.modules[path.stem] = module = importlib.util.module_from_spec(spec)
+    try:
+        with redirect_stdout(StringIO()) as printed:
+            spec.loader.exec_module(module)
+        yield module, printed.getvalue().splitlines()
+    finally:
+        del sys.modules[path.stem]
+        for name in NAMES:
+            with suppress(dhsic.errors.InvalidArgumentError):
+                dhsic.unregister(name)
+
+
+def test_guide__prints_what_it_says(guide):
+    _, printed = guide
+    *gram, periodic, permutation, tail, association, function = printed
+    assert gram == ["[[1.    0.135 0.999]", " [0.135 1.    0.135]", " [0.999 0.135 1.   ]]"]
+    assert periodic == "True periodic:24.0:1.0"
+    assert permutation == "permutation 1.0e-03"
+    assert float(tail.removeprefix("pareto-tail ")) < 1e-4
+    assert association == "permutation 0.001"
+    assert 0.9 < float(function) <= 1.0
+
+
+def test_guide__kernel_is_its_definition(guide):
+    module, _ = guide
+    x = np.random.default_rng(1).uniform(0, 50, (20, 2))
+    kernel = module.Periodic(period=24.0, length=0.7).fit(x)
+    apart = x[:, None] - x[None]
+    expected = np.exp(-2 * (np.sin(np.pi * apart / 24) ** 2).sum(axis=2) / 0.7**2)
+    np.testing.assert_allclose(kernel(x), expected, rtol=1e-9)
+    assert np.linalg.eigvalsh(kernel(x)).min() > -1e-10
+    assert parse("periodic:24:0.7") == module.Periodic(24.0, 0.7)
+    with pytest.raises(dhsic.errors.InvalidArgumentError, match="parameters must be > 0"):
+        parse("periodic:-1")
+
+
+@pytest.mark.parametrize("estimator", ["nystrom-m", "v-hsic", "rff-hsic", "coco", "dcov", "nfsic"])
+def test_guide__null_stands_with_all_that_permute(guide, estimator):
+    x, noise = np.random.default_rng(2).standard_normal((2, 120))
+    of_both = [
+        dhsic.independence_test(x, y, estimator=estimator, null="pareto-tail", rng=0).pvalue
+        for y in (noise, x**2 + 0.1 * noise)
+    ]
+    assert of_both[0] > 0.01 > of_both[1]
+
+
+def test_guide__null_holds_its_level(guide):
+    module, _ = guide
+    pvalues = []
+    for seed in range(120):
+        x, y = np.random.default_rng(seed).standard_normal((2, 40))
+        null = module.ParetoTail(99)
+        options = {"estimator": "kmac", "null": null, "rng": seed, "threads": 1}
+        pvalues.append(dhsic.independence_test(x, y, **options).pvalue)
+    assert np.sum(np.array(pvalues) <= 0.1) <= 26  # 1 in 10,000 of binomial(120, 0.1) are more
+
+
+def test_guide__estimator_runs_on_workers_and_with_a_checkpoint(guide, client, tmp_path):
+    x, y = np.random.default_rng(3).standard_normal((2, 60))
+    here = dhsic.independence_test(x, y, estimator="kmac", rng=0)
+    there = dhsic.independence_test(x, y, estimator="kmac", rng=0, client=client)
+    kept = [
+        dhsic.independence_test(x, y, estimator="kmac", rng=0, checkpoint=str(tmp_path / "run"))
+        for _ in range(2)
+    ]
+    assert {one.pvalue for one in (here, there, *kept)} == {here.pvalue}
+
+
+def test_guide__no_sentence_begins_with_what_or_of():
+    assert not re.findall(r"(?:^|[.!?:]\s+|\n\n)(?:What|Of)\b", GUIDE)
