@@ -1,9 +1,9 @@
 """What a test by Nystrom M-HSIC with random signs takes: operations, times rates of a machine.
 
 With p landmarks drawn and r kept, M variables of d_m columns, n rows in blocks of b and R signs, a
-task of the first pass (`SumsPass`) computes b r entries of M Gram tiles, each a matrix product of
+task of the first pass (`MeansPass`) computes b r entries of M Gram tiles, each a matrix product of
 width d_m + 2 (of one column: a difference, a square and a sign) and an exponential, and sums them
-over the rows. One of the second pass (`MultiplierPass`) computes the same tiles, centres them,
+over the rows. One of the second pass (`SignedPass`) computes the same tiles, centres them,
 multiplies them and multiplies the product with the signs, 2 b r R operations. The results, M + 1 or
 R + 1 columns of r numbers, go up a tree. The driver computes and factorises the p x p Gram matrix,
 r of whose columns it keeps, solves R triangular systems for the norms, and factorises the Gram
@@ -26,11 +26,13 @@ from numpy.typing import NDArray
 from dhsic.engine.blocks import block_bounds
 from dhsic.engine.plan import FAN_IN
 from dhsic.engine.take import count_tasks
-from dhsic.engine.tiles import COLUMN_TILE, ROW_TILE, Tiling
 from dhsic.estimators.base import BANDWIDTH_ROWS
-from dhsic.estimators.landmark_products import CentredProducts
-from dhsic.estimators.landmark_sums import MultiplierPass, SumsPass
-from dhsic.kernels import Combinations, Gaussian, Kernel
+from dhsic.estimators.resample import TwoSided
+from dhsic.estimators.tuple_orbits import MeansPass
+from dhsic.estimators.tuple_terms import SignedPass
+from dhsic.estimators.tuple_tiles import ROWS
+from dhsic.estimators.tuples import Tuples
+from dhsic.kernels import Gaussian, Kernel
 
 PassName = Literal["sums", "null"]
 Counts = dict[str, float]
@@ -74,13 +76,21 @@ class Job:
         self, kernels: Sequence[Kernel], points: Sequence[NDArray[Any]]
     ) -> dict[PassName, Any]:
         """The passes of the package at landmarks (r, d_m)."""
-        combinations = Combinations.single(kernels)
-        tiling = Tiling.prepare(combinations, points, self.precision)
-        means = [np.broadcast_to(tiling.precision.type(0.5), self.kept)] * len(self.dims)
-        products = CentredProducts.of(tiling, means, combinations.chosen)
+        variables = tuple(range(len(kernels)))
+        tuples = Tuples(
+            tuple(kernels),
+            variables,
+            tuple(points),
+            (TwoSided(variables[:-1], variables[-1]),),
+            (np.arange(self.kept),),
+            (np.broadcast_to(np.float64(0.5), self.kept),) * len(kernels),
+            np.dtype(self.precision),
+            "joint",
+        )
+        zeros = np.broadcast_to(np.float64(0.0), self.kept)
         return {
-            "sums": SumsPass(tiling, joint=False),
-            "null": MultiplierPass(products, self.resamples, 0),
+            "sums": MeansPass(tuples),
+            "null": SignedPass(tuples, zeros, self.resamples, 0),
         }
 
     @cached_property
@@ -103,12 +113,12 @@ class Job:
 
         Sums over rows go with the exponentials or the signs, in a fixed proportion.
         """
-        entries, m, r = rows * self.kept, len(self.dims), self.kept
+        entries, m = rows * self.kept, len(self.dims)
         wide = [d for d in self.dims if d > 1]
-        tiles = math.ceil(rows / ROW_TILE)
+        tiles = math.ceil(rows / ROWS) * len(self._planned[name].tiles.strips)
         counts = {
             "task": 1.0,
-            "tile": tiles * math.ceil(r / COLUMN_TILE),
+            "tile": tiles,
             "prepared number": rows * sum(self.dims),
             "product entry": entries * len(wide),
             "product operation": 2.0 * entries * sum(d + 2 for d in wide),

@@ -24,10 +24,14 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import dhsic
-from benchmarks.grid_cost import GRIDS
 from benchmarks.machine import processor
 from benchmarks.output import read_csv, write_csv
+from dhsic.kernels import Candidates, Grid
 
+GRIDS: dict[str, str | Grid] = {
+    "one kernel": "gaussian",
+    "grid of 16": Grid(Candidates(factors=(0.25, 0.5, 1.0, 2.0)), combine="all"),
+}
 RESAMPLES = 250
 REPLICATES = (1000, 10_000, 100_000)
 Options = Mapping[str, Any]

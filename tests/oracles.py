@@ -6,6 +6,9 @@ from functools import cache, reduce
 
 import numpy as np
 
+from dhsic.engine.groups import Groups
+from dhsic.estimators.resample import Orbit
+
 
 def gaussian_gram(x, y, gamma):
     return np.array([[math.exp(-gamma * float(np.sum((a - b) ** 2))) for b in y] for a in x])
@@ -92,13 +95,20 @@ def orders_of_orbit(orbit, variable=1, shifted=True):
     orders = []
     for coset in range(orbit.cosets):
         within = orbit.orders(coset, 0, groups.count, variable)
-        for k in range(groups.size) if shifted else [0] * groups.size:
+        for k in range(orbit.n_shifts) if shifted else [0] * orbit.n_shifts:
             order = np.arange(groups.n)
             for g in range(groups.count):
                 own = rows[g * groups.size : (g + 1) * groups.size]
                 order[own] = own[np.roll(within[g], -k)]
             orders.append(order)
     return np.array(orders)
+
+
+def orders_of_permutations(n, null, seed, variables):
+    """The rows that some variables have in every replicate of a null, (b, variables, n)."""
+    size = n if null.within == "all" else n // round(n / null.block_rows)
+    orbit = Orbit(Groups(n, size, seed), null.n_resamples + 1, shifted=False)
+    return np.stack([orders_of_orbit(orbit, m)[1:] for m in variables], axis=1)
 
 
 def u_hsic(first, second):

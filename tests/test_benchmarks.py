@@ -24,7 +24,6 @@ from benchmarks import (
     family,
     feature_recovery,
     graph,
-    grid_cost,
     grid_level,
     grid_power,
     level,
@@ -229,18 +228,6 @@ def test_scenarios__are_data_of_so_many_rows(name):
     again = SCENARIOS[name](30, np.random.default_rng(0))
     assert all(len(x) == 30 and np.isfinite(x).all() for x in data)
     assert all((x == y).all() for x, y in zip(data, again, strict=True))
-
-
-def test_grid_cost__says_where_the_time_goes(out):
-    options = ["--rows", 3000, "--features", 3, "--landmarks", 40, "--resamples", 10]
-    table = run(grid_cost, out, *options, "--repeats", 1, "--threads", 1)
-    assert [row["kernels"] for row in table] == list(grid_cost.GRIDS)
-    assert float(table[0]["over one"]) == 1.0
-    for row in table:
-        steps = [float(row[step]) for step in grid_cost.STEPS]
-        assert min(steps) > 0
-        assert sum(steps) <= float(row["seconds"]) * 1.01
-        assert float(row["us tiles"]) > 0
 
 
 def test_selection__has_every_selection(out):

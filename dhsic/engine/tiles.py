@@ -20,7 +20,6 @@ __all__ = [
     "Tile",
     "Tiling",
     "as_real",
-    "centre",
     "column_sums",
     "product_of_centred",
 ]
@@ -50,8 +49,6 @@ class Tiling:
         tiles is real, with `parts` columns for every landmark, as `as_real` sees them.
     variables : tuple of int, optional
         The number of the variable that each kernel is for; one a variable where not given.
-    wanted : tuple of int, optional
-        The kernels whose tiles are computed; all where not given.
     """
 
     kernels: tuple[TileKernel, ...]
@@ -60,7 +57,6 @@ class Tiling:
     column_tile: int = COLUMN_TILE
     parts: int = 1
     variables: tuple[int, ...] | None = None
-    wanted: tuple[int, ...] | None = None
 
     @classmethod
     def prepare(
@@ -145,8 +141,7 @@ class Tiling:
         """Gram tiles (b, c) of every kernel for prepared rows, landmark tile by landmark tile.
 
         They come with the slice of the row's real numbers that is theirs, and are the caller's to
-        overwrite until the next step, which reuses them. Those of kernels that are not wanted hold
-        anything.
+        overwrite until the next step, which reuses them.
         """
         b, p = len(rows[0]), self.n_landmarks
         for start in range(0, p, self.column_tile):
@@ -156,16 +151,8 @@ class Tiling:
             tiles = list(views[: len(self.kernels)])
             work = views[len(self.kernels) :]
             columns = [z[landmarks] for z in self.columns]
-            self.shared.tiles(rows, columns, tiles, work, self._needed)
+            self.shared.tiles(rows, columns, tiles, work)
             yield slice(landmarks.start * self.parts, landmarks.stop * self.parts), tiles
-
-    def means(self, values: Sequence[Matrix], at: slice) -> list[Tile]:
-        """Means (n_values,) of the entries as these are, complex or not, for a tile."""
-        return [value[at].view(self.dtype) for value in values]
-
-    @cached_property
-    def _needed(self) -> frozenset[int] | None:
-        return None if self.wanted is None else self.shared.sources(self.wanted)
 
     @property
     def _tiles(self) -> int:
@@ -181,12 +168,6 @@ def as_real(tile: Tile) -> Matrix:
 def column_sums(tile: Matrix) -> Matrix:
     """Sum a tile over its rows by the blocked summation of the BLAS."""
     return np.ones(len(tile), tile.dtype) @ tile
-
-
-def centre(tiles: Sequence[Tile], means: Sequence[Tile]) -> None:
-    """Subtract the means (c,) from the tiles (b, c), in place."""
-    for tile, mean in zip(tiles, means, strict=True):
-        tile -= mean
 
 
 def product_of_centred(tiles: Sequence[Tile], means: Sequence[Tile]) -> Tile:

@@ -9,31 +9,32 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic.engine.plan import DriverStep, PassPlan, Plan
+from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, Tile, Tiling, as_real
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_landmarks
 from dhsic.estimators.base import Estimate, GridOutcome, Null, Outcome, Resampling, plan_of
 from dhsic.estimators.frequencies import draw_combined_frequencies, frequency_steps
-from dhsic.estimators.landmark_products import CentredProducts
-from dhsic.estimators.landmark_sums import SumsPass
-from dhsic.estimators.landmark_tests import (
-    kernel_means,
-    plan_fitted,
-    plan_replicates,
-    run_fitted,
-    run_replicates,
+from dhsic.estimators.resample import TwoSided
+from dhsic.estimators.tuple_statistics import (
+    TupleNull,
+    fit_tuples,
+    measure_tuples,
+    plan_tuples,
+    resample_tuples,
 )
+from dhsic.estimators.tuples import Tuples
 from dhsic.features import centred_rows, write_phases
-from dhsic.kernels import Combinations, Kernel
-from dhsic.nulls import Multiplier, Permutation, Shifts
+from dhsic.kernels import Combinations, Gaussian, Kernel
+from dhsic.nulls import Gamma, Permutation, Shifts, Spectral
 from dhsic.results import FeatureSummary
 
 __all__ = ["JointFrequencies", "WaveFit", "Waves"]
 
 Vector = NDArray[np.float64]
 
+_PILOT_ROWS = 256
 _REMEDY = "take fewer features, fewer kernels ('gaussian' is one), resamples or threads"
 
 
@@ -111,6 +112,30 @@ class Waves:
         return gradients
 
 
+@dataclass(frozen=True)
+class _Frequencies(Waves):
+    """The same tiles with frequencies as rows and rows of data as columns: `TupleKernel`."""
+
+    def rows(self, x: NDArray[Any], dtype: DTypeLike) -> Matrix:
+        """Frequencies (p, d)."""
+        return np.ascontiguousarray(x, dtype)
+
+    def columns(self, z: NDArray[Any], dtype: DTypeLike) -> Matrix:
+        """Centred rows of data (b, d)."""
+        return centred_rows(z, self.centre, dtype)
+
+    def width(self, d: int) -> int:
+        """Columns of prepared rows."""
+        return d
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Tile, work: Tile) -> None:
+        """Write cosines and sines of the phases, shapes as of `Waves.tile` with sides exchanged."""
+        phases = as_real(work[0]).reshape(2, *out.shape)[0]
+        write_phases(columns, rows, phases.T)
+        np.cos(phases, out=out.real)
+        np.sin(phases, out=out.imag)
+
+
 class WaveFit(NamedTuple):
     """An estimate by random frequencies, with all that it is made of."""
 
@@ -163,14 +188,12 @@ class JointFrequencies:
 
     def plan(self, session: Session, null: Null | None) -> Plan:
         """What would run."""
-        variables = tuple(range(len(session.sources)))
-        _refuse_shifts(null)
-        return self._plan(session, variables, [variables], null)
+        kernels = (Gaussian(),) * len(session.sources)
+        return self._plan(session, Combinations.single(kernels), null)
 
     def plan_grid(self, session: Session, combinations: Combinations, null: Resampling) -> Plan:
         """What a test of several combinations would run."""
-        _refuse_shifts(null)
-        return self._plan(session, combinations.variables, combinations.chosen, null)
+        return self._plan(session, combinations, null)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """|u|^2 / D, in one pass."""
@@ -178,57 +201,54 @@ class JointFrequencies:
 
     def fit(self, session: Session, kernels: Sequence[Kernel]) -> WaveFit:
         """The estimate with all that it is made of."""
-        fitted, _, tiling = self._basis(session, Combinations.single(kernels))
-        sums = session.run(SumsPass(tiling, joint=True))
-        kappa, joint = (values.view(np.complex128) / session.n for values in sums)
-        u = joint - kappa.prod(axis=0)
+        fitted, _, tuples = self._basis(session, Combinations.single(kernels))
+        moments = measure_tuples(session, tuples)
+        (u,) = moments.u
         estimate = self._estimate(fitted.kernels, float(np.mean(np.abs(u) ** 2)))
-        return WaveFit(tiling, kappa, u, estimate)
+        centres = [wave.centre for wave in tuples.kernels if isinstance(wave, Waves)]
+        waves = tuple(map(Waves, centres))
+        frequencies = tuple(w.astype(session.dtype) for w in tuples.landmarks)
+        tiling = Tiling(waves, frequencies, parts=2, variables=tuples.variables)
+        return WaveFit(tiling, moments.kappa, u, estimate)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
-        """T and its null distribution, in two passes."""
+        """T and its null distribution."""
         combinations = Combinations.single(kernels)
         if isinstance(null, Resampling):
             return self.test_grid(session, combinations, null).only
-        fitted, note, products = self._products(session, combinations, null)
-        (tested,) = run_fitted(session, products, [self._whiten], null)
-        estimate = self._estimate(fitted.kernels, tested.statistic / session.n)
-        return Outcome(tested.statistic, tested.distribution, estimate, note)
+        assert isinstance(null, Gamma | Spectral)
+        fitted, note, tuples = self._tuples(session, combinations, null)
+        (tested,), _ = fit_tuples(session, tuples, [self._whiten], null)
+        return Outcome(*tested, self._estimate(fitted.kernels, tested.statistic / session.n), note)
 
     def test_grid(
         self, session: Session, combinations: Combinations, null: Resampling
     ) -> GridOutcome:
-        """T of every combination and its replicates, in two passes."""
+        """T of every combination and its replicates."""
         _refuse_shifts(null)
-        assert isinstance(null, Multiplier | Permutation)
-        fitted, note, products = self._products(session, combinations, null)
-        found = run_replicates(session, products, [self._whiten] * len(combinations), null)
+        fitted, note, tuples = self._tuples(session, combinations, null)
+        whiten = [self._whiten] * len(combinations)
+        found, _, detail = resample_tuples(session, tuples, whiten, null)
 
         def estimate(c: int) -> Estimate:
             return self._estimate(fitted.kernels_of(c), float(found.statistics[c]) / session.n)
 
-        rounding = np.zeros(len(combinations))
         return GridOutcome(
-            fitted, found.statistics, found.replicates, estimate, note or found.detail, rounding
+            fitted, found.statistics, found.replicates, estimate, note or detail, found.rounding
         )
 
-    def _plan(
-        self,
-        session: Session,
-        variables: tuple[int, ...],
-        chosen: Sequence[tuple[int, ...]],
-        null: Null | None,
-    ) -> Plan:
-        dims = [session.dims[m] for m in variables]
-        tiling = self.planned(session, dims, variables)
-        steps: list[DriverStep | PassPlan] = [
-            *frequency_steps(session, self.n_features, len(variables)),
-            session.plan(SumsPass(tiling, joint=null is None)),
+    def _plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
+        _refuse_shifts(null)
+        assert null is None or isinstance(null, TupleNull)
+        zero, d = np.float64(0.0), self.n_features
+        centres = [np.zeros(session.dims[m]) for m in combinations.variables]
+        frequencies = [np.broadcast_to(zero, (d, len(centre))) for centre in centres]
+        pilots = [np.broadcast_to(zero, d)] * len(centres)
+        tuples = self._at(session, combinations, centres, frequencies, pilots)
+        steps = [
+            *frequency_steps(session, d, len(combinations.variables)),
+            *plan_tuples(session, tuples, null),
         ]
-        if isinstance(null, Multiplier | Permutation):
-            steps += plan_replicates(session, tiling, chosen, null)
-        elif null is not None:
-            steps += plan_fitted(session, tiling, chosen, null)
         return plan_of(session, steps, _REMEDY)
 
     def planned(self, session: Session, dims: Sequence[int], variables: tuple[int, ...]) -> Tiling:
@@ -238,30 +258,54 @@ class JointFrequencies:
         columns = tuple(np.broadcast_to(zero, (self.n_features, d)) for d in dims)
         return Tiling(waves, columns, parts=2, variables=variables)
 
-    def _products(
+    def _tuples(
         self, session: Session, combinations: Combinations, null: Null
-    ) -> tuple[Combinations, str, CentredProducts]:
-        """The fitted kernels, what is amiss with the null distribution, and the products."""
-        fitted, samples, tiling = self._basis(session, combinations)
+    ) -> tuple[Combinations, str, Tuples]:
+        """The fitted kernels, what is amiss with the null distribution, and the statistics."""
+        fitted, samples, tuples = self._basis(session, combinations)
         most = 2.0 * self.n_features
-        note = guard_landmarks(session, fitted, samples, null, directions=most)
-        means = list(kernel_means(session, tiling).astype(session.dtype))
-        return fitted, note, CentredProducts.of(tiling, means, combinations.chosen)
+        return fitted, guard_landmarks(session, fitted, samples, null, directions=most), tuples
 
     def _basis(
         self, session: Session, combinations: Combinations
-    ) -> tuple[Combinations, list[Vector], Tiling]:
+    ) -> tuple[Combinations, list[Vector], Tuples]:
         """The fitted kernels, samples of every variable, and waves at drawn frequencies."""
         fitted, samples, drawn = draw_combined_frequencies(
             session, combinations, self.n_features, orthogonal=self.orthogonal
         )
-        waves = tuple(Waves(features.centre) for features in drawn)
-        columns = tuple(features.frequencies for features in drawn)
-        tiling = Tiling(waves, columns, parts=2, variables=combinations.variables)
-        return fitted, samples, tiling
+        centres = [features.centre for features in drawn]
+        frequencies = [features.frequencies for features in drawn]
+        pilots = [
+            _wave_means(one, w, samples[m][:_PILOT_ROWS])
+            for one, w, m in zip(centres, frequencies, fitted.variables, strict=True)
+        ]
+        return fitted, samples, self._at(session, combinations, centres, frequencies, pilots)
 
-    def _whiten(self, values: Vector) -> Vector:
-        """In units of the features: every wave is sqrt(D) times one."""
+    def _at(
+        self,
+        session: Session,
+        combinations: Combinations,
+        centres: Sequence[Vector],
+        frequencies: Sequence[Matrix],
+        pilots: Sequence[Tile],
+    ) -> Tuples:
+        """The statistics of every combination."""
+        return Tuples(
+            tuple(map(_Frequencies, centres)),
+            combinations.variables,
+            tuple(frequencies),
+            tuple(TwoSided(one[:-1], one[-1]) for one in combinations.chosen),
+            (np.arange(self.n_features),) * len(combinations),
+            tuple(pilots),
+            session.dtype,
+            "joint",
+            parts=2,
+        )
+
+    def _whiten(self, values: Tile) -> Vector:
+        """In units of the features, as real numbers: every wave is sqrt(D) times one."""
+        if np.iscomplexobj(values):
+            values = np.concatenate([values.real, values.imag])
         whitened: Vector = values / self.n_features**0.5
         return whitened
 
@@ -269,6 +313,12 @@ class JointFrequencies:
         counts = (self.n_features,) * len(kernels)
         summary = FeatureSummary("complex", counts, self.orthogonal)
         return Estimate(value, kernels, features=summary)
+
+
+def _wave_means(centre: Vector, frequencies: Matrix, rows: Vector) -> Tile:
+    """Means over some rows, shape (D,)."""
+    means: Tile = np.exp(1j * ((rows - centre) @ frequencies.T.astype(np.float64))).mean(axis=0)
+    return means
 
 
 def _refuse_shifts(null: Null | None) -> None:

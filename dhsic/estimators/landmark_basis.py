@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from dhsic._random import generator
 from dhsic.engine.session import Session
-from dhsic.engine.tiles import Tiling
 from dhsic.kernels import Combinations, Kernel
 from dhsic.landmarks import (
     Landmarks,
@@ -96,11 +95,6 @@ class LandmarkBasis:
             k.columns(z[m], session.dtype) for k, m in zip(c.kernels, c.variables, strict=True)
         ]
         warn_of_rounding(c.spread(session.names), c.kernels, columns, session.dtype)
-
-    def tiling(self, session: Session) -> Tiling:
-        """Gram tiles of all kernels, after a warning of those that lose digits in them."""
-        self.warn_of_rounding(session)
-        return Tiling.prepare(self.combinations, self.landmarks.points, session.dtype)
 
     def points(self, c: int) -> tuple[Vector, ...]:
         """The landmarks (r, d_m) of a combination."""

@@ -1,274 +1,205 @@
-"""Tests from the centred products at landmarks: what the estimators on product kernels run."""
+"""Tests at landmark tuples: what `NystromMHSIC` runs and plans for every null distribution."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.plan import DriverStep, PassPlan, baseline_bytes
-from dhsic.engine.reduction import RowReduction
+from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.session import Session
-from dhsic.engine.tiles import Tiling
-from dhsic.estimators.base import Null
-from dhsic.estimators.landmark_products import CentredProducts
-from dhsic.estimators.landmark_sums import (
-    CentredSums,
-    MultiplierPass,
-    PermutationPass,
-    SpectrumPass,
-    SumsPass,
+from dhsic.estimators.approximate import guard_landmarks
+from dhsic.estimators.base import (
+    ChainOutcome,
+    ChainStage,
+    Estimate,
+    FeatureEstimates,
+    FeatureOutcome,
+    GridOutcome,
+    Null,
+    Outcome,
+    Resampling,
+    plan_of,
 )
-from dhsic.linalg import spectrum, squared_norms
-from dhsic.nulls import (
-    ChiSquareMixture,
-    Distribution,
-    GammaDistribution,
-    Multiplier,
-    Permutation,
-    Spectral,
-    check_finite,
+from dhsic.estimators.landmark_basis import LandmarkBasis
+from dhsic.estimators.landmark_draws import LandmarkDraw
+from dhsic.estimators.landmark_measures import measure_features
+from dhsic.estimators.resample import TwoSided, chain_of
+from dhsic.estimators.tuple_moments import Moments
+from dhsic.estimators.tuple_statistics import (
+    TupleNull,
+    fit_tuples,
+    measure_tuples,
+    plan_tuples,
+    resample_tuples,
 )
+from dhsic.estimators.tuples import Form, Tuples
+from dhsic.kernels import Combinations
+from dhsic.landmarks import Pairing
+from dhsic.nulls import Chain, Gamma, Spectral
 
-__all__ = [
-    "Replicated",
-    "Tested",
-    "kernel_means",
-    "multiplier_functions",
-    "plan_fitted",
-    "plan_replicates",
-    "run_fitted",
-    "run_replicates",
-    "suits_one_task",
-]
+__all__ = ["LandmarkTests", "Prepared"]
 
 Vector = NDArray[np.float64]
-Whiten = Callable[[Vector], Vector]
-Resampling = Multiplier | Permutation
 
-_PATIENT_OPERATIONS = 1e11
-_FEW = 64
-_SOLVED = 4  # copies of what a pass returns
+_REMEDY = "take fewer landmarks, fewer kernels ('gaussian' is one), resamples or threads"
 
 
-class Replicated(NamedTuple):
-    """What replicates say of G combinations."""
+class Prepared(NamedTuple):
+    """The landmarks and the statistics at them."""
 
-    u: list[Vector]
-    """kappa_J - prod_m kappa_m of every combination, shapes (q,)."""
-    statistics: Vector
-    """T = n |L^-1 u|^2, shape (G,)."""
-    replicates: Vector
-    """Of T under the null hypothesis, shape (b, G)."""
-    detail: str
-    """How they were made, where the null leaves a choice."""
+    basis: LandmarkBasis
+    tuples: Tuples
+    whiten: list[partial[Vector]]
 
 
-class Tested(NamedTuple):
-    """What a fitted null distribution says of one combination."""
-
-    u: Vector
-    """kappa_J - prod_m kappa_m, shape (q,)."""
-    statistic: float
-    """T = n |L^-1 u|^2."""
-    distribution: Distribution
-    """Of T under the null hypothesis."""
-
-
-def kernel_means(session: Session, tiling: Tiling) -> Vector:
-    """kappa_k of every kernel, shape (K, p), in one pass."""
-    return session.run(SumsPass(tiling, joint=False)).marginal / session.n
-
-
-def plan_replicates(
-    session: Session, tiling: Tiling, chosen: Sequence[tuple[int, ...]], null: Resampling
-) -> list[DriverStep | PassPlan]:
-    """The passes of `run_replicates` and what follows each, with all landmarks kept."""
-    whole = _unseen(tiling, chosen)
-    null = _resolved(session, whole, null)
-    steps: list[DriverStep | PassPlan] = []
-    for numbers in _parts(session, whole, partial(_replicate_pass, session, null)):
-        part = whole.part(numbers)
-        functions = 8 * part.n_values * (null.n_resamples + 1)
-        steps.append(session.plan(_replicate_pass(session, null, part)))
-        steps.append(DriverStep("solve", _SOLVED * functions + 2 * 8 * tiling.n_values**2))
-    return steps
-
-
-def plan_fitted(
-    session: Session, tiling: Tiling, chosen: Sequence[tuple[int, ...]], null: Null
-) -> list[DriverStep | PassPlan]:
-    """The passes of `run_fitted` and what follows each, with all landmarks kept."""
-    whole, matrix = _unseen(tiling, chosen), 8 * tiling.n_values**2
-    steps: list[DriverStep | PassPlan] = []
-    for numbers in _parts(session, whole, partial(SpectrumPass, name=f"{null.name} null")):
-        part = whole.part(numbers)
-        held = matrix * (len(numbers) - 1)
-        steps.append(session.plan(SpectrumPass(part, f"{null.name} null")))
-        steps.append(DriverStep("whiten", held + 6 * matrix, matrix))
-        if isinstance(null, Spectral):
-            steps.append(DriverStep("eigenvalues", held + 4 * matrix))
-    return steps
-
-
-def _unseen(tiling: Tiling, chosen: Sequence[tuple[int, ...]]) -> CentredProducts:
-    """Products with means that take no memory."""
-    zero = tiling.precision.type(0)
-    means = [np.broadcast_to(zero, tiling.n_values)] * len(tiling.kernels)
-    return CentredProducts.of(tiling, means, chosen)
-
-
-def run_replicates(
-    session: Session, products: CentredProducts, whiten: Sequence[Whiten], null: Resampling
-) -> Replicated:
-    """T of every combination and its replicates, in one pass, or as few as fit in memory.
+@dataclass(frozen=True)
+class LandmarkTests:
+    """Statistics T = n |L^-1 u|^2 at landmarks, and estimates.
 
     Parameters
     ----------
-    session : Session
-        The run.
-    products : CentredProducts
-        Of the combinations.
-    whiten : sequence of callable
-        L^-1 of every combination, from (q,) or (q, b) to the same shape: the norm of a function is
-        that of its whitened values at the landmarks.
-    null : Multiplier or Permutation
-        The null distribution.
-
-    Returns
-    -------
-    Replicated
+    draw : LandmarkDraw
+        Of the landmarks.
+    pairing : {"independent", "joint"}
+        As they are drawn.
     """
-    null = _resolved(session, products, null)
-    u: list[Vector] = []
-    norms: list[Vector] = []
-    for numbers in _parts(session, products, partial(_replicate_pass, session, null)):
-        part = products.part(numbers)
-        functions = _functions(session, part, null)
-        session.step("solve")
-        for c, values in zip(numbers, part.parts_of(functions), strict=True):
-            u.append(values[:, 0].copy())
-            norms.append(session.n * squared_norms(whiten[c](values)))
-    statistics, *replicates = np.transpose(norms)
-    over_all = isinstance(null, Permutation) and null.within == "all"
-    detail = null.detail(over_all=over_all) if isinstance(null, Permutation) else ""
-    return Replicated(u, statistics, np.array(replicates), detail)
+
+    draw: LandmarkDraw
+    pairing: Pairing
+
+    def grid(self, session: Session, combinations: Combinations, null: Resampling) -> GridOutcome:
+        """T of every combination and its replicates."""
+        basis, tuples, whiten = self.prepare(session, combinations)
+        note = guard_landmarks(session, basis.combinations, basis.samples, null)
+        (statistics, replicates, rounding), moments, detail = resample_tuples(
+            session, tuples, whiten, null
+        )
+
+        def estimate(c: int) -> Estimate:
+            return self.estimate(session, basis, c, moments)
+
+        return GridOutcome(
+            basis.combinations, statistics, replicates, estimate, note or detail, rounding
+        )
+
+    def chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
+        """T of every stage of a chain of tests."""
+        stages = chain_of(combinations.chosen)
+        pairs = [pair for stage in stages for pair in stage]
+        basis, tuples, whiten = self.prepare(session, combinations, pairs)
+        resampled, moments, detail = resample_tuples(session, tuples, whiten, null)
+        whole, ends = ChainStage(tuple(pairs), resampled), accumulate(map(len, stages), initial=0)
+
+        def estimate(c: int) -> Estimate:
+            *others, last = combinations.chosen[c]
+            return self.estimate(
+                session, basis, pairs.index(TwoSided(tuple(others), last)), moments
+            )
+
+        return ChainOutcome(
+            replace(basis.combinations, chosen=combinations.chosen),
+            tuple(whole.part(range(*both)) for both in pairwise(ends)),
+            estimate,
+            detail,
+        )
+
+    def each(
+        self, session: Session, combinations: Combinations, null: Gamma | Spectral
+    ) -> list[Outcome]:
+        """The outcome of every combination by itself."""
+        basis, tuples, whiten = self.prepare(session, combinations)
+        note = guard_landmarks(session, basis.combinations, basis.samples, null)
+        tested, moments = fit_tuples(session, tuples, whiten, null)
+        return [
+            Outcome(*one, self.estimate(session, basis, c, moments), note)
+            for c, one in enumerate(tested)
+        ]
+
+    def features(
+        self, session: Session, combinations: Combinations, null: Resampling
+    ) -> FeatureOutcome:
+        """T of every feature with the target and its replicates."""
+        basis, tuples, whiten = self.prepare(session, combinations)
+        note = guard_landmarks(session, basis.combinations, basis.samples, null)
+        (statistics, replicates, rounding), moments, detail = resample_tuples(
+            session, tuples, whiten, null
+        )
+        estimates = self._features(session, basis, moments)
+        return FeatureOutcome(estimates, statistics, replicates, note or detail, rounding)
+
+    def measure(
+        self, session: Session, combinations: Combinations
+    ) -> tuple[LandmarkBasis, Moments]:
+        """The landmarks, and what the data say at them, in one pass."""
+        basis, tuples, _ = self.prepare(session, combinations)
+        return basis, measure_tuples(session, tuples)
+
+    def measured_features(self, session: Session, combinations: Combinations) -> FeatureEstimates:
+        """The estimates of all features, in one pass."""
+        return self._features(session, *self.measure(session, combinations))
+
+    def estimate(
+        self, session: Session, basis: LandmarkBasis, c: int, moments: Moments
+    ) -> Estimate:
+        """Of a combination, at the landmarks of a test."""
+        means = basis.means(c, moments.kappa)
+        return self.draw.estimate(session, basis, c, means, moments.u[c], self.pairing)
+
+    def _features(
+        self, session: Session, basis: LandmarkBasis, moments: Moments
+    ) -> FeatureEstimates:
+        session.step("estimate")
+        measures = measure_features(basis, moments)
+        kept = tuple(map(len, basis.kept))
+        summary = self.draw.summary(session, basis, kept, self.pairing)
+        return FeatureEstimates(basis.combinations, *measures, summary)
+
+    def plan(
+        self,
+        session: Session,
+        combinations: Combinations,
+        null: Null | None,
+        remedy: str = _REMEDY,
+    ) -> Plan:
+        """What would run, with the landmarks as drawn: pruning can only make it less."""
+        assert null is None or isinstance(null, TupleNull)
+        p, guessed = self.draw.most(session), combinations.guessed(session.dims)
+        pairs = _pairs(combinations)
+        if isinstance(null, Chain):
+            pairs = [pair for stage in chain_of(combinations.chosen) for pair in stage]
+        form: Form = "product" if isinstance(null, Chain) else "joint"
+        tuples = Tuples.unseen(guessed, session.dims, p, pairs, session.dtype, form)
+        first = self.draw.steps(session, guessed, self.draw.held_bytes(session, len(pairs)))
+        last = DriverStep("estimate", 3 * 8 * p * p)
+        steps = [*first, *plan_tuples(session, tuples, null), last]
+        return plan_of(session, steps, remedy, n_landmarks=p)
+
+    def prepare(
+        self,
+        session: Session,
+        combinations: Combinations,
+        pairs: Sequence[TwoSided] | None = None,
+    ) -> Prepared:
+        """Landmarks, and at them the combinations as joint statistics, or others of them."""
+        own = pairs or _pairs(combinations)
+        basis = self.draw.basis(
+            session,
+            combinations,
+            self.pairing,
+            hold=self.draw.holds(session, len(own)),
+            chosen=[(*pair.left, pair.right) for pair in own],
+        )
+        basis.warn_of_rounding(session)
+        tuples = Tuples.at(basis, own, session.dtype, "product" if pairs else "joint")
+        return Prepared(basis, tuples, [partial(basis.whiten, c) for c in range(len(own))])
 
 
-def _functions(session: Session, products: CentredProducts, null: Resampling) -> Vector:
-    """u, and U_b of every replicate, shape (q, b + 1)."""
-    reduction = _replicate_pass(session, null, products)
-    if isinstance(reduction, MultiplierPass):
-        return multiplier_functions(session.run(reduction), session.n)
-    return session.run(reduction).centred.T / session.n
-
-
-def _parts(
-    session: Session,
-    products: CentredProducts,
-    reduction: Callable[[CentredProducts], RowReduction[Any]],
-) -> list[range]:
-    """Combinations that one pass takes: all where they fit in memory, else as many as do."""
-    count = len(products.chosen)
-
-    def fits(part: range) -> bool:
-        plan = session.plan(reduction(products.part(part)))
-        # The driver may hold factors beside a pass and a solve, see `NystromMHSIC`.
-        allowed = session.runtime.memory - baseline_bytes() - session.runtime.memory // 8
-        solve = _SOLVED * plan.bytes_to_driver + 2 * 8 * products.tiling.n_values**2
-        return max(plan.worker_bytes, solve) <= allowed
-
-    for size in _part_sizes(count):
-        parts = [range(start, min(start + size, count)) for start in range(0, count, size)]
-        if size == 1 or all(map(fits, parts)):
-            break
-    return parts
-
-
-def _part_sizes(count: int) -> Iterator[int]:
-    """Sizes to try, the largest first: every one of a few, and halves of many."""
-    while count > _FEW:
-        yield count
-        count = -(-count // 2)
-    yield from range(count, 0, -1)
-
-
-def run_fitted(
-    session: Session, products: CentredProducts, whiten: Sequence[Whiten], null: Null
-) -> list[Tested]:
-    """T of every combination and its fitted null distribution.
-
-    It takes one pass, or as few as fit in memory.
-    """
-    tested: list[Tested] = []
-    for numbers in _parts(session, products, partial(SpectrumPass, name=f"{null.name} null")):
-        part = products.part(numbers)
-        sums = session.run(SpectrumPass(part, f"{null.name} null"))
-        for c, own in zip(numbers, sums.of(part), strict=True):
-            u, distribution = _fitted_distribution(session, *own, whiten[c], null)
-            statistic = session.n * float(squared_norms(whiten[c](u)))
-            tested.append(Tested(u, statistic, distribution))
-    return tested
-
-
-def _resolved(session: Session, products: CentredProducts, null: Resampling) -> Resampling:
-    """The null with its choice made once for all combinations, which must share replicates."""
-    if isinstance(null, Multiplier) or null.within != "auto":
-        return null
-    whole = PermutationPass(products, null, True, session.seed)
-    return replace(null, within="all" if suits_one_task(session, whole, null) else "blocks")
-
-
-def _replicate_pass(
-    session: Session, null: Resampling, products: CentredProducts
-) -> MultiplierPass | PermutationPass:
-    if isinstance(null, Multiplier):
-        return MultiplierPass(products, null.n_resamples, session.seed)
-    return PermutationPass(products, null, null.within == "all", session.seed)
-
-
-def suits_one_task(session: Session, reduction: RowReduction[Any], null: Permutation) -> bool:
-    """Whether permutations of all rows fit in memory and take one thread less than a minute."""
-    fits = session.plan(reduction).worker_bytes <= session.runtime.memory // 2
-    work = session.n * reduction.footprint(session.n).operations
-    return session.n <= null.block_rows or (fits and work <= _PATIENT_OPERATIONS)
-
-
-def multiplier_functions(sums: CentredSums, n: int) -> Vector:
-    """u, and U_b = (1/n) sum_i (w_ib - mean_i w_ib) xi_i for every replicate.
-
-    The mean of T_b over signs and permutations is (n - 2) / n times that of T over permutations:
-    exactly for M = 2, as follows from E T = tr(HK_1) tr(HK_2) / (n (n - 1)), and closely for
-    M > 2. The factor removes the excess of rejections that it causes at small n.
-    """
-    u = sums.plain / n
-    signed = (sums.signed - np.outer(u, sums.signs)) / n * math.sqrt(n / (n - 2))
-    return np.column_stack([u, signed])
-
-
-def _fitted_distribution(
-    session: Session, plain: Vector, squares: Vector, whiten: Whiten, null: Null
-) -> tuple[Vector, Distribution]:
-    """u, and the distribution that the multipliers imitate: of a normal U of the same covariance.
-
-    T = sum_k lambda_k z_k^2 with lambda_k the eigenvalues of L^-1 Cov(xi) L^-T, whose trace and
-    squared Frobenius norm are the mean and half the variance of T. The factor n / (n - 2) is that
-    of the multipliers.
-    """
-    n = session.n
-    u = plain / n
-    session.step("whiten")
-    covariance = whiten(whiten((squares / n - np.outer(u, u)) * (n / (n - 2))).T)
-    check_finite(covariance)
-    if isinstance(null, Spectral):
-        session.step("eigenvalues")
-        # Along directions near the pruning tolerance the covariance may be negative by rounding.
-        mixture = ChiSquareMixture.of(spectrum(covariance).clip(min=0.0))
-        return u, null.distribution(mixture, session.seed)
-    variance = 2.0 * float(np.vdot(covariance, covariance))
-    return u, GammaDistribution(float(covariance.trace()), variance)
+def _pairs(combinations: Combinations) -> list[TwoSided]:
+    """The last variable against all others."""
+    return [TwoSided(one[:-1], one[-1]) for one in combinations.chosen]

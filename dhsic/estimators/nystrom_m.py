@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_choice, check_integer
-from dhsic.engine.plan import DriverStep, PassPlan, Plan
+from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
-from dhsic.engine.tiles import Tiling
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.approximate import guard_landmarks
 from dhsic.estimators.base import (
     ChainOutcome,
     Estimate,
@@ -25,32 +22,15 @@ from dhsic.estimators.base import (
     Null,
     Outcome,
     Resampling,
-    plan_of,
 )
-from dhsic.estimators.exact_landmarks import ExactLandmarkTests, planned
 from dhsic.estimators.landmark_basis import LandmarkBasis
 from dhsic.estimators.landmark_draws import AUTO, MOST, LandmarkDraw
-from dhsic.estimators.landmark_products import CentredProducts
-from dhsic.estimators.landmark_sums import SumsPass
-from dhsic.estimators.landmark_tests import (
-    kernel_means,
-    plan_fitted,
-    plan_replicates,
-    run_fitted,
-    run_replicates,
-)
-from dhsic.estimators.ranked_landmarks import (
-    RankedMeasures,
-    measure_ranked,
-    plan_ranked,
-    rank_estimates,
-    rank_tests,
-)
-from dhsic.estimators.ranked_tiles import RankedTiles
-from dhsic.estimators.resample import exact_null, orbit_of
+from dhsic.estimators.landmark_tests import LandmarkTests
+from dhsic.estimators.resample import exact_null
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.landmarks import Pairing, Selection, check_landmark_options
-from dhsic.nulls import Chain, Gamma, Multiplier, Permutation, Shifts, Spectral
+from dhsic.linalg import squared_norms
+from dhsic.nulls import Chain, Gamma, Spectral
 
 __all__ = ["LandmarkFit", "NystromMHSIC"]
 
@@ -169,15 +149,15 @@ class NystromMHSIC:
 
     def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
         """What would run, with the landmarks as drawn: pruning can only make it less."""
-        return self._plan(session, Combinations.single(kernels), null)
+        return self._tests.plan(session, Combinations.single(kernels), null)
 
     def plan_grid(self, session: Session, combinations: Combinations, null: Resampling) -> Plan:
         """What a test of several combinations would run."""
-        return self._plan(session, combinations, null)
+        return self._tests.plan(session, combinations, null)
 
     def plan_chain(self, session: Session, combinations: Combinations, null: Chain) -> Plan:
         """What a chain of tests would run."""
-        return self._plan(session, combinations, null)
+        return self._tests.plan(session, combinations, null)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The estimate of [1] Lemma 4.2, in one pass."""
@@ -185,24 +165,15 @@ class NystromMHSIC:
 
     def fit_estimate(self, session: Session, kernels: Sequence[Kernel]) -> LandmarkFit:
         """The estimate with all that it is made of."""
-        pairing = self.pairing or "joint"
-        basis = self._basis(session, Combinations.single(kernels), pairing)
-        sums = session.run(SumsPass(basis.tiling(session), joint=True))
-        kappa, kappa_joint = sums.marginal / session.n, sums.joint / session.n
-        u = kappa_joint - kappa.prod(axis=0)
-        estimate = self._draw.estimate(session, basis, 0, basis.means(0, kappa), u, pairing)
-        return LandmarkFit(basis, kappa, u, estimate.value, estimate)
+        fit = self._fit(session, kernels, self._estimates)
+        return fit._replace(value=fit.estimate.value)
 
     def fit_statistic(self, session: Session, kernels: Sequence[Kernel]) -> LandmarkFit:
         """T, as a test computes it, with all that it is made of."""
-        basis, kappa, products = self._products(session, Combinations.single(kernels))
-        found = run_replicates(session, products, [partial(basis.whiten, 0)], Multiplier(1))
-        (u,), statistic = found.u, float(found.statistics[0])
-        estimate = self._exact.estimate(session, basis, 0, basis.means(0, kappa), u)
-        return LandmarkFit(basis, kappa, u, statistic, estimate)
+        return self._fit(session, kernels, self._tests)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
-        """T and its null distribution, in two passes."""
+        """T and its null distribution."""
         combinations = Combinations.single(kernels)
         if isinstance(null, Resampling):
             return self.test_grid(session, combinations, null).only
@@ -213,102 +184,44 @@ class NystromMHSIC:
     def test_grid(
         self, session: Session, combinations: Combinations, null: Resampling
     ) -> GridOutcome:
-        """T of every combination and its replicates, in one pass by shifts, else in two."""
-        if isinstance(null, Shifts):
-            return self._exact.grid(session, combinations, null)
-        basis, kappa, products = self._products(session, combinations)
-        note = guard_landmarks(session, basis.combinations, basis.samples, null)
-        whiten = [partial(basis.whiten, c) for c in range(len(combinations))]
-        found = run_replicates(session, products, whiten, null)
-
-        def estimate(c: int) -> Estimate:
-            return self._exact.estimate(session, basis, c, basis.means(c, kappa), found.u[c])
-
-        return GridOutcome(
-            basis.combinations,
-            found.statistics,
-            found.replicates,
-            estimate,
-            note or found.detail,
-            np.zeros(len(combinations)),
-        )
+        """T of every combination and its replicates: in one pass, or by random signs in two."""
+        return self._tests.grid(session, combinations, null)
 
     def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
         """T of every stage of a chain of tests and its replicates, in one pass."""
-        return self._exact.chain(session, combinations, null)
+        return self._tests.chain(session, combinations, null)
 
     def plan_each(
         self, session: Session, combinations: Combinations, null: Gamma | Spectral
     ) -> Plan:
         """What tests of several combinations, each by itself, would run."""
-        return self._plan(session, combinations, null)
+        return self._tests.plan(session, combinations, null)
 
     def test_each(
         self, session: Session, combinations: Combinations, null: Gamma | Spectral
     ) -> list[Outcome]:
         """The outcome of every combination by itself, in two passes where they fit in memory."""
-        basis, kappa, products = self._products(session, combinations)
-        note = guard_landmarks(session, basis.combinations, basis.samples, null)
-        whiten = [partial(basis.whiten, c) for c in range(len(combinations))]
-        outcomes = []
-        for c, tested in enumerate(run_fitted(session, products, whiten, null)):
-            estimate = self._exact.estimate(session, basis, c, basis.means(c, kappa), tested.u)
-            outcomes.append(Outcome(tested.statistic, tested.distribution, estimate, note))
-        return outcomes
+        return self._tests.each(session, combinations, null)
 
     def plan_features(
         self, session: Session, combinations: Combinations, null: Resampling | None
     ) -> Plan:
         """What a test of many features, or estimates where `null` is None, would run."""
         self._check_shared()
-        if isinstance(null, Shifts):
-            return self._exact.plan(session, combinations, null)
-        p, held = self.most_landmarks(session), self._draw.held_bytes(session, len(combinations))
-        points = [np.zeros((p, d)) for d in session.dims]
-        kept = [np.arange(p)] * len(combinations)
-        guessed = combinations.guessed(session.dims)
-        tiles = RankedTiles.prepare(guessed, points, kept, session.dtype)
-        first = self._draw.steps(session, guessed, held)
-        steps = [*first, *plan_ranked(session, tiles, null, _held(first))]
-        steps.append(DriverStep("estimate", 4 * 8 * p * p))
-        return plan_of(session, steps, _FEATURES_REMEDY, n_landmarks=p)
+        tests = self._estimates if null is None else self._tests
+        return tests.plan(session, combinations, null, _FEATURES_REMEDY)
 
     def test_features(
         self, session: Session, combinations: Combinations, null: Resampling
     ) -> FeatureOutcome:
-        """T of every feature and its replicates, in one pass by shifts, else in two."""
+        """T of every feature and its replicates, as `test_grid`."""
         self._check_shared()
-        if isinstance(null, Shifts):
-            basis, shifted = self._exact.statistics(session, combinations, null)
-            measures = measure_ranked(session, basis, shifted.kappa, shifted.squares, shifted.u)
-            estimates = self._feature_estimates(session, basis, measures, self._tested_pairing)
-            statistics, replicates, ties = shifted.resampled
-            detail = orbit_of(session, null).detail
-            return FeatureOutcome(estimates, statistics, replicates, detail, ties)
-        basis = self._basis(session, combinations, self._tested_pairing)
-        first = self._draw.steps(
-            session, combinations, self._draw.held_bytes(session, len(combinations))
-        )
-        note = guard_landmarks(session, basis.combinations, basis.samples, null)
-        found, measures = rank_tests(session, basis, null, _held(first))
-        estimates = self._feature_estimates(session, basis, measures, self._tested_pairing)
-        rounding = np.zeros(len(combinations))
-        detail = note or found.detail
-        return FeatureOutcome(estimates, found.statistics, found.replicates, detail, rounding)
+        return self._tests.features(session, combinations, null)
 
     def estimate_features(self, session: Session, combinations: Combinations) -> FeatureEstimates:
         """The estimates of all features, in one pass."""
         self._check_shared()
-        pairing = self.pairing or "joint"
-        basis = self._basis(session, combinations, pairing)
-        return self._feature_estimates(session, basis, rank_estimates(session, basis), pairing)
-
-    def _feature_estimates(
-        self, session: Session, basis: LandmarkBasis, found: RankedMeasures, pairing: Pairing
-    ) -> FeatureEstimates:
-        kept = tuple(map(len, basis.kept))
-        summary = self._draw.summary(session, basis, kept, pairing)
-        return FeatureEstimates(basis.combinations, *found, summary)
+        return self._estimates.measured_features(session, combinations)
 
     def _check_shared(self) -> None:
         """Features share the rows that landmarks are; selected ones would be those of one."""
@@ -332,48 +245,19 @@ class NystromMHSIC:
         )
 
     @property
-    def _exact(self) -> ExactLandmarkTests:
-        return ExactLandmarkTests(self._draw, self._tested_pairing)
+    def _tests(self) -> LandmarkTests:
+        return LandmarkTests(self._draw, self.pairing or "independent")
 
     @property
-    def _tested_pairing(self) -> Pairing:
-        return self.pairing or "independent"
+    def _estimates(self) -> LandmarkTests:
+        return LandmarkTests(self._draw, self.pairing or "joint")
 
-    def _plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
-        if isinstance(null, Shifts | Chain):
-            return self._exact.plan(session, combinations, null)
-        p = self.most_landmarks(session)
-        guessed = combinations.guessed(session.dims)
-        points = [np.zeros((p, d)) for d in session.dims]
-        tiling = Tiling.prepare(guessed, points, session.dtype)
-        steps: list[DriverStep | PassPlan] = [
-            *self._draw.steps(session, guessed, self._draw.held_bytes(session, len(combinations))),
-            session.plan(SumsPass(tiling, joint=null is None)),
-        ]
-        if isinstance(null, Multiplier | Permutation):
-            steps += plan_replicates(session, tiling, combinations.chosen, null)
-        elif null is not None:
-            steps += plan_fitted(session, tiling, combinations.chosen, null)
-        return planned(session, steps, p)
-
-    def _products(
-        self, session: Session, combinations: Combinations
-    ) -> tuple[LandmarkBasis, Vector, CentredProducts]:
-        """The landmarks of a test, the means of the kernels at them, and the products of these."""
-        basis = self._basis(session, combinations, self._tested_pairing)
-        tiling = basis.tiling(session)
-        kappa = kernel_means(session, tiling)
-        means = list(kappa.astype(session.dtype))
-        return basis, kappa, CentredProducts.of(tiling, means, combinations.chosen, basis.kept)
-
-    def _basis(
-        self, session: Session, combinations: Combinations, pairing: Pairing
-    ) -> LandmarkBasis:
-        """The landmarks, pruned, with the fitted kernels."""
-        hold = self._draw.holds(session, len(combinations))
-        return self._draw.basis(session, combinations, pairing, hold=hold)
-
-
-def _held(steps: Sequence[DriverStep | PassPlan]) -> int:
-    """Bytes that stay after steps of the driver."""
-    return sum(step.held_bytes for step in steps if isinstance(step, DriverStep))
+    def _fit(
+        self, session: Session, kernels: Sequence[Kernel], tests: LandmarkTests
+    ) -> LandmarkFit:
+        basis, moments = tests.measure(session, Combinations.single(kernels))
+        (u,) = moments.u
+        statistic = session.n * float(squared_norms(basis.whiten(0, u)))
+        return LandmarkFit(
+            basis, moments.kappa, u, statistic, tests.estimate(session, basis, 0, moments)
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -12,8 +12,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic._random import generator
 from dhsic.engine.groups import Groups
+from dhsic.engine.reduction import GroupReduction
 from dhsic.engine.session import Session
-from dhsic.nulls import Chain, Shifts
+from dhsic.nulls import Chain, Permutation, Shifts
 
 __all__ = [
     "Orbit",
@@ -22,6 +23,7 @@ __all__ = [
     "chain_of",
     "exact_null",
     "orbit_of",
+    "suits_one_task",
     "tie_tolerance",
     "tile_error",
     "transform_error",
@@ -29,6 +31,7 @@ __all__ = [
 
 Vector = NDArray[np.float64]
 
+_PATIENT_OPERATIONS = 1e11
 _WIDEST = 4096  # rows of a group; beyond, more cosets do as well and hold less
 
 
@@ -63,7 +66,7 @@ class Orbit:
 
     Permutation number r b + k permutes within groups at random, in the way of coset r, and then
     shifts by k, so that row i of a group meets row (i + k) mod b of the shifted variable. Number 0
-    is the identity.
+    is the identity. Without shifts, permutation number r is that of coset r alone.
 
     Parameters
     ----------
@@ -71,10 +74,13 @@ class Orbit:
         Within which rows move, b in each.
     cosets : int
         How many, R; the first is that of the identity.
+    shifted : bool, optional
+        Whether every coset is shifted by all k < b.
     """
 
     groups: Groups
     cosets: int
+    shifted: bool = True
 
     @classmethod
     def of(cls, n: int, n_resamples: int, seed: int) -> Self:
@@ -83,12 +89,19 @@ class Orbit:
         return cls(groups, -(-n_resamples // groups.size))
 
     def __len__(self) -> int:
-        return self.cosets * self.groups.size
+        return self.cosets * self.n_shifts
+
+    @property
+    def n_shifts(self) -> int:
+        """Permutations of a coset."""
+        return self.groups.size if self.shifted else 1
 
     @property
     def detail(self) -> str:
         """How the replicates are made, for a result."""
         b, count = self.groups.size, self.groups.count
+        if not self.shifted:
+            return f"permutes within {'all rows' if count == 1 else f'groups of {b:,} rows'}"
         shifts = f"all {b:,} shifts"
         if self.cosets > 1:
             shifts += f" of {self.cosets:,} orders"
@@ -175,11 +188,44 @@ def exact_null(n_variables: int, n_resamples: int) -> tuple[Shifts | Chain, str]
     return Chain(n_resamples), "exact for exchangeable rows, variable after variable"
 
 
-def orbit_of(session: Session, null: Shifts | Chain) -> Orbit:
+def orbit_of(
+    session: Session,
+    null: Shifts | Chain | Permutation,
+    suits: Callable[[Orbit], bool] = lambda _: True,
+) -> Orbit:
     """The permutations that a null takes of the rows of a session.
 
     A chain takes as many more as it has stages, so that its smallest p-value is as small as that
     of one stage.
+
+    Parameters
+    ----------
+    session : Session
+        The run.
+    null : Shifts, Chain or Permutation
+        The null distribution.
+    suits : callable, optional
+        Whether permutations of all rows, in one task, fit in memory and take no minute: asked where
+        the null leaves the choice and rows are many.
     """
+    if isinstance(null, Permutation):
+        return _permuted(session, null, suits)
     stages = len(session.sources) - 1 if isinstance(null, Chain) else 1
     return Orbit.of(session.n, null.n_resamples * stages, session.seed)
+
+
+def _permuted(session: Session, null: Permutation, suits: Callable[[Orbit], bool]) -> Orbit:
+    """The identity and permutations drawn at random, of all rows or within groups."""
+    n, seed = session.n, session.seed
+    whole = Orbit(Groups(n, n, seed), null.n_resamples + 1, shifted=False)
+    if null.within == "all" or n <= null.block_rows or (null.within == "auto" and suits(whole)):
+        return whole
+    groups = Groups(n, n // round(n / null.block_rows), seed)
+    return Orbit(groups, null.n_resamples + 1, shifted=False)
+
+
+def suits_one_task(session: Session, reduction: GroupReduction[Any]) -> bool:
+    """Whether a pass over a single group fits in memory and takes one thread less than a minute."""
+    work = session.n * reduction.footprint(session.n).operations
+    fits = session.plan_groups(reduction).worker_bytes <= session.runtime.memory // 2
+    return bool(fits and work <= _PATIENT_OPERATIONS)

@@ -1,54 +1,105 @@
-"""Statistics at landmark tuples under all permutations of an orbit, from the sums of a pass."""
+"""Statistics at landmark tuples with their null distributions, from the sums of passes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft
 
 from dhsic.engine.plan import DriverStep, PassPlan, baseline_bytes
 from dhsic.engine.session import Session
-from dhsic.estimators.landmark_shifts import ShiftedSums, ShiftedTuples
-from dhsic.estimators.resample import Orbit, Resampled, tie_tolerance, tile_error, transform_error
+from dhsic.engine.tiles import Tile
+from dhsic.estimators.resample import (
+    Orbit,
+    Resampled,
+    orbit_of,
+    suits_one_task,
+    tie_tolerance,
+    tile_error,
+    transform_error,
+)
+from dhsic.estimators.tuple_moments import (
+    Moments,
+    functions_of,
+    mean_about_pilot,
+    measured,
+    no_moments,
+    write_means,
+)
+from dhsic.estimators.tuple_orbits import MeansPass, OrbitPass, TupleSums
+from dhsic.estimators.tuple_terms import SignedPass, SignedSums, SpectrumPass
 from dhsic.estimators.tuples import Tuples
-from dhsic.linalg import squared_norms
+from dhsic.linalg import spectrum, squared_norms
+from dhsic.nulls import (
+    Chain,
+    ChiSquareMixture,
+    Distribution,
+    Gamma,
+    GammaDistribution,
+    Multiplier,
+    Permutation,
+    Shifts,
+    Spectral,
+    check_finite,
+)
 
-__all__ = ["ResampledTuples", "plan_tuples", "resample_tuples"]
+__all__ = [
+    "ResampledTuples",
+    "Tested",
+    "TupleNull",
+    "fit_tuples",
+    "measure_tuples",
+    "plan_tuples",
+    "resample_tuples",
+]
 
 Vector = NDArray[np.float64]
-Whiten = Callable[[Vector], Vector]
+Whiten = Callable[[Tile], Vector]
+Resampling = Shifts | Chain | Permutation | Multiplier
+TupleNull = Resampling | Gamma | Spectral
+Step = DriverStep | PassPlan
+Reduction = TypeVar("Reduction", bound=OrbitPass | SignedPass | SpectrumPass)
 
 _SAFETY = 4.0
 _PROBES = 8
-_FUNCTIONS = 4  # copies of the functions of a combination while they are solved for
+_FUNCTIONS = 4  # copies of the functions of a statistic while they are solved for
 
 
 class ResampledTuples(NamedTuple):
-    """Statistics T = n |L^-1 u|^2 of all pairs under all permutations of an orbit."""
+    """Statistics T = n |L^-1 u|^2 and their replicates."""
 
     resampled: Resampled
     """The statistics."""
-    kappa: Vector
-    """Means of the kernels where statistics need them, shape (K, p)."""
-    squares: Vector
-    """Means of their squares."""
-    u: list[Vector]
-    """kappa_J - prod_m kappa_m of every statistic, shapes (q,)."""
+    moments: Moments
+    """Of the data."""
+    detail: str
+    """How the replicates were made, where the null leaves a choice."""
+
+
+class Tested(NamedTuple):
+    """A statistic with a null distribution that needs no replicates."""
+
+    statistic: float
+    """T = n |L^-1 u|^2."""
+    distribution: Distribution
+    """Of T under the null hypothesis."""
+
+
+def measure_tuples(session: Session, tuples: Tuples) -> Moments:
+    """The means of the kernels and of their products, in one pass."""
+    return measured(tuples, session.run(MeansPass(tuples)), session.n)
 
 
 def resample_tuples(
-    session: Session,
-    tuples: Tuples,
-    whiten: Sequence[Whiten],
-    orbit: Orbit,
-    *,
-    joint: bool = False,
+    session: Session, tuples: Tuples, whiten: Sequence[Whiten], null: Resampling
 ) -> ResampledTuples:
-    """T of all statistics and all permutations, in one pass, or as few as fit in memory.
+    """T of all statistics and their replicates, in one pass, or as few as fit in memory.
+
+    Random signs take another pass before, for the means of the kernels.
 
     Parameters
     ----------
@@ -57,90 +108,250 @@ def resample_tuples(
     tuples : Tuples
         The statistics.
     whiten : sequence of callable
-        L^-1 of every statistic, from (q,) or (q, b) to the same shape.
-    orbit : Orbit
-        The permutations.
-    joint : bool, optional
-        T is of the mean of the product of all kernels less the product of their means, and cosets
-        permute all variables but the first; otherwise of the covariance of both sides.
+        L^-1 of every statistic, from (q,) or (q, b) to the same shape: the norm of a function is
+        that of its whitened values at the landmarks.
+    null : Shifts, Chain, Permutation or Multiplier
+        How replicates are made.
 
     Returns
     -------
     ResampledTuples
     """
-    b, count, n = orbit.groups.size, len(tuples.pairs), session.n
-    values, errors = np.empty((len(orbit), count)), np.empty(count)
-    kappa, squares = np.zeros((2, len(tuples.kernels), tuples.n_landmarks))
-    u: list[Vector] = [np.empty(0)] * count
-    for numbers, cosets in _parts(session, tuples, orbit, joint=joint):
-        part = tuples.part(numbers)
-        sums = session.run_groups(ShiftedTuples(part, orbit, cosets, joint))
+    if isinstance(null, Multiplier):
+        return _by_signs(session, tuples, whiten, null)
+    orbit = _orbit(session, tuples, null)
+    b, n = orbit.n_shifts, session.n
+    values, errors = np.empty((len(orbit), len(tuples.pairs))), np.empty(len(tuples.pairs))
+    moments = no_moments(tuples)
+    for numbers, cosets, reduction in _pieces(session, _Orbiting(tuples, orbit)):
+        part, sums = reduction.tuples, session.run_groups(reduction)
         session.step("solve")
-        _add_moments(part, sums, n, kappa, squares)
+        write_means(moments, part, sums, n)
         for place, c in enumerate(numbers):
-            pair, kept = part.pairs[place], part.kept[place]
-            means = kappa[list(pair.left)][:, kept].prod(axis=0), kappa[pair.right, kept]
             for r, coset in enumerate(cosets):
-                found = _covariances(part, sums, place, r, b, n)
-                offset = (_left_mean(part, sums, place, r, n) - means[0]) * means[1]
-                at = found + offset[:, None] if joint else found
+                at = functions_of(part, sums, moments.kappa, place, r, b, n)
                 values[coset * b : (coset + 1) * b, c] = n * squared_norms(whiten[c](at))
                 if coset == 0:
-                    u[c] = found[:, 0] + offset
-            errors[c] = math.sqrt(n) * _norm_of_errors(whiten[c], _errors(part, sums, place, b, n))
+                    moments.u[c] = at[:, 0].copy()
+            rounding = _errors(part, sums, place, orbit, n)
+            errors[c] = math.sqrt(n) * _norm_of_errors(whiten[c], rounding)
     resampled = Resampled.of(values, tie_tolerance(values[0], errors))
-    return ResampledTuples(resampled, kappa, squares, u)
+    return ResampledTuples(resampled, moments, orbit.detail)
 
 
-def _covariances(part: Tuples, sums: ShiftedSums, c: int, r: int, b: int, n: int) -> Vector:
-    """Of both sides under every shift of a coset, shape (q, b).
+def _by_signs(
+    session: Session, tuples: Tuples, whiten: Sequence[Whiten], null: Multiplier
+) -> ResampledTuples:
+    about, left_means, moments = _about_means(session, tuples)
+    norms: list[Vector] = []
+    signing = _Signing(about, left_means, null.n_resamples, session.seed)
+    for numbers, _, reduction in _pieces(session, signing):
+        part, sums = reduction.tuples, session.run(reduction)
+        session.step("solve")
+        functions = _signed_functions(sums, session.n)
+        for c, start, stop in zip(numbers, part.starts, part.starts[1:], strict=False):
+            moments.u[c] = functions[start:stop, 0].copy()
+            norms.append(session.n * squared_norms(whiten[c](functions[start:stop])))
+    whole = np.transpose(norms)
+    return ResampledTuples(Resampled.of(whole, np.zeros(len(norms))), moments, "")
 
-    With f and h the sides about their pilots the covariance under a permutation s is
-    (1/n) sum_i f_i h_s(i) less the product of the means of f and h, which no shift changes.
+
+def fit_tuples(
+    session: Session, tuples: Tuples, whiten: Sequence[Whiten], null: Gamma | Spectral
+) -> tuple[list[Tested], Moments]:
+    """T of every statistic and its fitted null distribution, in two passes where they fit."""
+    about, left_means, moments = _about_means(session, tuples)
+    tested: list[Tested] = []
+    for numbers, _, reduction in _pieces(session, _Fitting(about, left_means, null)):
+        for c, both in zip(numbers, reduction.of(session.run(reduction)), strict=True):
+            tested.append(_fitted(session, *both, whiten[c], null))
+            moments.u[c] = both[0] / session.n
+    return tested, moments
+
+
+def plan_tuples(session: Session, tuples: Tuples, null: TupleNull | None) -> list[Step]:
+    """The passes of `resample_tuples`, `fit_tuples` or `measure_tuples` and what follows each."""
+    if isinstance(null, Shifts | Chain | Permutation):
+        return _steps(session, _Orbiting(tuples, _orbit(session, tuples, null)))
+    first = session.plan(MeansPass(tuples, products=null is None))
+    if null is None:
+        return [first]
+    means = np.broadcast_to(tuples.sums.type(0), tuples.starts[-1])
+    if isinstance(null, Multiplier):
+        signing = _Signing(tuples, means, null.n_resamples, session.seed)
+        return [first, *_steps(session, signing)]
+    return [first, *_steps(session, _Fitting(tuples, means, null))]
+
+
+@dataclass(frozen=True)
+class _Orbiting:
+    """Passes over some statistics and cosets."""
+
+    tuples: Tuples
+    orbit: Orbit
+
+    @property
+    def cosets(self) -> tuple[int, ...]:
+        return tuple(range(self.orbit.cosets))
+
+    def reduction(self, numbers: range, cosets: tuple[int, ...]) -> OrbitPass:
+        return OrbitPass(self.tuples.part(numbers), self.orbit, cosets)
+
+    def after(self, reduction: OrbitPass) -> list[DriverStep]:
+        """The permutations of one coset and statistic at a time."""
+        return [_solve(reduction.tuples, self.orbit.n_shifts)]
+
+
+@dataclass(frozen=True)
+class _Signing:
+    """Passes over some statistics with signs."""
+
+    tuples: Tuples
+    left_means: Tile
+    n_resamples: int
+    seed: int
+    cosets: tuple[int, ...] = (0,)
+
+    def reduction(self, numbers: range, cosets: tuple[int, ...]) -> SignedPass:
+        del cosets
+        part, own = self.tuples.part(numbers), _of_part(self.left_means, self.tuples, numbers)
+        return SignedPass(part, own, self.n_resamples, self.seed)
+
+    def after(self, reduction: SignedPass) -> list[DriverStep]:
+        """The functions of all statistics, and copies of those of one."""
+        part, count = reduction.tuples, self.n_resamples + 1
+        functions = part.sums.itemsize * part.starts[-1] * count
+        return [DriverStep("solve", 2 * functions + _solve(part, count).working_bytes)]
+
+
+@dataclass(frozen=True)
+class _Fitting:
+    """Passes over the second moments of some statistics."""
+
+    tuples: Tuples
+    left_means: Tile
+    null: Gamma | Spectral
+    cosets: tuple[int, ...] = (0,)
+
+    def reduction(self, numbers: range, cosets: tuple[int, ...]) -> SpectrumPass:
+        del cosets
+        part, own = self.tuples.part(numbers), _of_part(self.left_means, self.tuples, numbers)
+        return SpectrumPass(part, own, f"{self.null.name} null")
+
+    def after(self, reduction: SpectrumPass) -> list[DriverStep]:
+        """The covariance of one statistic after another, beside the moments of all."""
+        matrix = 8 * max(reduction.sizes) ** 2
+        held = matrix * (len(reduction.sizes) - 1)
+        own = [DriverStep("whiten", held + 6 * matrix)]
+        if isinstance(self.null, Spectral):
+            own.append(DriverStep("eigenvalues", held + 5 * matrix))
+        return own * len(reduction.sizes)
+
+
+class _Program(Protocol[Reduction]):
+    """Passes that each take some statistics and cosets, and what follows them."""
+
+    @property
+    def tuples(self) -> Tuples: ...
+
+    @property
+    def cosets(self) -> tuple[int, ...]: ...
+
+    def reduction(self, numbers: range, cosets: tuple[int, ...]) -> Reduction: ...
+
+    def after(self, reduction: Reduction) -> list[DriverStep]: ...
+
+
+class _Piece(NamedTuple, Generic[Reduction]):
+    """What one pass takes."""
+
+    numbers: range
+    """Of the statistics."""
+    cosets: tuple[int, ...]
+    reduction: Reduction
+
+
+def _steps(session: Session, program: _Program[Reduction]) -> list[Step]:
+    """What a plan says of all pieces."""
+    steps: list[Step] = []
+    for piece in _pieces(session, program):
+        steps += [_planned(session, piece.reduction), *program.after(piece.reduction)]
+    return steps
+
+
+def _planned(session: Session, reduction: OrbitPass | SignedPass | SpectrumPass) -> PassPlan:
+    if isinstance(reduction, OrbitPass):
+        return session.plan_groups(reduction)
+    return session.plan(reduction)
+
+
+def _solve(part: Tuples, count: int) -> DriverStep:
+    """So many functions of one statistic, and a factor beside them."""
+    q = part.parts * max(map(len, part.kept))
+    return DriverStep("solve", 8 * q * (_FUNCTIONS * count + 2 * q))
+
+
+def _pieces(session: Session, program: _Program[Reduction]) -> Iterator[_Piece[Reduction]]:
+    """Statistics and cosets that one pass takes: all where they fit in memory, else halves.
+
+    The driver may hold factors beside a pass and a solve, see `NystromMHSIC`.
     """
-    pair, at = part.pairs[c], slice(part.starts[c], part.starts[c + 1])
-    found: Vector = fft.irfft(sums.spectra[r, at], b, axis=1)
-    found += sums.left_over[at, None]
-    found /= n
-    left, right = (_mean_about_pilot(part, sums, c, s, r, n) for s in (pair.left, (pair.right,)))
-    found -= (left * right)[:, None]
-    return found
+    allowed = session.runtime.memory - baseline_bytes() - session.runtime.memory // 8
+
+    def cut(numbers: range, cosets: tuple[int, ...]) -> Iterator[_Piece[Reduction]]:
+        reduction = program.reduction(numbers, cosets)
+        solve = max(step.working_bytes for step in program.after(reduction))
+        fits = _planned(session, reduction).worker_bytes + solve <= allowed
+        if fits or len(numbers) == len(cosets) == 1:
+            yield _Piece(numbers, cosets, reduction)
+        elif len(numbers) > 1:
+            middle = len(numbers) // 2
+            yield from cut(numbers[:middle], cosets)
+            yield from cut(numbers[middle:], cosets)
+        else:
+            middle = len(cosets) // 2
+            yield from cut(numbers, cosets[:middle])
+            yield from cut(numbers, cosets[middle:])
+
+    return cut(range(len(program.tuples.pairs)), program.cosets)
 
 
-def _mean_about_pilot(
-    part: Tuples, sums: ShiftedSums, c: int, side: tuple[int, ...], r: int, n: int
-) -> Vector:
-    """The mean of a side less its pilot at the landmarks of a statistic, shape (q,)."""
-    at = np.searchsorted(part.sides[side], part.kept[c])
-    means: Vector = sums.sides[r, part.side_places[side]][at] / n
-    return means
+def _orbit(session: Session, tuples: Tuples, null: Shifts | Chain | Permutation) -> Orbit:
+    """The permutations, which all statistics share."""
+
+    def suits(orbit: Orbit) -> bool:
+        return suits_one_task(session, OrbitPass(tuples, orbit, tuple(range(orbit.cosets))))
+
+    return orbit_of(session, null, suits)
 
 
-def _left_mean(part: Tuples, sums: ShiftedSums, c: int, r: int, n: int) -> Vector:
-    """The mean of the left side, shape (q,)."""
-    left = part.pairs[c].left
-    pilot = math.prod(part.pilots[k][part.kept[c]] for k in left)
-    mean: Vector = pilot + _mean_about_pilot(part, sums, c, left, r, n)
-    return mean
+def _about_means(session: Session, tuples: Tuples) -> tuple[Tuples, Tile, Moments]:
+    """The statistics about the means of the kernels, the means of left sides, and the moments."""
+    sums = session.run(MeansPass(tuples, products=False))
+    moments = no_moments(tuples)
+    write_means(moments, tuples, sums, session.n)
+    left_means = np.zeros(tuples.starts[-1], tuples.sums)
+    for c, (left, _) in enumerate(tuples.pairs):
+        if tuples.form == "centred" and len(left) > 1:
+            a, b = (mean_about_pilot(tuples, sums, c, (k,), 0, session.n) for k in left)
+            own = mean_about_pilot(tuples, sums, c, left, 0, session.n) - a * b
+            left_means[tuples.starts[c] : tuples.starts[c + 1]] = own
+    return tuples.about(list(moments.kappa)), left_means, moments
 
 
-def _add_moments(part: Tuples, sums: ShiftedSums, n: int, kappa: Vector, squares: Vector) -> None:
-    """Write the means of single kernels and of their squares."""
-    for side, at in part.sides.items():
-        if len(side) == 1:
-            (k,), place, pilot = side, part.side_places[side], part.pilots[side[0]][at]
-            about = sums.sides[0, place] / n
-            kappa[k, at] = pilot + about
-            squares[k, at] = sums.side_squares[place] / n + pilot * (pilot + 2.0 * about)
+def _of_part(values: Tile, tuples: Tuples, numbers: range) -> Tile:
+    return values[tuples.starts[numbers[0]] : tuples.starts[numbers[-1] + 1]]
 
 
-def _errors(part: Tuples, sums: ShiftedSums, c: int, b: int, n: int) -> Vector:
+def _errors(part: Tuples, sums: TupleSums, c: int, orbit: Orbit, n: int) -> Vector:
     """About how large the rounding errors of a covariance are, shape (q,).
 
-    Those of a transform grow with the logarithm of its length; those of groups are independent.
+    Those of a transform grow with the logarithm of its length, and so do those of sums in double
+    precision; errors of groups are independent.
     """
     at = slice(part.starts[c], part.starts[c + 1])
-    unit = transform_error(part.dtype, b) + tile_error(part.dtype)
+    summed = part.dtype if orbit.shifted else np.float64
+    unit = transform_error(summed, orbit.groups.size) + tile_error(part.dtype)
     errors: Vector = unit * np.sqrt(sums.squares[at]) / n
     return errors
 
@@ -154,45 +365,37 @@ def _norm_of_errors(whiten: Whiten, errors: Vector) -> float:
     return _SAFETY * math.sqrt(float(squared_norms(whiten(errors[:, None] * signs)).mean()))
 
 
-def plan_tuples(
-    session: Session, tuples: Tuples, orbit: Orbit, *, joint: bool = False
-) -> list[DriverStep | PassPlan]:
-    """The passes of `resample_tuples` and the step after each."""
-    steps: list[DriverStep | PassPlan] = []
-    for numbers, cosets in _parts(session, tuples, orbit, joint=joint):
-        part = tuples.part(numbers)
-        steps.append(session.plan_groups(ShiftedTuples(part, orbit, cosets, joint)))
-        steps.append(DriverStep("solve", _solve_bytes(part, orbit)))
-    return steps
+def _signed_functions(sums: SignedSums, n: int) -> Tile:
+    """u, and U_b = (1/n) sum_i (w_ib - mean_i w_ib) xi_i for every replicate, shape (Q, b + 1).
 
-
-def _solve_bytes(part: Tuples, orbit: Orbit) -> int:
-    """Of the functions of one statistic, and of a factor beside them."""
-    q = max(map(len, part.kept))
-    return 8 * q * (_FUNCTIONS * orbit.groups.size + 2 * q)
-
-
-def _parts(
-    session: Session, tuples: Tuples, orbit: Orbit, *, joint: bool
-) -> list[tuple[range, tuple[int, ...]]]:
-    """Statistics and cosets that one pass takes: all where they fit in memory, else as many as do.
-
-    The driver may hold factors beside a pass and a solve, see `NystromMHSIC`.
+    The mean of T_b over signs and permutations is (n - 2) / n times that of T over permutations:
+    exactly for M = 2, as follows from E T = tr(HK_1) tr(HK_2) / (n (n - 1)), and closely for
+    M > 2. The factor removes the excess of rejections that it causes at small n.
     """
-    allowed = session.runtime.memory - baseline_bytes() - session.runtime.memory // 8
+    u = sums.plain / n
+    signed = (sums.signed - np.outer(u, sums.signs)) / n * math.sqrt(n / (n - 2))
+    return np.column_stack([u, signed])
 
-    def fits(numbers: range, cosets: tuple[int, ...]) -> bool:
-        part = tuples.part(numbers)
-        plan = session.plan_groups(ShiftedTuples(part, orbit, cosets, joint))
-        return bool(plan.worker_bytes + _solve_bytes(part, orbit) <= allowed)
 
-    def cut(numbers: range, cosets: tuple[int, ...]) -> list[tuple[range, tuple[int, ...]]]:
-        if (len(numbers) == 1 and len(cosets) == 1) or fits(numbers, cosets):
-            return [(numbers, cosets)]
-        if len(numbers) > 1:
-            middle = len(numbers) // 2
-            return cut(numbers[:middle], cosets) + cut(numbers[middle:], cosets)
-        middle = len(cosets) // 2
-        return cut(numbers, cosets[:middle]) + cut(numbers, cosets[middle:])
+def _fitted(
+    session: Session, plain: Vector, squares: Vector, whiten: Whiten, null: Gamma | Spectral
+) -> Tested:
+    """T, and the distribution that the multipliers imitate: of a normal U of the same covariance.
 
-    return cut(range(len(tuples.pairs)), tuple(range(orbit.cosets)))
+    T = sum_k lambda_k z_k^2 with lambda_k the eigenvalues of L^-1 Cov(xi) L^-T, whose trace and
+    squared Frobenius norm are the mean and half the variance of T. The factor n / (n - 2) is that
+    of the multipliers.
+    """
+    n = session.n
+    u = plain / n
+    session.step("whiten")
+    covariance = whiten(whiten((squares / n - np.outer(u, u)) * (n / (n - 2))).T)
+    check_finite(covariance)
+    statistic = n * float(squared_norms(whiten(u)))
+    if isinstance(null, Spectral):
+        session.step("eigenvalues")
+        # Along directions near the pruning tolerance the covariance may be negative by rounding.
+        mixture = ChiSquareMixture.of(spectrum(covariance).clip(min=0.0))
+        return Tested(statistic, null.distribution(mixture, session.seed))
+    variance = 2.0 * float(np.vdot(covariance, covariance))
+    return Tested(statistic, GammaDistribution(float(covariance.trace()), variance))

@@ -6,25 +6,37 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic.engine.tiles import Matrix
+from dhsic.engine.tiles import Matrix, Tile
 from dhsic.estimators.landmark_basis import LandmarkBasis
 from dhsic.estimators.resample import TwoSided
-from dhsic.kernels import Combinations, Kernel
-from dhsic.kernels.shared import SharedTiles, tile_operations
+from dhsic.kernels import Combinations
+from dhsic.kernels.shared import SharedTiles, TileKernel, tile_operations
 
-__all__ = ["Strip", "Tuples"]
+__all__ = ["Form", "Place", "Strip", "TupleKernel", "Tuples"]
 
+Form = Literal["product", "centred", "joint"]
 Indices = NDArray[np.intp]
 Vector = NDArray[np.float64]
 
 _FEWEST = 16  # landmarks of a kernel in a strip
-_TRANSFORM = 15.0  # floating-point operations an entry
 _PILOT_ROWS = 256
+
+
+class TupleKernel(TileKernel, Protocol):
+    """A `Kernel`, or any function of landmarks and rows like it."""
+
+    def columns(self, z: NDArray[Any], dtype: DTypeLike) -> Matrix:
+        """Prepare rows of data (b, d) for tiles whose rows are landmarks."""
+        ...
+
+    def width(self, d: int) -> int:
+        """Columns of prepared rows of d columns."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -33,12 +45,12 @@ class Tuples:
 
     Parameters
     ----------
-    kernels : tuple of Kernel
+    kernels : tuple of TupleKernel
         All K of them, fitted.
     variables : tuple of int
         The number of the variable that each is for, shape (K,).
     landmarks : tuple of ndarray, shapes (p, d_m)
-        Of every variable.
+        Of every kernel, shape (K,); those of a variable may share them.
     pairs : tuple of TwoSided
         The statistics, C of them.
     kept : tuple of ndarray of int
@@ -47,30 +59,41 @@ class Tuples:
         About the mean of every kernel at the landmarks, so that no digits cancel in the sums.
     dtype : dtype
         Precision of the tiles.
-    centred : bool, optional
-        Left sides of several kernels are products of these about their pilots; otherwise products
-        of the kernels, less that of their pilots.
+    form : {"product", "centred", "joint"}, optional
+        What statistics are of: the covariance of both sides, where a side of several kernels is
+        their product; or their product about their means; or the mean of the product of all
+        kernels less the product of their means, kappa_J - prod_m kappa_m.
+    parts : int, optional
+        Real numbers in an entry of a tile: 1, or 2 where entries are complex.
     """
 
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[TupleKernel, ...]
     variables: tuple[int, ...]
-    landmarks: tuple[Vector, ...]
+    landmarks: tuple[Matrix, ...]
     pairs: tuple[TwoSided, ...]
     kept: tuple[Indices, ...]
-    pilots: tuple[Vector, ...]
+    pilots: tuple[Tile, ...]
     dtype: np.dtype[Any]
-    centred: bool = False
+    form: Form = "product"
+    parts: int = 1
 
     @classmethod
-    def at(cls, basis: LandmarkBasis, pairs: Sequence[TwoSided], dtype: DTypeLike) -> Tuples:
+    def at(
+        cls,
+        basis: LandmarkBasis,
+        pairs: Sequence[TwoSided],
+        dtype: DTypeLike,
+        form: Form = "product",
+    ) -> Tuples:
         """At the landmarks that every statistic keeps, with pilot means over other rows."""
         kernels, variables = basis.combinations.kernels, basis.combinations.variables
-        landmarks = basis.landmarks.points
+        landmarks = tuple(basis.landmarks.points[m] for m in variables)
         pilots = tuple(
-            kernel(landmarks[m], basis.samples[m][:_PILOT_ROWS]).mean(axis=1)
-            for kernel, m in zip(kernels, variables, strict=True)
+            kernel(z, basis.samples[m][:_PILOT_ROWS]).mean(axis=1)
+            for kernel, z, m in zip(kernels, landmarks, variables, strict=True)
         )
-        return cls(kernels, variables, landmarks, tuple(pairs), basis.kept, pilots, np.dtype(dtype))
+        kept = basis.kept * (len(pairs) // len(basis.kept))
+        return cls(kernels, variables, landmarks, tuple(pairs), kept, pilots, np.dtype(dtype), form)
 
     @classmethod
     def unseen(
@@ -80,18 +103,24 @@ class Tuples:
         p: int,
         pairs: Sequence[TwoSided],
         dtype: DTypeLike,
+        form: Form = "product",
     ) -> Tuples:
         """At p landmarks that all are kept, which take no memory: for plans."""
         zero = np.float64(0.0)
         return cls(
             guessed.kernels,
             guessed.variables,
-            tuple(np.broadcast_to(zero, (p, d)) for d in dims),
+            tuple(np.broadcast_to(zero, (p, dims[m])) for m in guessed.variables),
             tuple(pairs),
             (np.arange(p),) * len(pairs),
             (np.broadcast_to(zero, p),) * len(guessed.kernels),
             np.dtype(dtype),
+            form,
         )
+
+    def about(self, means: Sequence[Tile]) -> Tuples:
+        """With other pilots, shapes (p,)."""
+        return replace(self, pilots=tuple(means))
 
     def part(self, numbers: Sequence[int]) -> Tuples:
         """Some of the statistics."""
@@ -102,6 +131,16 @@ class Tuples:
     def n_landmarks(self) -> int:
         """Landmarks of all statistics together, p."""
         return len(self.landmarks[0])
+
+    @property
+    def entries(self) -> np.dtype[Any]:
+        """Entries of the tiles."""
+        return self.dtype if self.parts == 1 else np.result_type(self.dtype, np.complex64)
+
+    @property
+    def sums(self) -> np.dtype[Any]:
+        """Sums of entries, in double precision."""
+        return np.result_type(self.entries, np.float64)
 
     @cached_property
     def starts(self) -> list[int]:
@@ -143,6 +182,11 @@ class Tuples:
         return roots
 
     @cached_property
+    def computed(self) -> frozenset[int]:
+        """Kernels that sides have, and those that their tiles follow from."""
+        return self.shared.sources({k for side in self.sides for k in side})
+
+    @cached_property
     def needed(self) -> dict[int, Indices]:
         """Landmarks at which each root that is used is computed, ascending."""
         needed: dict[int, list[Indices]] = {}
@@ -155,26 +199,27 @@ class Tuples:
     def points(self) -> dict[int, Matrix]:
         """These landmarks, prepared for tiles whose rows they are."""
         return {
-            k: self.kernels[k].rows(self.landmarks[self.variables[k]][at], self.dtype)
+            k: self.kernels[k].rows(self.landmarks[k][at], self.dtype)
             for k, at in self.needed.items()
         }
 
     def width(self, k: int) -> int:
         """Columns of prepared rows of a kernel."""
-        return self.kernels[k].width(self.landmarks[self.variables[k]].shape[1])
+        return self.kernels[k].width(self.landmarks[k].shape[1])
 
     @property
     def nbytes(self) -> int:
         """Bytes of landmarks, pilots and choices; of landmarks also as they are prepared."""
-        arrays = (*self.landmarks, *self.pilots, *self.kept)
+        arrays = {id(x): x for x in (*self.landmarks, *self.pilots, *self.kept)}.values()
         prepared = sum(len(at) * self.width(k) for k, at in self.needed.items())
         return sum(array.nbytes for array in arrays) + self.dtype.itemsize * prepared
 
     @property
     def operations(self) -> float:
-        """Floating-point operations a row for all tiles, transforms and products."""
-        tiles = sum(len(at) * tile_operations(self.width(k)) for k, at in self.needed.items())
-        return tiles + _TRANSFORM * self.n_side_values + 4.0 * self.starts[-1]
+        """Floating-point operations a row for all tiles."""
+        return sum(
+            len(at) * tile_operations(self.width(k), self.parts) for k, at in self.needed.items()
+        )
 
     def cut(self, size: int) -> list[Strip]:
         """Strips of the landmarks that hold about so many landmarks of all roots."""
@@ -185,6 +230,21 @@ class Tuples:
         return [Strip.of(self, *both) for both in pairwise(bounds)]
 
 
+class Place(NamedTuple):
+    """Where a statistic has the landmarks of a strip."""
+
+    at: slice
+    """Of the values of all statistics."""
+    kept: slice
+    """Of the landmarks that it keeps."""
+    left: Indices | slice
+    """Of the values of its left side."""
+    right: Indices | slice
+    """Of the values of its right side."""
+    members: tuple[Indices | slice, ...]
+    """Of the tile of every kernel, those of the left side first."""
+
+
 class Strip(NamedTuple):
     """Some of the landmarks: where each root, side and statistic has them."""
 
@@ -192,8 +252,8 @@ class Strip(NamedTuple):
     """Of those that a root needs."""
     sides: dict[tuple[int, ...], tuple[slice, list[Indices | slice]]]
     """Of the values of all sides, and for each of its kernels of those of the root."""
-    pairs: list[tuple[slice, Indices | slice, Indices | slice]]
-    """Of the values of all statistics, and of those of either side."""
+    pairs: list[Place]
+    """Of every statistic."""
 
     @classmethod
     def of(cls, tuples: Tuples, start: int, stop: int) -> Strip:
@@ -210,14 +270,16 @@ class Strip(NamedTuple):
             begin = tuples.side_places[side].start + within(tuples.sides[side]).start
             members = [_found(local[tuples.roots[k]], at) for k in side]
             sides[side] = slice(begin, begin + len(at)), members
-        pairs = []
+        places = []
         for (left, right), kept, begin in zip(
             tuples.pairs, tuples.kept, tuples.starts, strict=False
         ):
             own = within(kept)
+            one, other = _found(its[left], kept[own]), _found(its[right,], kept[own])
+            members = [_found(local[tuples.roots[k]], kept[own]) for k in (*left, right)]
             place = slice(begin + own.start, begin + own.stop)
-            pairs.append((place, _found(its[left], kept[own]), _found(its[right,], kept[own])))
-        return cls(roots, sides, pairs)
+            places.append(Place(place, own, one, other, tuple(members)))
+        return cls(roots, sides, places)
 
 
 def _found(among: Indices, wanted: Indices) -> Indices | slice:

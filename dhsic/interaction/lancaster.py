@@ -18,9 +18,13 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import VHSIC, Estimate, NystromMHSIC, Resampling, find_null
 from dhsic.estimators.landmark_draws import AUTO
-from dhsic.interaction.landmarks import Replicated, plan_at_landmarks, replicate_at_landmarks
+from dhsic.interaction.landmarks import (
+    FACTORISATIONS,
+    Replicated,
+    plan_at_landmarks,
+    replicate_at_landmarks,
+)
 from dhsic.interaction.pairs import plan_of_pairs, replicate_pairs
-from dhsic.interaction.products import FACTORISATIONS
 from dhsic.interaction.result import Factorisation, InteractionTestResult
 from dhsic.kernels import Candidates, Combinations, Grid, Kernel
 from dhsic.nulls import (

@@ -2,42 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.plan import DriverStep, PassPlan, Plan
-from dhsic.engine.reduction import RowReduction
+from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
-from dhsic.engine.tiles import Tiling
 from dhsic.estimators import NystromMHSIC
 from dhsic.estimators.approximate import guard_interaction
 from dhsic.estimators.base import Resampling, plan_of
-from dhsic.estimators.landmark_basis import LandmarkBasis
 from dhsic.estimators.landmark_draws import LandmarkDraw
-from dhsic.estimators.landmark_sums import MultiplierPass, SumsPass
-from dhsic.estimators.landmark_tests import kernel_means, multiplier_functions, suits_one_task
-from dhsic.estimators.resample import TwoSided, orbit_of
-from dhsic.estimators.tuple_statistics import plan_tuples, resample_tuples
+from dhsic.estimators.resample import TwoSided
+from dhsic.estimators.tuple_statistics import measure_tuples, plan_tuples, resample_tuples
 from dhsic.estimators.tuples import Tuples
-from dhsic.interaction.products import (
-    FACTORISATIONS,
-    FactorisedProducts,
-    MomentsPass,
-    SeparatedPermutationPass,
-)
 from dhsic.kernels import Combinations, Kernel
-from dhsic.linalg import squared_norms
-from dhsic.nulls import Multiplier, Permutation, Shifts
+from dhsic.nulls import Multiplier
 from dhsic.results import LandmarkSummary
 
-__all__ = ["Replicated", "plan_at_landmarks", "replicate_at_landmarks"]
+__all__ = ["FACTORISATIONS", "Replicated", "plan_at_landmarks", "replicate_at_landmarks"]
 
 Vector = NDArray[np.float64]
+
+FACTORISATIONS: Final = ((1, 2, 0), (0, 2, 1), (0, 1, 2))
+"""The variables a and b that stay together, and the one s that is independent of both."""
 
 _PAIRS = tuple(TwoSided((a, b), s) for a, b, s in FACTORISATIONS)
 _REMEDY = "take fewer landmarks, resamples or threads"
@@ -73,64 +63,20 @@ def replicate_at_landmarks(
     """
     draw = _draw(estimator)
     basis = draw.basis(session, Combinations.single(kernels), "independent", hold=True)
-    if isinstance(null, Shifts):
-        return _shifted(session, draw, basis, null)
     note = guard_interaction(session, basis.combinations, basis.samples, null)
-    tiling = basis.tiling(session)
-    if isinstance(null, Multiplier):
-        means: Vector = session.run(MomentsPass(tiling)).means(session.n)
-    else:
-        means = kernel_means(session, tiling)
-    products = FactorisedProducts.at(tiling, list(means.astype(session.dtype)))
-    null = _resolved(session, products, null)
-    functions = _functions(session, products, null)
-    session.step("solve")
-    parts = products.parts_of(functions)
-    norms = session.n * np.array([squared_norms(basis.whiten(0, part)) for part in parts])
-    detail = null.detail(over_all=null.within == "all") if isinstance(null, Permutation) else note
-    return Replicated(
-        norms[:, 0],
-        norms[:, 1:].T,
-        basis.combinations.kernels_of(0),
-        draw.summary(session, basis, basis.factor(0).rank, "independent"),
-        detail,
-    )
-
-
-def _shifted(
-    session: Session, draw: LandmarkDraw, basis: LandmarkBasis, null: Shifts
-) -> Replicated:
-    """By shifts of s, which leave d_a d_b and every mean as they are: exact under (a, b) _||_ s."""
-    kappa = kernel_means(session, basis.tiling(session))
-    orbit = orbit_of(session, null)
-    found = resample_tuples(session, _tuples(basis, kappa, session), [_whiten(basis)] * 3, orbit)
-    statistics, replicates, rounding = found.resampled
+    basis.warn_of_rounding(session)
+    tuples = Tuples.at(basis, _PAIRS, session.dtype, "centred")
+    if not isinstance(null, Multiplier):  # which finds the means itself
+        tuples = tuples.about(list(measure_tuples(session, tuples).kappa))
+    whiten = [partial(basis.whiten, 0)] * len(_PAIRS)
+    (statistics, replicates, rounding), _, detail = resample_tuples(session, tuples, whiten, null)
     return Replicated(
         statistics,
         replicates,
         basis.combinations.kernels_of(0),
         draw.summary(session, basis, basis.factor(0).rank, "independent"),
-        orbit.detail,
+        note or detail,
         rounding,
-    )
-
-
-def _whiten(basis: LandmarkBasis) -> Callable[[Vector], Vector]:
-    return partial(basis.whiten, 0)
-
-
-def _tuples(basis: LandmarkBasis, kappa: Vector, session: Session) -> Tuples:
-    """The products d_a d_b against d_s of every factorisation, about the means of the kernels."""
-    c = basis.combinations
-    return Tuples(
-        c.kernels,
-        c.variables,
-        basis.landmarks.points,
-        _PAIRS,
-        basis.kept * len(_PAIRS),
-        tuple(kappa),
-        session.dtype,
-        centred=True,
     )
 
 
@@ -140,26 +86,9 @@ def plan_at_landmarks(
     """What `replicate_at_landmarks` would run, with the landmarks as drawn."""
     draw, guessed = _draw(estimator), Combinations.single(kernels).guessed(session.dims)
     p = draw.most(session)
-    gram = 8 * p * p
-    tiling = Tiling.prepare(guessed, [np.zeros((p, d)) for d in session.dims], session.dtype)
-    if isinstance(null, Shifts):
-        tuples = Tuples.unseen(guessed, session.dims, p, _PAIRS, session.dtype)
-        shifted = [
-            *draw.steps(session, guessed, gram),
-            session.plan(SumsPass(tiling, joint=False)),
-            *plan_tuples(session, tuples, orbit_of(session, null)),
-        ]
-        return plan_of(session, shifted, _REMEDY, n_landmarks=p)
-    signed = isinstance(null, Multiplier)
-    mean = np.broadcast_to(session.dtype.type(0), p)
-    products = FactorisedProducts.at(tiling, [mean] * (6 if signed else 3))
-    functions = 8 * products.n_values * (null.n_resamples + 1)
-    steps: list[DriverStep | PassPlan] = [
-        *draw.steps(session, guessed, gram),
-        session.plan(MomentsPass(tiling) if signed else SumsPass(tiling, joint=False)),
-        session.plan(_null_pass(session, products, _resolved(session, products, null))),
-        DriverStep("solve", 4 * functions + 2 * gram),
-    ]
+    tuples = Tuples.unseen(guessed, session.dims, p, _PAIRS, session.dtype, "centred")
+    means = [] if isinstance(null, Multiplier) else plan_tuples(session, tuples, None)
+    steps = [*draw.steps(session, guessed, 8 * p * p), *means, *plan_tuples(session, tuples, null)]
     return plan_of(session, steps, _REMEDY, n_landmarks=p)
 
 
@@ -171,32 +100,3 @@ def _draw(estimator: NystromMHSIC) -> LandmarkDraw:
         estimator.selection,
         estimator.pool,
     )
-
-
-def _resolved(
-    session: Session, products: FactorisedProducts, null: Multiplier | Permutation
-) -> Multiplier | Permutation:
-    """The null with its choice of rows made."""
-    if isinstance(null, Multiplier) or null.within != "auto":
-        return null
-    whole = SeparatedPermutationPass(products, null, True, session.seed)
-    return replace(null, within="all" if suits_one_task(session, whole, null) else "blocks")
-
-
-def _null_pass(
-    session: Session, products: FactorisedProducts, null: Multiplier | Permutation
-) -> RowReduction[Any]:
-    if isinstance(null, Multiplier):
-        return MultiplierPass(products, null.n_resamples, session.seed)
-    return SeparatedPermutationPass(products, null, null.within == "all", session.seed)
-
-
-def _functions(
-    session: Session, products: FactorisedProducts, null: Multiplier | Permutation
-) -> Vector:
-    """v, and V_b of every replicate, for the three factorisations, shape (3 p, b + 1)."""
-    sums = session.run(_null_pass(session, products, null))
-    if isinstance(null, Multiplier):
-        return multiplier_functions(sums, session.n)
-    functions: Vector = sums.centred.T / session.n
-    return functions

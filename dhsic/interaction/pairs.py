@@ -22,8 +22,7 @@ from dhsic.estimators.gram_centring import Centring, PermutedStatistics
 from dhsic.estimators.gram_held import PermutedGrams, gram_matrices
 from dhsic.estimators.gram_products import PermutedProducts
 from dhsic.estimators.gram_sums import GridSums
-from dhsic.interaction.landmarks import Replicated
-from dhsic.interaction.products import FACTORISATIONS
+from dhsic.interaction.landmarks import FACTORISATIONS, Replicated
 from dhsic.kernels import Combinations, Kernel
 from dhsic.kernels.shared import SharedTiles
 from dhsic.nulls import Multiplier, Permutation

@@ -19,7 +19,6 @@ from dhsic.estimators.nystrom_m import LandmarkFit
 from dhsic.estimators.rff import Form
 from dhsic.kernels import Combinations, Kernel
 from dhsic.linalg import PivotedCholesky, pivoted_cholesky, solve_lower
-from dhsic.nulls import Multiplier
 from dhsic.sensitivity.gradients import BlockGradient, FeatureGradient, TileGradient
 
 __all__ = [
@@ -35,8 +34,6 @@ __all__ = [
 
 Vector = NDArray[np.float64]
 Of = Literal["statistic", "estimate"]
-
-_NULLS = {"statistic": Multiplier(1), "estimate": None}
 
 
 class Measured(NamedTuple):
@@ -105,7 +102,7 @@ class LandmarkForm:
     of: Of
 
     def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
-        plan = self.estimator.plan(session, kernels, _NULLS[self.of])
+        plan = self.estimator.plan(session, kernels, None)
         assert plan.n_landmarks is not None
         solving = DriverStep("coefficients", 3 * 8 * plan.n_landmarks**2)
         return replace(plan, steps=(*plan.steps, solving))

@@ -13,12 +13,13 @@ from dhsic.engine.plan import DriverStep, PassPlan, Plan, baseline_bytes, format
 from dhsic.engine.reduction import Footprint
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
-from dhsic.engine.tiles import Tiling
 from dhsic.errors import MemoryBudgetError
-from dhsic.estimators.landmark_products import CentredProducts
-from dhsic.estimators.landmark_sums import MultiplierPass, SumsPass
+from dhsic.estimators.resample import TwoSided
+from dhsic.estimators.tuple_orbits import MeansPass
+from dhsic.estimators.tuple_terms import SignedPass
+from dhsic.estimators.tuples import Tuples
 from dhsic.io.open import open_variables
-from dhsic.kernels import Combinations, Gaussian
+from dhsic.kernels import Gaussian
 from tests.engine.toys import Gather, Sums, threads
 
 MIB = 2**20
@@ -210,12 +211,15 @@ def test_plan_pass__bounds_the_memory_of_a_pass_and_not_by_far(
     rng = np.random.default_rng(0)
     n = 9000
     data = [rng.standard_normal((n, d)) for _ in range(m)]
-    kernels = [Gaussian(gamma=0.5 / d, origin=(0.0,) * d)] * m
-    tiling = Tiling.prepare(Combinations.single(kernels), [x[:p] for x in data], precision)
-    reduction = SumsPass(tiling, joint=True)
+    kernels = (Gaussian(gamma=0.5 / d, origin=(0.0,) * d),) * m
+    landmarks, pilots = tuple(x[:p] for x in data), (np.full(p, 0.5),) * m
+    pair, precise = TwoSided(tuple(range(m - 1)), m - 1), np.dtype(precision)
+    tuples = Tuples(
+        kernels, tuple(range(m)), landmarks, (pair,), (np.arange(p),), pilots, precise, "joint"
+    )
+    reduction = MeansPass(tuples)
     if name == "multiplier":
-        means = np.full((m, p), 0.5, precision)
-        reduction = MultiplierPass(CentredProducts.of(tiling, means, [tuple(range(m))]), b, 0)
+        reduction = SignedPass(tuples, np.zeros(p), b, 0)
     if kind == "zarr":
         data = [
             zarr.create_array(tmp_path / f"{j}.zarr", data=x, chunks=(4500, d))

@@ -9,21 +9,17 @@ from scipy import stats
 import dhsic
 from benchmarks.cases import joint_triple
 from dhsic._random import generator, random_signs
+from dhsic.engine.groups import Groups
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
-from dhsic.engine.tiles import Tiling
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
-from dhsic.estimators.joint_frequencies import JointFrequencies, Waves
-from dhsic.estimators.landmark_products import CentredProducts
-from dhsic.estimators.landmark_sums import (
-    MultiplierPass,
-    PermutationPass,
-    SpectrumPass,
-    SumsPass,
-)
+from dhsic.estimators.joint_frequencies import JointFrequencies
+from dhsic.estimators.resample import Orbit
 from dhsic.estimators.rff import RFFHSIC
+from dhsic.estimators.tuple_orbits import MeansPass, OrbitPass
+from dhsic.estimators.tuple_terms import SignedPass, SpectrumPass
 from dhsic.io.open import open_variables
-from dhsic.kernels import Delta, Gaussian, Laplacian, Linear
+from dhsic.kernels import Combinations, Delta, Gaussian, Laplacian, Linear
 from dhsic.nulls import (
     ChiSquareMixture,
     Gamma,
@@ -31,7 +27,6 @@ from dhsic.nulls import (
     Permutation,
     Replicates,
     Spectral,
-    draw_permutations,
     pvalue,
 )
 from dhsic.results import FeatureSummary
@@ -133,17 +128,16 @@ def test_multiplier__equals_its_definition(m, precision, rel):
 @pytest.mark.parametrize("within", ["all", "blocks"])
 @VARIABLES
 def test_permutation__equals_its_definition(m, within, precision, rel):
-    data = setting(60, m)
-    groups = [(0, 60)] if within == "all" else [(0, 25), (25, 50), (50, 60)]
-    orders = np.concatenate([a + draw_permutations(5, a, b - a, 6, m) for a, b in groups], axis=-1)
+    data, null = setting(60, m), Permutation(6, within=within, block_rows=25)
+    orders = oracles.orders_of_permutations(60, null, 5, range(1, m))
     first, *others = waves(data)
     expected = [
         60 * estimate([first, *(p[o] for p, o in zip(others, order, strict=True))])
         for order in orders
     ]
-    found = outcome(data, Permutation(6, within=within, block_rows=25), precision)
+    found = outcome(data, null, precision)
     np.testing.assert_allclose(found.distribution.values, expected, rtol=rel)
-    rows = "all rows" if within == "all" else "groups of 25 rows"
+    rows = "all rows" if within == "all" else "groups of 30 rows"
     assert found.detail == f"permutes within {rows}"
 
 
@@ -305,20 +299,22 @@ def test_plan__grows_with_features_and_refuses_what_does_not_fit():
 @pytest.mark.parametrize("name", ["sums", "multiplier", "spectrum", "permutation"])
 def test_plan__bounds_the_memory_of_passes_and_not_by_far(name, precision):
     n, data = 9000, setting(9000, 3)
-    columns = tuple(np.ones((200, d), precision) for d in DIMS[3])
-    tiling = Tiling(tuple(Waves(np.zeros(d)) for d in DIMS[3]), columns, parts=2)
-    products = CentredProducts.of(tiling, np.full((3, 400), 0.5, precision), [(0, 1, 2)])
-    reduction = {
-        "sums": SumsPass(tiling, joint=True),
-        "multiplier": MultiplierPass(products, 100, 0),
-        "spectrum": SpectrumPass(products, "spectrum"),
-        "permutation": PermutationPass(products, Permutation(5), over_all=False, seed=0),
-    }[name]
     session = Session(open_variables(data), Runtime.here(1, LARGE), 0, precision)
-    session.run(reduction)
-    predicted = session.plan(reduction).worker_bytes - reduction.footprint(n).payload
+    made = JointFrequencies(200, orthogonal=False)
+    _, _, tuples = made._basis(session, Combinations.single(kernels(3)))
+    orbit, means = Orbit(Groups(n, 3000, 0), 6, shifted=False), np.zeros(200, complex)
+    reduction = {
+        "sums": MeansPass(tuples),
+        "multiplier": SignedPass(tuples, means, 100, 0),
+        "spectrum": SpectrumPass(tuples, means, "spectrum"),
+        "permutation": OrbitPass(tuples, orbit, tuple(range(6))),
+    }[name]
+    moves = name == "permutation"
+    run, plan = (session.run_groups, session.plan_groups) if moves else (session.run, session.plan)
+    run(reduction)
+    predicted = plan(reduction).worker_bytes - reduction.footprint(n).payload
     tracemalloc.start()
-    session.run(reduction)
+    run(reduction)
     measured = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert predicted / 4 < measured < predicted + 500_000

@@ -60,10 +60,15 @@ def session_of(data, **options):
     )
 
 
-def resampled(session, basis, pairs, orbit, *, joint=False):
-    tuples = Tuples.at(basis, pairs, session.dtype)
+def resampled(session, basis, pairs, *, joint=False):
+    tuples = Tuples.at(basis, pairs, session.dtype, "joint" if joint else "product")
     whiten = [partial(basis.whiten, c) for c in range(len(pairs))]
-    return resample_tuples(session, tuples, whiten, orbit, joint=joint)
+    return resample_tuples(session, tuples, whiten, dhsic.Shifts(2))
+
+
+def takes(monkeypatch, orbit):
+    """The orbit of any null distribution."""
+    monkeypatch.setattr("dhsic.estimators.tuple_statistics.orbit_of", lambda *_: orbit)
 
 
 @pytest.mark.parametrize(
@@ -72,16 +77,20 @@ def resampled(session, basis, pairs, orbit, *, joint=False):
 )
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("joint", [False, True])
-def test_statistics__are_those_of_permuted_rows(m, n, size, cosets, several, joint):
+@pytest.mark.parametrize("shifted", [True, False])
+def test_statistics__are_those_of_permuted_rows(
+    monkeypatch, m, n, size, cosets, several, joint, shifted
+):
     data = data_of(n, m)
     session, combinations = session_of(data), combinations_of(m, several=several)
     if joint:
         pairs = [TwoSided(one[:-1], one[-1]) for one in combinations.chosen]
     else:
         pairs = [pair for stage in chain_of(combinations.chosen) for pair in stage]
-    orbit = Orbit(Groups(n, size, seed=3), cosets)
+    orbit = Orbit(Groups(n, size, seed=3), cosets if shifted else 5, shifted)
+    takes(monkeypatch, orbit)
     basis = basis_of(session, combinations, pairs)
-    found = resampled(session, basis, pairs, orbit, joint=joint).resampled
+    found = resampled(session, basis, pairs, joint=joint).resampled
     values = np.vstack([found.statistics, found.replicates])
     assert values.shape == (len(orbit), len(pairs))
     kernels, variables = basis.combinations.kernels, basis.combinations.variables
@@ -89,9 +98,10 @@ def test_statistics__are_those_of_permuted_rows(m, n, size, cosets, several, joi
     for c, pair in enumerate(pairs):
         its = [kernels[k] for k in (*pair.left, pair.right)]
         at = [variables[k] for k in (*pair.left, pair.right)]
-        for number in {0, 1, size // 2, size - 1, len(orbit) - 1}:
+        for number in {0, 1, size // 2, size - 1, len(orbit) - 1} & set(range(len(orbit))):
             # Shifts move the last variable alone, cosets all but the first.
-            others = [rows[number // size * size][v] if joint and v else np.arange(n) for v in at]
+            coset = number // orbit.n_shifts * orbit.n_shifts
+            others = [rows[coset][v] if joint and v else np.arange(n) for v in at]
             moved = [*others[:-1], rows[number][at[-1]]]
             expected = tuple_statistic(
                 its,
@@ -117,18 +127,18 @@ def test_parts__give_the_same_as_one_pass(monkeypatch):
     data = data_of(600, 3)
     session, combinations = session_of(data), combinations_of(3, several=True)
     pairs = [pair for stage in chain_of(combinations.chosen) for pair in stage]
-    orbit = Orbit(Groups.of(600, 100, seed=3), 3)
+    takes(monkeypatch, Orbit(Groups.of(600, 100, seed=3), 3))
     basis = basis_of(session, combinations, pairs)
-    whole = resampled(session, basis, pairs, orbit)
+    whole = resampled(session, basis, pairs)
     tuples = Tuples.at(basis, pairs, session.dtype)
-    assert len(plan_tuples(session, tuples, orbit)) == 2
+    assert len(plan_tuples(session, tuples, dhsic.Shifts(2))) == 2
     monkeypatch.setattr("dhsic.estimators.tuple_statistics.baseline_bytes", lambda: 2**31 - 2**28)
-    steps = plan_tuples(session, tuples, orbit)
+    steps = plan_tuples(session, tuples, dhsic.Shifts(2))
     assert len(steps) > 2
-    parts = resampled(session, basis, pairs, orbit)
+    parts = resampled(session, basis, pairs)
     for one, other in zip(whole.resampled, parts.resampled, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-15)
-    np.testing.assert_allclose(whole.kappa, parts.kappa)
+    np.testing.assert_allclose(whole.moments.kappa, parts.moments.kappa)
     assert len(session.finished) == 1 + len(steps) // 2
 
 

@@ -9,7 +9,7 @@ from benchmarks.cases import joint_triple
 from dhsic._random import random_signs
 from dhsic.kernels import Gaussian
 from dhsic.landmarks import uniform_rows
-from dhsic.nulls import ChiSquareMixture, draw_permutations
+from dhsic.nulls import ChiSquareMixture
 from tests import oracles
 
 # Few rows, of which the guard of approximate nulls warns.
@@ -90,10 +90,10 @@ def test_multiplier__equals_its_definition(m):
 @pytest.mark.parametrize("m", [2, 3])
 def test_permutation__equals_its_definition(m, within):
     data = setting(60, m)
-    result = run(data, dhsic.Permutation(6, within=within, block_rows=25))
+    null = dhsic.Permutation(6, within=within, block_rows=25)
+    result = run(data, null)
     grams, crosses = matrices(data, 5, 12)
-    groups = [(0, 60)] if within == "all" else [(0, 25), (25, 50), (50, 60)]
-    orders = np.concatenate([a + draw_permutations(5, a, b - a, 6, m) for a, b in groups], axis=-1)
+    orders = oracles.orders_of_permutations(60, null, 5, range(1, m))
     expected = oracles.permutation_replicates(np.prod(grams, axis=0), crosses, orders)
     np.testing.assert_allclose(result.null_distribution, expected, rtol=1e-10)
 

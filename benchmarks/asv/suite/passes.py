@@ -9,7 +9,8 @@ import numpy as np
 from dhsic._random import random_signs
 from dhsic.embedding.exact_sums import ExactSums
 from dhsic.embedding.sums import EmbeddingPass
-from dhsic.engine.reduction import RowBlock
+from dhsic.engine.groups import Groups
+from dhsic.engine.reduction import GroupBlock, RowBlock
 from dhsic.engine.tiles import Tiling
 from dhsic.estimators.gram_centring import Centring
 from dhsic.estimators.gram_pairs import (
@@ -18,17 +19,14 @@ from dhsic.estimators.gram_pairs import (
     GramTiling,
     PermutedGramPass,
 )
-from dhsic.estimators.landmark_products import CentredProducts
-from dhsic.estimators.landmark_sums import (
-    MultiplierPass,
-    PermutationPass,
-    SpectrumPass,
-    SumsPass,
-)
+from dhsic.estimators.resample import Orbit, TwoSided
+from dhsic.estimators.tuple_orbits import MeansPass, OrbitPass
+from dhsic.estimators.tuple_terms import SignedPass, SpectrumPass
+from dhsic.estimators.tuples import Tuples
 from dhsic.kernels import Combinations
 from dhsic.nulls import Permutation
 
-from .data import COLUMNS, LANDMARKS, PRECISIONS, RESAMPLES, ROWS, block, gaussians, normal, tiling
+from .data import COLUMNS, LANDMARKS, PRECISIONS, RESAMPLES, ROWS, block, gaussians, normal
 
 
 class LandmarkPasses:
@@ -39,22 +37,30 @@ class LandmarkPasses:
 
     def setup(self, precision: str, columns: int) -> None:
         self.block = block(ROWS, columns, precision)
-        tiles = tiling(columns, precision)
-        self.sums = SumsPass(tiles, joint=False)
-        self.joint = SumsPass(tiles, joint=True)
-        means = (self.sums.chunk(self.block).marginal / ROWS).astype(precision)
-        products = CentredProducts.of(tiles, list(means), [(0, 1)])
-        self.multiplier = MultiplierPass(products, RESAMPLES, 0)
-        self.spectrum = SpectrumPass(products, "spectral null")
-        self.permutation = PermutationPass(
-            products, Permutation(RESAMPLES, within="blocks"), False, 0
+        combinations, points = Combinations.single(gaussians(columns)), normal(LANDMARKS, columns)
+        tuples = Tuples(
+            combinations.kernels,
+            combinations.variables,
+            points,
+            (TwoSided((0,), 1),),
+            (np.arange(LANDMARKS),),
+            (np.full(LANDMARKS, 0.5),) * 2,
+            np.dtype(precision),
         )
+        self.groups = GroupBlock(0, Groups(ROWS, 512, seed=0), self.block.values)
+        zeros = np.zeros(LANDMARKS)
+        self.sums = MeansPass(tuples)
+        self.multiplier = SignedPass(tuples, zeros, RESAMPLES, 0)
+        self.spectrum = SpectrumPass(tuples, zeros, "spectral null")
+        self.shifts = OrbitPass(tuples, Orbit(self.groups.groups, 2), (0, 1))
+        orders = Orbit(self.groups.groups, RESAMPLES, shifted=False)
+        self.permutation = OrbitPass(tuples, orders, tuple(range(RESAMPLES)))
 
     def time_sums(self, precision: str, columns: int) -> None:
         self.sums.chunk(self.block)
 
-    def time_joint_sums(self, precision: str, columns: int) -> None:
-        self.joint.chunk(self.block)
+    def time_shifts(self, precision: str, columns: int) -> None:
+        self.shifts.chunk(self.groups)
 
     def time_multiplier(self, precision: str, columns: int) -> None:
         self.multiplier.chunk(self.block)
@@ -63,7 +69,7 @@ class LandmarkPasses:
         self.spectrum.chunk(self.block)
 
     def time_permutation(self, precision: str, columns: int) -> None:
-        self.permutation.chunk(self.block)
+        self.permutation.chunk(self.groups)
 
 
 class PairPasses:
