@@ -21,6 +21,7 @@ from dhsic.estimators.outcomes import (
     FeatureOutcome,
     GridOutcome,
     Outcome,
+    stages_of,
 )
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import (
@@ -61,6 +62,7 @@ __all__ = [
     "passes_of",
     "plan_of",
     "rounding_unit",
+    "stages_of",
 ]
 
 Vector = NDArray[np.float64]

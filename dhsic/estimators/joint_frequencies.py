@@ -12,11 +12,19 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, Tile, Tiling, as_real
-from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.approximate import guard_landmarks
-from dhsic.estimators.base import Estimate, GridOutcome, Null, Outcome, Resampling, plan_of
+from dhsic.estimators.base import (
+    ChainOutcome,
+    Estimate,
+    GridOutcome,
+    Null,
+    Outcome,
+    Resampling,
+    plan_of,
+    stages_of,
+)
 from dhsic.estimators.frequencies import draw_combined_frequencies, frequency_steps
-from dhsic.estimators.resample import TwoSided
+from dhsic.estimators.resample import TwoSided, chain_of, exact_null
 from dhsic.estimators.tuple_statistics import (
     TupleNull,
     fit_tuples,
@@ -27,7 +35,7 @@ from dhsic.estimators.tuple_statistics import (
 from dhsic.estimators.tuples import Tuples
 from dhsic.features import centred_rows, write_phases
 from dhsic.kernels import Combinations, Gaussian, Kernel
-from dhsic.nulls import Gamma, Permutation, Shifts, Spectral
+from dhsic.nulls import Chain, Gamma, Spectral
 from dhsic.results import FeatureSummary
 
 __all__ = ["JointFrequencies", "WaveFit", "Waves"]
@@ -182,9 +190,8 @@ class JointFrequencies:
     orthogonal: bool
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Permutations: the others are approximations."""
-        del session
-        return Permutation(n_resamples), "exact for exchangeable rows"
+        """Shifts of rows; of three variables or more as a chain."""
+        return exact_null(len(session.sources), n_resamples)
 
     def plan(self, session: Session, null: Null | None) -> Plan:
         """What would run."""
@@ -193,6 +200,10 @@ class JointFrequencies:
 
     def plan_grid(self, session: Session, combinations: Combinations, null: Resampling) -> Plan:
         """What a test of several combinations would run."""
+        return self._plan(session, combinations, null)
+
+    def plan_chain(self, session: Session, combinations: Combinations, null: Chain) -> Plan:
+        """What a chain of tests would run."""
         return self._plan(session, combinations, null)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
@@ -225,7 +236,6 @@ class JointFrequencies:
         self, session: Session, combinations: Combinations, null: Resampling
     ) -> GridOutcome:
         """T of every combination and its replicates."""
-        _refuse_shifts(null)
         fitted, note, tuples = self._tuples(session, combinations, null)
         whiten = [self._whiten] * len(combinations)
         found, _, detail = resample_tuples(session, tuples, whiten, null)
@@ -237,14 +247,30 @@ class JointFrequencies:
             fitted, found.statistics, found.replicates, estimate, note or detail, found.rounding
         )
 
+    def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
+        """T of every stage of a chain of tests."""
+        pairs = [pair for stage in chain_of(combinations.chosen) for pair in stage]
+        fitted, _, tuples = self._basis(session, combinations, pairs)
+        whiten = [self._whiten] * len(pairs)
+        resampled, moments, detail = resample_tuples(session, tuples, whiten, null)
+
+        def estimate(c: int) -> Estimate:
+            *others, last = combinations.chosen[c]
+            u = moments.u[pairs.index(TwoSided(tuple(others), last))]
+            return self._estimate(fitted.kernels_of(c), float(np.mean(np.abs(u) ** 2)))
+
+        return ChainOutcome(fitted, stages_of(combinations.chosen, resampled), estimate, detail)
+
     def _plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
-        _refuse_shifts(null)
         assert null is None or isinstance(null, TupleNull)
         zero, d = np.float64(0.0), self.n_features
         centres = [np.zeros(session.dims[m]) for m in combinations.variables]
         frequencies = [np.broadcast_to(zero, (d, len(centre))) for centre in centres]
         pilots = [np.broadcast_to(zero, d)] * len(centres)
-        tuples = self._at(session, combinations, centres, frequencies, pilots)
+        pairs = None
+        if isinstance(null, Chain):
+            pairs = [pair for stage in chain_of(combinations.chosen) for pair in stage]
+        tuples = self._at(session, combinations, centres, frequencies, pilots, pairs)
         steps = [
             *frequency_steps(session, d, len(combinations.variables)),
             *plan_tuples(session, tuples, null),
@@ -267,7 +293,10 @@ class JointFrequencies:
         return fitted, guard_landmarks(session, fitted, samples, null, directions=most), tuples
 
     def _basis(
-        self, session: Session, combinations: Combinations
+        self,
+        session: Session,
+        combinations: Combinations,
+        pairs: Sequence[TwoSided] | None = None,
     ) -> tuple[Combinations, list[Vector], Tuples]:
         """The fitted kernels, samples of every variable, and waves at drawn frequencies."""
         fitted, samples, drawn = draw_combined_frequencies(
@@ -279,7 +308,8 @@ class JointFrequencies:
             _wave_means(one, w, samples[m][:_PILOT_ROWS])
             for one, w, m in zip(centres, frequencies, fitted.variables, strict=True)
         ]
-        return fitted, samples, self._at(session, combinations, centres, frequencies, pilots)
+        tuples = self._at(session, combinations, centres, frequencies, pilots, pairs)
+        return fitted, samples, tuples
 
     def _at(
         self,
@@ -288,17 +318,19 @@ class JointFrequencies:
         centres: Sequence[Vector],
         frequencies: Sequence[Matrix],
         pilots: Sequence[Tile],
+        pairs: Sequence[TwoSided] | None,
     ) -> Tuples:
-        """The statistics of every combination."""
+        """The statistics of every combination, or the stages of a chain."""
+        own = pairs or [TwoSided(one[:-1], one[-1]) for one in combinations.chosen]
         return Tuples(
             tuple(map(_Frequencies, centres)),
             combinations.variables,
             tuple(frequencies),
-            tuple(TwoSided(one[:-1], one[-1]) for one in combinations.chosen),
-            (np.arange(self.n_features),) * len(combinations),
+            tuple(own),
+            (np.arange(self.n_features),) * len(own),
             tuple(pilots),
             session.dtype,
-            "joint",
+            "product" if pairs else "joint",
             parts=2,
         )
 
@@ -319,12 +351,3 @@ def _wave_means(centre: Vector, frequencies: Matrix, rows: Vector) -> Tile:
     """Means over some rows, shape (D,)."""
     means: Tile = np.exp(1j * ((rows - centre) @ frequencies.T.astype(np.float64))).mean(axis=0)
     return means
-
-
-def _refuse_shifts(null: Null | None) -> None:
-    if isinstance(null, Shifts):
-        msg = (
-            "null 'shifts' of 'rff-hsic' takes two variables: take null 'permutation', which is "
-            "exact as well, or estimator 'nystrom-m' or 'v-hsic'"
-        )
-        raise InvalidArgumentError(msg)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,6 @@ from dhsic.engine.session import Session
 from dhsic.estimators.approximate import guard_landmarks
 from dhsic.estimators.base import (
     ChainOutcome,
-    ChainStage,
     Estimate,
     FeatureEstimates,
     FeatureOutcome,
@@ -25,6 +23,7 @@ from dhsic.estimators.base import (
     Outcome,
     Resampling,
     plan_of,
+    stages_of,
 )
 from dhsic.estimators.landmark_basis import LandmarkBasis
 from dhsic.estimators.landmark_draws import LandmarkDraw
@@ -90,11 +89,9 @@ class LandmarkTests:
 
     def chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
         """T of every stage of a chain of tests."""
-        stages = chain_of(combinations.chosen)
-        pairs = [pair for stage in stages for pair in stage]
+        pairs = [pair for stage in chain_of(combinations.chosen) for pair in stage]
         basis, tuples, whiten = self.prepare(session, combinations, pairs)
         resampled, moments, detail = resample_tuples(session, tuples, whiten, null)
-        whole, ends = ChainStage(tuple(pairs), resampled), accumulate(map(len, stages), initial=0)
 
         def estimate(c: int) -> Estimate:
             *others, last = combinations.chosen[c]
@@ -104,7 +101,7 @@ class LandmarkTests:
 
         return ChainOutcome(
             replace(basis.combinations, chosen=combinations.chosen),
-            tuple(whole.part(range(*both)) for both in pairwise(ends)),
+            stages_of(combinations.chosen, resampled),
             estimate,
             detail,
         )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.estimators.resample import Resampled, TwoSided
+from dhsic.estimators.resample import Resampled, TwoSided, chain_of
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Distribution, Replicates
 from dhsic.results import FeatureSummary, LandmarkSummary
@@ -21,6 +22,7 @@ __all__ = [
     "FeatureOutcome",
     "GridOutcome",
     "Outcome",
+    "stages_of",
 ]
 
 Vector = NDArray[np.float64]
@@ -135,6 +137,14 @@ class ChainStage:
         statistics, replicates, rounding = self.resampled
         some = Resampled(statistics[at], replicates[:, at], rounding[at])
         return ChainStage(tuple(self.pairs[c] for c in at), some)
+
+
+def stages_of(chosen: Sequence[tuple[int, ...]], resampled: Resampled) -> tuple[ChainStage, ...]:
+    """The stages of a chain, from all its statistics in the order of `chain_of`."""
+    stages = chain_of(chosen)
+    whole = ChainStage(tuple(pair for stage in stages for pair in stage), resampled)
+    ends = accumulate(map(len, stages), initial=0)
+    return tuple(whole.part(range(*both)) for both in pairwise(ends))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dhsic._validation import check_choice, check_integer
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.base import Estimate, GridOutcome, Null, Outcome, Resampling
+from dhsic.estimators.base import ChainOutcome, Estimate, GridOutcome, Null, Outcome, Resampling
 from dhsic.estimators.feature_basis import (
     SQUARED_HSIC,
     Basis,
@@ -34,7 +34,7 @@ from dhsic.estimators.resample import exact_null
 from dhsic.features import FeatureMap, FourierFeatures
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.kernels.dot import Codes
-from dhsic.nulls import Gamma, Multiplier, Permutation, Shifts, Spectral
+from dhsic.nulls import Chain, Gamma, Multiplier, Permutation, Shifts, Spectral
 from dhsic.results import FeatureSummary
 
 __all__ = ["RFFHSIC", "FeatureFit", "Form", "complex_squared_frobenius_norms"]
@@ -192,9 +192,17 @@ class RFFHSIC:
         fitted, bases = self._bases(session, combinations)
         return grid_outcome(session, fitted, bases, self._measure, null)
 
+    def plan_chain(self, session: Session, combinations: Combinations, null: Chain) -> Plan:
+        """What a chain of tests would run."""
+        return self.joint.plan_chain(session, combinations, null)
+
+    def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
+        """The stages of a chain of tests, by frequencies that all variables share."""
+        return self.joint.test_chain(session, combinations, null)
+
     @property
     def joint(self) -> JointFrequencies:
-        """What takes three variables or more."""
+        """What takes three variables or more, and chains."""
         return JointFrequencies(self.n_features, self.orthogonal)
 
     @property

@@ -19,6 +19,7 @@ __all__ = [
     "mean_about_pilot",
     "measured",
     "no_moments",
+    "write_joint",
     "write_means",
 ]
 
@@ -33,8 +34,8 @@ class Moments(NamedTuple):
     squares: Vector
     """Means of their squares, of real kernels."""
     u: list[Tile]
-    """The covariance of both sides of every statistic, or where they are joint
-    kappa_J - prod_m kappa_m, shapes (q,)."""
+    """kappa_J - prod_m kappa_m of every statistic, shapes (q,); of products of centred kernels
+    the covariance of both sides."""
 
 
 def functions_of(
@@ -42,15 +43,20 @@ def functions_of(
 ) -> Tile:
     """U of a statistic under the b permutations of a coset, shape (q, b)."""
     found = _covariances(part, sums, c, r, b, n)
-    if part.form != "joint":
-        return found
-    (left, right), kept = part.pairs[c], part.kept[c]
-    # E prod_m k_m - prod_m kappa_m is the covariance of both sides, plus (E L - prod) kappa_M.
-    offset = (_left_mean(part, sums, c, r, n) - kappa[list(left)][:, kept].prod(axis=0)) * kappa[
-        right, kept
-    ]
-    found += offset[:, None]
+    if part.form == "joint":
+        found += joint_offset(part, sums, kappa, c, r, n)[:, None]
     return found
+
+
+def joint_offset(part: Tuples, sums: TupleSums, kappa: Tile, c: int, r: int, n: int) -> Tile:
+    """E prod_m k_m - prod_m kappa_m less the covariance of both sides, shape (q,).
+
+    With L the product of the left side it is (E L - prod_{m in left} kappa_m) kappa_right.
+    """
+    (left, right), kept = part.pairs[c], part.kept[c]
+    apart: Tile = kappa[list(left)][:, kept].prod(axis=0)
+    offset: Tile = (_left_mean(part, sums, c, r, n) - apart) * kappa[right, kept]
+    return offset
 
 
 def _covariances(part: Tuples, sums: TupleSums, c: int, r: int, b: int, n: int) -> Tile:
@@ -61,7 +67,9 @@ def _covariances(part: Tuples, sums: TupleSums, c: int, r: int, b: int, n: int) 
     """
     pair, at = part.pairs[c], slice(part.starts[c], part.starts[c + 1])
     cross = sums.cross[r, at]
-    found: Tile = fft.irfft(cross, b, axis=1) if b > 1 else cross.copy()
+    found: Tile = cross.copy()
+    if b > 1:
+        found = fft.irfft(cross, b, axis=1) if part.parts == 1 else fft.ifft(cross, axis=1)
     found += sums.left_over[at, None]
     found /= n
     left, right = (mean_about_pilot(part, sums, c, s, r, n) for s in (pair.left, (pair.right,)))
@@ -109,5 +117,15 @@ def measured(tuples: Tuples, sums: TupleSums, n: int) -> Moments:
     moments = no_moments(tuples)
     write_means(moments, tuples, sums, n)
     for c in range(len(tuples.pairs)):
-        moments.u[c] = functions_of(tuples, sums, moments.kappa, c, 0, 1, n)[:, 0]
+        functions = functions_of(tuples, sums, moments.kappa, c, 0, 1, n)
+        write_joint(moments, tuples, sums, c, c, functions[:, 0], n)
     return moments
+
+
+def write_joint(
+    moments: Moments, part: Tuples, sums: TupleSums, place: int, c: int, found: Tile, n: int
+) -> None:
+    """Write u of statistic number c, which a part has at a place, from what the test takes."""
+    moments.u[c] = found.copy()
+    if part.form == "product":
+        moments.u[c] += joint_offset(part, sums, moments.kappa, place, 0, n)

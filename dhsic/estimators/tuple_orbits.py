@@ -42,7 +42,7 @@ class TupleSums(NamedTuple):
 
     cross: Tile
     """Of both sides about their pilots: cross-spectra, shape (R, Q, b // 2 + 1), or without shifts
-    the sums of products themselves, shape (R, Q, 1)."""
+    the sums of products themselves, shape (R, Q, 1). Of complex entries there are b frequencies."""
     left_over: Tile
     """Products of both sides over the rows that are in no group, shape (Q,)."""
     sides: Tile
@@ -154,7 +154,9 @@ class OrbitPass:
     @property
     def frequencies(self) -> int:
         """Complex numbers of a transform; 0 without shifts."""
-        return self.groups.size // 2 + 1 if self.orbit.shifted else 0
+        if not self.orbit.shifted:
+            return 0
+        return self.groups.size if self.tuples.parts > 1 else self.groups.size // 2 + 1
 
     @cached_property
     def tiles(self) -> TupleTiles:
@@ -290,13 +292,25 @@ class OrbitPass:
                 ):
                     key = left, r if t.form == "joint" and len(left) > 1 else 0
                     if key not in first:
-                        first[key] = np.conj(fft.rfft(lefts[r][left][:, group], axis=1))
+                        first[key] = _reversed_transform(lefts[r][left][:, group])
                     if right not in second:
                         x, order = rights[right,][:, group], moved.get(t.variables[right])
-                        second[right] = fft.rfft(x if order is None else x[:, order[g]], axis=1)
+                        second[right] = _transform(x if order is None else x[:, order[g]])
                     found[r, start:stop] += first[key][place.left] * second[right][place.right]
         for place, start, stop in zip(strip.pairs, ends, ends[1:], strict=False):
             sums[:, place.at] += found[:, start:stop]
+
+
+def _transform(values: Tile) -> Spectrum:
+    """Along rows; of real numbers half of the frequencies say all."""
+    transform = fft.fft if np.iscomplexobj(values) else fft.rfft
+    found: Spectrum = transform(values, axis=1)
+    return found
+
+
+def _reversed_transform(values: Tile) -> Spectrum:
+    """Of the rows in reverse order from the first on: what correlates instead of convolves."""
+    return np.conj(_transform(np.conj(values)))
 
 
 def _products(left: Tile, right: Tile) -> Tile:

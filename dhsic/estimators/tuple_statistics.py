@@ -28,6 +28,7 @@ from dhsic.estimators.tuple_moments import (
     mean_about_pilot,
     measured,
     no_moments,
+    write_joint,
     write_means,
 )
 from dhsic.estimators.tuple_orbits import MeansPass, OrbitPass, TupleSums
@@ -132,7 +133,7 @@ def resample_tuples(
                 at = functions_of(part, sums, moments.kappa, place, r, b, n)
                 values[coset * b : (coset + 1) * b, c] = n * squared_norms(whiten[c](at))
                 if coset == 0:
-                    moments.u[c] = at[:, 0].copy()
+                    write_joint(moments, part, sums, place, c, at[:, 0], n)
             rounding = _errors(part, sums, place, orbit, n)
             errors[c] = math.sqrt(n) * _norm_of_errors(whiten[c], rounding)
     resampled = Resampled.of(values, tie_tolerance(values[0], errors))

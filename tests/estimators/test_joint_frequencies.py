@@ -21,11 +21,13 @@ from dhsic.estimators.tuple_terms import SignedPass, SpectrumPass
 from dhsic.io.open import open_variables
 from dhsic.kernels import Combinations, Delta, Gaussian, Laplacian, Linear
 from dhsic.nulls import (
+    Chain,
     ChiSquareMixture,
     Gamma,
     Multiplier,
     Permutation,
     Replicates,
+    Shifts,
     Spectral,
     pvalue,
 )
@@ -244,14 +246,10 @@ def test_workers__give_the_same_bits_as_threads(client, null):
         np.testing.assert_array_equal(theirs.distribution.values, ours.distribution.values)
 
 
-def test_auto_null__permutes_and_shifts_are_refused_in_words():
-    few, many = setting(200, 3), setting(60_000, 3)
-    waves = JointFrequencies(50, orthogonal=False)
-    for data in (few, many):
-        null, reason = waves.choose_null(session_on(data), 100)
-        assert (null, reason) == (Permutation(100), "exact for exchangeable rows")
-    with pytest.raises(InvalidArgumentError, match="'shifts' of 'rff-hsic' takes two variables"):
-        dhsic.independence_test(*few, estimator="rff-hsic", null="shifts", rng=0)
+def test_auto_null__is_exact():
+    made = JointFrequencies(50, orthogonal=False)
+    assert made.choose_null(session_on(setting(200, 3)), 100)[0] == Chain(100)
+    assert made.choose_null(session_on(setting(200, 2)), 100)[0] == Shifts(100)
 
 
 @pytest.mark.parametrize("kernel", [Linear(), Delta()], ids=repr)
@@ -333,3 +331,49 @@ def test_rff__takes_joint_frequencies_for_three_variables(form, orthogonal):
     assert value == joint.estimate(session, kernels(3))
     assert made.choose_null(session, 9) == joint.choose_null(session, 9)
     assert made.plan(session, kernels(3), Spectral()) == joint.plan(session, Spectral())
+
+
+def shifted_orders(n, null, seed, m):
+    """For every permutation the rows of every variable: cosets move all but the first."""
+    orbit = Orbit.of(n, null.n_resamples, seed)
+    last = oracles.orders_of_orbit(orbit, m - 1)
+    others = [oracles.orders_of_orbit(orbit, j, shifted=False) for j in range(1, m - 1)]
+    return [[np.arange(n), *(o[k] for o in others), last[k]] for k in range(len(orbit))]
+
+
+@pytest.mark.parametrize(("precision", "rel"), [("float64", 1e-9), ("float32", 1e-3)])
+@VARIABLES
+def test_shifts__equal_their_definition(m, precision, rel):
+    data, null = setting(30, m), Shifts(80)
+    expected = [
+        30 * estimate([p[o] for p, o in zip(waves(data), orders, strict=True)])
+        for orders in shifted_orders(30, null, 5, m)
+    ]
+    found = outcome(data, null, precision)
+    assert found.statistic == pytest.approx(expected[0], rel=rel)
+    np.testing.assert_allclose(found.distribution.values, expected[1:], rtol=rel)
+
+
+def test_chain__has_stages_of_two_sides_and_the_joint_estimate():
+    data, made = setting(40, 3), JointFrequencies(D, orthogonal=False)
+    found = made.test_chain(session_on(data), Combinations.single(kernels(3)), Chain(40))
+    first, second, third = waves(data)
+    pairs = [(first, second), (first * second, third), (first, third), (second, third)]
+    expected = [40 * squared_norm_of_pairs(*pair) for pair in pairs]
+    values = [float(t) for stage in found.stages for t in stage.resampled.statistics]
+    np.testing.assert_allclose(values, expected, rtol=1e-9)
+    assert found.estimate(0).value == pytest.approx(estimate([first, second, third]), rel=1e-9)
+
+
+def squared_norm_of_pairs(left, right):
+    """|E l r - E l E r|^2 / D."""
+    return float(np.mean(np.abs((left * right).mean(0) - left.mean(0) * right.mean(0)) ** 2))
+
+
+def test_default__is_a_chain_and_finds_where_the_dependence_enters():
+    rng = np.random.default_rng(0)
+    x, y, noise = rng.standard_normal((3, 300))
+    found = dhsic.independence_test(x, y, y + noise, estimator="rff-hsic", rng=0)
+    assert found.null == "chain"
+    assert found.pvalue <= 0.01
+    assert found.stages[0].pvalue > 0.05 > found.stages[1].pvalue

@@ -342,3 +342,15 @@ def test_single__is_the_first_of_combinations():
     many = NystromMHSIC(n_landmarks=LANDMARKS).test_grid(session, several, null)
     np.testing.assert_allclose(many.replicates[:, 0], one.replicates[:, 0], rtol=1e-9)
     assert many.statistics[0] == pytest.approx(one.statistics[0])
+
+
+def test_chain__reports_the_joint_estimate():
+    data = data_of(60, 3)
+    chained, joint = (
+        dhsic.independence_test(
+            *data, kernels="gaussian", estimator=NystromMHSIC(20), null=null, rng=1
+        )
+        for null in (dhsic.Chain(40), dhsic.Shifts(40))
+    )
+    assert chained.estimate == pytest.approx(joint.estimate, rel=1e-6)
+    assert chained.estimate > 0
