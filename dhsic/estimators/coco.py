@@ -10,16 +10,11 @@ from typing import Any, ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
-from dhsic.estimators.base import Estimate, Null, Outcome
-from dhsic.estimators.feature_basis import Basis, Measure, whiten
-from dhsic.estimators.feature_sums import MomentsPass, covariances
-from dhsic.estimators.feature_tests import estimate_by_moments, feature_outcome
-from dhsic.estimators.landmark_features import draw_landmark_features, plan_landmark_features
-from dhsic.estimators.resample import exact_null
-from dhsic.kernels import Combinations, Gaussian, Kernel
-from dhsic.landmarks import check_landmark_options
+from dhsic.estimators.feature_basis import Measure, Side, whiten
+from dhsic.estimators.feature_moments import feature_moments, moments_layout
+from dhsic.estimators.landmark_features import OnLandmarks
+from dhsic.kernels import Combinations, Kernel
 from dhsic.linalg import solve_lower
 
 __all__ = ["COCO", "WitnessFunction", "WitnessFunctions", "squared_largest_singular_values"]
@@ -87,7 +82,7 @@ class WitnessFunctions:
 
 
 def squared_largest_singular_values(cross: NDArray[Any]) -> Vector:
-    """Of every cross-covariance C: (b, D_1, D_2) to (b,).
+    """For every cross-covariance C: (b, D_1, D_2) to (b,).
 
     The largest eigenvalues of C C' or C'C, whichever is smaller, which takes half the time.
     """
@@ -97,12 +92,9 @@ def squared_largest_singular_values(cross: NDArray[Any]) -> Vector:
     return values
 
 
-_MEASURE = Measure("COCO", squared_largest_singular_values, math.sqrt)
-
-
 @final
 @dataclass(frozen=True)
-class COCO:
+class COCO(OnLandmarks):
     """The largest covariance of functions in the unit balls of their RKHS, for two variables.
 
     It is the largest singular value of the cross-covariance of the features of `NystromHSIC`, of
@@ -136,38 +128,7 @@ class COCO:
     tolerance: float | None = None
 
     name: ClassVar[str] = "coco"
-
-    def __post_init__(self) -> None:
-        check_landmark_options(self.n_landmarks, self.tolerance)
-
-    def kernel(self, given: Kernel | None) -> Kernel:
-        """Any, Gaussian where not given."""
-        return given or Gaussian()
-
-    def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Shifts within groups of rows."""
-        return exact_null(len(session.sources), n_resamples)
-
-    def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
-        """What would run, with the landmarks as drawn: pruning can only make it less."""
-        return plan_landmark_features(
-            session,
-            Combinations.single(kernels),
-            null,
-            self.n_landmarks,
-            replace=self.replace,
-            measure=_MEASURE,
-        )
-
-    def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
-        """COCO, in one pass."""
-        basis, _ = self._features(session, kernels)
-        return estimate_by_moments(basis, _MEASURE, session.run(MomentsPass(basis.features)))
-
-    def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
-        """The statistic, n COCO^2, and its null distribution, in one pass."""
-        basis, _ = self._features(session, kernels)
-        return feature_outcome(session, basis, _MEASURE, null)
+    measure: ClassVar[Measure] = Measure("COCO", squared_largest_singular_values, math.sqrt)
 
     def witness_functions(self, session: Session, kernels: Sequence[Kernel]) -> WitnessFunctions:
         """The functions of unit norm whose covariance is COCO, in one pass.
@@ -175,7 +136,7 @@ class COCO:
         Parameters
         ----------
         session : Session
-            Of two variables.
+            The run, over two variables.
         kernels : sequence of Kernel
             One a variable.
 
@@ -183,22 +144,21 @@ class COCO:
         -------
         WitnessFunctions
         """
-        basis, points = self._features(session, kernels)
-        assert basis.factors is not None
-        sums = session.run(MomentsPass(basis.features))
-        cross = whiten(covariances(sums.cross[None]), basis.factors)[0]
+        drawn = self.draw(session, Combinations.single(kernels))
+        basis = drawn.bases[0]
+        found = feature_moments(session, moments_layout(dict(enumerate(basis.sides))))
+        cross = whiten(found.of(0, 1)[None], basis.factors)[0]
         left, values, right = np.linalg.svd(cross, full_matrices=False)
         first, second = (
-            WitnessFunction(kernel, z, solve_lower(factor, u, transposed=True))
-            for kernel, z, factor, u in zip(
-                basis.kernels, points, basis.factors, (left[:, 0], right[0]), strict=True
+            WitnessFunction(kernel, z, _weights(side, u))
+            for kernel, z, side, u in zip(
+                basis.kernels, drawn.points, basis.sides, (left[:, 0], right[0]), strict=True
             )
         )
         return WitnessFunctions(float(values[0]), first, second)
 
-    def _features(
-        self, session: Session, kernels: Sequence[Kernel]
-    ) -> tuple[Basis, tuple[Vector, Vector]]:
-        return draw_landmark_features(
-            session, kernels, self.n_landmarks, replace=self.replace, tolerance=self.tolerance
-        )
+
+def _weights(side: Side, function: Vector) -> Vector:
+    """Weights of the kernel at the landmarks, L^-T u for the function u' L^-1 k(z, .)."""
+    assert side.factor is not None
+    return solve_lower(side.factor, function, transposed=True)

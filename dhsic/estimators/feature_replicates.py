@@ -1,330 +1,384 @@
-"""Replicates of the cross-covariances of features, for one combination of kernels or several.
+"""Statistics from cross-covariances of features, of the data and of their replicates.
 
-The features of the kernels of a variable are stacked side by side, so that a patch of
-combinations, every first kernel with every second one, shares a pass. Replicates of a large patch
-do not fit in memory; it is cut into smaller ones, which read the data once each.
+They are n |C|^2 or another measure of the cross-covariance C (Zhang et al. 2018, equations 31 and
+39). Under the permutations of a group that holds the identity its rank is exact (Hemerik and Goeman
+2018), as it is under permutations drawn at random, with the features held fixed.
+
+The cross-covariances of a combination take as many numbers as replicates times features of either
+side. Where all do not fit in memory, passes take some of the combinations each, then some of the
+cosets, then some of the features of the first variable, over which squared norms add up.
 """
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from dhsic.engine.plan import DriverStep, PassPlan
+from dhsic.engine.groups import Groups
+from dhsic.engine.plan import DriverStep, PassPlan, baseline_bytes
 from dhsic.engine.session import Session
-from dhsic.estimators.feature_basis import Measure, Side, factors_of, whiten
-from dhsic.estimators.feature_resampling import (
-    PermutedFeaturePass,
-    SignedFeaturePass,
-    signed_covariances,
+from dhsic.estimators.base import Resampling
+from dhsic.estimators.feature_basis import Factors, Measure, Side
+from dhsic.estimators.feature_layout import KernelSide, Layout, Pair
+from dhsic.estimators.feature_orbits import OrbitPass
+from dhsic.estimators.feature_signs import SignedFeaturePass
+from dhsic.estimators.feature_sizes import (
+    SLAB_BYTES,
+    ReplicateSizes,
+    independent_rounding,
+    rounding_error,
 )
-from dhsic.estimators.feature_sums import FeaturePair, covariances
-from dhsic.features import StackedFeatures, side_by_side
-from dhsic.nulls import Multiplier, Permutation, draw_permutations
+from dhsic.estimators.resample import Orbit, Resampled, orbit_of, suits_one_task, tie_tolerance
+from dhsic.linalg import solve_lower
+from dhsic.nulls import Multiplier
 
-__all__ = ["Patch", "PermutedFeatures", "Span", "replicate_sizes", "replicate_steps"]
+__all__ = ["fewest_parts", "resample_features", "resampling_steps"]
 
 Vector = NDArray[np.float64]
-Matrix = NDArray[np.floating[Any]]
-Resampled = Multiplier | Permutation
-Pair = tuple[int, ...]
 
-_PATIENT_PRODUCTS = 5e10
-_NEGLIGIBLE = 1e-14  # of the largest variance; the sizes lose about as much
-
-
-@dataclass(frozen=True)
-class Patch:
-    """Features of either variable, each of the first with each of the second.
-
-    Parameters
-    ----------
-    firsts, seconds : dict of int to Side
-        By the numbers of their kernels.
-    """
-
-    firsts: Mapping[int, Side]
-    seconds: Mapping[int, Side]
-
-    @property
-    def features(self) -> FeaturePair:
-        """Stacked."""
-        sides = [tuple(side.values()) for side in (self.firsts, self.seconds)]
-        first, second = (StackedFeatures.of([side.map for side in some]) for some in sides)
-        one, other = (np.concatenate([side.centre for side in some]) for some in sides)
-        return FeaturePair((first, second), (one, other))
-
-    @property
-    def pairs(self) -> list[Pair]:
-        """The combinations, in the order of `sizes`."""
-        return [(j, k) for j in self.firsts for k in self.seconds]
-
-    def sizes(self, measure: Measure, cross: Matrix) -> Vector:
-        """Of cross-covariances of the stacked features: (b, D_1, D_2) to (b, pairs)."""
-        sizes = [
-            measure.size(whiten(cross[:, rows, columns], factors_of(first, second)))
-            for rows, first in _placed(self.firsts)
-            for columns, second in _placed(self.seconds)
-        ]
-        return np.stack(sizes, axis=1)
-
-    def cut(self, fits: Callable[[FeaturePair], bool]) -> Iterator[Patch]:
-        """Halves of the longer side until they fit or hold one combination."""
-        if len(self.firsts) == len(self.seconds) == 1 or fits(self.features):
-            yield self
-        elif len(self.firsts) >= len(self.seconds):
-            for firsts in _halves(self.firsts):
-                yield from Patch(firsts, self.seconds).cut(fits)
-        else:
-            for seconds in _halves(self.seconds):
-                yield from Patch(self.firsts, seconds).cut(fits)
+_LEAST_GROUP = 16  # rows
+_WIDE = 256  # features, beyond which whitening them row by row takes long
+_TILE_BYTES = 2**25  # of the features and transforms in a task
+_LEAST_TILE_BYTES = 2**20
+_QUICK_BYTES = 2**22  # of cross-covariances that are sooner measured than sent to threads
 
 
-def _placed(sides: Mapping[int, Side]) -> list[tuple[slice, Side]]:
-    """Sides with where their features are among those that are stacked."""
-    places = side_by_side(side.map.n_features for side in sides.values())
-    return list(zip(places, sides.values(), strict=True))
-
-
-def _halves(sides: Mapping[int, Side]) -> list[dict[int, Side]]:
-    listed = list(sides.items())
-    middle = len(listed) // 2
-    return [dict(listed[:middle]), dict(listed[middle:])]
-
-
-def _patches(
-    sides: Mapping[int, Side], chosen: Sequence[Pair], fits: Callable[[FeaturePair], bool]
-) -> list[Patch]:
-    """Patches that hold every chosen pair once, and no other."""
-    partners: dict[int, list[int]] = {}
-    for first, second in dict.fromkeys(chosen):
-        partners.setdefault(first, []).append(second)
-    alike: dict[frozenset[int], list[int]] = {}
-    for first, seconds in partners.items():
-        alike.setdefault(frozenset(seconds), []).append(first)
-    whole = (
-        Patch({j: sides[j] for j in firsts}, {k: sides[k] for k in sorted(seconds)})
-        for seconds, firsts in alike.items()
-    )
-    return [patch for one in whole for patch in one.cut(fits)]
-
-
-def replicate_steps(
-    session: Session, sides: Mapping[int, Side], chosen: Sequence[Pair], null: Resampled
-) -> list[DriverStep | PassPlan]:
-    """What `replicate_sizes` takes."""
-    resampling = _Resampling(session, null, over_all=_over_all(session, sides, chosen, null))
-    patches = _patches(sides, chosen, resampling.fits)
-    return [step for patch in patches for step in resampling.steps(patch.features)]
-
-
-def replicate_sizes(
+def resample_features(
     session: Session,
     sides: Mapping[int, Side],
     chosen: Sequence[Pair],
     measure: Measure,
-    null: Resampled,
-) -> tuple[Vector, str]:
-    """Sizes of the cross-covariances of the data and of their replicates.
+    null: Resampling,
+    variables: Mapping[int, int] | None = None,
+) -> tuple[Resampled, str]:
+    """Statistics of the data, n times the measure, and their replicates.
 
     Parameters
     ----------
     session : Session
-        Of two variables.
+        The run.
     sides : dict of int to Side
-        Features of either variable, by the numbers of their kernels.
+        Features by the numbers of their kernels.
     chosen : sequence of tuple of int
-        G pairs of numbers.
+        G pairs of numbers; the variable of the second is shifted or permuted.
     measure : Measure
-        Of cross-covariances.
-    null : Multiplier or Permutation
-        Resamples b times, the same for all combinations.
+        The size of cross-covariances.
+    null : Shifts, Permutation or Multiplier
+        The null distribution.
+    variables : dict of int to int, optional
+        The variable of every kernel; where not given, first ones of a pair are of variable 0 and
+        second ones of variable 1.
 
     Returns
     -------
-    ndarray, shape (b + 1, G)
-        The first row is of the data.
+    Resampled
+        Statistics of the G combinations.
     str
         How the replicates were made, where the null leaves a choice.
     """
-    resampling = _Resampling(session, null, over_all=_over_all(session, sides, chosen, null))
-    found: dict[Pair, Vector] = {}
-    for patch in _patches(sides, chosen, resampling.fits):
-        found |= zip(patch.pairs, resampling.sizes(patch, measure).T, strict=True)
-    return np.stack([found[pair] for pair in chosen], axis=1), resampling.detail
+    resampling = _Resampling.of(session, sides, chosen, measure, null, variables)
+    columns = {pair: g for g, pair in enumerate(resampling.pairs)}
+    values = np.zeros((resampling.count, len(columns)))
+    errors: dict[tuple[Pair, int], float] = {}
+    for piece in resampling.pieces():
+        sizes, own = resampling.sizes(piece)
+        at = [columns[pair] for pair in piece.pairs]
+        values[resampling.replicates(piece), at] += session.n * sizes
+        errors |= {(pair, piece.start): e for pair, e in zip(piece.pairs, own, strict=True)}
+    squares = np.zeros(len(columns))
+    for (pair, _), error in errors.items():
+        squares[columns[pair]] += error**2
+    at = [columns[pair] for pair in chosen]
+    if isinstance(resampling.moves, Orbit):
+        tolerance = tie_tolerance(values[0, at], np.sqrt(squares[at]))
+        return Resampled.of(values[:, at], tolerance), resampling.moves.detail
+    rounding = [independent_rounding(session, [sides[k] for k in pair]) for pair in chosen]
+    return Resampled.of(values[:, at], np.array(rounding)), ""
+
+
+def resampling_steps(
+    session: Session,
+    sides: Mapping[int, Side],
+    chosen: Sequence[Pair],
+    measure: Measure,
+    null: Resampling,
+    variables: Mapping[int, int] | None = None,
+) -> list[DriverStep | PassPlan]:
+    """The passes of `resample_features` and the step after each."""
+    resampling = _Resampling.of(session, sides, chosen, measure, null, variables)
+    return [step for piece in resampling.pieces() for step in resampling.steps(piece)]
+
+
+class _Piece(NamedTuple):
+    """The part of the work that one pass takes."""
+
+    pairs: tuple[Pair, ...]
+    """Combinations."""
+    cosets: range
+    """Numbers of cosets of the orbit; of signs there is one."""
+    features: range | None = None
+    """Features of the first side of a single combination; all where not given."""
+
+    @property
+    def start(self) -> int:
+        """The first of its features."""
+        return 0 if self.features is None else self.features.start
 
 
 @dataclass(frozen=True)
 class _Resampling:
-    """How replicates are made.
+    """How statistics are computed for all replicates.
 
     Parameters
     ----------
     session : Session
-        Of two variables.
-    null : Multiplier or Permutation
-        The null distribution.
-    over_all : bool
-        Whether all rows are held, and permuted among each other.
+        The run.
+    sides : dict of int to Side
+        Features by the numbers of their kernels.
+    variables : dict of int to int
+        The variable of every kernel.
+    pairs : tuple of tuple of int
+        Distinct combinations; those that share the most features are next to each other.
+    measure : Measure
+        The size of cross-covariances.
+    moves : Orbit or Multiplier
+        The permutations, or random signs.
     """
 
     session: Session
-    null: Resampled
-    over_all: bool
+    sides: Mapping[int, Side]
+    variables: Mapping[int, int]
+    pairs: tuple[Pair, ...]
+    measure: Measure
+    moves: Orbit | Multiplier
+
+    @classmethod
+    def of(
+        cls,
+        session: Session,
+        sides: Mapping[int, Side],
+        chosen: Sequence[Pair],
+        measure: Measure,
+        null: Resampling,
+        variables: Mapping[int, int] | None,
+    ) -> _Resampling:
+        """With smaller groups and more cosets where a combination does not fit otherwise."""
+        if variables is None:
+            variables = {number: place for pair in chosen for place, number in enumerate(pair)}
+        counts = [
+            sum(sides[number].n_features for number in set(some))
+            for some in zip(*chosen, strict=True)
+        ]
+        longer = int(counts[1] > counts[0])
+        pairs = tuple(sorted(set(chosen), key=lambda pair: (pair[longer], pair)))
+        made = partial(cls, session, sides, variables, pairs, measure)
+        if isinstance(null, Multiplier):
+            return made(null)
+        found = made(orbit_of(session, null, lambda orbit: made(orbit)._suits(orbit)))
+        while not found._can_fit:
+            groups = Groups.of(session.n, found.each // 2, session.seed)
+            found = made(Orbit(groups, -(-null.n_resamples // groups.size)))
+        return found
 
     @property
-    def detail(self) -> str:
-        """Which rows are permuted among each other."""
-        if isinstance(self.null, Multiplier):
-            return ""
-        return self.null.detail(over_all=self.over_all)
+    def n_cosets(self) -> int:
+        """Parts that the replicates can be cut into."""
+        return self.moves.cosets if isinstance(self.moves, Orbit) else 1
 
-    def fits(self, features: FeaturePair) -> bool:
-        """Whether so many take a small part of the memory, or are to be cut."""
-        steps = self.steps(features)
+    @property
+    def count(self) -> int:
+        """The data and the replicates."""
+        return len(self.moves) if isinstance(self.moves, Orbit) else self.moves.n_resamples + 1
+
+    @property
+    def each(self) -> int:
+        """Replicates of such a part."""
+        return self.count // self.n_cosets
+
+    def replicates(self, piece: _Piece) -> slice:
+        """Their numbers."""
+        return slice(self.each * piece.cosets.start, self.each * piece.cosets.stop)
+
+    def _suits(self, orbit: Orbit) -> bool:
+        """Whether one task can take all permutations of a combination by itself."""
+        whole = _Piece((self._largest,), range(orbit.cosets))
+        return suits_one_task(self.session, self._orbit_pass(whole, orbit, seen=False))
+
+    @property
+    def _can_fit(self) -> bool:
+        """Whether pieces can be cut until they fit, or groups are as small as they may be."""
+        orbit = self.moves
+        if self.measure.adds or not isinstance(orbit, Orbit) or not orbit.shifted:
+            return True
+        small = orbit.groups.size < 2 * _LEAST_GROUP
+        last = range(self.n_cosets)[-1:]
+        return small or self._fits(_Piece((self._largest,), last))
+
+    @property
+    def _largest(self) -> Pair:
+        return max(self.pairs, key=lambda pair: math.prod(map(self._n_features, pair)))
+
+    def _n_features(self, number: int) -> int:
+        return self.sides[number].n_features
+
+    def pieces(self) -> list[_Piece]:
+        """As few as fit in memory."""
+        return list(self._cut(_Piece(self.pairs, range(self.n_cosets))))
+
+    def _cut(self, piece: _Piece) -> Iterator[_Piece]:
+        parts = [] if self._fits(piece) else self._parts(piece)
+        if not parts:
+            yield piece
+        for part in parts:
+            yield from self._cut(part)
+
+    def _parts(self, piece: _Piece) -> list[_Piece]:
+        """Halves of the combinations, else of the cosets; else parts of the features.
+
+        None where they would be too large as well: the plan says so.
+        """
+        if len(piece.pairs) > 1:
+            return [piece._replace(pairs=some) for some in _parted(piece.pairs, 2)]
+        one = piece._replace(cosets=piece.cosets[-1:])
+        if self._fits(one):
+            return [piece._replace(cosets=some) for some in _parted(piece.cosets, 2)]
+        if (
+            piece.features
+            or not self.measure.adds
+            or not self._fits(one._replace(features=range(1)))
+        ):
+            return []
+        features = range(self._n_features(piece.pairs[0][0]))
+        parts = fewest_parts(features, lambda some: self._fits(one._replace(features=some)))
+        return [piece._replace(features=some) for some in parts]
+
+    def _fits(self, piece: _Piece) -> bool:
+        """Whether a piece leaves memory for what the driver holds."""
         needed = (
             step.worker_bytes if isinstance(step, PassPlan) else step.working_bytes
-            for step in steps
+            for step in self.steps(piece)
         )
-        return max(needed) <= self.session.runtime.memory // 8
+        return max(needed) <= self._allowed
 
-    def steps(self, features: FeaturePair) -> list[DriverStep | PassPlan]:
-        """What `sizes` takes."""
-        b = self.null.n_resamples
-        if not self.over_all:
-            solve = DriverStep("solve", 4 * 8 * (b + 1) * features.products)
-            return [self.session.plan(self._pass(features)), solve]
-        n, held = self.session.n, _held_bytes(self.session, features)
-        orders = 16 * n * b
-        moved = self.session.dtype.itemsize * n * features.counts[1] + 4 * 8 * features.products
-        squares = 4 * 8 * sum(d * d for d in features.counts)
-        return [
-            DriverStep("features of all rows", 4 * held + squares),
-            DriverStep("permutation null", held + orders + self.session.runtime.threads * moved),
-        ]
+    @property
+    def _allowed(self) -> int:
+        memory = self.session.runtime.memory
+        return memory - baseline_bytes() - memory // 8
 
-    def sizes(self, patch: Patch, measure: Measure) -> Vector:
-        """Of the combinations of a patch, shape (b + 1, pairs)."""
-        if self.over_all:
-            return self._over_all_rows(patch, measure)
-        sums = self.session.run(self._pass(patch.features)).cross
-        self.session.step("solve")
-        if isinstance(self.null, Multiplier):
-            found = np.concatenate([covariances(sums[:1]), signed_covariances(sums)])
+    @property
+    def _tile_bytes(self) -> int:
+        """Less than is quick where many threads share the memory."""
+        share = max(1, self._allowed // (4 * self.session.runtime.worker_threads))
+        return int(min(_TILE_BYTES, max(_LEAST_TILE_BYTES, 2 ** (share.bit_length() - 1))))
+
+    def steps(self, piece: _Piece) -> list[DriverStep | PassPlan]:
+        """The pass of `sizes` and the step after it."""
+        reduction = self._reduction(piece, seen=False)
+        needed = SLAB_BYTES * self.session.runtime.worker_threads
+        slabs = 4 * min(needed, reduction.solve_bytes // 2)
+        factors = 3 * 8 * max(self._n_features(k) ** 2 for k in reduction.layout.places)
+        solve = DriverStep("solve", reduction.solve_bytes + slabs + factors)
+        if isinstance(reduction, OrbitPass):
+            return [self.session.plan_groups(reduction), solve]
+        return [self.session.plan(reduction), solve]
+
+    def sizes(self, piece: _Piece) -> tuple[Vector, Vector]:
+        """For every replicate and pair of a piece, and what rounding leaves in their roots.
+
+        Returns
+        -------
+        sizes : ndarray, shape (replicates, pairs)
+            By the measure.
+        errors : ndarray, shape (pairs,)
+            Bounds for the roots of the statistics; 0 of signs, whose replicates have no ties.
+        """
+        reduction, errors = self._reduction(piece, seen=True), np.zeros(len(piece.pairs))
+        if isinstance(reduction, OrbitPass):
+            sums = self.session.run_groups(reduction)
+            for at, pair in enumerate(piece.pairs):
+                errors[at] = rounding_error(reduction, sums, self.sides, pair)
+            cross = reduction.covariances(sums)
         else:
-            found = covariances(sums)
-        return patch.sizes(measure, found)
-
-    def _over_all_rows(self, patch: Patch, measure: Measure) -> Vector:
-        session, n = self.session, self.session.n
-        session.step("features of all rows")
-        beside = patch.features.with_ones(session.take([np.arange(n)] * 2))
-        centred = [x[:, :-1] - x[:, :-1].mean(axis=0, dtype=np.float64) for x in beside]
-        (first, ones), (second, others) = (
-            _spanned([side.whitened(x[:, at]) for at, side in _placed(sides)], session.dtype)
-            for x, sides in zip(centred, (patch.firsts, patch.seconds), strict=True)
+            cross = reduction.covariances(self.session.run(reduction))
+        self.session.step("solve")
+        sizes = ReplicateSizes(
+            cross,
+            tuple(map(reduction.layout.place, piece.pairs)),
+            tuple(self._factors(reduction.layout, pair) for pair in piece.pairs),
+            self.measure,
         )
-        orders = draw_permutations(session.seed, 0, n, self.null.n_resamples, 2)[:, 0]
-        permuted = PermutedFeatures(first, second, ones, others, orders, measure)
-        replicates = session.map("permutation null", permuted, self.null.n_resamples)
-        return np.concatenate([permuted.sizes(np.arange(n))[None], *replicates])
+        if cross.nbytes <= _QUICK_BYTES:
+            return sizes(range(len(cross))), errors
+        return np.concatenate(self.session.map("solve", sizes, len(cross))), errors
 
-    def _pass(self, features: FeaturePair) -> SignedFeaturePass | PermutedFeaturePass:
-        if isinstance(self.null, Multiplier):
-            return SignedFeaturePass(features, self.null.n_resamples, self.session.seed)
-        return PermutedFeaturePass(features, self.null, self.session.seed)
+    def _reduction(self, piece: _Piece, *, seen: bool) -> OrbitPass | SignedFeaturePass:
+        if isinstance(self.moves, Orbit):
+            return self._orbit_pass(piece, self.moves, seen=seen)
+        layout = self._layout(piece, seen=seen)
+        return SignedFeaturePass(layout, self.moves.n_resamples, self.session.seed)
 
+    def _orbit_pass(self, piece: _Piece, orbit: Orbit, *, seen: bool) -> OrbitPass:
+        layout = self._layout(piece, seen=seen)
+        return OrbitPass(layout, orbit, piece.cosets, self._tile_bytes)
 
-class Span(NamedTuple):
-    """The directions in which the features of one kernel differ."""
+    def _layout(self, piece: _Piece, *, seen: bool) -> Layout:
+        numbers = {number for pair in piece.pairs for number in pair}
+        kernels = {number: self._kernel(number, piece, seen=seen) for number in numbers}
+        return Layout.of(kernels, piece.pairs)
 
-    at: slice
-    """Where the coordinates are among those that are stacked."""
-    directions: Vector
-    """Orthonormal, shape (D, r)."""
+    def _kernel(self, number: int, piece: _Piece, *, seen: bool) -> KernelSide:
+        """The features of a kernel, or some of them; with whitening that takes no memory for plans.
 
+        They are whitened row by row where that is quicker than to whiten the cross-covariances, or
+        where these cannot be: of a part of the features, or where float32 products would leave too
+        few digits.
+        """
+        side, d = self.sides[number], self._n_features(number)
+        features = piece.features if number == piece.pairs[0][0] else None
+        rows = slice(0, d) if features is None else slice(features.start, features.stop)
+        single = side.map.dtype == np.float32 and d <= _WIDE
+        needed = single or features is not None or self._few_rows(number, piece)
+        whitening = None
+        if side.factor is not None and needed:
+            whitening = np.broadcast_to(side.map.dtype.type(0), (rows.stop - rows.start, d))
+            if seen:
+                units = np.eye(d)[:, rows]
+                whitening = solve_lower(side.factor, units, transposed=True).T
+                whitening = whitening.astype(side.map.dtype)
+        return KernelSide(self.variables[number], side.map, side.centre, rows, whitening)
 
-@dataclass(frozen=True)
-class PermutedFeatures:
-    """Sizes of cross-covariances with the second variable permuted over all rows.
+    def _few_rows(self, number: int, piece: _Piece) -> bool:
+        """Whether there are fewer rows than columns of the cross-covariances that it has."""
+        others = {k for pair in piece.pairs if number in pair for k in pair} - {number}
+        columns = len(piece.features or ()) or sum(map(self._n_features, others))
+        return 2 * self.session.n <= len(piece.cosets) * self.each * columns
 
-    Parameters
-    ----------
-    first, second : ndarray, shapes (n, sum_k r_k)
-        The centred, whitened features of all rows, by their coordinates.
-    firsts, seconds : tuple of Span
-        What these are coordinates of, for every kernel.
-    orders : ndarray of int, shape (b, n)
-        The permutations.
-    measure : Measure
-        Of cross-covariances.
-    """
-
-    first: Matrix
-    second: Matrix
-    firsts: tuple[Span, ...]
-    seconds: tuple[Span, ...]
-    orders: NDArray[np.intp]
-    measure: Measure
-
-    def __call__(self, replicates: range) -> Vector:
-        """Of some of the permutations, shape (replicates, pairs)."""
-        return np.array([self.sizes(self.orders[b]) for b in replicates])
-
-    def sizes(self, order: NDArray[np.intp]) -> Vector:
-        """Of one order of the rows, shape (pairs,)."""
-        cross = self.first.T @ self.second.take(order, axis=0) / len(order)
-        whole = cross.astype(np.float64, copy=False)
-        return np.array([self._size(whole, j, k) for j in self.firsts for k in self.seconds])
-
-    def _size(self, cross: Vector, first: Span, second: Span) -> float:
-        block = cross[first.at, second.at]
-        if not self.measure.rotates:
-            block = first.directions @ block @ second.directions.T
-        return float(self.measure.size(block[None])[0])
+    def _factors(self, layout: Layout, pair: Pair) -> Factors:
+        """Factors that still whiten the cross-covariances of a pair."""
+        kernels = dict(layout.kernels)
+        first, second = (
+            self.sides[number].factor if kernels[number].whitening is None else None
+            for number in pair
+        )
+        return first, second
 
 
-def _spanned(features: Sequence[Matrix], dtype: DTypeLike) -> tuple[Matrix, tuple[Span, ...]]:
-    """The features (n, D_k) of kernels by the directions in which they differ.
-
-    Smooth kernels of few columns have few. What is left out is orthogonal to the rest, so it
-    takes its square from the sizes.
-    """
-    coordinates, directions = [], []
-    for one in features:
-        variances, vectors = np.linalg.eigh((one.T @ one).astype(np.float64, copy=False))
-        kept = vectors[:, variances >= _NEGLIGIBLE * variances[-1]]
-        coordinates.append((one @ kept).astype(dtype, copy=False))
-        directions.append(kept)
-    places = side_by_side(kept.shape[1] for kept in directions)
-    return np.hstack(coordinates), tuple(map(Span, places, directions))
+def fewest_parts(whole: Any, fits: Callable[[Any], bool]) -> list[Any]:
+    """As few parts of a sequence as fit, each of one entry at the least."""
+    counts = range(1, len(whole))
+    fewest = bisect_left(counts, True, key=lambda count: all(map(fits, _parted(whole, count))))
+    return _parted(whole, fewest + 1)
 
 
-def _over_all(
-    session: Session, sides: Mapping[int, Side], chosen: Sequence[Pair], null: Resampled
-) -> bool:
-    """Whether all rows are permuted: as asked, or where they fit and it takes no minute.
-
-    The same for a combination by itself as among others.
-    """
-    if isinstance(null, Multiplier):
-        return False
-    if null.within != "auto":
-        return null.within == "all"
-    return session.n <= null.block_rows or all(
-        _quick(session, Patch({j: sides[j]}, {k: sides[k]}).features, null) for j, k in chosen
-    )
-
-
-def _quick(session: Session, features: FeaturePair, null: Permutation) -> bool:
-    held = 4 * _held_bytes(session, features) + 16 * session.n * null.n_resamples
-    work = session.n * float(null.n_resamples) * features.products
-    return held <= session.runtime.memory // 2 and work <= _PATIENT_PRODUCTS
-
-
-def _held_bytes(session: Session, features: FeaturePair) -> int:
-    return 8 * session.n * (sum(features.counts) + sum(session.dims))
+def _parted(whole: Any, count: int) -> list[Any]:
+    """So many parts, of which the first is the longest."""
+    cuts = [-(-len(whole) * i // count) for i in range(count + 1)]
+    return [whole[a:b] for a, b in pairwise(cuts)]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,51 +18,40 @@ from dhsic.estimators.base import (
     Outcome,
     Resampling,
     plan_of,
-    rounding_unit,
 )
 from dhsic.estimators.feature_basis import (
     SQUARED_HSIC,
     Basis,
     Measure,
     Side,
-    fourth_moment,
+    unseen_sides,
     whiten,
 )
-from dhsic.estimators.feature_replicates import replicate_sizes, replicate_steps
-from dhsic.estimators.feature_shifts import resample_features, resampling_steps
-from dhsic.estimators.feature_sums import (
-    FeaturePair,
-    MomentsPass,
-    MomentSums,
-    NormMomentsPass,
-    covariances,
+from dhsic.estimators.feature_moments import (
+    Covariances,
+    feature_moments,
+    fourth_moment,
+    moments_layout,
+    moments_steps,
 )
+from dhsic.estimators.feature_replicates import resample_features, resampling_steps
+from dhsic.estimators.feature_sizes import independent_rounding
 from dhsic.estimators.null_moments import permutation_moments
 from dhsic.features import FeatureMap
 from dhsic.kernels import Combinations
 from dhsic.linalg import spectrum
-from dhsic.nulls import (
-    ChiSquareMixture,
-    Distribution,
-    Gamma,
-    GammaDistribution,
-    Multiplier,
-    Permutation,
-    Shifts,
-    Spectral,
-)
+from dhsic.nulls import ChiSquareMixture, Distribution, Gamma, GammaDistribution, Spectral
 
 __all__ = [
+    "describe_sides",
     "estimate_by_moments",
     "feature_outcome",
     "grid_outcome",
     "plan_features",
     "sample_step",
-    "unseen_sides",
 ]
 
 Vector = NDArray[np.float64]
-Matrix = NDArray[np.floating[Any]]
 
 
 def plan_features(
@@ -78,29 +65,32 @@ def plan_features(
     n_landmarks: int | None = None,
     chosen: Sequence[tuple[int, ...]] = ((0, 1),),
     measure: Measure = SQUARED_HSIC,
+    measured: bool = False,
 ) -> Plan:
-    """What would run after the features are prepared.
+    """The steps that would run.
 
     Parameters
     ----------
     session : Session
-        Of two variables.
+        The run, over two variables.
     maps : sequence of FeatureMap
         One a kernel.
     null : Null or None
         The null distribution; None for an estimate.
     preparation : sequence of DriverStep or PassPlan
-        What prepares the features.
+        The steps that prepare the maps.
     remedy : str
-        What to do where it needs too much memory.
+        Advice where it needs too much memory.
     whitened : bool
-        Whether the basis has factors.
+        Whether the features have factors.
     n_landmarks : int, optional
         Landmarks before pruning.
     chosen : sequence of tuple of int, optional
         Combinations of two maps. More than one need replicates.
     measure : Measure, optional
-        Of cross-covariances.
+        The size of cross-covariances.
+    measured : bool, optional
+        Whether the factors come from the covariances of the features over all rows.
 
     Returns
     -------
@@ -108,69 +98,68 @@ def plan_features(
     """
     sides = unseen_sides(maps, whitened=whitened)
     steps = [*preparation, sample_step(maps)]
-    if isinstance(null, Shifts):
+    if measured:
+        steps += moments_steps(session, sides, then="normalise features")
+    if isinstance(null, Resampling):
         steps += resampling_steps(session, sides, chosen, measure, null)
-    elif isinstance(null, Multiplier | Permutation):
-        steps += replicate_steps(session, sides, chosen, null)
+    elif isinstance(null, Gamma):
+        steps += moments_steps(session, sides, normed=True)
+    elif measured:
+        steps += moments_steps(session, sides)[1:]
     else:
-        features = FeaturePair((maps[0], maps[1]), (sides[0].centre, sides[1].centre))
-        steps += _moment_steps(session, features, null, whitened=whitened)
+        steps += moments_steps(session, sides)
     return plan_of(session, steps, remedy, n_landmarks)
 
 
-def unseen_sides(maps: Sequence[FeatureMap], *, whitened: bool = False) -> dict[int, Side]:
-    """Features by number, with means and factors that take no memory, for plans."""
-    zero = maps[0].dtype.type(0)
-    sides = {k: Side(one, np.broadcast_to(zero, one.n_features)) for k, one in enumerate(maps)}
-    if not whitened:
-        return sides
-    return {
-        k: side._replace(factor=np.broadcast_to(0.0, (side.map.n_features,) * 2))
-        for k, side in sides.items()
-    }
-
-
 def sample_step(maps: Sequence[FeatureMap]) -> DriverStep:
-    """What the features of a sample take, kernel by kernel, of which their means stay."""
+    """The cost of `describe_sides`, kernel by kernel, of which the means stay."""
     counts = [one.n_features for one in maps]
     return DriverStep(
         "features of the sample", 8 * 4 * BANDWIDTH_ROWS * max(counts), 8 * sum(counts)
     )
 
 
-def _moment_steps(
-    session: Session, features: FeaturePair, null: Null | None, *, whitened: bool
-) -> list[DriverStep | PassPlan]:
-    if isinstance(null, Gamma):
-        one, other = (np.broadcast_to(0.0, (d, d)) for d in features.counts)
-        planned = session.plan(NormMomentsPass(features, (one, other) if whitened else None))
-    else:
-        planned = session.plan(MomentsPass(features))
-    return [planned, DriverStep("solve", 4 * 8 * 3 * max(features.counts) ** 2)]
+def describe_sides(
+    session: Session,
+    maps: Sequence[FeatureMap],
+    samples: Sequence[Vector],
+    factors: Sequence[Vector | None] | None = None,
+) -> list[Side]:
+    """The features of every kernel, about their means over samples (s, d)."""
+    session.step("features of the sample")
+    return list(map(Side.of, maps, samples, factors or [None] * len(maps)))
 
 
-def estimate_by_moments(basis: Basis, measure: Measure, sums: MomentSums) -> Estimate:
-    """The measure of the data."""
-    return _estimate(basis, measure, measure.size(_whitened(basis, sums)))
+def estimate_by_moments(
+    session: Session, basis: Basis, measure: Measure, found: Covariances | None = None
+) -> Estimate:
+    """The measure of the data, in a pass where the covariances are not known."""
+    found = found or feature_moments(session, moments_layout(dict(enumerate(basis.sides))))
+    session.step("solve")
+    return _estimate(basis, measure, _size(basis, measure, found.of(0, 1)))
 
 
 def feature_outcome(
-    session: Session, basis: Basis, measure: Measure, null: Null, sums: MomentSums | None = None
+    session: Session,
+    basis: Basis,
+    measure: Measure,
+    null: Null,
+    found: Covariances | None = None,
 ) -> Outcome:
     """The statistic, n times the measure, with its null distribution.
 
     Parameters
     ----------
     session : Session
-        Of two variables.
+        The run, over two variables.
     basis : Basis
         Their features.
     measure : Measure
-        Of cross-covariances.
+        The size of cross-covariances.
     null : Null
         The null distribution.
-    sums : MomentSums, optional
-        Of the features, where they are known: the spectral null needs no other pass.
+    found : Covariances, optional
+        Those of the features, where they are known: the spectral null needs no other pass.
 
     Returns
     -------
@@ -179,15 +168,22 @@ def feature_outcome(
     if isinstance(null, Resampling):
         combinations = Combinations.single(basis.kernels)
         return grid_outcome(session, combinations, [basis], measure, null).only
-    note = guard_features(session, dict(enumerate(basis.sides)), [(0, 1)], null)
+    sides = dict(enumerate(basis.sides))
+    note = guard_features(session, sides, [(0, 1)], null)
     if isinstance(null, Spectral):
-        if sums is None:
-            sums = session.run(MomentsPass(basis.features))
-        found = _spectral_outcome(session, basis, measure, null, sums)
+        found = found or feature_moments(session, moments_layout(sides))
+        session.step("solve")
+        size = _size(basis, measure, found.of(0, 1))
+        law = _spectral(session, basis, found, null)
     else:
         assert isinstance(null, Gamma)
-        found = _gamma_outcome(session, basis, measure)
-    return replace(found, detail=note)
+        normed = feature_moments(session, moments_layout(sides, normed=True))
+        session.step("solve")
+        size = float(measure.size(normed.of(0, 1)[None, :-1, :-1])[0])
+        law = _gamma(session, normed)
+    estimate = _estimate(basis, measure, size)
+    rounding = independent_rounding(session, basis.sides)
+    return Outcome(session.n * size, law, estimate, note, rounding)
 
 
 def grid_outcome(
@@ -202,13 +198,13 @@ def grid_outcome(
     Parameters
     ----------
     session : Session
-        Of two variables.
+        The run, over two variables.
     combinations : Combinations
         As fitted, G of them.
     bases : sequence of Basis
         Their features, one for each.
     measure : Measure
-        Of cross-covariances.
+        The size of cross-covariances.
     null : Multiplier, Permutation or Shifts
         The null distribution.
 
@@ -216,77 +212,52 @@ def grid_outcome(
     -------
     GridOutcome
     """
+    chosen = combinations.chosen
     sides = {
         number: side
-        for pair, basis in zip(combinations.chosen, bases, strict=True)
+        for pair, basis in zip(chosen, bases, strict=True)
         for number, side in zip(pair, basis.sides, strict=True)
     }
-    if isinstance(null, Shifts):
-        found, detail = resample_features(session, sides, combinations.chosen, measure, null)
-        return GridOutcome(
-            combinations,
-            found.statistics,
-            found.replicates,
-            lambda g: _estimate(bases[g], measure, found.statistics[g:] / session.n),
-            detail,
-            found.rounding,
-        )
-    note = guard_features(session, sides, combinations.chosen, null)
-    sizes, detail = replicate_sizes(session, sides, combinations.chosen, measure, null)
+    note = guard_features(session, sides, chosen, null)
+    found, detail = resample_features(session, sides, chosen, measure, null)
     return GridOutcome(
         combinations,
-        session.n * sizes[0],
-        session.n * sizes[1:],
-        lambda g: _estimate(bases[g], measure, sizes[:, g]),
+        found.statistics,
+        found.replicates,
+        lambda g: _estimate(bases[g], measure, float(found.statistics[g]) / session.n),
         note or detail,
-        np.array([_rounding(session, basis) for basis in bases]),
+        found.rounding,
     )
 
 
-def _spectral_outcome(
-    session: Session, basis: Basis, measure: Measure, null: Spectral, sums: MomentSums
-) -> Outcome:
+def _spectral(session: Session, basis: Basis, found: Covariances, null: Spectral) -> Distribution:
     """The products of the eigenvalues of either covariance weigh the mixture.
 
     Zhang et al. (2018), sections 4.1.2 and 4.2.2.
     """
-    session.step("solve")
-    first, second = basis.covariances(sums)
-    mixture = ChiSquareMixture.of_products(spectrum(first), spectrum(second))
-    sizes = measure.size(_whitened(basis, sums))
-    return _outcome(session, basis, measure, sizes, null.distribution(mixture, session.seed))
+    own = [
+        spectrum(whiten(found.of(m, m)[None], (side.factor, side.factor))[0])
+        for m, side in enumerate(basis.sides)
+    ]
+    return null.distribution(ChiSquareMixture.of_products(*own), session.seed)
 
 
-def _gamma_outcome(session: Session, basis: Basis, measure: Measure) -> Outcome:
-    sums = session.run(NormMomentsPass(basis.features, basis.factors))
-    session.step("solve")
-    own = [covariances(both)[:-1, :-1] for both in (sums.first, sums.second)]
+def _gamma(session: Session, normed: Covariances) -> GammaDistribution:
+    """With the mean and the variance over all permutations."""
+    own = [normed.of(m, m)[:-1, :-1] for m in (0, 1)]
     mean, variance = permutation_moments(
         session.n,
         traces=np.array([np.trace(c) for c in own]),
         squares=np.array([np.vdot(c, c) for c in own]),
-        fourths=np.array([fourth_moment(both) for both in (sums.first, sums.second)]),
+        fourths=np.array([fourth_moment(normed, m) for m in (0, 1)]),
     )
-    sizes = measure.size(_whitened(basis, sums))
-    return _outcome(session, basis, measure, sizes, GammaDistribution(mean, variance))
+    return GammaDistribution(mean, variance)
 
 
-def _whitened(basis: Basis, sums: MomentSums) -> Matrix:
-    return whiten(covariances(sums.cross[None]), basis.factors)
+def _size(basis: Basis, measure: Measure, cross: Vector) -> float:
+    return float(measure.size(whiten(cross[None], basis.factors))[0])
 
 
-def _estimate(basis: Basis, measure: Measure, sizes: Vector) -> Estimate:
-    value = measure.value(float(sizes[0]))
+def _estimate(basis: Basis, measure: Measure, size: float) -> Estimate:
+    value = measure.value(size)
     return Estimate(value, basis.kernels, basis.landmarks, basis.summary, measure.quantity)
-
-
-def _outcome(
-    session: Session, basis: Basis, measure: Measure, sizes: Vector, distribution: Distribution
-) -> Outcome:
-    statistic, estimate = session.n * float(sizes[0]), _estimate(basis, measure, sizes)
-    return Outcome(statistic, distribution, estimate, rounding=_rounding(session, basis))
-
-
-def _rounding(session: Session, basis: Basis) -> float:
-    """What rounding leaves of the statistic where features have no covariance."""
-    return session.n * rounding_unit(session.dtype) ** 2 * basis.spread

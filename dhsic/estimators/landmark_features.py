@@ -4,19 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace as changed
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
-from dhsic.estimators.base import BANDWIDTH_ROWS, Null, bandwidth_rows, fit_combinations
+from dhsic.estimators.base import (
+    BANDWIDTH_ROWS,
+    Estimate,
+    Null,
+    Outcome,
+    Resampling,
+    bandwidth_rows,
+    fit_combinations,
+)
 from dhsic.estimators.feature_basis import SQUARED_HSIC, Basis, Measure, Side
-from dhsic.estimators.feature_tests import plan_features
-from dhsic.features import KernelFeatures
-from dhsic.kernels import Combinations, Kernel, OnColumns
+from dhsic.estimators.feature_moments import Covariances
+from dhsic.estimators.feature_tests import (
+    describe_sides,
+    estimate_by_moments,
+    feature_outcome,
+    plan_features,
+)
+from dhsic.estimators.resample import exact_null
+from dhsic.features import FeatureMap, KernelFeatures
+from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns
 from dhsic.landmarks import (
+    check_landmark_options,
     landmark_count,
     tolerance_for,
     uniform_rows,
@@ -24,17 +40,14 @@ from dhsic.landmarks import (
     warn_of_zeros,
 )
 from dhsic.linalg import PivotedCholesky, pivoted_cholesky
-from dhsic.nulls import Shifts
 from dhsic.results import LandmarkSummary
 
 __all__ = [
     "REMEDY",
     "LandmarkFeatures",
-    "draw_landmark_features",
-    "draw_landmarks_of_each",
+    "OnLandmarks",
     "landmark_steps",
     "likely_counts",
-    "plan_landmark_features",
     "unpruned",
 ]
 
@@ -43,37 +56,6 @@ Vector = NDArray[np.float64]
 _KEPT = 32
 
 REMEDY = "take fewer landmarks, fewer resamples or fewer threads"
-
-
-def plan_landmark_features(
-    session: Session,
-    combinations: Combinations,
-    null: Null | None,
-    n_landmarks: int | str,
-    *,
-    replace: bool,
-    measure: Measure = SQUARED_HSIC,
-) -> Plan:
-    """What would run, with the landmarks as drawn: pruning can only make it less.
-
-    By shifts, passes are as many as fit the memory, and are counted for what is likely to be kept.
-    """
-    p = landmark_count(n_landmarks, session.n, replace=replace)
-    kept = [p] * len(combinations.kernels)
-    if isinstance(null, Shifts):
-        kept = likely_counts(session, combinations, p)
-    maps = unpruned(session, combinations, kept)
-    return plan_features(
-        session,
-        maps,
-        null,
-        landmark_steps(session, combinations, p, maps),
-        REMEDY,
-        whitened=True,
-        n_landmarks=p,
-        chosen=combinations.chosen,
-        measure=measure,
-    )
 
 
 def unpruned(
@@ -101,9 +83,9 @@ def likely_counts(session: Session, combinations: Combinations, p: int) -> list[
 
 
 def landmark_steps(
-    session: Session, combinations: Combinations, p: int, maps: Sequence[KernelFeatures]
+    session: Session, combinations: Combinations, p: int, maps: Sequence[FeatureMap]
 ) -> list[DriverStep | PassPlan]:
-    """What drawing p landmarks takes, of which those of the maps are kept."""
+    """Drawing p landmarks, of which those of the maps are kept."""
     rows = 8 * sum(session.dims) * (p + BANDWIDTH_ROWS)
     fetch = 3 * rows + max(source.take_bytes for source in session.sources)
     held = 8 * sum(
@@ -116,125 +98,162 @@ def landmark_steps(
     ]
 
 
-def draw_landmark_features(
-    session: Session,
-    kernels: Sequence[Kernel],
-    n_landmarks: int | str,
-    *,
-    replace: bool,
-    tolerance: float | None,
-) -> tuple[Basis, tuple[Vector, Vector]]:
-    """Draw, fetch and prune the landmarks of either variable; fit its kernel.
-
-    Parameters
-    ----------
-    session : Session
-        Of two variables.
-    kernels : sequence of Kernel
-        One a variable, to be fitted to rows fetched with the landmarks.
-    n_landmarks : int or str
-        Landmarks of either variable.
-    replace : bool
-        Draw with replacement.
-    tolerance : float or None
-        See `dhsic.linalg.pivoted_cholesky`.
-
-    Returns
-    -------
-    Basis
-        The kernels at the kept landmarks, with the factors of their Gram matrices.
-    tuple of ndarray, shapes (r_m, d_m)
-        The kept landmarks.
-    """
-    drawn = draw_landmarks_of_each(
-        session,
-        Combinations.single(kernels),
-        n_landmarks,
-        replace=replace,
-        tolerance=tolerance,
-    )
-    (basis,) = drawn.bases()
-    return basis, (drawn.points[0], drawn.points[1])
-
-
 class LandmarkFeatures(NamedTuple):
     """Nystrom features of every kernel, from landmarks of its own of those of its variable."""
 
     combinations: Combinations
     """As fitted."""
-    maps: tuple[KernelFeatures, ...]
-    """The kernels at the kept landmarks."""
-    factors: tuple[Vector, ...]
-    """Lower triangular factors of their Gram matrices, shapes (r_m, r_m)."""
+    sides: tuple[Side, ...]
+    """The kernels at the kept landmarks, with lower triangular factors of their Gram matrices."""
     points: tuple[Vector, ...]
     """The kept landmarks, shapes (r_m, d_m)."""
-    samples: list[Vector]
-    """Other rows of every variable, shapes (s, d_m)."""
     summary: LandmarkSummary
-    """What the result tells of them."""
+    """Their summary in a result."""
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """As fitted."""
         return self.combinations.kernels
 
+    @property
+    def maps(self) -> list[FeatureMap]:
+        """Those of the sides."""
+        return [side.map for side in self.sides]
+
+    @property
     def bases(self) -> list[Basis]:
         """The features of every combination of two kernels."""
-        samples = self.combinations.spread(self.samples)
-        described = list(map(Side.of, self.maps, samples, self.factors))
-        counts = [one.n_features for one in self.maps]
+        of, kept = self.combinations.of, [side.n_features for side in self.sides]
         return [
-            Basis.joining(
+            Basis(
                 self.combinations.kernels_of(c),
-                self.combinations.of(described, c),
-                changed(self.summary, kept=tuple(self.combinations.of(counts, c))),
+                tuple(of(self.sides, c)),
+                changed(self.summary, kept=tuple(of(kept, c))),
             )
             for c in range(len(self.combinations))
         ]
 
 
-def draw_landmarks_of_each(
-    session: Session,
-    combinations: Combinations,
-    n_landmarks: int | str,
-    *,
-    replace: bool,
-    tolerance: float | None,
-) -> LandmarkFeatures:
-    """Draw and fetch the landmarks of any number of variables; fit and prune for every kernel.
+class OnLandmarks:
+    """Options and methods of estimators on Nystrom features of two variables."""
 
-    As `draw_landmark_features`. Kernels of one variable prune the same landmarks.
-    """
-    p = landmark_count(n_landmarks, session.n, replace=replace)
-    session.step("fetch landmarks")
-    m = len(session.sources)
-    drawn = uniform_rows(session.seed, session.n, p, m, pairing="independent", replace=replace)
-    sampled = bandwidth_rows(session)
-    rows = session.take([np.append(z, x) for z, x in zip(drawn, sampled, strict=True)])
-    samples = [x[p:] for x in rows]
-    fitted = fit_combinations(session, combinations, samples)
-    session.step("prune landmarks")
-    tolerance = tolerance_for(tolerance, session.dtype)
-    names, landmarks = fitted.spread(session.names), fitted.spread([x[:p] for x in rows])
-    factors = [
-        _factor(name, kernel, z, tolerance)
-        for name, kernel, z in zip(names, fitted.kernels, landmarks, strict=True)
-    ]
-    points = tuple(z[factor.kept] for z, factor in zip(landmarks, factors, strict=True))
-    maps = tuple(
-        KernelFeatures.at(z, kernel, session.dtype)
-        for z, kernel in zip(points, fitted.kernels, strict=True)
-    )
-    warn_of_rounding(names, fitted.kernels, [one.columns for one in maps], session.dtype)
-    summary = LandmarkSummary(
-        drawn=p,
-        kept=tuple(factor.rank for factor in factors),
-        pairing="independent",
-        replace=replace,
-        tolerance=factors[0].tolerance,
-    )
-    lower = tuple(factor.factor for factor in factors)
-    return LandmarkFeatures(fitted, maps, lower, points, samples, summary)
+    measure: ClassVar[Measure] = SQUARED_HSIC
+    measured: ClassVar[bool] = False  # whether covariances over all rows go into the factors
+
+    n_landmarks: int | str
+    replace: bool
+    tolerance: float | None
+
+    def __post_init__(self) -> None:
+        check_landmark_options(self.n_landmarks, self.tolerance)
+
+    def kernel(self, given: Kernel | None) -> Kernel:
+        """Any, Gaussian where not given."""
+        return given or Gaussian()
+
+    def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
+        """Shifts within groups of rows."""
+        return exact_null(len(session.sources), n_resamples)
+
+    def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
+        """The steps that would run, with the landmarks as drawn: pruning can only make it less."""
+        return self.plan_combinations(session, Combinations.single(kernels), null)
+
+    def plan_combinations(
+        self, session: Session, combinations: Combinations, null: Null | None
+    ) -> Plan:
+        """The same for several combinations.
+
+        Replicates take as many passes as fit the memory, and are counted for the landmarks that
+        are likely to be kept.
+        """
+        p = self.n_drawn(session)
+        kept = [p] * len(combinations.kernels)
+        if isinstance(null, Resampling):
+            kept = likely_counts(session, combinations, p)
+        maps = unpruned(session, combinations, kept)
+        return plan_features(
+            session,
+            maps,
+            null,
+            landmark_steps(session, combinations, p, maps),
+            REMEDY,
+            whitened=True,
+            n_landmarks=p,
+            chosen=combinations.chosen,
+            measure=self.measure,
+            measured=self.measured,
+        )
+
+    def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
+        """The measure of the data, in one pass."""
+        basis, found = self.features(session, kernels)
+        return estimate_by_moments(session, basis, self.measure, found)
+
+    def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
+        """The statistic, n times what is measured, and its null distribution, in a pass or two."""
+        basis, found = self.features(session, kernels)
+        return feature_outcome(session, basis, self.measure, null, found)
+
+    def features(
+        self, session: Session, kernels: Sequence[Kernel]
+    ) -> tuple[Basis, Covariances | None]:
+        """Those of two variables, with their covariances where these go into the factors."""
+        return self.draw(session, Combinations.single(kernels)).bases[0], None
+
+    def n_drawn(self, session: Session) -> int:
+        """Landmarks of every variable before pruning."""
+        return landmark_count(self.n_landmarks, session.n, replace=self.replace)
+
+    def draw(self, session: Session, combinations: Combinations) -> LandmarkFeatures:
+        """Draw and fetch the landmarks of any number of variables; fit and prune for every kernel.
+
+        Kernels of one variable prune the same landmarks.
+
+        Parameters
+        ----------
+        session : Session
+            The run.
+        combinations : Combinations
+            Kernels, to be fitted to rows fetched with the landmarks.
+
+        Returns
+        -------
+        LandmarkFeatures
+        """
+        p = self.n_drawn(session)
+        session.step("fetch landmarks")
+        m = len(session.sources)
+        drawn = uniform_rows(
+            session.seed, session.n, p, m, pairing="independent", replace=self.replace
+        )
+        sampled = bandwidth_rows(session)
+        rows = session.take([np.append(z, x) for z, x in zip(drawn, sampled, strict=True)])
+        samples = [x[p:] for x in rows]
+        fitted = fit_combinations(session, combinations, samples)
+        session.step("prune landmarks")
+        tolerance = tolerance_for(self.tolerance, session.dtype)
+        names, landmarks = fitted.spread(session.names), fitted.spread([x[:p] for x in rows])
+        factors = [
+            _factor(name, kernel, z, tolerance)
+            for name, kernel, z in zip(names, fitted.kernels, landmarks, strict=True)
+        ]
+        points = tuple(z[factor.kept] for z, factor in zip(landmarks, factors, strict=True))
+        maps = [
+            KernelFeatures.at(z, kernel, session.dtype)
+            for z, kernel in zip(points, fitted.kernels, strict=True)
+        ]
+        warn_of_rounding(names, fitted.kernels, [one.columns for one in maps], session.dtype)
+        lower = [factor.factor for factor in factors]
+        sides = describe_sides(session, maps, fitted.spread(samples), lower)
+        summary = LandmarkSummary(
+            drawn=p,
+            kept=tuple(factor.rank for factor in factors),
+            pairing="independent",
+            replace=self.replace,
+            tolerance=factors[0].tolerance,
+        )
+        return LandmarkFeatures(fitted, tuple(sides), points, summary)
 
 
 def _factor(name: str, kernel: Kernel, landmarks: Vector, tolerance: float) -> PivotedCholesky:

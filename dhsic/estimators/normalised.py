@@ -8,32 +8,21 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, final
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from dhsic._validation import check_number
-from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
-from dhsic.estimators.base import Estimate, Null, Outcome, rounding_unit
-from dhsic.estimators.feature_basis import Basis, Measure, squared_frobenius_norms, whiten
-from dhsic.estimators.feature_sums import FeaturePair, MomentsPass, MomentSums
-from dhsic.estimators.feature_tests import (
-    estimate_by_moments,
-    feature_outcome,
-    plan_features,
-    unseen_sides,
+from dhsic.estimators.base import rounding_unit
+from dhsic.estimators.feature_basis import (
+    Basis,
+    Measure,
+    Side,
+    squared_frobenius_norms,
+    whiten,
 )
-from dhsic.estimators.landmark_features import (
-    REMEDY,
-    draw_landmark_features,
-    landmark_steps,
-    likely_counts,
-    unpruned,
-)
-from dhsic.estimators.resample import exact_null
-from dhsic.features import FeatureMap
-from dhsic.kernels import Combinations, Gaussian, Kernel
-from dhsic.landmarks import check_landmark_options, landmark_count
-from dhsic.nulls import Shifts, Spectral
+from dhsic.estimators.feature_moments import Covariances, feature_moments, moments_layout
+from dhsic.estimators.landmark_features import OnLandmarks
+from dhsic.kernels import Kernel
 
 __all__ = ["CKA", "NOCCO"]
 
@@ -49,97 +38,44 @@ def _at_most_1(size: float) -> float:
     return min(size, 1.0)
 
 
-class _Normalised:
+class _Normalised(OnLandmarks):
     """Nystrom features that a linear map of either variable normalises.
 
     The maps are made of sums over the rows of one variable, which no permutation changes. So they
     are held fixed in every null distribution, and permutations stay exact.
     """
 
-    name: ClassVar[str]
-    measure: ClassVar[Measure]
-    n_landmarks: int | str
-    replace: bool
-    tolerance: float | None
+    measured: ClassVar[bool] = True
 
     def root(self, covariance: Matrix, n: int) -> Vector:
         """Lower triangular R of the map R^-1 of features that have a covariance over n rows."""
         raise NotImplementedError
 
-    def kernel(self, given: Kernel | None) -> Kernel:
-        """Any, Gaussian where not given."""
-        return given or Gaussian()
-
-    def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Shifts within groups of rows."""
-        return exact_null(len(session.sources), n_resamples)
-
-    def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
-        """What would run, with the landmarks as drawn: pruning can only make it less."""
-        p, combinations = self._count(session), Combinations.single(kernels)
-        kept = likely_counts(session, combinations, p) if isinstance(null, Shifts) else (p, p)
-        maps = unpruned(session, combinations, kept)
-        steps = landmark_steps(session, combinations, p, maps)
-        if null is not None and not isinstance(null, Spectral):
-            steps += _normalising_steps(session, maps)
-        return plan_features(session, maps, null, steps, REMEDY, whitened=True, n_landmarks=p)
-
-    def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
-        """The squared norm of the normalised cross-covariance, in one pass."""
-        basis, sums = self._features(session, kernels)
-        return estimate_by_moments(basis, self.measure, sums)
-
-    def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
-        """The statistic, n times the estimate, and its null distribution.
-
-        In one pass with the spectral null, else in one more than HSIC of the features takes.
-        """
-        basis, sums = self._features(session, kernels)
-        return feature_outcome(session, basis, self.measure, null, sums)
-
-    def _features(self, session: Session, kernels: Sequence[Kernel]) -> tuple[Basis, MomentSums]:
+    def features(self, session: Session, kernels: Sequence[Kernel]) -> tuple[Basis, Covariances]:
         """With factors that normalise them as well."""
-        basis, _ = draw_landmark_features(
-            session, kernels, self.n_landmarks, replace=self.replace, tolerance=self.tolerance
-        )
-        assert basis.factors is not None
-        sums = session.run(MomentsPass(basis.features))
+        basis, _ = super().features(session, kernels)
+        found = feature_moments(session, moments_layout(dict(enumerate(basis.sides))))
         session.step("normalise features")
-        (first, one), (second, other) = (
-            self._normalised(factor, covariance, session.n, session.dtype)
-            for factor, covariance in zip(basis.factors, basis.covariances(sums), strict=True)
+        sides = tuple(
+            self._normalised(side, found.of(m, m), session.n) for m, side in enumerate(basis.sides)
         )
-        return replace(basis, factors=(first, second), spread=one * other), sums
+        return replace(basis, sides=sides), found
 
-    def _normalised(
-        self, factor: Vector, covariance: Matrix, n: int, dtype: DTypeLike
-    ) -> tuple[Vector, float]:
-        """The factor L R of features L^-1 phi, and their mean squared norm.
+    def _normalised(self, side: Side, covariance: Matrix, n: int) -> Side:
+        """With the factor L R of features L^-1 phi, and their mean squared norm.
 
         Features that differ by rounding alone have no norm to divide by; they are divided by that
         of the kernel, which leaves rounding.
         """
+        factor = side.factor
+        assert factor is not None
+        whitened = whiten(covariance[None], (factor, factor))[0]
         size = float(factor[0, 0]) ** 2  # the first pivot: the largest k(z, z)
-        if np.trace(covariance) <= rounding_unit(dtype) ** 2 * size:
-            return math.sqrt(size) * factor, 1.0
-        root = self.root(covariance, n)
-        spread = float(np.trace(whiten(covariance[None], (root, root))[0]))
-        return factor @ root, spread
-
-    def _count(self, session: Session) -> int:
-        return landmark_count(self.n_landmarks, session.n, replace=self.replace)
-
-
-def _normalising_steps(session: Session, maps: Sequence[FeatureMap]) -> list[DriverStep | PassPlan]:
-    """The pass over the moments, where the null distribution takes one of its own."""
-    sides = unseen_sides(maps)
-    features = FeaturePair((maps[0], maps[1]), (sides[0].centre, sides[1].centre))
-    squares = sum(d * d for d in features.counts)
-    held = 8 * (features.products + 2 * squares)
-    return [
-        session.plan(MomentsPass(features)),
-        DriverStep("normalise features", 4 * 8 * 3 * max(features.counts) ** 2, held),
-    ]
+        if np.trace(whitened) <= rounding_unit(side.map.dtype) ** 2 * size:
+            return side._replace(factor=math.sqrt(size) * factor, spread=1.0)
+        root = self.root(whitened, n)
+        spread = float(np.trace(whiten(whitened[None], (root, root))[0]))
+        return side._replace(factor=factor @ root, spread=spread)
 
 
 @final
@@ -189,9 +125,6 @@ class CKA(_Normalised):
 
     name: ClassVar[str] = "cka"
     measure: ClassVar[Measure] = Measure("CKA", squared_frobenius_norms, _at_most_1, adds=True)
-
-    def __post_init__(self) -> None:
-        check_landmark_options(self.n_landmarks, self.tolerance)
 
     def root(self, covariance: Matrix, n: int) -> Vector:
         """sqrt(|C|) I."""
@@ -256,7 +189,7 @@ class NOCCO(_Normalised):
     measure: ClassVar[Measure] = Measure("NOCCO", squared_frobenius_norms, adds=True)
 
     def __post_init__(self) -> None:
-        check_landmark_options(self.n_landmarks, self.tolerance)
+        super().__post_init__()
         if self.regularisation is not None:
             check_number(
                 "regularisation",
@@ -267,7 +200,7 @@ class NOCCO(_Normalised):
             )
 
     def root(self, covariance: Matrix, n: int) -> Vector:
-        """Of R R' = C + e I, where rounding may have made small eigenvalues of C negative."""
+        """R of R R' = C + e I, where rounding may have made small eigenvalues of C negative."""
         share = _SHARE * n**-0.25 if self.regularisation is None else self.regularisation
         values, vectors = np.linalg.eigh(covariance)
         scales = np.sqrt(np.maximum(values, 0.0) + share * values[-1])

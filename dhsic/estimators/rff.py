@@ -18,11 +18,11 @@ from dhsic.estimators.feature_basis import (
     SQUARED_HSIC,
     Basis,
     Measure,
-    Side,
     squared_frobenius_norms,
 )
-from dhsic.estimators.feature_sums import MomentsPass, MomentSums
+from dhsic.estimators.feature_moments import Covariances, feature_moments, moments_layout
 from dhsic.estimators.feature_tests import (
+    describe_sides,
     estimate_by_moments,
     feature_outcome,
     grid_outcome,
@@ -61,8 +61,8 @@ class FeatureFit(NamedTuple):
 
     basis: Basis
     """The features."""
-    sums: MomentSums
-    """Of their products."""
+    found: Covariances
+    """Theirs."""
     estimate: Estimate
     """The estimate."""
 
@@ -72,12 +72,12 @@ class FeatureFit(NamedTuple):
 class RFFHSIC:
     """HSIC by random Fourier features, for variables with translation-invariant kernels.
 
-    Of two variables: with frequencies w_j, j = 1..D, from the spectral law of its kernel, the
+    For two variables: with frequencies w_j, j = 1..D, from the spectral law of its kernel, the
     features of a variable are cos(w_j' x) / sqrt(D) and sin(w_j' x) / sqrt(D), and HSIC is the
     squared norm of the cross-covariance C of the features. The test statistic is n |C|^2 ([1]
     equation 39).
 
-    Of three or more: the features of all variables together are the products
+    For three or more: the features of all variables together are the products
     prod_m exp(i w_mj' x_m) / sqrt(D), and HSIC is the squared distance between their mean and the
     product of the means of the factors; the test statistic is n times it. Its mean over the
     frequencies is V-HSIC.
@@ -88,7 +88,7 @@ class RFFHSIC:
         Frequencies D of every variable, each with a cosine and a sine.
     form : {"cos-sin", "complex"}, optional
         Covariances of cosines and sines [1]_; or of exp(i w_j' x) / sqrt(D) [2]_, half as many
-        numbers, for which the gamma and spectral nulls do not stand. Of three variables or more
+        numbers, for which the gamma and spectral nulls do not stand. For three variables or more
         the statistic is the same in either form, and all nulls stand.
     orthogonal : bool, optional
         Frequencies that are orthogonal in groups of as many as the variable has columns [3]_. The
@@ -131,32 +131,17 @@ class RFFHSIC:
         return exact_null(2, n_resamples)
 
     def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
-        """What would run."""
+        """The steps that would run."""
         if len(session.sources) > 2:
             return self.joint.plan(session, null)
-        if isinstance(null, Resampling):
-            return self.plan_grid(session, Combinations.single(kernels), null)
         self._check_null(null)
-        first, second = self._planned_maps(session, Combinations.single(kernels))
-        preparation = frequency_steps(session, self.n_features)
-        return plan_features(session, (first, second), null, preparation, _REMEDY, whitened=False)
+        return self._plan(session, Combinations.single(kernels), null)
 
     def plan_grid(self, session: Session, combinations: Combinations, null: Resampling) -> Plan:
-        """What a test of several combinations would run; its patches are cut to fit."""
+        """The steps of a test of several combinations, in as many passes as fit in memory."""
         if len(session.sources) > 2:
             return self.joint.plan_grid(session, combinations, null)
-        maps = self._planned_maps(session, combinations)
-        most = max(map(combinations.variables.count, (0, 1)))
-        return plan_features(
-            session,
-            maps,
-            null,
-            frequency_steps(session, self.n_features, most),
-            _REMEDY,
-            whitened=False,
-            chosen=combinations.chosen,
-            measure=self._measure,
-        )
+        return self._plan(session, combinations, null)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The estimate of HSIC, in one pass."""
@@ -167,15 +152,14 @@ class RFFHSIC:
     def fit(self, session: Session, kernels: Sequence[Kernel]) -> FeatureFit:
         """The estimate of two variables with all that it is made of."""
         basis = self._basis(session, kernels)
-        sums = session.run(MomentsPass(basis.features))
-        return FeatureFit(basis, sums, estimate_by_moments(basis, self._measure, sums))
+        found = feature_moments(session, moments_layout(dict(enumerate(basis.sides))))
+        estimate = estimate_by_moments(session, basis, self._measure, found)
+        return FeatureFit(basis, found, estimate)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The statistic and its null distribution, in one pass of two variables, two of more."""
         if len(session.sources) > 2:
             return self.joint.test(session, kernels, null)
-        if isinstance(null, Resampling):
-            return self.test_grid(session, Combinations.single(kernels), null).only
         self._check_null(null)
         return feature_outcome(session, self._basis(session, kernels), self._measure, null)
 
@@ -184,7 +168,7 @@ class RFFHSIC:
     ) -> GridOutcome:
         """The statistics of several combinations and their replicates.
 
-        Of two variables: in one pass where the replicates fit in memory, else in several, and in
+        For two variables: in one pass where the replicates fit in memory, else in several, and in
         the memory of one combination at the least.
         """
         if len(session.sources) > 2:
@@ -208,8 +192,21 @@ class RFFHSIC:
     @property
     def _measure(self) -> Measure:
         if self.form == "complex":
-            return Measure("squared HSIC", complex_squared_frobenius_norms, rotates=False)
+            return Measure("squared HSIC", complex_squared_frobenius_norms)
         return SQUARED_HSIC
+
+    def _plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
+        most = max(map(combinations.variables.count, (0, 1)))
+        return plan_features(
+            session,
+            self._planned_maps(session, combinations),
+            null,
+            frequency_steps(session, self.n_features, most),
+            _REMEDY,
+            whitened=False,
+            chosen=combinations.chosen,
+            measure=self._measure,
+        )
 
     def _check_null(self, null: Null | None) -> None:
         if self.form == "complex" and isinstance(null, Gamma | Spectral):
@@ -232,9 +229,9 @@ class RFFHSIC:
         )
         counts = tuple(maps[k].n_features for k in fitted.chosen[0])
         summary = FeatureSummary(self.form, counts, self.orthogonal)
-        described = list(map(Side.of, maps, fitted.spread(samples)))
+        sides = describe_sides(session, maps, fitted.spread(samples))
         bases = [
-            Basis.joining(fitted.kernels_of(g), fitted.of(described, g), summary=summary)
+            Basis(fitted.kernels_of(g), tuple(fitted.of(sides, g)), summary=summary)
             for g in range(len(fitted))
         ]
         return fitted, bases

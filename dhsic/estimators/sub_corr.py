@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.plan import DriverStep, PassPlan, Plan
+from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Estimate, Null, Outcome, fit_on_sample, fitting_step
 from dhsic.estimators.feature_basis import Basis, Measure, squared_frobenius_norms
-from dhsic.estimators.feature_sums import FeaturePair, MomentsPass, MomentSums, covariances
+from dhsic.estimators.feature_moments import Covariances, feature_moments, moments_layout
 from dhsic.estimators.feature_tests import (
+    describe_sides,
     estimate_by_moments,
     feature_outcome,
     plan_features,
@@ -24,7 +25,6 @@ from dhsic.estimators.feature_tests import (
 from dhsic.estimators.resample import exact_null
 from dhsic.features import ColumnFeatures
 from dhsic.kernels import Kernel, Linear
-from dhsic.nulls import Spectral
 from dhsic.results import FeatureSummary
 
 __all__ = ["SubCorr"]
@@ -73,41 +73,39 @@ class SubCorr:
         return exact_null(len(session.sources), n_resamples)
 
     def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
-        """What would run."""
-        first, second = (
-            ColumnFeatures(np.zeros(d), np.ones(d), session.dtype) for d in session.dims
+        """The steps that would run."""
+        maps = [ColumnFeatures(np.zeros(d), np.ones(d), session.dtype) for d in session.dims]
+        steps = [fitting_step(session)]
+        return plan_features(
+            session, maps, null, steps, _REMEDY, whitened=True, measure=_MEASURE, measured=True
         )
-        preparation: list[DriverStep | PassPlan] = [fitting_step(session)]
-        if null is not None and not isinstance(null, Spectral):
-            centres = first.centre.astype(session.dtype), second.centre.astype(session.dtype)
-            moments = MomentsPass(FeaturePair((first, second), centres))
-            preparation.append(session.plan(moments))
-        return plan_features(session, (first, second), null, preparation, _REMEDY, whitened=True)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The mean over pairs, in one pass."""
-        basis, sums = _standardised(session, kernels)
-        return estimate_by_moments(basis, _MEASURE, sums)
+        basis, found = _standardised(session, kernels)
+        return estimate_by_moments(session, basis, _MEASURE, found)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The statistic, n times the mean, and its null distribution, in one pass or two."""
-        basis, sums = _standardised(session, kernels)
-        return feature_outcome(session, basis, _MEASURE, null, sums)
+        basis, found = _standardised(session, kernels)
+        return feature_outcome(session, basis, _MEASURE, null, found)
 
 
-def _standardised(session: Session, kernels: Sequence[Kernel]) -> tuple[Basis, MomentSums]:
+def _standardised(session: Session, kernels: Sequence[Kernel]) -> tuple[Basis, Covariances]:
     """The columns, with factors that divide them by their standard deviations over all rows."""
     fitted, samples = fit_on_sample(session, kernels)
-    first, second = (ColumnFeatures.of(sample, session.dtype) for sample in samples)
-    summary = FeatureSummary("columns", session.dims)
-    basis = Basis.of(fitted, (first, second), samples, summary=summary)
-    sums = session.run(MomentsPass(basis.features))
-    factors = _scales(sums.first), _scales(sums.second)
-    return replace(basis, factors=factors, spread=1.0), sums
+    maps = [ColumnFeatures.of(sample, session.dtype) for sample in samples]
+    sides = describe_sides(session, maps, samples)
+    found = feature_moments(session, moments_layout(dict(enumerate(sides))))
+    session.step("normalise features")
+    scaled = tuple(
+        side._replace(factor=_scales(found.of(m, m).diagonal()), spread=1.0)
+        for m, side in enumerate(sides)
+    )
+    return Basis(fitted, scaled, summary=FeatureSummary("columns", session.dims)), found
 
 
-def _scales(sums: Vector) -> Vector:
+def _scales(variances: Vector) -> Vector:
     """Standard deviations times the root of their number, 1 for what is constant; diagonal."""
-    variances = covariances(sums).diagonal()
     deviations = np.sqrt(np.where(variances > 0.0, variances, 1.0))
     return np.diag(deviations * math.sqrt(len(deviations)))

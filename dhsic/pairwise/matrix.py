@@ -21,16 +21,15 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import NystromHSIC
 from dhsic.estimators.approximate import guard_features
 from dhsic.estimators.base import BANDWIDTH_ROWS, passes_of, plan_of, rounding_unit
-from dhsic.estimators.feature_basis import SQUARED_HSIC, Side
-from dhsic.estimators.feature_shifts import resample_features, resampling_steps
-from dhsic.estimators.feature_sums import covariances
-from dhsic.estimators.feature_tests import unseen_sides
-from dhsic.estimators.landmark_features import LandmarkFeatures, draw_landmarks_of_each
+from dhsic.estimators.feature_basis import SQUARED_HSIC, Side, whiten
+from dhsic.estimators.feature_layout import KernelSide, Layout, Rectangle
+from dhsic.estimators.feature_moments import MomentsPass, feature_moments
+from dhsic.estimators.feature_replicates import resample_features, resampling_steps
+from dhsic.estimators.landmark_features import LandmarkFeatures
 from dhsic.kernels import Combinations, Kernel
 from dhsic.landmarks import landmark_count
-from dhsic.linalg import solve_lower, spectrum
+from dhsic.linalg import spectrum
 from dhsic.nulls import ChiSquareMixture, Replicates, Shifts, Spectral, pvalue
-from dhsic.pairwise.moments import AllMomentsPass
 from dhsic.pairwise.result import DependenceMatrix
 from dhsic.results import AS_ASKED, VariableSummary
 
@@ -127,13 +126,7 @@ def dependence_matrix(
     session.resume(
         computes="dependence matrix", estimator=method, kernels=fitting, null=null, resampling=asked
     )
-    drawn = draw_landmarks_of_each(
-        session,
-        Combinations.single(fitting),
-        n_landmarks,
-        replace=method.replace,
-        tolerance=method.tolerance,
-    )
+    drawn = method.draw(session, Combinations.single(fitting))
     found = _chosen(session, drawn, null, asked)
     session.listener(_plan(session, drawn, found.null).check().started)
     hsic, pvalues, detail = _measure(session, drawn, found.null)
@@ -214,9 +207,14 @@ def _pairs(drawn: LandmarkFeatures) -> list[tuple[int, ...]]:
 def _shift_steps(
     session: Session, drawn: LandmarkFeatures, null: Shifts
 ) -> list[DriverStep | PassPlan]:
-    sides = unseen_sides(drawn.maps, whitened=True)
+    numbers = range(len(drawn.sides))
     return resampling_steps(
-        session, sides, _pairs(drawn), SQUARED_HSIC, null, {m: m for m in sides}
+        session,
+        dict(enumerate(drawn.sides)),
+        _pairs(drawn),
+        SQUARED_HSIC,
+        null,
+        dict(zip(numbers, numbers, strict=True)),
     )
 
 
@@ -224,23 +222,27 @@ def _measure(
     session: Session, drawn: LandmarkFeatures, null: PairNull
 ) -> tuple[Vector, Vector, str]:
     """HSIC and p-value of every pair, shapes (M, M), and how the null distribution was made."""
-    described = [
-        Side.of(*one) for one in zip(drawn.maps, drawn.samples, drawn.factors, strict=True)
-    ]
-    sides = [side for side, _ in described]
+    sides, pairs = drawn.sides, _pairs(drawn)
     remedy = "take null='shifts', which is exact"
-    note = guard_features(session, dict(enumerate(sides)), _pairs(drawn), null, remedy)
-    sums = session.run(AllMomentsPass(drawn.maps, tuple(side.centre for side in sides)))
+    note = guard_features(session, dict(enumerate(sides)), pairs, null, remedy)
+    found = feature_moments(session, _layout(sides))
     session.step("solve")
-    blocks = _whitened_blocks(covariances(sums.products), drawn.factors)
-    hsic = np.array([[np.vdot(block, block) for block in row] for row in blocks])
-    hsic = np.triu(hsic) + np.triu(hsic, 1).T
+    hsic, spectra = np.zeros((len(sides),) * 2), []
+    for i, j in itertools.combinations_with_replacement(range(len(sides)), 2):
+        block = whiten(found.of(i, j)[None], (sides[i].factor, sides[j].factor))[0]
+        hsic[i, j] = hsic[j, i] = np.vdot(block, block)
+        spectra += [spectrum(block)] if i == j else []
     if isinstance(null, Shifts):
-        pvalues, detail = _exact_pvalues(session, sides, _pairs(drawn), null)
+        pvalues, detail = _exact_pvalues(session, sides, pairs, null)
         return hsic, pvalues, detail
-    spreads = [spread for _, spread in described]
-    spectra = [spectrum(row[m]) for m, row in enumerate(blocks)]
-    return hsic, _spectral_pvalues(session, hsic, spectra, spreads, null), note
+    return hsic, _spectral_pvalues(session, hsic, spectra, [s.spread for s in sides], null), note
+
+
+def _layout(sides: Sequence[Side]) -> Layout:
+    """The features of every variable, and the products of all with all."""
+    kernels = tuple((m, KernelSide.plain(m, side)) for m, side in enumerate(sides))
+    every = tuple(range(len(sides)))
+    return Layout(kernels, (Rectangle(every, every),))
 
 
 def _exact_pvalues(
@@ -282,39 +284,25 @@ def _spectral_pvalues(
     return pvalues
 
 
-def _whitened_blocks(joint: Vector, factors: Sequence[Vector]) -> list[list[Vector]]:
-    """L_i^-1 C_ij L_j^-T of every pair, from the covariance (D, D) of all features."""
-    ends = np.cumsum([len(factor) for factor in factors])[:-1]
-    half = np.vstack(
-        [solve_lower(f, rows) for f, rows in zip(factors, np.split(joint, ends), strict=True)]
-    )
-    columns = np.split(half, ends, axis=1)
-    whole = [solve_lower(f, c.T).T for f, c in zip(factors, columns, strict=True)]
-    return [list(row) for row in zip(*(np.split(c, ends) for c in whole), strict=True)]
-
-
 def _drawing_steps(session: Session, n_landmarks: int | str) -> list[DriverStep | PassPlan]:
     p, m = landmark_count(n_landmarks, session.n, replace=False), len(session.sources)
     rows = 8 * sum(session.dims) * (p + BANDWIDTH_ROWS)
     fetch = 3 * rows + max(source.take_bytes for source in session.sources)
-    gram = 8 * p * p
     return [
         DriverStep("fetch landmarks", fetch, rows),
-        DriverStep("prune landmarks", (m + 3) * gram, 0),
+        DriverStep("prune landmarks", (m + 3) * 8 * p * p),
+        DriverStep("features of the sample", 8 * (4 * BANDWIDTH_ROWS * p + m * p * p)),
     ]
 
 
 def _plan(session: Session, drawn: LandmarkFeatures, null: PairNull) -> Plan:
-    """What is still to run, with the landmarks as pruned, on which the memory depends most."""
-    counts = [one.n_features for one in drawn.maps]
-    held = 8 * sum(r * r for r in counts)
-    sample = 8 * 4 * BANDWIDTH_ROWS * max(counts)
-    zero = session.dtype.type(0)
-    moments = AllMomentsPass(drawn.maps, tuple(np.broadcast_to(zero, r) for r in counts))
+    """The steps still to run, with the landmarks as pruned, on which the memory depends most."""
+    reduction = MomentsPass(_layout(drawn.sides))
+    wide = sum(side.n_features for side in drawn.sides)
+    held = 8 * sum(side.n_features**2 for side in drawn.sides)
     steps: list[DriverStep | PassPlan] = [
-        DriverStep("features of the sample", sample + held, held),
-        session.plan(moments),
-        DriverStep("solve", 5 * 8 * sum(counts) ** 2),
+        session.plan(reduction),
+        DriverStep("solve", 4 * 8 * wide**2, held),
     ]
     if isinstance(null, Shifts):
         steps += _shift_steps(session, drawn, null)

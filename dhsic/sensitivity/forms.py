@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,9 @@ from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tiling
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import RFFHSIC, VHSIC, Estimate, Estimator, NystromMHSIC
-from dhsic.estimators.feature_sums import FeaturePair, covariances
 from dhsic.estimators.nystrom_m import LandmarkFit
 from dhsic.estimators.rff import Form
+from dhsic.features import FourierFeatures
 from dhsic.kernels import Combinations, Kernel
 from dhsic.linalg import PivotedCholesky, pivoted_cholesky, solve_lower
 from dhsic.sensitivity.gradients import BlockGradient, FeatureGradient, TileGradient
@@ -223,26 +223,22 @@ class FeatureForm:
     def expected(
         self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
     ) -> BlockGradient:
-        first, second = (self.estimator.planned(d, session) for d in session.dims)
-        counts = first.n_features, second.n_features
-        centres = [np.broadcast_to(session.dtype.type(0), count) for count in counts]
-        means = [np.broadcast_to(0.0, count) for count in counts]
-        features = FeaturePair((first, second), (centres[0], centres[1]))
-        derivative = np.broadcast_to(0.0, counts)
-        dims = _dims(session, wrt)
-        return FeatureGradient(features, (means[0], means[1]), derivative, wrt, dims)
+        maps = tuple(self.estimator.planned(d, session) for d in session.dims)
+        counts = [one.n_features for one in maps]
+        means = tuple(np.broadcast_to(0.0, count) for count in counts)
+        return FeatureGradient(maps, means, np.broadcast_to(0.0, counts), wrt, _dims(session, wrt))
 
     def measure(
         self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
     ) -> Measured:
         fit = self.estimator.fit(session, kernels)
-        cross, n = fit.sums.cross, session.n
-        derivative = _norm_derivative(covariances(cross), self.estimator.form) / n
-        if self.of == "statistic":
-            derivative *= n
-        means = cross[:-1, -1] / n, cross[-1, :-1] / n
-        dims = _dims(session, wrt)
-        gradient = FeatureGradient(fit.basis.features, means, derivative, wrt, dims)
+        derivative = _norm_derivative(fit.found.of(0, 1), self.estimator.form)
+        if self.of == "estimate":
+            derivative /= session.n
+        sides = fit.basis.sides
+        maps = tuple(cast(FourierFeatures, side.map) for side in sides)
+        means = tuple(side.centre + fit.found.mean(m) for m, side in enumerate(sides))
+        gradient = FeatureGradient(maps, means, derivative, wrt, _dims(session, wrt))
         return _scaled(fit.estimate, gradient, session, self.of)
 
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from dhsic.engine.reduction import RowBlock
 from dhsic.engine.tiles import Matrix, Tile, Tiling
-from dhsic.estimators.feature_sums import FeaturePair
 from dhsic.features import FourierFeatures
 from dhsic.kernels.shared import TileKernel
 
@@ -176,10 +175,10 @@ class FeatureGradient:
 
     Parameters
     ----------
-    features : FeaturePair
-        Of the two variables.
+    maps : tuple of FourierFeatures
+        Those of the two variables.
     means : tuple of ndarray, shapes (D_m,)
-        Of the features about their provisional means.
+        Of the features.
     derivative : ndarray, shape (D_1, D_2)
         D / n.
     wrt : tuple of int
@@ -188,8 +187,8 @@ class FeatureGradient:
         Their columns.
     """
 
-    features: FeaturePair
-    means: tuple[Vector, Vector]
+    maps: tuple[FourierFeatures, ...]
+    means: tuple[Vector, ...]
     derivative: Vector
     wrt: tuple[int, ...]
     dims: tuple[int, ...]
@@ -197,35 +196,30 @@ class FeatureGradient:
     @property
     def nbytes(self) -> int:
         """Bytes of features and derivative."""
-        return self.features.nbytes + sum(m.nbytes for m in self.means) + self.derivative.nbytes
+        maps = sum(one.nbytes for one in self.maps)
+        return maps + sum(mean.nbytes for mean in self.means) + self.derivative.nbytes
 
     @property
     def operations(self) -> float:
         """Floating-point operations a row."""
-        slopes = 4.0 * sum(self.features.counts)
-        return self.features.operations + slopes + 2.0 * self.derivative.size * len(self.wrt)
+        made = sum(one.operations + 4.0 * one.n_features for one in self.maps)
+        return made + 2.0 * self.derivative.size * len(self.wrt)
 
     def scratch(self, rows: int) -> int:
         """Bytes of the features, of their weights and of the slopes."""
-        rows = min(rows, _ROWS)
-        return self.features.scratch(rows) + 8 * 4 * rows * max(self.features.counts)
+        rows, counts = min(rows, _ROWS), [one.n_features for one in self.maps]
+        size = rows * self.maps[0].dtype.itemsize
+        made = sum(one.scratch(rows) + 3 * size * one.n_features for one in self.maps)
+        return made + 8 * (4 * rows * max(counts) + self.derivative.size)
 
     def __call__(self, block: RowBlock) -> list[Vector]:
         """The gradient in the rows of a block."""
         gradients = [np.empty((block.rows, d)) for d in self.dims]
         for start in range(0, block.rows, _ROWS):
             at = slice(start, min(start + _ROWS, block.rows))
-            features = [one(x[at]) for one, x in zip(self.features.maps, block.values, strict=True)]
+            features = [one(x[at]) for one, x in zip(self.maps, block.values, strict=True)]
             for out, m in zip(gradients, self.wrt, strict=True):
                 derivative = self.derivative if m == 1 else self.derivative.T
-                weights = self._centred(1 - m, features) @ derivative
-                out[at] = self._map(m).gradient(features[m], weights)
+                weights = (features[1 - m] - self.means[1 - m]) @ derivative
+                out[at] = self.maps[m].gradient(features[m], weights)
         return gradients
-
-    def _centred(self, m: int, features: Sequence[Matrix]) -> Vector:
-        mean = self.features.centres[m].astype(np.float64) + self.means[m]
-        centred: Vector = features[m] - mean
-        return centred
-
-    def _map(self, m: int) -> FourierFeatures:
-        return cast(FourierFeatures, self.features.maps[m])

@@ -2,9 +2,13 @@
 
 import numpy as np
 
+from dhsic.engine.events import PassStarted, StepStarted
+from dhsic.engine.groups import Groups
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
+from dhsic.estimators.resample import Orbit
 from dhsic.io.open import open_variables
+from tests import oracles
 
 LARGE = 2**31
 
@@ -19,6 +23,12 @@ def dependent(n, dims=(2, 3), seed=0):
     x, y = (rng.standard_normal((n, d)) for d in dims)
     y[:, 0] += x[:, 0]
     return x, y
+
+
+def little(monkeypatch):
+    """Sessions whose memory is all for the data and what is made of them."""
+    for name in ("engine.plan", "estimators.base", "estimators.feature_replicates"):
+        monkeypatch.setattr(f"dhsic.{name}.baseline_bytes", lambda: 0)
 
 
 def centred(features):
@@ -55,3 +65,24 @@ def permuted_statistics(first, second, orders, size):
 
 def frobenius(cross):
     return float(np.sum(np.abs(cross) ** 2))
+
+
+def orbit_of_permutations(n, null, seed=5):
+    """The permutations of rows that a null draws, of all rows or within groups; first none."""
+    whole = null.within != "blocks" or n <= null.block_rows
+    groups = Groups(n, n, seed) if whole else Groups.of(n, null.block_rows, seed)
+    return Orbit(groups, null.n_resamples + 1, shifted=False)
+
+
+def orders_of_permutations(n, null, seed=5):
+    return oracles.orders_of_orbit(orbit_of_permutations(n, null, seed))[1:]
+
+
+def steps_of(events):
+    """Names of the steps that ran, in their order; work of a step on threads is part of it."""
+    return [
+        event.name
+        for event in events
+        if isinstance(event, StepStarted)
+        or (isinstance(event, PassStarted) and event.unit != "resamples")
+    ]

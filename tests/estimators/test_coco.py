@@ -8,11 +8,12 @@ from dhsic.estimators.coco import COCO
 from dhsic.estimators.nystrom_hsic import NystromHSIC
 from dhsic.kernels import Delta, Gaussian, Laplacian, Linear
 from dhsic.landmarks import uniform_rows
-from dhsic.nulls import Permutation, draw_permutations, pvalue
+from dhsic.nulls import Permutation, pvalue
 from tests import oracles
 from tests.estimators.features import (
     cross_covariance,
     dependent,
+    orders_of_permutations,
     permuted_statistics,
     session_on,
 )
@@ -46,14 +47,10 @@ def test_estimate__with_all_rows_is_that_of_the_gram_matrices():
 
 @pytest.mark.parametrize("within", ["all", "blocks"])
 def test_permutation__equals_its_definition(within):
-    data = dependent(60)
-    null = Permutation(6, within=within, block_rows=25)
+    data, null = dependent(60), Permutation(6, within=within, block_rows=25)
     found = COCO(n_landmarks=12, tolerance=0.0).test(session_on(data), KERNELS, null)
     features = features_of(data)
-    groups = [(0, 60)] if within == "all" else [(0, 25), (25, 50), (50, 60)]
-    orders = np.concatenate(
-        [a + draw_permutations(5, a, b - a, 6, 2)[:, 0] for a, b in groups], axis=-1
-    )
+    orders = orders_of_permutations(60, null)
     expected = permuted_statistics(*features, orders, largest)
     np.testing.assert_allclose(found.distribution.values, expected, rtol=1e-9)
     size = largest(cross_covariance(*features))

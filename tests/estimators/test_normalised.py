@@ -21,7 +21,6 @@ from dhsic.nulls import (
     Permutation,
     Shifts,
     Spectral,
-    draw_permutations,
     pvalue,
 )
 from tests import oracles
@@ -29,6 +28,7 @@ from tests.estimators.features import (
     centred,
     dependent,
     frobenius,
+    orders_of_permutations,
     session_on,
     signed_statistics,
 )
@@ -130,15 +130,12 @@ def test_multiplier__equals_its_definition(estimator):
 def test_permutation__equals_its_definition(estimator, within):
     """The variables are permuted first and normalised then, which is the same."""
     x, y = dependent(60)
-    groups = [(0, 60)] if within == "all" else [(0, 25), (25, 50), (50, 60)]
-    orders = np.concatenate(
-        [a + draw_permutations(5, a, b - a, 6, 2)[:, 0] for a, b in groups], axis=-1
-    )
+    null = Permutation(6, within=within, block_rows=25)
+    orders = orders_of_permutations(60, null)
     first, second = features_of((x, y))
     expected = [
         60 * oracle(estimator)(first @ first.T, second[order] @ second[order].T) for order in orders
     ]
-    null = Permutation(6, within=within, block_rows=25)
     found = few(estimator).test(session_on((x, y)), KERNELS, null).distribution.values
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 

@@ -18,7 +18,6 @@ from dhsic.nulls import (
     Permutation,
     Shifts,
     Spectral,
-    draw_permutations,
     pvalue,
 )
 from tests import oracles
@@ -26,6 +25,8 @@ from tests.estimators.features import (
     centred,
     dependent,
     frobenius,
+    orbit_of_permutations,
+    orders_of_permutations,
     permuted_statistics,
     session_on,
     signed_statistics,
@@ -90,17 +91,16 @@ def test_multiplier__equals_its_definition():
 
 
 @pytest.mark.parametrize("within", ["all", "blocks"])
-def test_permutation__equals_its_definition(within):
-    data = dependent(60)
-    found = outcome(data, Permutation(6, within=within, block_rows=25))
-    groups = [(0, 60)] if within == "all" else [(0, 25), (25, 50), (50, 60)]
-    orders = np.concatenate(
-        [a + draw_permutations(5, a, b - a, 6, 2)[:, 0] for a, b in groups], axis=-1
-    )
+@pytest.mark.parametrize("block_rows", [12, 25])
+def test_permutation__equals_its_definition(within, block_rows):
+    data, null = dependent(60), Permutation(6, within=within, block_rows=block_rows)
+    found = outcome(data, null)
+    orders = orders_of_permutations(60, null)
     expected = permuted_statistics(*features_of(data), orders, frobenius)
     np.testing.assert_allclose(found.distribution.values, expected, rtol=1e-10)
-    words = "all rows" if within == "all" else "groups of 25 rows"
-    assert found.detail == f"permutes within {words}"
+    assert found.detail == orbit_of_permutations(60, null).detail
+    rows = {12: "groups of 12 rows", 25: "groups of 30 rows"}[block_rows]
+    assert found.detail == f"permutes within {'all rows' if within == 'all' else rows}"
 
 
 def test_permutation__auto_takes_all_rows_where_they_fit_and_groups_beyond():

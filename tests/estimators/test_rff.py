@@ -11,13 +11,14 @@ from dhsic._random import generator, random_signs
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.rff import RFFHSIC
 from dhsic.kernels import Gaussian, Laplacian, Linear
-from dhsic.nulls import Gamma, Multiplier, Permutation, Spectral, draw_permutations, pvalue
+from dhsic.nulls import Gamma, Multiplier, Permutation, Spectral, pvalue
 from dhsic.results import FeatureSummary
 from tests import oracles
 from tests.estimators.features import (
     centred,
     dependent,
     frobenius,
+    orders_of_permutations,
     permuted_statistics,
     session_on,
     signed_statistics,
@@ -77,12 +78,10 @@ def test_multiplier__equals_its_definition(form):
 @pytest.mark.parametrize("within", ["all", "blocks"])
 def test_permutation__equals_its_definition(form, within):
     data = dependent(60)
-    groups = [(0, 60)] if within == "all" else [(0, 25), (25, 50), (50, 60)]
-    orders = np.concatenate(
-        [a + draw_permutations(5, a, b - a, 6, 2)[:, 0] for a, b in groups], axis=-1
-    )
+    null = Permutation(6, within=within, block_rows=25)
+    orders = orders_of_permutations(60, null)
     expected = permuted_statistics(*features_of(data, form), orders, frobenius)
-    found = outcome(data, Permutation(6, within=within, block_rows=25), form).distribution.values
+    found = outcome(data, null, form).distribution.values
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 

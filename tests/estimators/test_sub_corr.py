@@ -7,11 +7,12 @@ from dhsic._random import random_signs
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.sub_corr import SubCorr
 from dhsic.kernels import Gaussian, Linear
-from dhsic.nulls import Gamma, Multiplier, Permutation, Spectral, draw_permutations, pvalue
+from dhsic.nulls import Gamma, Multiplier, Permutation, Spectral, pvalue
 from dhsic.results import FeatureSummary
 from tests.estimators.features import (
     dependent,
     frobenius,
+    orders_of_permutations,
     permuted_statistics,
     session_on,
     signed_statistics,
@@ -55,12 +56,9 @@ def test_multiplier__equals_its_definition():
 @pytest.mark.parametrize("within", ["all", "blocks"])
 def test_permutation__equals_its_definition(within):
     data = dependent(60)
-    groups = [(0, 60)] if within == "all" else [(0, 25), (25, 50), (50, 60)]
-    orders = np.concatenate(
-        [a + draw_permutations(5, a, b - a, 6, 2)[:, 0] for a, b in groups], axis=-1
-    )
-    expected = permuted_statistics(*standardised(data), orders, frobenius)
     null = Permutation(6, within=within, block_rows=25)
+    orders = orders_of_permutations(60, null)
+    expected = permuted_statistics(*standardised(data), orders, frobenius)
     found = SubCorr().test(session_on(data), KERNELS, null).distribution.values
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 

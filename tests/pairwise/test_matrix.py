@@ -10,13 +10,11 @@ import pytest
 
 import dhsic
 from dhsic.engine.events import PassFinished, RunStarted
-from dhsic.engine.reduction import RowBlock
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.estimators.resample import Orbit
-from dhsic.features import KernelFeatures
-from dhsic.kernels import Gaussian, parse
-from dhsic.pairwise.moments import AllMomentsPass
+from dhsic.kernels import parse
 from tests import oracles
+from tests.estimators.features import little
 
 N = 120
 
@@ -86,8 +84,7 @@ def test_shifts__are_those_of_every_permutation(data, n_resamples):
 
 
 def test_little_memory__takes_more_passes_and_gives_the_same(monkeypatch):
-    for name in ("engine.plan", "estimators.base", "estimators.feature_shifts"):
-        monkeypatch.setattr(f"dhsic.{name}.baseline_bytes", lambda: 0)
+    little(monkeypatch)
     variables = np.random.default_rng(0).standard_normal((6, 2000))
     variables[3] += variables[0]
     options = {"n_landmarks": 30, "rng": 1, "null": dhsic.Shifts(500)}
@@ -109,8 +106,7 @@ def test_auto__takes_the_spectrum_where_shifts_take_long(monkeypatch):
         *rng.standard_normal((21, 60)), n_landmarks=5, rng=0, null="shifts", n_resamples=99
     )
     assert exact.null == "shifts"
-    for name in ("engine.plan", "estimators.base", "estimators.feature_shifts"):
-        monkeypatch.setattr(f"dhsic.{name}.baseline_bytes", lambda: 0)
+    little(monkeypatch)
     short = dhsic.dependence_matrix(
         *rng.standard_normal((6, 2000, 2)), n_landmarks=40, rng=0, memory="32MiB", threads=2
     )
@@ -171,23 +167,6 @@ def test_answer__is_the_same_for_a_seed_and_on_any_blocks(data, client):
     np.testing.assert_allclose(whole.cka, there.cka, rtol=1e-10)
     np.testing.assert_array_equal(whole.pvalues, there.pvalues)
     assert not np.array_equal(whole.cka, other.cka)
-
-
-def test_blocks__add_up_to_the_whole(data, rng):
-    columns = [np.reshape(x, (N, -1)) for x in data[:3]]
-    maps = tuple(KernelFeatures.at(x[:9], Gaussian(0.5), np.float64) for x in columns)
-    centres = tuple(rng.standard_normal(9) for _ in maps)
-    moments = AllMomentsPass(maps, centres)
-    features = np.hstack([one(x) - c for one, x, c in zip(maps, columns, centres, strict=True)])
-    beside = np.column_stack([features, np.ones(N)])
-    parts = [
-        moments.chunk(RowBlock(start, tuple(x[start : start + 50] for x in columns)))
-        for start in (0, 50, 100)
-    ]
-    total = moments.combine(moments.combine(parts[0], parts[1]), parts[2])
-    np.testing.assert_allclose(total.products, beside.T @ beside, rtol=1e-12)
-    assert moments.n_features == 27
-    assert moments.footprint(50).state == total.products.nbytes
 
 
 def test_options__are_used(data):

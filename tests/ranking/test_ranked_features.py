@@ -1,6 +1,7 @@
 """Ranking by Nystrom features: their definition, targets that repeat, memory, many kernels."""
 
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,20 +12,22 @@ from dhsic._random import random_signs
 from dhsic.engine.reduction import RowBlock
 from dhsic.errors import MemoryBudgetError
 from dhsic.estimators import NystromHSIC
-from dhsic.estimators.feature_resampling import SignedFeaturePass
-from dhsic.estimators.feature_sums import FeaturePair
-from dhsic.estimators.ranked_features import OwnMomentsPass
+from dhsic.estimators.feature_basis import Side
+from dhsic.estimators.feature_layout import KernelSide, Layout
+from dhsic.estimators.feature_moments import MomentsPass
+from dhsic.estimators.feature_signs import SignedFeaturePass
 from dhsic.estimators.resample import Orbit
-from dhsic.features import KernelFeatures, StackedFeatures
+from dhsic.features import KernelFeatures
 from dhsic.kernels import Candidates, Combinations, Gaussian, Grid, Laplacian, OnColumns
 from dhsic.landmarks import uniform_rows
-from dhsic.nulls import draw_permutations
 from dhsic.ranking.rank import open_features
 from tests import oracles
 from tests.estimators.features import (
     centred,
     cross_covariance,
     frobenius,
+    little,
+    orders_of_permutations,
     permuted_statistics,
     signed_statistics,
 )
@@ -76,9 +79,10 @@ def test_rank__is_the_naive_definition(resampling, values):
     rows = uniform_rows(seed, 60, p, 2, pairing="independent", replace=False)
     second = roots(y, np.unique(y[rows[1]], axis=0), 0.2)
     signs = random_signs(seed, 0, 60, b).astype(float)
-    orders = draw_permutations(seed, 0, 60, b, 2)[:, 0]
-    if resampling == "shifts":
-        orders = oracles.orders_of_orbit(Orbit.of(60, b, seed))[1:]
+    orders = {
+        "shifts": oracles.orders_of_orbit(Orbit.of(60, b, seed))[1:],
+        "permutation": orders_of_permutations(60, dhsic.Permutation(b, "all"), seed),
+    }.get(resampling)
     for c in range(3):
         first = roots(x[:, [c]], x[rows[0]][:, [c]], 0.3 + c)
         cross = cross_covariance(first, second)
@@ -109,37 +113,47 @@ def test_rank__of_a_target_that_repeats_is_the_single_test(null, values):
 
 
 def stacked(dtype, values, d=30, n=40_000):
-    """Features of 30 columns beside those of a target, with a block of rows."""
+    """Features of 30 columns and those of a target, with a block of rows."""
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((n, d)), rng.standard_normal((n, 1))
     y = y if values is None else np.floor(values * rng.random((n, 1)))
-    kernels = [OnColumns(Gaussian(), (j,)).fit(x[:100]) for j in range(d)]
-    first = StackedFeatures.of([KernelFeatures.at(x[:9], k, dtype) for k in kernels])
+    columns = [OnColumns(Gaussian(), (j,)).fit(x[:100]) for j in range(d)]
     grid = np.linspace(y.min(), y.max(), 8)[:, None]
-    second = KernelFeatures.at(grid, Gaussian().fit(y[:100]), dtype)
-    centres = [one([x, y][m][:100]).mean(axis=0) for m, one in enumerate((first, second))]
-    return FeaturePair((first, second), tuple(centres)), RowBlock(7, (x, y))
+    target = KernelFeatures.at(grid, Gaussian().fit(y[:100]), dtype)
+    sides = [Side.of(KernelFeatures.at(x[:9], k, dtype), x[:100]) for k in columns]
+    kernels = {k: KernelSide.plain(0, side) for k, side in enumerate(sides)}
+    kernels[d] = KernelSide.plain(1, Side.of(target, y[:100]))
+    return kernels, [(k, d) for k in range(d)], RowBlock(7, (x, y))
 
 
 @pytest.mark.parametrize("values", [None, 5, 60])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_signed_pass__is_a_sum_over_rows_whatever_the_target(dtype, values):
-    features, block = stacked(dtype, values, d=2, n=3000)
-    found = SignedFeaturePass(features, 40, 3).chunk(block).cross
-    a1, a2 = (a.astype(float) for a in features.with_ones(block.values))
+@pytest.mark.parametrize("pairs", [None, [(0, 2), (1, 3)]])
+def test_signed_pass__is_a_sum_over_rows_whatever_the_target(dtype, values, pairs):
+    """Also of several rectangles."""
+    kernels, whole, block = stacked(dtype, values, d=2, n=3000)
+    kernels[3] = kernels[2]
+    layout = Layout.of(kernels, pairs or whole)
+    found = SignedFeaturePass(layout, 40, 3).chunk(block)
+    features = layout.features(block.values).astype(float)
     signs = np.hstack([np.ones((3000, 1)), random_signs(3, 7, 3007, 40)])
-    expected = np.einsum("ib,ij,ik->bjk", signs, a1, a2, optimize=True)
-    assert found.dtype == np.float64
     rtol = 1e-11 if dtype is np.float64 else 1e-5
-    np.testing.assert_allclose(found, expected, rtol=rtol, atol=3000 * rtol)
+    close = partial(np.testing.assert_allclose, rtol=rtol, atol=3000 * rtol)
+    for one in layout.crossings:
+        first, second = features[:, one.first], features[:, one.second]
+        close(one.of(found.cross), np.einsum("ib,ij,ik->bjk", signs, first, second, optimize=True))
+    close(found.sums, signs.T @ features)
+    close(found.signs, signs.sum(axis=0))
+    assert found.cross.dtype == np.float64
 
 
 @pytest.mark.parametrize("name", ["signs", "moments"])
 @pytest.mark.parametrize("values", [None, 60])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_pass__needs_no_more_memory_than_it_states(dtype, values, name):
-    features, block = stacked(dtype, values)
-    reduction = SignedFeaturePass(features, 50, 3) if name == "signs" else OwnMomentsPass(features)
+    kernels, pairs, block = stacked(dtype, values)
+    layout = Layout.of(kernels, pairs)
+    reduction = SignedFeaturePass(layout, 50, 3) if name == "signs" else MomentsPass(layout)
     cost = reduction.footprint(block.rows)
     tracemalloc.start()
     try:
@@ -149,18 +163,6 @@ def test_pass__needs_no_more_memory_than_it_states(dtype, values, name):
         tracemalloc.stop()
     assert cost.state == sum(x.nbytes for x in state)
     assert peak < 1.05 * (cost.scratch + cost.state) + 500_000
-
-
-def test_own_moments__are_those_of_every_kernel_by_itself():
-    features, block = stacked(np.float64, None, d=3, n=2000)
-    reduction = OwnMomentsPass(features)
-    sums = reduction.chunk(block)
-    a1, a2 = features.with_ones(block.values)
-    np.testing.assert_allclose(sums.cross, a1.T @ a2, rtol=1e-10, atol=1e-8)
-    np.testing.assert_allclose(sums.second, a2.T @ a2, rtol=1e-10, atol=1e-8)
-    for at, products in reduction.places:
-        expected = a1[:, at].T @ a1[:, at]
-        np.testing.assert_allclose(sums.own[products], expected.ravel(), rtol=1e-10, atol=1e-8)
 
 
 def test_estimates__are_those_of_hsic():
@@ -217,8 +219,7 @@ def test_plan__is_what_runs(null):
 @pytest.mark.parametrize("null", NULLS, ids=repr)
 def test_rank__takes_features_in_parts_where_memory_is_short(null, monkeypatch):
     x, y = make(3000, 24, values=12)
-    for name in ("engine.plan", "estimators.base", "estimators.feature_shifts"):
-        monkeypatch.setattr(f"dhsic.{name}.baseline_bytes", lambda: 0)
+    little(monkeypatch)
     estimator, memory = NystromHSIC(40), 24_000_000
     short, large = opened(x, y, memory=memory), opened(x, y)
     plan = estimator.plan_features(short, against(24), null)
@@ -229,9 +230,10 @@ def test_rank__takes_features_in_parts_where_memory_is_short(null, monkeypatch):
     np.testing.assert_allclose(parted.estimates.cka, whole.estimates.cka, rtol=1e-9)
 
 
-def test_rank__refuses_rough_kernels_that_need_more_memory_than_is_allowed():
+def test_rank__refuses_rough_kernels_that_need_more_memory_than_is_allowed(monkeypatch):
+    little(monkeypatch)
     x, y = make(3000, 2)
-    options = {"estimator": NystromHSIC(1500), "null": dhsic.Multiplier(99), "memory": "1GiB"}
+    options = {"estimator": NystromHSIC(1500), "null": dhsic.Multiplier(9), "memory": 100_000_000}
     dhsic.rank_features(x, y, rng=0, **options)
     with pytest.raises(MemoryBudgetError, match="take fewer landmarks"):
         dhsic.rank_features(

@@ -100,7 +100,7 @@ def test_v_hsic__equals_differences(kernel, m, of):
 
 def frequencies_of(estimator, data, kernel):
     if len(data) == 2:
-        maps = estimator.fit(session(data), [kernel] * 2).basis.features.maps
+        maps = [side.map for side in estimator.fit(session(data), [kernel] * 2).basis.sides]
         return [one.frequencies for one in maps], [one.centre for one in maps]
     tiling = estimator.joint.fit(session(data), [kernel] * len(data)).tiling
     return list(tiling.columns), [wave.centre for wave in tiling.kernels]

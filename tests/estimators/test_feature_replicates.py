@@ -1,4 +1,4 @@
-"""Shifts of cross-covariances of features against every permutation of the orbit, one by one."""
+"""Replicates of cross-covariances of features against every permutation, one by one."""
 
 import math
 import tracemalloc
@@ -17,7 +17,8 @@ from dhsic.engine.reduction import GroupBlock
 from dhsic.errors import MemoryBudgetError
 from dhsic.estimators.coco import COCO
 from dhsic.estimators.feature_basis import Side
-from dhsic.estimators.feature_spectra import KernelSide, Rectangle, SpectraPass
+from dhsic.estimators.feature_layout import KernelSide, Layout, Rectangle
+from dhsic.estimators.feature_orbits import OrbitPass
 from dhsic.estimators.normalised import CKA, NOCCO
 from dhsic.estimators.nystrom_hsic import NystromHSIC
 from dhsic.estimators.resample import Orbit
@@ -25,10 +26,18 @@ from dhsic.estimators.rff import RFFHSIC
 from dhsic.estimators.sub_corr import SubCorr
 from dhsic.features import ColumnFeatures, KernelFeatures
 from dhsic.kernels import Candidates, Gaussian, Grid, Linear
-from dhsic.nulls import Shifts, pvalue
+from dhsic.nulls import Gamma, Multiplier, Permutation, Shifts, Spectral, pvalue
 from tests import oracles
 from tests.estimators import test_coco, test_normalised, test_nystrom_hsic, test_rff, test_sub_corr
-from tests.estimators.features import dependent, frobenius, permuted_statistics, session_on
+from tests.estimators.features import (
+    dependent,
+    frobenius,
+    little,
+    orbit_of_permutations,
+    permuted_statistics,
+    session_on,
+    steps_of,
+)
 from tests.estimators.test_normalised import SHARE, normalised
 
 SEED = 5
@@ -65,25 +74,33 @@ CASES = {
     "sub-corr": (SubCorr(), (Linear(), Linear()), test_sub_corr.standardised, frobenius),
 }
 # One group, with cosets; groups with rows left over, with cosets; an odd number of rows.
-SIZES = [(47, 10), (60, 60), (60, 130), (500, 100), (35, 60)]
-ORBITS = [Orbit(Groups(47, 15, SEED), 1), Orbit(Groups(47, 8, SEED), 3)]
+SIZES = [
+    *((n, Shifts(count)) for n, count in [(47, 10), (60, 60), (60, 130), (500, 100), (35, 60)]),
+    *((47, Permutation(5, within, block_rows=8)) for within in ("all", "blocks")),
+]
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
 every_estimator = pytest.mark.parametrize("case", CASES)
+
+
+def orbit_of(n, null):
+    if isinstance(null, Shifts):
+        return Orbit.of(n, null.n_resamples, SEED)
+    return orbit_of_permutations(n, null, SEED)
 
 
 def whole(outcome):
     return np.concatenate([[outcome.statistic], outcome.distribution.values])
 
 
-@pytest.mark.parametrize(("n", "n_resamples"), SIZES)
+@pytest.mark.parametrize(("n", "null"), SIZES)
 @pytest.mark.parametrize("precision", TOLERANCE)
 @every_estimator
-def test_replicates__are_the_statistics_of_all_permutations(case, precision, n, n_resamples):
+def test_replicates__are_the_statistics_of_all_permutations(case, precision, n, null):
     estimator, kernels, features, size = CASES[case]
     data = dependent(n)
     session = session_on(data, precision=precision)
-    found = estimator.test(session, kernels, Shifts(n_resamples))
-    orbit = Orbit.of(n, n_resamples, SEED)
+    found = estimator.test(session, kernels, null)
+    orbit = orbit_of(n, null)
     assert found.detail == orbit.detail
     expected = permuted_statistics(*features(data), oracles.orders_of_orbit(orbit), size)
     # What whitening leaves of float32 in NOCCO is not more.
@@ -94,20 +111,21 @@ def test_replicates__are_the_statistics_of_all_permutations(case, precision, n, 
     )
 
 
+@pytest.mark.parametrize("shifted", [True, False])
 @pytest.mark.parametrize("cosets", [1, 3])
 @pytest.mark.parametrize("size", [2, 7, 8, 47])
-def test_pass__has_the_sums_of_all_permutations(size, cosets):
+def test_pass__has_the_sums_of_all_permutations(size, cosets, shifted):
     """Also of rows left over, of several rectangles, and of a kernel on both sides."""
     rng = np.random.default_rng(0)
     data = [rng.standard_normal((47, d)) for d in (2, 1, 3)]
-    maps = [ColumnFeatures.of(x, np.float64) for x in data]
-    kernels = tuple(
-        (m, KernelSide(m, one, rng.standard_normal(one.n_features), slice(0, one.n_features), None))
-        for m, one in enumerate(maps)
-    )
-    orbit = Orbit(Groups(47, size, SEED), cosets)
-    rectangles = (Rectangle((0,), (1, 2)), Rectangle((1,), (2,)))
-    reduction = SpectraPass(kernels, rectangles, orbit, range(cosets), tile_bytes=4000)
+    kernels = {
+        m: KernelSide.plain(m, Side.of(ColumnFeatures.of(x, np.float64), x[:9]))
+        for m, x in enumerate(data)
+    }
+    orbit = Orbit(Groups(47, size, SEED), cosets, shifted)
+    layout = Layout.of(kernels, [(0, 1), (0, 2), (1, 2)])
+    assert layout.rectangles == (Rectangle((0,), (1, 2)), Rectangle((1,), (2,)))
+    reduction = OrbitPass(layout, orbit, range(cosets), tile_bytes=4000)
     parts = []
     bounds = [0, *sorted({orbit.groups.count // 2, orbit.groups.count} - {0})]
     for start, stop in pairwise(bounds):
@@ -115,14 +133,28 @@ def test_pass__has_the_sums_of_all_permutations(size, cosets):
         values = tuple(np.concatenate([x[a:b] for a, b in ranges])[places] for x in data)
         parts.append(reduction.chunk(GroupBlock(start, orbit.groups, values)))
     sums = parts[0] if len(parts) == 1 else reduction.combine(*parts)
-    features = [side.raw(x) for (_, side), x in zip(kernels, data, strict=True)]
-    orders = oracles.orders_of_orbit(orbit)
-    for crossing, (first, second) in zip(reduction.crossings, rectangles, strict=True):
-        found = np.fft.irfft(crossing.of(sums.cross), size, axis=1)
-        left, right = (np.hstack([features[k] for k in some]) for some in (first, second))
-        expected = np.array([left.T @ right[order] for order in orders])
-        np.testing.assert_allclose(found.reshape(expected.shape), expected, atol=1e-10)
-    np.testing.assert_allclose(sums.sums, np.hstack(features).sum(axis=0), atol=1e-10)
+    features = layout.features(data)
+    np.testing.assert_allclose(sums.sums, features.sum(axis=0), atol=1e-10)
+    cross = reduction.covariances(sums)
+    orders, moved = oracles.orders_of_orbit(orbit), features - features.mean(axis=0)
+    assert len(cross) == len(orders) == len(orbit)
+    for one in layout.crossings:
+        left, right = moved[:, one.first], moved[:, one.second]
+        expected = np.array([left.T @ right[order] / 47 for order in orders])
+        np.testing.assert_allclose(one.of(cross), expected, atol=1e-12)
+
+
+def test_layout__has_every_pair_once_in_rectangles():
+    side = Side(ColumnFeatures(np.zeros(2), np.ones(2), np.dtype(float)), np.zeros(2))
+    pairs = [(3, 2), (3, 1), (0, 1), (0, 2), (4, 2), (1, 5), (4, 6)]
+    layout = Layout.of({k: KernelSide.plain(0, side) for k in range(7)}, pairs)
+    held = [(i, j) for one in layout.rectangles for i in one.firsts for j in one.seconds]
+    assert sorted(held) == sorted(pairs)
+    assert layout.n_products == 4 * len(pairs)
+    products = np.arange(layout.n_products)
+    blocks = [layout.place(pair).of(products) for pair in pairs]
+    assert len({int(x) for block in blocks for x in block.ravel()}) == layout.n_products
+    assert len(layout.rectangles) == 4
 
 
 @pytest.mark.parametrize("precision", TOLERANCE)
@@ -154,19 +186,28 @@ def test_auto_null__is_exact(case, memory):
     assert CASES[case][0].choose_null(session, 99) == (Shifts(99), "exact for exchangeable rows")
 
 
+@pytest.mark.parametrize(
+    "null",
+    [
+        *(None, Shifts(99), Permutation(9, within="all"), Permutation(9, "blocks", 64)),
+        *(Multiplier(9), Gamma(), Spectral()),
+    ],
+    ids=repr,
+)
+@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 @every_estimator
-def test_plan__names_the_passes_that_run(case):
+def test_plan__has_the_steps_that_run(case, null):
     estimator, kernels, _, _ = CASES[case]
-    session = session_on(dependent(300))
-    plan = estimator.plan(session, kernels, Shifts(99))
-    estimator.test(session, kernels, Shifts(99))
-    assert [step.name for step in plan.passes] == [done.name for done in session.finished]
-
-
-def little(monkeypatch):
-    """Sessions whose memory is all for the data and what is made of them."""
-    for name in ("engine.plan", "estimators.base", "estimators.feature_shifts"):
-        monkeypatch.setattr(f"dhsic.{name}.baseline_bytes", lambda: 0)
+    if case in ("coco", "nocco", "rff-hsic complex") and isinstance(null, Gamma | Spectral):
+        pytest.skip("does not stand with it")
+    session, heard = session_on(dependent(300)), []
+    session.listener = heard.append
+    plan = estimator.plan(session, kernels, null)
+    if null is None:
+        estimator.estimate(session, kernels)
+    else:
+        estimator.test(session, kernels, null)
+    assert [step.name for step in plan.steps] == steps_of(heard)
 
 
 def passes(session):
@@ -198,13 +239,17 @@ def test_little_memory__cuts_cosets_and_features_and_gives_the_same(case, precis
     assert found.detail == expected.detail
 
 
-def test_little_memory__cuts_a_grid_and_gives_the_same(monkeypatch):
+@pytest.mark.parametrize(
+    "null", [Shifts(600), Permutation(600), Permutation(600, "blocks", 64), Multiplier(600)]
+)
+@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
+def test_little_memory__cuts_a_grid_and_gives_the_same(null, monkeypatch):
     little(monkeypatch)
     combinations = Grid(Candidates(factors=(0.25, 0.5, 1, 2)), combine="all").combinations(2)
-    data, null, estimator = dependent(600), Shifts(600), NystromHSIC(20)
+    data, estimator = dependent(600), NystromHSIC(20)
     large, small = (session_on(data, memory=m) for m in (2**31, 2**24))
     expected, found = (estimator.test_grid(s, combinations, null) for s in (large, small))
-    assert passes(large) == 1 < passes(small)
+    assert len(large.finished) == 1 < len(small.finished)
     np.testing.assert_allclose(found.statistics, expected.statistics, rtol=1e-10)
     np.testing.assert_allclose(found.replicates, expected.replicates, rtol=1e-10)
 
@@ -244,13 +289,13 @@ def stored(data, kind, folder, rows):
 
 @pytest.mark.parametrize("kind", ["numpy", "zarr", "dask"])
 @pytest.mark.parametrize("where", ["threads", "client"])
-@pytest.mark.parametrize("n_resamples", [200, 600])
-def test_streams__give_the_same_bits(kind, where, n_resamples, tmp_path, request, monkeypatch):
+@pytest.mark.parametrize("null", [Shifts(200), Shifts(600), Permutation(20, "blocks", 200)])
+def test_streams__give_the_same_bits(kind, where, null, tmp_path, request, monkeypatch):
     """Whatever stores the rows and wherever tasks run; also with cosets."""
     monkeypatch.setattr("dhsic.estimators.resample._WIDEST", 200)
     data, kernels = dependent(70_000), (Gaussian(gamma=0.5), Gaussian(gamma=0.5))
     # More landmarks have sizes that are found where tasks run.
-    estimator, null = NystromHSIC(12 if n_resamples == 200 else 45), Shifts(n_resamples)
+    estimator = NystromHSIC(45 if null == Shifts(600) else 12)
     alone = session_on(data)
     expected = estimator.test(alone, kernels, null)
     client = request.getfixturevalue("client") if where == "client" else None
@@ -259,8 +304,11 @@ def test_streams__give_the_same_bits(kind, where, n_resamples, tmp_path, request
     assert session.finished[0].blocks == alone.finished[0].blocks > 1
     np.testing.assert_array_equal(whole(found), whole(expected))
     assert found.rounding == expected.rounding
-    assert len(found.distribution.values) >= n_resamples - 1
-    assert ("orders" in found.detail) == (n_resamples > 200)
+    if isinstance(null, Permutation):
+        assert found.detail == "permutes within groups of 200 rows"
+        return
+    assert len(found.distribution.values) >= null.n_resamples - 1
+    assert ("orders" in found.detail) == (null.n_resamples > 200)
 
 
 @pytest.mark.parametrize("at", [3, 20])
@@ -288,38 +336,26 @@ def test_checkpoint__goes_on_with_the_same_bits(at, tmp_path):
     assert max(resumed) >= (2 if at == 3 else 10)
 
 
-def stacked(dtype, n=20_000):
-    """Two kernels of either variable at 30 landmarks, and a block of rows."""
-    rng = np.random.default_rng(0)
-    data = rng.standard_normal((n, 4)), rng.standard_normal((n, 2))
-    sides = [
-        Side.of(KernelFeatures.at(x[:30], Gaussian(gamma=0.2 + k), dtype), x[:200])[0]
-        for x in data
-        for k in range(2)
-    ]
-    return data, sides
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("whitens", [False, True])
 @pytest.mark.parametrize("cosets", [1, 3])
-@pytest.mark.parametrize("size", [200, 2000])
-def test_pass__needs_no_more_memory_than_it_states(dtype, whitens, cosets, size):
-    data, sides = stacked(dtype)
-    kernels = tuple(
-        (
-            k,
-            KernelSide(
-                k // 2, side.map, side.centre, slice(0, 30),
-                np.eye(30, dtype=dtype) if whitens else None,
-            ),
-        )
-        for k, side in enumerate(sides)
-    )  # fmt: skip
-    orbit = Orbit(Groups(len(data[0]), size, 0), cosets)
-    rectangle = Rectangle((0, 1), (2, 3))
-    reduction = SpectraPass(kernels, (rectangle,), orbit, range(cosets), tile_bytes=2**23)
-    cost = reduction.footprint(len(data[0]))
+@pytest.mark.parametrize(
+    ("size", "shifted"), [(200, True), (2000, True), (200, False), (20_000, False)]
+)
+def test_pass__needs_no_more_memory_than_it_states(dtype, whitens, cosets, size, shifted):
+    """Two kernels of either variable at 30 landmarks."""
+    rng = np.random.default_rng(0)
+    data = rng.standard_normal((20_000, 4)), rng.standard_normal((20_000, 2))
+    whitening = np.eye(30, dtype=dtype) if whitens else None
+    kernels = {}
+    for k in range(4):
+        x, kernel = data[k // 2], Gaussian(gamma=0.2 + k % 2)
+        side = Side.of(KernelFeatures.at(x[:30], kernel, dtype), x[:200])
+        kernels[k] = KernelSide.plain(k // 2, side)._replace(whitening=whitening)
+    orbit = Orbit(Groups(20_000, size, 0), cosets, shifted)
+    layout = Layout.of(kernels, [(0, 2), (0, 3), (1, 2), (1, 3)])
+    reduction = OrbitPass(layout, orbit, range(cosets), tile_bytes=2**23)
+    cost = reduction.footprint(20_000)
     block = GroupBlock(0, orbit.groups, data)
     tracemalloc.start()
     try:
@@ -333,15 +369,16 @@ def test_pass__needs_no_more_memory_than_it_states(dtype, whitens, cosets, size)
 
 @pytest.mark.parametrize("precision", TOLERANCE)
 @pytest.mark.parametrize(("n", "share"), [(300, 0.02), (300, 0.3), (3000, 0.02), (3000, 0.3)])
+@pytest.mark.parametrize("null", [Shifts(300), Permutation(99), Permutation(99, "blocks", 64)])
 @every_estimator
-def test_ties__are_no_evidence(case, n, share, precision):
+def test_ties__are_no_evidence(case, n, share, precision, null):
     """All statistics of two dummies grow with |n #(both are 1) - #(x is 1) #(y is 1)|."""
     estimator, kernels, _, _ = CASES[case]
     for seed in range(4):
         x, y = (np.random.default_rng([seed, n]).random((2, n, 1)) < share) * 1
-        found = estimator.test(session_on((x, y), precision=precision), kernels, Shifts(300))
+        found = estimator.test(session_on((x, y), precision=precision), kernels, null)
         p = pvalue(found.statistic, found.distribution, precision, found.rounding)
-        orders = oracles.orders_of_orbit(Orbit.of(n, 300, SEED))
+        orders = oracles.orders_of_orbit(orbit_of(n, null))
         both = np.array([x[:, 0] @ y[order, 0] for order in orders])
         sizes = np.abs(n * both - x.sum() * y.sum())
         assert p == pytest.approx(np.mean(sizes >= sizes[0]), rel=1e-12)

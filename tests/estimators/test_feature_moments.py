@@ -9,14 +9,10 @@ import pytest
 import zarr
 
 from dhsic.engine.reduction import RowBlock
-from dhsic.estimators.feature_basis import fourth_moment
-from dhsic.estimators.feature_resampling import PermutedFeaturePass, SignedFeaturePass
-from dhsic.estimators.feature_sums import (
-    FeaturePair,
-    MomentsPass,
-    NormMomentsPass,
-    covariances,
-)
+from dhsic.estimators.feature_basis import Side
+from dhsic.estimators.feature_layout import KernelSide, Layout
+from dhsic.estimators.feature_moments import MomentsPass, fourth_moment, moments_layout
+from dhsic.estimators.feature_signs import SignedFeaturePass
 from dhsic.estimators.rff import RFFHSIC
 from dhsic.features import ColumnFeatures
 from dhsic.kernels import Gaussian
@@ -24,33 +20,45 @@ from dhsic.nulls import Multiplier, Permutation
 from tests.estimators.features import centred, cross_covariance, dependent, session_on
 
 DATA = dependent(120)
+FACTORS = np.array([[2.0, 0.0], [1.0, 0.5]]), np.eye(3)
 
 
-def pair(shift=0.0, dtype=np.float64):
-    maps = tuple(ColumnFeatures(np.zeros(d), np.ones(d), np.dtype(dtype)) for d in (2, 3))
-    centres = tuple((x.mean(axis=0) + shift).astype(dtype) for x in DATA)
-    return FeaturePair(maps, centres)
+def sides(shift=0.0, dtype=np.float64, factors=(None, None)):
+    return {
+        m: Side(
+            ColumnFeatures(np.zeros(d), np.ones(d), np.dtype(dtype)),
+            (DATA[m].mean(axis=0) + shift).astype(dtype),
+            factors[m],
+        )
+        for m, d in enumerate((2, 3))
+    }
 
 
 def blocks(bounds):
     return [RowBlock(a, tuple(x[a:b] for x in DATA)) for a, b in pairwise(bounds)]
 
 
+def signed(some):
+    kernels = {m: KernelSide.plain(m, side) for m, side in some.items()}
+    return SignedFeaturePass(Layout.of(kernels, [(0, 1)]), 5, 3)
+
+
+def normed(some):
+    return MomentsPass(moments_layout(some, normed=True))
+
+
 PASSES = {
-    "moments": lambda features: MomentsPass(features),
-    "norms": lambda features: NormMomentsPass(features, None),
-    "whitened norms": lambda features: NormMomentsPass(features, (2 * np.eye(2), np.eye(3))),
-    "signs": lambda features: SignedFeaturePass(features, 5, 3),
-    "permutations": lambda features: PermutedFeaturePass(
-        features, Permutation(5, block_rows=30), 3
-    ),
+    "moments": lambda **options: MomentsPass(moments_layout(sides(**options))),
+    "norms": lambda **options: normed(sides(**options)),
+    "whitened norms": lambda **options: normed(sides(factors=FACTORS, **options)),
+    "signs": lambda **options: signed(sides(**options)),
 }
 
 
 @pytest.mark.parametrize("name", PASSES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_pass__of_blocks_combines_to_that_of_all_rows(name, dtype):
-    reduction = PASSES[name](pair(dtype=dtype))
+    reduction = PASSES[name](dtype=dtype)
     (whole,) = (reduction.chunk(block) for block in blocks([0, 120]))
     first, second, third = (reduction.chunk(block) for block in blocks([0, 30, 90, 120]))
     before = [np.copy(x) for x in first]
@@ -65,7 +73,7 @@ def test_pass__of_blocks_combines_to_that_of_all_rows(name, dtype):
 
 @pytest.mark.parametrize("name", PASSES)
 def test_pass__has_the_state_that_it_states(name):
-    reduction = PASSES[name](pair())
+    reduction = PASSES[name]()
     state = reduction.chunk(blocks([0, 120])[0])
     assert reduction.footprint(120).state == sum(x.nbytes for x in state)
 
@@ -73,7 +81,7 @@ def test_pass__has_the_state_that_it_states(name):
 @pytest.mark.parametrize("name", PASSES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_pass__needs_no_more_memory_than_it_states(name, dtype):
-    reduction = PASSES[name](pair(dtype=dtype))
+    reduction = PASSES[name](dtype=dtype)
     rng = np.random.default_rng(0)
     block = RowBlock(0, (rng.standard_normal((200_000, 2)), rng.standard_normal((200_000, 3))))
     cost = reduction.footprint(200_000)
@@ -90,28 +98,30 @@ def traced_peak(reduction, block):
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("name", PASSES)
-def test_covariances__do_not_depend_on_the_provisional_means(name):
-    found = []
-    for shift in (0.0, 3.0):
-        cross = PASSES[name](pair(shift)).chunk(blocks([0, 120])[0]).cross
-        found.append(covariances(cross if cross.ndim == 2 else cross[0]))
-    np.testing.assert_allclose(found[0], cross_covariance(*DATA), rtol=1e-12)
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-10)
+def moments(reduction):
+    return reduction.covariances(reduction.chunk(blocks([0, 120])[0]), 120)
+
+
+@pytest.mark.parametrize("shift", [0.0, 3.0])
+def test_covariances__do_not_depend_on_the_provisional_means(shift):
+    found = moments(PASSES["moments"](shift=shift))
+    for i, j in ((0, 1), (0, 0), (1, 1)):
+        expected = cross_covariance(DATA[i], DATA[j])
+        np.testing.assert_allclose(found.of(i, j), expected, rtol=1e-10)
+    for m in (0, 1):
+        np.testing.assert_allclose(found.mean(m), -shift, atol=1e-12)
+    reduction = PASSES["signs"](shift=shift)
+    cross = reduction.covariances(reduction.chunk(blocks([0, 120])[0]))
+    np.testing.assert_allclose(cross[0].reshape(2, 3), cross_covariance(*DATA), rtol=1e-10)
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.5])
 def test_fourth_moments__are_about_the_mean_and_whitened(shift):
-    factor = np.array([[2.0, 0.0], [1.0, 0.5]])
-    reduction = NormMomentsPass(pair(shift), (factor, np.eye(3)))
-    sums = reduction.chunk(blocks([0, 120])[0])
-    whitened = np.linalg.solve(factor, centred(DATA[0]).T).T
-    assert fourth_moment(sums.first) == pytest.approx(
-        np.mean(np.sum(whitened**2, axis=1) ** 2), rel=1e-12
-    )
-    np.testing.assert_allclose(
-        covariances(sums.first)[:-1, :-1], whitened.T @ whitened / 120, rtol=1e-12
-    )
+    found = moments(PASSES["whitened norms"](shift=shift))
+    whitened = np.linalg.solve(FACTORS[0], centred(DATA[0]).T).T
+    fourths = np.mean(np.sum(whitened**2, axis=1) ** 2)
+    assert fourth_moment(found, 0) == pytest.approx(fourths, rel=1e-12)
+    np.testing.assert_allclose(found.of(0, 0)[:-1, :-1], whitened.T @ whitened / 120, rtol=1e-12)
 
 
 @pytest.mark.parametrize("null", [Multiplier(5), Permutation(5, within="blocks", block_rows=500)])
