@@ -90,8 +90,7 @@ def orders_of_orbit(orbit, variable=1, shifted=True):
     It is the one that is shifted, or one that cosets permute all the same.
     """
     groups = orbit.groups
-    found = groups.arrange(0, groups.count)
-    rows = np.concatenate([np.arange(a, b) for a, b in found.ranges])[found.places]
+    rows = rows_of_groups(groups)
     orders = []
     for coset in range(orbit.cosets):
         within = orbit.orders(coset, 0, groups.count, variable)
@@ -109,6 +108,18 @@ def orders_of_permutations(n, null, seed, variables):
     size = n if null.within == "all" else n // round(n / null.block_rows)
     orbit = Orbit(Groups(n, size, seed), null.n_resamples + 1, shifted=False)
     return np.stack([orders_of_orbit(orbit, m)[1:] for m in variables], axis=1)
+
+
+def rows_of_groups(groups):
+    """Group after group, and then those left over."""
+    found = groups.arrange(0, groups.count)
+    return np.concatenate([np.arange(a, b) for a, b in found.ranges])[found.places]
+
+
+def permutations_of_orbit(orbit, n_variables=2):
+    """Those of an orbit without shifts but the identity, shape (b, M - 1, n)."""
+    variables = range(1, n_variables)
+    return np.stack([orders_of_orbit(orbit, m, shifted=False)[1:] for m in variables], axis=1)
 
 
 def u_hsic(first, second):

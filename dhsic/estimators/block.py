@@ -26,7 +26,7 @@ from dhsic.estimators.base import (
     plan_of,
     rounding_unit,
 )
-from dhsic.estimators.gram_centring import Centring, permuted_sums
+from dhsic.estimators.gram_centring import Centring
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.nulls import (
     GammaDistribution,
@@ -296,8 +296,8 @@ class BlockPass:
         value = scale * float(np.vdot(first, second))
         permuted = 0.0
         if self.seed is not None:
-            order = draw_permutations(self.seed, start, b, 1, 2)
-            permuted = scale * float(permuted_sums(first, [second], order, order)[0])
+            order = draw_permutations(self.seed, start, b, 1, 2)[0, 0]
+            permuted = scale * float(np.vdot(first, second[np.ix_(order, order)]))
         return BlockSums(1, value, 0.0, permuted * permuted, scale * norms, sizes)
 
 
@@ -307,8 +307,7 @@ def _u_centre(gram: Matrix) -> float:
     The mean product of two such matrices, over b (b - 3), is the unbiased HSIC of Song et al.
     (2012). Nothing large cancels in it, so that float32 keeps its digits.
     """
-    everywhere = slice(0, len(gram))
     np.fill_diagonal(gram, 0.0)
     means = column_sums(gram).astype(np.float64) / (len(gram) - 2)
-    Centring(means[None], unbiased=True).centre(0, gram, everywhere, everywhere)
+    Centring(means[None], unbiased=True).centre(0, gram)
     return float(np.abs(means).mean())

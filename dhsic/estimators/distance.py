@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._random import generator
 from dhsic._validation import check_number
-from dhsic.engine.plan import DriverStep, Plan
+from dhsic.engine.plan import DriverStep
+from dhsic.engine.reduction import GroupBlock
 from dhsic.engine.session import Session
+from dhsic.engine.tiles import Matrix
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.approximate import guard_grams
-from dhsic.estimators.base import (
-    Estimate,
-    Null,
-    Outcome,
-    fit_on_sample,
-    fitting_step,
-    plan_of,
-    rounding_unit,
-)
-from dhsic.estimators.fast_distance import SortedColumns, distance_sums
-from dhsic.estimators.gram_sums import GramSums, check_rows, hsic, marginal_hsic
+from dhsic.estimators.base import Null, rounding_unit
+from dhsic.estimators.fast_distance import SortedGrams
+from dhsic.estimators.gram_sides import RowOrders
+from dhsic.estimators.gram_steps import Step, read_step
+from dhsic.estimators.gram_sums import GramSums, marginal_hsic
 from dhsic.estimators.quadratic import Quadratic
+from dhsic.estimators.resample import orbit_of
 from dhsic.kernels import Combinations, Distance, Kernel
-from dhsic.nulls import Gamma, Permutation, Replicates
+from dhsic.nulls import Gamma, Permutation
 
 __all__ = ["DCor", "DCov"]
 
@@ -39,7 +34,7 @@ _MANY_ROWS = 25_000  # a thousand sorted pairings take less than the shifts of a
 
 
 class _Distances(Quadratic):
-    """What covariance and correlation share: the kernel, and the fast way for single columns.
+    """Covariance and correlation share the kernel, and the fast way for single columns.
 
     Two variables of one column each with exponent 1 take O(n log n) time and O(n) memory on the
     driver for the estimate, the gamma null and every permutation of all rows.
@@ -67,7 +62,7 @@ class _Distances(Quadratic):
 
     @property
     def quantity(self) -> str:
-        """What the estimate is."""
+        """The name of the estimate."""
         return self.measures if self.root else f"squared {self.measures}"
 
     def reported(self, size: float) -> float:
@@ -90,47 +85,34 @@ class _Distances(Quadratic):
             return Permutation(n_resamples, within="all"), "exact, and n log n for single columns"
         return super().choose_null(session, n_resamples)
 
-    def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
-        """What would run."""
-        if not self._fast(session, null):
-            return super().plan(session, kernels, null)
-        check_rows(session.n, unbiased=self.unbiased)
-        self._check_null(null)
-        n = session.n
+    def _steps(
+        self,
+        session: Session,
+        fitted: Combinations,
+        samples: Sequence[Vector],
+        null: Null | None,
+    ) -> list[Step]:
+        """In O(n log n) for single columns, else those of all pairs of rows."""
+        kernels = {one.exponent for one in fitted.kernels if isinstance(one, Distance)}
+        if len(fitted) > 1 or kernels != {1.0} or not self._fast(session, null):
+            return super()._steps(session, fitted, samples, null)
+        n, threads = session.n, session.runtime.threads
+        orbit = orbit_of(session, null if isinstance(null, Permutation) else Permutation(1, "all"))
+
+        def sort(block: GroupBlock) -> SortedGrams:
+            x, y = (_half(values) for values in block.values)
+            return SortedGrams.of(x, y, RowOrders.of(orbit, block), unbiased=self.unbiased)
+
+        def permute(grams: SortedGrams) -> SortedGrams:
+            values = session.map("permutation null", grams, orbit.cosets - 1)
+            return replace(grams, replicates=np.concatenate(values))
+
         steps = [
-            fitting_step(session),
-            DriverStep("read all rows", 3 * 16 * n, 16 * n),
-            DriverStep("sums of distances", 120 * n, 64 * n),
+            read_step(session, orbit.groups),
+            Step(DriverStep("sums of distances", 120 * n, 64 * n), sort),
+            Step(DriverStep("permutation null", 120 * n * threads), permute),
         ]
-        if isinstance(null, Permutation):
-            steps.append(DriverStep("permutation null", 120 * n * session.runtime.threads))
-        return plan_of(session, steps, "take fewer rows or fewer threads")
-
-    def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
-        """In O(n log n) for single columns, else in one pass over pairs."""
-        if not self._fast(session, None):
-            return super().estimate(session, kernels)
-        fitted, _ = fit_on_sample(session, kernels)
-        return self._estimate(distance_sums(*_half_columns(session)), fitted)
-
-    def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
-        """The size of the estimate times n, and its null distribution."""
-        if not self._fast(session, null):
-            return super().test(session, kernels, null)
-        self._check_null(null)
-        fitted, samples = fit_on_sample(session, kernels)
-        note = guard_grams(session, Combinations.single(fitted), samples, null)
-        x, y = _half_columns(session)
-        sums = distance_sums(x, y)
-        estimate, factor = self._estimate(sums, fitted), self.factor(sums)
-        statistic = session.n * self.size(sums)
-        if isinstance(null, Gamma):
-            return Outcome(statistic, self._gamma(sums), estimate, note)
-        assert isinstance(null, Permutation)
-        permuted = _PermutedColumns(SortedColumns.of(x, y), sums, self.unbiased, session.seed)
-        values = np.concatenate(session.map("permutation null", permuted, null.n_resamples))
-        replicates = Replicates(session.n * factor * values)
-        return Outcome(statistic, replicates, estimate, null.detail(over_all=True))
+        return steps if isinstance(null, Permutation) else steps[:2]
 
     def _fast(self, session: Session, null: Null | None) -> bool:
         """Whether one column each, exponent 1 and the null allow the fast way."""
@@ -139,34 +121,13 @@ class _Distances(Quadratic):
         return columns and (null is None or isinstance(null, Gamma) or all_rows)
 
 
-@dataclass(frozen=True)
-class _PermutedColumns:
-    columns: SortedColumns
-    sums: GramSums
-    unbiased: bool
-    seed: int
-
-    def __call__(self, replicates: range) -> Vector:
-        """HSIC under some permutations of the second column."""
-        return np.array([self._hsic(number) for number in replicates])
-
-    def _hsic(self, number: int) -> float:
-        order = generator(self.seed, "permutation", 0, number).permutation(self.sums.n)
-        rows = np.stack([self.sums.rows[0], self.sums.rows[1][order]])
-        joint = self.columns.joint(order)
-        return hsic(self.sums._replace(rows=rows, joint=joint), unbiased=self.unbiased)
-
-
-def _half_columns(session: Session) -> tuple[Vector, Vector]:
-    """Half of either column: half the distances are the distance-induced kernel's, centred.
+def _half(values: Matrix) -> Vector:
+    """Half of a column: half the distances are the distance-induced kernel's, centred.
 
     About the median, for a mean misses by rounding what a constant holds.
     """
-    session.step("read all rows")
-    x, y = session.take([np.arange(session.n)] * 2)
-    session.step("sums of distances")
-    first, second = (0.5 * (z[:, 0] - np.median(z)) for z in (x, y))
-    return first, second
+    half: Vector = 0.5 * (values[:, 0] - np.median(values))
+    return half
 
 
 @final

@@ -5,14 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import FeatureEstimates, FeatureOutcome, Resampling
-from dhsic.estimators.ranked_pairs import (
-    estimate_ranked_pairs,
-    plan_ranked_pairs,
-    rank_pairs,
-)
+from dhsic.estimators.quadratic import Quadratic
 from dhsic.estimators.sequential import HeldQuadratic
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.kernels.columns import Columns
@@ -46,21 +41,24 @@ class VHSIC(HeldQuadratic):
 
     name: ClassVar[str] = "v-hsic"
 
-    def plan_features(
-        self, session: Session, combinations: Combinations, null: Resampling | None
-    ) -> Plan:
-        """What a test of many features, or estimates where `null` is None, would run."""
-        return plan_ranked_pairs(self, session, combinations, null)
+    plan_features = Quadratic.plan_grid
 
     def test_features(
         self, session: Session, combinations: Combinations, null: Resampling
     ) -> FeatureOutcome:
         """Statistics and replicates of as many features at a time as fit in memory."""
-        return rank_pairs(self, session, combinations, null)
+        grid = self.test_grid(session, combinations, null)
+        assert grid.own is not None
+        values = grid.statistics / session.n
+        estimates = FeatureEstimates(grid.combinations, values, *grid.own.T)
+        return FeatureOutcome(
+            estimates, grid.statistics, grid.replicates, grid.detail, grid.rounding
+        )
 
     def estimate_features(self, session: Session, combinations: Combinations) -> FeatureEstimates:
         """The estimates of as many features at a time as fit in memory."""
-        return estimate_ranked_pairs(self, session, combinations)
+        values, own, fitted = self.sizes(session, combinations)
+        return FeatureEstimates(fitted, values, *own.T)
 
 
 @final
@@ -114,7 +112,7 @@ class SubHSIC(HeldQuadratic):
 
     @property
     def quantity(self) -> str:
-        """What the estimate is."""
+        """The name of the estimate."""
         return "mean squared HSIC of columns"
 
     def kernel(self, given: Kernel | None) -> Kernel:

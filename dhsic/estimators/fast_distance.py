@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.estimators.gram_sums import GramSums
+from dhsic.estimators.gram_sides import RowOrders
+from dhsic.estimators.gram_sums import GramSums, hsic, rounding
+from dhsic.estimators.resample import Resampled
 
-__all__ = ["SortedColumns", "distance_sums"]
+__all__ = ["SortedColumns", "SortedGrams", "distance_sums"]
 
 Vector = NDArray[np.float64]
 Points = NDArray[np.complex128]
@@ -22,7 +24,7 @@ _IN_CACHE = 2**14
 def distance_sums(x: Vector, y: Vector) -> GramSums:
     """Sums of the matrices of distances |x_i - x_j| and |y_i - y_j|.
 
-    What `dhsic.estimators.gram_sums` says of them is distance covariance: `hsic` is its square, as
+    By `dhsic.estimators.gram_sums` they give distance covariance: `hsic` is its square, as
     a V-statistic or U-centred, and `marginal_hsic` gives the squared distance variances.
 
     Parameters
@@ -33,7 +35,7 @@ def distance_sums(x: Vector, y: Vector) -> GramSums:
     Returns
     -------
     GramSums
-        Of M = 2 variables, with a diagonal of zeros.
+        Those of M = 2 variables, with a diagonal of zeros.
 
     References
     ----------
@@ -109,6 +111,65 @@ class SortedColumns:
         ordered = earlier + _later_terms(self.x + 1j * y, ranks)
         everything = n * products.sum() - self.x.sum() * y.sum()
         return float(4.0 * ordered - 2.0 * everything)
+
+
+@dataclass(frozen=True)
+class SortedGrams:
+    """HSIC times n of the matrices of distances of two columns, the second permuted.
+
+    Parameters
+    ----------
+    columns : SortedColumns
+        Both of them.
+    sums : GramSums
+        As `distance_sums`.
+    orders : RowOrders
+        The permutations.
+    unbiased : bool
+        U-statistics.
+    replicates : ndarray, shape (b,)
+        Under the permutations after the first, the identity, once they are taken.
+    """
+
+    columns: SortedColumns
+    sums: GramSums
+    orders: RowOrders
+    unbiased: bool
+    replicates: Vector = field(default_factory=lambda: np.zeros(0))
+    limit: ClassVar[None] = None
+
+    @classmethod
+    def of(cls, x: Vector, y: Vector, orders: RowOrders, *, unbiased: bool) -> Self:
+        """From two columns, shapes (n,)."""
+        return cls(SortedColumns.of(x, y), distance_sums(x, y), orders, unbiased)
+
+    def __call__(self, replicates: range) -> Vector:
+        """Under some permutations after the first, the identity."""
+        return np.array([self._under(self.orders.of_variable(r + 1, 1)) for r in replicates])
+
+    def _under(self, order: Ranks) -> float:
+        rows = np.stack([self.sums.rows[0], self.sums.rows[1][order]])
+        sums = self.sums._replace(rows=rows, joint=self.columns.joint(order))
+        return sums.n * hsic(sums, unbiased=self.unbiased)
+
+    @property
+    def detail(self) -> str:
+        """How the replicates are made, for a result."""
+        return self.orders.orbit.detail
+
+    def sums_of(self, one: tuple[int, ...]) -> GramSums:
+        """Those of the only combination."""
+        del one
+        return self.sums
+
+    def resampled(self) -> Resampled:
+        """The statistic and its replicates."""
+        statistic = self.sums.n * hsic(self.sums, unbiased=self.unbiased)
+        return Resampled(np.array([statistic]), self.replicates[:, None], self.rounding())
+
+    def rounding(self) -> Vector:
+        """How far apart equal statistics may come out, shape (1,)."""
+        return np.array([rounding(self.sums, np.dtype(np.float64))])
 
 
 def _later_terms(points: Points, ranks: Ranks) -> float:

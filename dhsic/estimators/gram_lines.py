@@ -22,7 +22,26 @@ STRIP = 64  # rows of the tiles that diagonals are cut from; those of a band are
 
 
 @dataclass(frozen=True)
-class Diagonals:
+class _Lines:
+    """Lines start..stop-1 of those that a tile is cut into, of b entries each."""
+
+    size: int
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def cut(self, count: int) -> Iterator[tuple[slice, Self]]:
+        """So many at a time, and where they are among these."""
+        for start in range(self.start, self.stop, count):
+            stop = min(start + count, self.stop)
+            at = slice(start - self.start, stop - self.start)
+            yield at, replace(self, start=start, stop=stop)
+
+
+@dataclass(frozen=True)
+class Diagonals(_Lines):
     """Circulant diagonals start..stop-1 of the tile of two groups of rows.
 
     Number d holds the entries (i, i + d) for i = 0..b-1, columns counted modulo b. Shifting the
@@ -40,25 +59,12 @@ class Diagonals:
         Whether both groups are the same.
     """
 
-    size: int
-    start: int
-    stop: int
     same: bool
 
     @classmethod
     def of_tile(cls, size: int, *, same: bool) -> Self:
         """All that there are to be taken."""
         return cls(size, 0, size // 2 + 1 if same else size, same)
-
-    def __len__(self) -> int:
-        return self.stop - self.start
-
-    def cut(self, count: int) -> Iterator[tuple[slice, Diagonals]]:
-        """So many at a time, and where they are among these."""
-        for start in range(self.start, self.stop, count):
-            stop = min(start + count, self.stop)
-            at = slice(start - self.start, stop - self.start)
-            yield at, replace(self, start=start, stop=stop)
 
     @property
     def mirrored(self) -> slice:
@@ -88,9 +94,9 @@ class Diagonals:
         Parameters
         ----------
         kernel : TileKernel
-            Of prepared rows and columns.
+            For prepared rows and columns.
         rows, columns : ndarray, shapes (b, w)
-            Of the first and the second group.
+            Those of the first and the second group.
         out : ndarray, shape (stop - start, b)
             Overwritten.
         work : ndarray, shape (1 + work_tiles, strip_entries)
@@ -141,7 +147,7 @@ class Diagonals:
 
 
 @dataclass(frozen=True)
-class Across:
+class Across(_Lines):
     """Rows start..stop-1 of the tile of rows that stay where they are and a group that moves.
 
     They stand for their mirror images, the columns, too.
@@ -153,20 +159,6 @@ class Across:
     start, stop : int
         Which rows.
     """
-
-    size: int
-    start: int
-    stop: int
-
-    def __len__(self) -> int:
-        return self.stop - self.start
-
-    def cut(self, count: int) -> Iterator[tuple[slice, Across]]:
-        """So many at a time, and where they are among these."""
-        for start in range(self.start, self.stop, count):
-            stop = min(start + count, self.stop)
-            at = slice(start - self.start, stop - self.start)
-            yield at, replace(self, start=start, stop=stop)
 
     @property
     def weights(self) -> Vector:

@@ -1,123 +1,30 @@
-"""What the sums of a pass over shifted Gram matrices say: statistics, ties and estimates."""
+"""Statistics under the permutations of an orbit, from sums of Gram matrices: ties and estimates."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from dhsic.engine.plan import DriverStep, PassPlan
-from dhsic.engine.session import Session
-from dhsic.estimators.base import BANDWIDTH_ROWS
-from dhsic.estimators.gram_shifts import ShiftedGramPass, ShiftedGramSums
-from dhsic.estimators.gram_sides import GramSides, Side
-from dhsic.estimators.gram_sums import GramSums
-from dhsic.estimators.resample import (
-    Orbit,
-    Resampled,
-    TwoSided,
-    chain_of,
-    orbit_of,
-    tile_error,
-    transform_error,
-)
-from dhsic.kernels import Combinations
+from dhsic.engine.groups import Groups
+from dhsic.estimators.gram_permutations import PermutedGramPass, batches
+from dhsic.estimators.gram_shifts import ShiftedGramPass
+from dhsic.estimators.gram_sides import GramSides, OrbitSums, RowOrders, Side
+from dhsic.estimators.gram_sums import GramSums, rounding
+from dhsic.estimators.resample import Orbit, Resampled, TwoSided, tile_error, transform_error
 from dhsic.linalg import hadamard
-from dhsic.nulls import Chain, Shifts
+from dhsic.nulls import ChiSquareMixture
 
-__all__ = ["GramOrbit", "pairs_of", "plan_orbit", "run_orbit"]
+__all__ = ["GramOrbit", "rows_in_order"]
 
 Vector = NDArray[np.float64]
-Spectrum = NDArray[np.complexfloating[Any, Any]]
 
 _SAFETY = 4.0
-_FEWEST = 512  # rows of a group: tiles of fewer take longer for a row
-_VECTORS = 8  # of all rows, for every statistic
-
-
-def pairs_of(combinations: Combinations, null: Shifts | Chain) -> tuple[TwoSided, ...]:
-    """The two-sided statistics of a test: of every combination, or of all stages of a chain."""
-    if isinstance(null, Chain):
-        return tuple(pair for stage in chain_of(combinations.chosen) for pair in stage)
-    return tuple(TwoSided(one[:-1], one[-1]) for one in combinations.chosen)
-
-
-def run_orbit(
-    session: Session,
-    combinations: Combinations,
-    samples: Sequence[Vector],
-    null: Shifts | Chain,
-    *,
-    unbiased: bool,
-) -> GramOrbit:
-    """Sum what the permutations of a null need, in one pass.
-
-    Parameters
-    ----------
-    session : Session
-        The run.
-    combinations : Combinations
-        Of fitted kernels.
-    samples : sequence of ndarray, shapes (s, d_m)
-        Rows of every variable in a random order, drawn independently of the others'.
-    null : Shifts or Chain
-        The permutations.
-    unbiased : bool
-        U-statistics, for two variables.
-
-    Returns
-    -------
-    GramOrbit
-    """
-    shifted = _shifted(session, combinations, samples, null, unbiased=unbiased)
-    sums = session.run_group_pairs(shifted)
-    session.step("statistics")
-    return GramOrbit(shifted, sums)
-
-
-def plan_orbit(
-    session: Session, combinations: Combinations, null: Shifts | Chain, *, unbiased: bool
-) -> list[DriverStep | PassPlan]:
-    """What `run_orbit` would run, and the statistics after it."""
-    samples = [np.zeros((min(session.n, BANDWIDTH_ROWS), d)) for d in session.dims]
-    shifted = _shifted(session, combinations, samples, null, unbiased=unbiased)
-    plan = session.plan_group_pairs(shifted)
-    pairs, orbit = len(shifted.sides.pairs), shifted.sides.orbit
-    values = 8 * pairs * (3 * len(orbit) + _VECTORS * session.n)
-    return [plan, DriverStep("statistics", plan.bytes_to_driver + values)]
-
-
-def _shifted(
-    session: Session,
-    combinations: Combinations,
-    samples: Sequence[Vector],
-    null: Shifts | Chain,
-    *,
-    unbiased: bool,
-) -> ShiftedGramPass:
-    return ShiftedGramPass(
-        GramSides.of(
-            combinations,
-            pairs_of(combinations, null),
-            samples,
-            _orbit(session, null),
-            session.dtype,
-            unbiased=unbiased,
-            joint=isinstance(null, Shifts) and len(session.sources) > 2,
-        )
-    )
-
-
-def _orbit(session: Session, null: Shifts | Chain) -> Orbit:
-    """Of more permutations than were asked for, where fewer would take longer."""
-    fewest = min(session.n, _FEWEST)
-    return orbit_of(session, replace(null, n_resamples=max(null.n_resamples, fewest)))
 
 
 @dataclass(frozen=True)
@@ -126,19 +33,22 @@ class GramOrbit:
 
     Parameters
     ----------
-    shifted : ShiftedGramPass
-        What was summed.
-    sums : ShiftedGramSums
+    reduction : ShiftedGramPass or PermutedGramPass
+        The pass that summed.
+    sums : OrbitSums
         Over all rows.
+    limit : ChiSquareMixture, optional
+        The limit of n V-HSIC under independence, where its eigenvalues were taken.
     """
 
-    shifted: ShiftedGramPass
-    sums: ShiftedGramSums
+    reduction: ShiftedGramPass | PermutedGramPass
+    sums: OrbitSums
+    limit: ChiSquareMixture | None = None
 
     @property
     def sides(self) -> GramSides:
         """The statistics."""
-        return self.shifted.sides
+        return self.reduction.sides
 
     @property
     def n(self) -> int:
@@ -150,10 +60,28 @@ class GramOrbit:
         """The permutations."""
         return self.sides.orbit
 
+    @property
+    def detail(self) -> str:
+        """How the replicates are made, for a result."""
+        return self.orbit.detail
+
     def resampled(self) -> Resampled:
         """The statistics of the data and of all other permutations, and what is a tie."""
-        values = np.concatenate([self._of_coset(r) for r in range(self.orbit.cosets)], axis=1)
-        return Resampled.of(values.T, self._rounding())
+        if isinstance(self.reduction, PermutedGramPass):
+            every = batches(range(self.orbit.cosets))
+            values = np.concatenate([self.permuted(batch) for batch in every])
+        else:
+            values = np.concatenate([self._of_coset(r).T for r in range(self.orbit.cosets)])
+        return Resampled.of(values, self.rounding())
+
+    def permuted(self, cosets: range) -> Vector:
+        """All statistics under the permutations of a batch of cosets without shifts, (r, C)."""
+        assert isinstance(self.reduction, PermutedGramPass)
+        products, rows = self.reduction.products, self.sums.rows / self.n
+        orders = self._row_orders.drawn(cosets)
+        totals = rows.mean(axis=1)[np.array(products.chosen)].prod(axis=1)
+        joint = self.sums.products[cosets.start : cosets.stop, :, 0]
+        return self._centred(joint, products.mixed_sums(rows, orders), totals)
 
     def joint_hsic(self, one: tuple[int, ...]) -> float:
         """The V-statistic for the joint independence of the variables of a combination."""
@@ -166,10 +94,21 @@ class GramOrbit:
         Those are about the pilots, and of diagonals of zeros where these do not count: what they
         say of HSIC is the same. The product is that of both sides.
         """
-        numbers = [self.sides.numbers[0, (k,)] for k in one]
-        rows, squares = self.sums.rows[numbers], self.sums.squares[numbers]
         c = self.sides.pairs.index(TwoSided(one[:-1], one[-1]))
-        return GramSums(rows, np.zeros_like(rows), squares, float(self._products(0)[c, 0]))
+        return self.sums_of_kernels(one)._replace(joint=float(self._observed[c]))
+
+    def sums_of_kernels(self, kernels: Sequence[int]) -> GramSums:
+        """The same of kernels that are in no combination."""
+        at = [self.sides.numbers[0, (k,)] for k in kernels]
+        diagonal = self.sums.diagonal[at] * (not self.orbit.shifted)
+        return GramSums(self.sums.rows[at], diagonal, self.sums.squares[at], math.nan)
+
+    def row_means(self, kernels: Sequence[int]) -> Vector:
+        """Row means of Gram matrices in the order of the rows, shape (len(kernels), n)."""
+        means = np.empty((len(kernels), self.n))
+        at = [self.sides.numbers[0, (k,)] for k in kernels]
+        means[:, rows_in_order(self.orbit.groups)] = self._row_means(at)
+        return means
 
     def _of_coset(self, r: int) -> Vector:
         """All statistics under all shifts of a coset, shape (C, b)."""
@@ -177,26 +116,32 @@ class GramOrbit:
         return values + self._others(r) if self.sides.joint else values
 
     def _two_sided(self, r: int) -> Vector:
-        """HSIC of both sides times n, shape (C, b).
+        """HSIC of both sides times n, shape (C, b)."""
+        alpha, beta = (self.sums.rows[at] / self.n for at in (self._lefts(r), self._rights))
+        totals = alpha.mean(axis=1) * beta.mean(axis=1)
+        return self._centred(self._products(r), self._meetings(r, alpha, beta), totals[:, None])
 
-        With alpha and beta the row sums of A and B it is, for a permutation s,
+    def _centred(self, products: Vector, meetings: Vector, totals: Vector) -> Vector:
+        """HSIC times n from sums of products of matrices as they are, permuted by s.
 
-            sum_ij A_ij B_s(i)s(j) / n - 2 sum_i alpha_i beta_s(i) / n^2 + sum alpha sum beta / n^3;
+        With alpha and beta the row means of A and B, and a and b their means, it is
 
-        in the U-statistic n - 3 stands for the first n, and the others are n - 2 and (n - 1)(n - 2)
-        (Song et al. 2012).
+            sum_ij A_ij B_s(i)s(j) / n - 2 sum_i alpha_i beta_s(i) + n a b
+
+        (Kalinke and Szabo 2023, equation 5, which has the same terms for M > 2). For the
+        U-statistic, of row sums and totals over 1 / n each, n - 3 stands for the first n, and the
+        others are n - 2 and (n - 1)(n - 2) (Song et al. 2012).
         """
-        n, alpha, beta = self.n, self.sums.rows[self._lefts(r)], self.sums.rows[self._rights]
+        n = self.n
         first, second, third = (n - 3, n - 2, n - 1) if self.sides.unbiased else (n, n, n)
-        mixed = 2.0 * self._meetings(r, alpha, beta) / second
-        totals = alpha.sum(axis=1) * beta.sum(axis=1) / (second * third)
-        values: Vector = (self._products(r) - mixed + totals[:, None]) / first
+        mixed = 2.0 * n**2 / second * meetings
+        values: Vector = (products - mixed + n**4 / (second * third) * totals) / first
         return values
 
     def _others(self, r: int) -> Vector:
-        """What joint independence asks for besides, times n, shape (C, b).
+        """The rest that joint independence asks for, times n, shape (C, b).
 
-        Of a product J = prod_l K_l and L, with m their means and r their row means,
+        With J = prod_l K_l a product, m the means of it, of L and of K_l, and r their row means,
         E JL + prod_l m_l m_L - 2 E prod_l r_l r_L is HSIC(J, L) and
         (prod_l m_l - m_J) m_L - 2 E (prod_l r_l - r_J) r_L.
         """
@@ -209,11 +154,19 @@ class GramOrbit:
 
     def _products(self, r: int) -> Vector:
         """sum_ij A_ij B_s(i)s(j) under all shifts of a coset, shape (C, b)."""
-        b, length = self.orbit.groups.size, self.shifted.length
-        values: Vector = fft.irfft(np.conj(self.sums.spectra[r]), length, axis=1)
+        values: Vector = self.sums.products[r]
+        if isinstance(self.reduction, PermutedGramPass):
+            return values
+        b, length = self.orbit.groups.size, self.reduction.length
+        values = fft.irfft(np.conj(values), length, axis=1)
         if length > b:  # lines were padded: what was shifted beyond their end goes around
             values = values[:, :b] + values[:, length - b :]
         return values + self.sums.constants[:, None]
+
+    @cached_property
+    def _observed(self) -> Vector:
+        """sum_ij A_ij B_ij, shape (C,)."""
+        return self._products(0)[:, 0].copy()
 
     def _meetings(self, r: int, left: Vector, right: Vector) -> Vector:
         """sum_i left_i right_s(i) of vectors (C, n) under all shifts of a coset, shape (C, b)."""
@@ -261,30 +214,32 @@ class GramOrbit:
         m = self.sides.combinations.variables[k]
         if r == 0 or m == 0:
             return values
-        order = self._order(r, m)
-        return np.concatenate([values[order], values[len(order) :]])
-
-    def _order(self, r: int, m: int) -> NDArray[np.intp]:
-        """Rows of all groups in the order that a coset gives to a variable."""
         if (r, m) not in self._orders:
-            groups = self.orbit.groups
-            orders = self.orbit.orders(r, 0, groups.count, m)
-            starts = groups.size * np.arange(groups.count)
-            self._orders[r, m] = (orders + starts[:, None]).ravel()
-        return self._orders[r, m]
+            self._orders[r, m] = self._row_orders.of_variable(r, m)
+        moved: Vector = values[self._orders[r, m]]
+        return moved
 
     @cached_property
     def _orders(self) -> dict[tuple[int, int], NDArray[np.intp]]:
         return {}
 
-    def _rounding(self) -> Vector:
+    @cached_property
+    def _row_orders(self) -> RowOrders:
+        """The permutations of all rows."""
+        groups, m = self.orbit.groups, len(self.sides.pilots)
+        return RowOrders(self.orbit, m, 0, groups.count, groups.n_left)
+
+    def rounding(self) -> Vector:
         """How far apart equal statistics may come out, shape (C,).
 
-        Transforms and tiles leave relative errors in A and B, which matter to their inner product
-        as much as their norms at most; so do those of kernels between equal rows, which are
+        Transforms, or sums, and tiles leave relative errors in A and B, which matter to their inner
+        product as much as their norms at most; so do those of kernels between equal rows, which are
         relative to the kernels themselves, but independent: they matter to sums over n^2 pairs as
         one in n of that.
         """
+        if self.sides.joint and not self.orbit.shifted:
+            each = [self.sums_of((*left, right)) for left, right in self.sides.pairs]
+            return np.array([rounding(one, self.sides.dtype) for one in each])
         n, tile = self.n, tile_error(self.sides.dtype)
         unit = transform_error(self.sides.dtype, self.orbit.groups.size) + tile
         at = [self._lefts(0), self._rights]
@@ -305,3 +260,9 @@ class GramOrbit:
         squares = self.sums.squares + 4.0 * np.einsum("qi,qi->q", rows, a) + offsets
         norms: Vector = np.sqrt(np.maximum(squares, 0.0))
         return norms
+
+
+def rows_in_order(groups: Groups) -> NDArray[np.intp]:
+    """The rows of group after group, and then those left over, shape (n,)."""
+    found = groups.arrange(0, groups.count)
+    return np.concatenate([np.arange(*span) for span in found.ranges])[found.places]

@@ -6,14 +6,13 @@ summed: the transforms of the diagonals of either side are multiplied and added 
 of it is transformed back once in the end.
 
 Nothing is centred by a pass before: HAH with H = I - 11'/n is the same for A_ij and for
-A_ij - a_i - a_j, and so is the U-centred matrix, whose diagonal does not count. What is left to be
-centred follows from the row sums, which meet by the same permutations.
+A_ij - a_i - a_j, and so is the U-centred matrix, whose diagonal does not count. The rest of the
+centring follows from the row sums, which meet by the same permutations.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -22,13 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from dhsic.engine.groups import Groups
-from dhsic.engine.reduction import Footprint, GroupBlock, add
+from dhsic.engine.reduction import Footprint, GroupBlock
 from dhsic.engine.tiles import Matrix
 from dhsic.estimators.gram_lines import Across, Diagonals, Lines
-from dhsic.estimators.gram_sides import GramSides, Rows, Side, product_of
+from dhsic.estimators.gram_sides import GramPass, OrbitSums, Rows, Side
 
-__all__ = ["ShiftedGramPass", "ShiftedGramSums"]
+__all__ = ["ShiftedGramPass"]
 
 Vector = NDArray[np.float64]
 Spectrum = NDArray[np.complexfloating[Any, Any]]
@@ -43,57 +41,28 @@ _TRANSFORM = 150.0  # operations an entry of a side, with all that is done to it
 _MEETING = 15.0  # and of a statistic
 
 
-class ShiftedGramSums(NamedTuple):
-    """Sums over pairs of rows for C statistics under R cosets, and of Q Gram matrices.
-
-    Those are about their pilots, A_ij - a_i - a_j, of rows in the order of their groups and then
-    those left over.
-    """
-
-    spectra: NDArray[np.complex128]
-    """Cross-spectra of all lines, shape (R, C, F)."""
-    constants: Vector
-    """Sums over pairs of rows that stay where they are, shape (C,)."""
-    rows: Vector
-    """Sums of the rows, shape (Q, n)."""
-    offsets: Vector
-    """a, shape (Q, n)."""
-    squares: Vector
-    """Sums of the squared entries, shape (Q,)."""
-
-    @classmethod
-    def zeros(cls, shifted: ShiftedGramPass) -> ShiftedGramSums:
-        """Of no rows yet."""
-        sides = shifted.sides
-        q, n = len(sides.numbers), shifted.groups.n
-        shape = sides.orbit.cosets, len(sides.pairs), shifted.length // 2 + 1
-        spectra, constants = np.zeros(shape, np.complex128), np.zeros(len(sides.pairs))
-        return cls(spectra, constants, np.zeros((q, n)), np.zeros((q, n)), np.zeros(q))
-
-
 @dataclass(frozen=True)
-class ShiftedGramPass:
-    """All sums of `ShiftedGramSums`, in one pass over pairs of groups of rows.
+class ShiftedGramPass(GramPass):
+    """All sums of `OrbitSums`, in one pass over pairs of groups of rows.
 
     Parameters
     ----------
     sides : GramSides
-        Of the statistics.
+        The statistics.
     """
 
-    sides: GramSides
     name: str = "shifts"
-
-    @property
-    def groups(self) -> Groups:
-        """The groups of all rows."""
-        return self.sides.orbit.groups
 
     @cached_property
     def length(self) -> int:
-        """Of the transforms: b where that is quick, else twice b and more, padded by zeros."""
+        """Length of transforms: b where that is quick, else twice b and more, padded by zeros."""
         b = self.groups.size
         return b if _is_quick(b) else int(fft.next_fast_len(2 * b, real=True))
+
+    @property
+    def frequencies(self) -> int:
+        """Frequencies of the transforms, F."""
+        return self.length // 2 + 1
 
     @cached_property
     def band(self) -> int:
@@ -114,34 +83,30 @@ class ShiftedGramPass:
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a pair of blocks of so many rows."""
-        sides, n = self.sides, self.groups.n
+        sides = self.sides
         size, cosets, q = sides.dtype.itemsize, sides.orbit.cosets, len(sides.numbers)
         prepared, work = sides.prepared_entries(rows)
         wrapped = 2 * (self.groups.size + self.band) * (sides.width(0) + len(sides.sides))
         shared, transforms = sides.shared, len(sides.sides) + (cosets - 1) * len(sides.moved)
         return Footprint(
             payload=sum(pilots.nbytes for pilots in sides.pilots),
-            scratch=size * (2 * prepared + wrapped + _Buffers.entries(self))
+            scratch=size * (2 * prepared + wrapped)
+            + _Buffers.nbytes_of(self)
             + 8 * (work + 2 * q * self.groups.size),
-            state=16 * cosets * len(sides.pairs) * (self.length // 2 + 1)
-            + 8 * (len(sides.pairs) + q * (2 * n + 1)),
+            state=OrbitSums.nbytes_of(sides, self.frequencies),
             operations=shared.operations(sides.width(0))
             + (cosets - 1) * shared.operations(sides.width(1))
             + _TRANSFORM * transforms
             + _MEETING * cosets * len(sides.pairs),
         )
 
-    def chunk(self, left: GroupBlock, right: GroupBlock) -> ShiftedGramSums:
+    def chunk(self, left: GroupBlock, right: GroupBlock) -> OrbitSums:
         """Sums over one pair of blocks and its transpose."""
         return _Task(self).sums_of(left, right)
 
-    def combine(self, left: ShiftedGramSums, right: ShiftedGramSums) -> ShiftedGramSums:
-        """Add."""
-        return add(left, right)
-
 
 class _Buffers(NamedTuple):
-    """What a task writes again and again: fresh pages would take as long as the transforms."""
+    """Arrays that a task writes again and again: fresh pages take as long as the transforms."""
 
     roots: Matrix
     """Lines of a band, of all kernels that are no powers, in every coset."""
@@ -150,40 +115,33 @@ class _Buffers(NamedTuple):
     powers: Matrix
     """Lines of a part, of all kernels that are powers."""
     lines: Matrix
-    """Of one side, about its pilots, behind a padding."""
+    """Lines of one side, about its pilots, behind a padding."""
     spectra: Spectrum
-    """Of every side in the order of the data, then in that of another coset."""
+    """Transforms of every side in the order of the data, then in that of another coset."""
     products: Spectrum
     """Two of them."""
 
     @classmethod
-    def of(cls, shifted: ShiftedGramPass) -> _Buffers:
+    def of(cls, shifted: ShiftedGramPass, make: Callable[..., Any] = np.empty) -> _Buffers:
         """For one task."""
-        real = shifted.sides.dtype
-        dtypes = [*[real] * 4, *[np.result_type(real, np.complex64)] * 2]
-        shapes = zip(cls._shapes(shifted), dtypes, strict=True)
-        return cls(*(np.empty(shape, dtype) for shape, dtype in shapes))
-
-    @classmethod
-    def entries(cls, shifted: ShiftedGramPass) -> int:
-        """Real numbers in all of them."""
-        *real, spectra, products = map(math.prod, cls._shapes(shifted))
-        return sum(real) + 2 * (spectra + products)
-
-    @staticmethod
-    def _shapes(shifted: ShiftedGramPass) -> list[tuple[int, ...]]:
-        sides, b, part = shifted.sides, shifted.groups.size, shifted.part
+        sides, b, part, f = shifted.sides, shifted.groups.size, shifted.part, shifted.frequencies
+        real, both = sides.dtype, np.result_type(sides.dtype, np.complex64)
         tile = Diagonals.of_tile(b, same=False).strip_entries(shifted.band)
         moved = len(sides.moved) if sides.orbit.cosets > 1 else 0
-        frequencies = shifted.length // 2 + 1
-        return [
-            (shifted._n_roots, shifted.band, b),
-            (1 + sides.shared.work_tiles, tile),
-            (len(sides.shared.powers), part, b),
-            (part, part + b),
-            (len(sides.sides) + moved, part, frequencies),
-            (2, part, frequencies),
-        ]
+        return cls(
+            make((shifted._n_roots, shifted.band, b), real),
+            make((1 + sides.shared.work_tiles, tile), real),
+            make((len(sides.shared.powers), part, b), real),
+            make((part, part + b), real),
+            make((len(sides.sides) + moved, part, f), both),
+            make((2, part, f), both),
+        )
+
+    @classmethod
+    def nbytes_of(cls, shifted: ShiftedGramPass) -> int:
+        """Bytes of all of them, which are not made."""
+        views = cls.of(shifted, lambda shape, dtype: np.broadcast_to(np.zeros((), dtype), shape))
+        return sum(view.nbytes for view in views)
 
 
 class _Task:
@@ -193,12 +151,12 @@ class _Task:
         self._sides = shifted.sides
         self._shifted = shifted
         self._buffers = _Buffers.of(shifted)
-        self._sums = ShiftedGramSums.zeros(shifted)
+        self._sums = OrbitSums.zeros(shifted.sides, shifted.frequencies)
         self._by_right: dict[int, list[int]] = {}
         for c, pair in enumerate(shifted.sides.pairs):
             self._by_right.setdefault(pair.right, []).append(c)
 
-    def sums_of(self, left: GroupBlock, right: GroupBlock) -> ShiftedGramSums:
+    def sums_of(self, left: GroupBlock, right: GroupBlock) -> OrbitSums:
         """Over all pairs of rows of either."""
         same, cosets = left.first == right.first, range(self._sides.orbit.cosets)
         first = [self._sides.prepare(left, coset) for coset in cosets]
@@ -212,9 +170,12 @@ class _Task:
             self._add_across(staying, group)
         for group in [] if same else groups:
             self._add_across(others_staying, group)
-        self._add_staying(staying[0], others_staying[0], same=same)
-        for (coset, side), number in self._sides.numbers.items() if same else []:
-            self._sums.offsets[number, first[coset].places] = first[coset].offsets[side]
+        if len(staying[0].places) and len(others_staying[0].places):
+            grams = self._sides.grams(staying[0], others_staying[0])
+            plain = self._sides.add(self._sums, grams, staying[0], others_staying[0])
+            self._sums.constants[:] += plain
+        for coset, rows in enumerate(first if same else []):
+            self._sides.add_offsets(self._sums, rows, coset)
         return self._sums
 
     def _add_groups(self, first: Sequence[Rows], second: Sequence[Rows]) -> None:
@@ -228,7 +189,9 @@ class _Task:
 
     def _add(self, lines: Lines, first: Sequence[Rows], second: Sequence[Rows]) -> None:
         """Add lines between rows, which are given in the order of every coset."""
-        sums = _RowSums.of(first[0], second[0], len(self._sides.numbers))
+        rows, columns = first[0].places, second[0].places
+        above = np.zeros((len(self._sides.numbers), len(rows)))
+        sums = above, above if rows is columns else np.zeros((len(above), len(columns)))
         offsets = [_offsets(lines, *both) for both in zip(first, second, strict=True)]
         for _, band in lines.cut(self._shifted.band):
             roots = self._roots(band, first, second)
@@ -239,7 +202,9 @@ class _Task:
                     moved = self._transformed(part, some, offsets[coset], sums, coset)
                     own = own or moved
                     self._meet(own, moved, part.weights, coset)
-        sums.add_to(self._sums.rows, first[0], second[0])
+        self._sums.rows[:, rows] += sums[0]
+        if rows is not columns:
+            self._sums.rows[:, columns] += sums[1]
 
     def _roots(
         self, band: Lines, first: Sequence[Rows], second: Sequence[Rows]
@@ -260,7 +225,7 @@ class _Task:
         part: Lines,
         tiles: dict[int, Matrix],
         offsets: dict[Side, tuple[Matrix, Matrix]],
-        sums: _RowSums,
+        sums: tuple[Vector, Vector],
         coset: int,
     ) -> dict[Side, Spectrum]:
         """Transforms of all sides that a coset needs, about their pilots."""
@@ -280,7 +245,7 @@ class _Task:
             number = sides.numbers.get((coset, side))
             if number is not None:
                 self._sums.squares[number] += np.vecdot(lines, lines) @ weights
-                part.add_sums(padded, sums.rows[number], sums.columns[number])
+                part.add_sums(padded, sums[0][number], sums[1][number])
             begin = len(sides.sides) if coset else 0
             found[side] = self._buffers.spectra[begin + place, : len(part)]
             _transform(lines, self._shifted.length, found[side])
@@ -306,50 +271,7 @@ class _Task:
                 left = self._sides.pairs[c].left
                 first = moved.get(left, own[left]) if len(left) > 1 else own[left]
                 np.multiply(first, conjugate, out=product)
-                self._sums.spectra[coset, c] += weights @ product
-
-    def _add_staying(self, first: Rows, second: Rows, *, same: bool) -> None:
-        """Add pairs of rows that no permutation moves."""
-        sides, shape = self._sides, (len(first.places), len(second.places))
-        if 0 in shape:
-            return
-        tiles = list(np.empty((len(sides.combinations.kernels), *shape), sides.dtype))
-        work = np.empty((sides.shared.work_tiles, *shape), sides.dtype)
-        sides.shared.tiles(first.rows, second.columns, tiles, work)
-        weight, grams = 1.0 if same else 2.0, {}
-        for side in sides.sides:
-            offsets = first.offsets[side][:, None] + second.offsets[side]
-            grams[side] = product_of(tiles, side) - offsets
-            if sides.unbiased and same:
-                np.fill_diagonal(grams[side], 0.0)
-        for (_, side), number in sides.numbers.items():
-            self._sums.rows[number, first.places] += grams[side].sum(axis=1)
-            if not same:
-                self._sums.rows[number, second.places] += grams[side].sum(axis=0)
-            self._sums.squares[number] += weight * float(np.vdot(grams[side], grams[side]))
-        for c, (left, right) in enumerate(sides.pairs):
-            self._sums.constants[c] += weight * float(np.vdot(grams[left], grams[right,]))
-
-
-class _RowSums(NamedTuple):
-    """Sums of Q Gram matrices between two sets of rows."""
-
-    rows: Vector
-    """Shape (Q, r)."""
-    columns: Vector
-    """Shape (Q, c); the same array where both sets are the same."""
-
-    @classmethod
-    def of(cls, first: Rows, second: Rows, count: int) -> _RowSums:
-        """Of nothing yet."""
-        rows = np.zeros((count, len(first.places)))
-        return cls(rows, rows if first is second else np.zeros((count, len(second.places))))
-
-    def add_to(self, sums: Vector, first: Rows, second: Rows) -> None:
-        """Add them to those of all rows, shape (Q, n)."""
-        sums[:, first.places] += self.rows
-        if self.columns is not self.rows:
-            sums[:, second.places] += self.columns
+                self._sums.products[coset, c] += weights @ product
 
 
 def _offsets(lines: Lines, first: Rows, second: Rows) -> dict[Side, tuple[Matrix, Matrix]]:

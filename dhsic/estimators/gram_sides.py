@@ -1,27 +1,39 @@
-"""Both sides of statistics from Gram matrices, about means over a few rows."""
+"""Both sides of statistics from Gram matrices, about means over a few rows, and their sums."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.reduction import GroupBlock
-from dhsic.engine.tiles import Matrix
+from dhsic.engine.groups import Groups
+from dhsic.engine.reduction import GroupBlock, add
+from dhsic.engine.session import Session
+from dhsic.engine.tiles import Matrix, column_sums
 from dhsic.estimators.resample import Orbit, TwoSided
 from dhsic.kernels import Combinations
 from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import hadamard
 
-__all__ = ["GramSides", "Rows", "Side", "product_of"]
+__all__ = [
+    "GramPass",
+    "GramSides",
+    "OrbitSums",
+    "Piece",
+    "RowOrders",
+    "Rows",
+    "Side",
+]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Side = tuple[int, ...]
+Sums = TypeVar("Sums", bound=tuple[Any, ...])
 
 _PILOTS = 32  # rows whose mean is taken off: the squares of what is left grow by 1 in 16
 _PILOT_ROWS = 1024  # whose kernels at the pilots are computed at a time
@@ -51,11 +63,71 @@ class Rows(NamedTuple):
 
 
 @dataclass(frozen=True)
+class RowOrders:
+    """Permutations of the rows of some groups, and of rows left over, which stay.
+
+    Parameters
+    ----------
+    orbit : Orbit
+        The permutations.
+    n_variables : int
+        Number of variables, M; the first stays.
+    first, count : int
+        Which groups.
+    n_left : int
+        Rows left over, after those of the groups.
+    """
+
+    orbit: Orbit
+    n_variables: int
+    first: int
+    count: int
+    n_left: int
+
+    @classmethod
+    def of(cls, orbit: Orbit, block: GroupBlock) -> Self:
+        """Those of the rows of a block."""
+        return cls(orbit, len(block.values), block.first, block.n_groups, block.n_left)
+
+    def __len__(self) -> int:
+        return self.count * self.orbit.groups.size + self.n_left
+
+    def of_variable(self, coset: int, m: int) -> Indices:
+        """The order of the rows of a variable in a coset, shape (rows,)."""
+        if coset == 0 or m == 0 or self.count == 0:
+            return np.arange(len(self))
+        b = self.orbit.groups.size
+        orders = self.orbit.orders(coset, self.first, self.count, m)
+        moved = (orders + b * np.arange(self.count)[:, None]).ravel()
+        return np.concatenate([moved, np.arange(len(moved), len(self))])
+
+    def drawn(self, cosets: range) -> Indices:
+        """A batch of permutations of all variables but the first, shape (r, M - 1, rows).
+
+        Whoever takes permutations one batch after another draws them here.
+        """
+        others = range(1, self.n_variables)
+        return np.array([[self.of_variable(coset, m) for m in others] for coset in cosets])
+
+    def pieces(self) -> Iterator[tuple[slice, RowOrders]]:
+        """Each group, and the rows left over: where they are, and their permutations."""
+        b = self.orbit.groups.size
+        for g in range(self.count):
+            yield slice(g * b, (g + 1) * b), replace(self, first=self.first + g, count=1, n_left=0)
+        if self.n_left:
+            yield slice(self.count * b, len(self)), replace(self, count=0)
+
+
+Piece = tuple[Rows, RowOrders]
+
+
+@dataclass(frozen=True)
 class GramSides:
     """Statistics of two Gram matrices A and B each, of products of kernels on one side.
 
     They are centred, so that A_ij stands for A_ij - a_i - a_j whatever a is. From means over a few
-    rows a is such that no digits cancel.
+    rows a is such that no digits cancel. Without shifts only the first of two variables is taken
+    about them, which is enough, so that the other's narrower kernels stay powers of wider ones.
 
     Parameters
     ----------
@@ -86,18 +158,22 @@ class GramSides:
     @classmethod
     def of(
         cls,
+        session: Session,
         combinations: Combinations,
-        pairs: Sequence[TwoSided],
         samples: Sequence[Vector],
         orbit: Orbit,
-        dtype: np.dtype[Any],
+        pairs: Sequence[TwoSided] = (),
         *,
-        unbiased: bool,
-        joint: bool,
+        unbiased: bool = False,
     ) -> Self:
-        """With pilots from samples (s, d_m) of every variable."""
+        """For some pairs, or for joint independence by every combination.
+
+        Pilots come from samples (s, d_m) of every variable.
+        """
         pilots = tuple(sample[:_PILOTS] for sample in samples)
-        return cls(combinations, tuple(pairs), pilots, orbit, dtype, unbiased, joint)
+        every = pairs or [TwoSided(one[:-1], one[-1]) for one in combinations.chosen]
+        joint = not pairs and len(samples) > 2
+        return cls(combinations, tuple(every), pilots, orbit, session.dtype, unbiased, joint)
 
     @cached_property
     def shared(self) -> SharedTiles:
@@ -107,8 +183,15 @@ class GramSides:
     @cached_property
     def sides(self) -> tuple[Side, ...]:
         """The kernels whose product a side is, of all statistics, and each kernel by itself."""
+        if not self.orbit.shifted:
+            return tuple((k,) for k in range(len(self.combinations.kernels)))
         sides = ((left, (right,), *((k,) for k in left)) for left, right in self.pairs)
         return tuple(dict.fromkeys(side for some in sides for side in some))
+
+    def about_pilots(self, side: Side) -> bool:
+        """Whether means over a few rows are taken off a side."""
+        first = len(self.pilots) == 2 and self.combinations.variables[side[0]] == 0
+        return self.orbit.shifted or first
 
     @cached_property
     def moved(self) -> tuple[Side, ...]:
@@ -124,7 +207,7 @@ class GramSides:
         A coset permutes the row sums of one kernel, but it makes another matrix of a product.
         """
         own = [(0, side) for side in self.sides]
-        products = [side for side in self.moved if len(side) > 1]
+        products = [side for side in self.moved if len(side) > 1 and self.orbit.shifted]
         moved = [(coset, side) for coset in range(1, self.orbit.cosets) for side in products]
         return {key: number for number, key in enumerate([*own, *moved])}
 
@@ -136,20 +219,16 @@ class GramSides:
         """The kernels of these, and those that they are powers of."""
         return self._needed[min(coset, 1)]
 
-    def roots(self, coset: int) -> list[tuple[int, int]]:
-        """Those of them that are no powers, each with its place among all such kernels."""
-        return self._roots[min(coset, 1)]
-
     @cached_property
     def _needed(self) -> list[frozenset[int]]:
         """In the order of the data, and in any other."""
         sides = self.sides, self.moved
         return [self.shared.sources(k for side in some for k in side) for some in sides]
 
-    @cached_property
-    def _roots(self) -> list[list[tuple[int, int]]]:
-        places = list(enumerate(self.shared.roots))
-        return [[(place, k) for place, k in places if k in needed] for needed in self._needed]
+    def roots(self, coset: int) -> list[tuple[int, int]]:
+        """Those of them that are no powers, each with its place among all such kernels."""
+        needed = self.needed(coset)
+        return [(place, k) for place, k in enumerate(self.shared.roots) if k in needed]
 
     @property
     def dims(self) -> list[int]:
@@ -169,51 +248,101 @@ class GramSides:
     @cached_property
     def centres(self) -> dict[Side, float]:
         """Half the mean of every side over pairs of different pilots."""
-        tiles = self._pilot_tiles(self.shared.rows(self.pilots, self.dtype), 0)
+        tiles = self._tiles(self.shared.rows(self.pilots, self.dtype), self.pilot_columns, 0)
         pairs = max(len(tiles[0]) * (len(tiles[0]) - 1), 1)
         centres = {}
-        for side in self.sides:
-            product = product_of(tiles, side).astype(np.float64)
+        for side in filter(self.about_pilots, self.sides):
+            product = _product_of(tiles, side).astype(np.float64)
             centres[side] = 0.5 * float(product.sum() - product.trace()) / pairs
         return centres
 
     def prepare(self, block: GroupBlock, coset: int) -> Rows:
         """The rows of a block in the order of a coset."""
-        values = [self._in_order(x, block, coset, m) for m, x in enumerate(block.values)]
+        orders = RowOrders.of(self.orbit, block)
+        values = [x[orders.of_variable(coset, m)] for m, x in enumerate(block.values)]
         rows, columns = (f(values, self.dtype) for f in (self.shared.rows, self.shared.columns))
-        offsets = {side: np.empty(block.rows, self.dtype) for side in self.of_coset(coset)}
-        for start in range(0, block.rows, _PILOT_ROWS):
+        offsets = {side: np.zeros(block.rows, self.dtype) for side in self.of_coset(coset)}
+        centred = [side for side in offsets if self.about_pilots(side)]
+        for start in range(0, block.rows if centred else 0, _PILOT_ROWS):
             at = slice(start, start + _PILOT_ROWS)
-            tiles = self._pilot_tiles([x[at] for x in rows], coset)
-            for side, own in offsets.items():
-                means = product_of(tiles, side).mean(axis=1, dtype=np.float64)
-                own[at] = means - self.centres[side]
+            tiles = self._tiles([x[at] for x in rows], self.pilot_columns, coset)
+            for side in centred:
+                means = _product_of(tiles, side).mean(axis=1, dtype=np.float64)
+                offsets[side][at] = means - self.centres[side]
         return Rows(self._places(block), rows, columns, offsets)
+
+    def pieces(self, block: GroupBlock) -> list[Piece]:
+        """The rows of every group, and those left over, with their permutations."""
+        rows, orders = self.prepare(block, 0), RowOrders.of(self.orbit, block)
+        return [(rows.part(at.start, at.stop), own) for at, own in orders.pieces()]
+
+    def pairs_of_pieces(self, left: GroupBlock, right: GroupBlock) -> Iterator[tuple[Piece, Piece]]:
+        """Those of two blocks, or of one; each pair once."""
+        first = self.pieces(left)
+        if left.first != right.first:
+            return itertools.product(first, self.pieces(right))
+        return itertools.combinations_with_replacement(first, 2)
+
+    def plain_cost(self, rows: int, piece: int) -> tuple[int, float]:
+        """Bytes of `grams` for pieces of blocks of so many rows, and operations an entry."""
+        prepared, work = self.prepared_entries(rows)
+        tiles = len(self.combinations.kernels) + self.shared.work_tiles + (len(self.pilots) > 2)
+        entries = 2 * prepared + tiles * piece**2
+        return self.dtype.itemsize * entries + 8 * work, self.shared.operations(self.width(0))
+
+    def grams(self, first: Rows, second: Rows) -> dict[Side, Matrix]:
+        """Gram matrices of all sides, of rows as they are and of every pair of them."""
+        tiles, grams = self._tiles(first.rows, second.columns, 0), {}
+        for side in sorted(self.sides, key=len, reverse=True):  # products of kernels as they are
+            grams[side] = _product_of(tiles, side)
+            if self.about_pilots(side):
+                grams[side] -= first.offsets[side][:, None]
+                grams[side] -= second.offsets[side]
+            if self.unbiased and first is second:
+                np.fill_diagonal(grams[side], 0.0)
+        return grams
+
+    def add(self, sums: OrbitSums, grams: dict[Side, Matrix], first: Rows, second: Rows) -> Vector:
+        """Add what such matrices sum to; return the sums of their products, shape (C,)."""
+        same = first is second
+        weight = 1.0 if same else 2.0
+        for (_, side), number in self.numbers.items():
+            gram = grams[side]
+            sums.rows[number, first.places] += gram.sum(axis=1, dtype=np.float64)
+            if same:
+                sums.diagonal[number, first.places] = gram.diagonal()
+            else:
+                sums.rows[number, second.places] += column_sums(gram)
+            sums.squares[number] += weight * float(np.vdot(gram, gram))
+        joint = []
+        for left, right in self.pairs:
+            parts = [grams[left]] if left in grams else [grams[k,] for k in left]
+            whole = parts[0] if len(parts) == 1 else hadamard([parts[0].copy(), *parts[1:]])
+            joint.append(np.einsum("ij,ij->", whole, grams[right,], dtype=np.float64))
+        return weight * np.array(joint)
+
+    def add_offsets(self, sums: OrbitSums, rows: Rows, coset: int) -> None:
+        """Keep those of rows in the order of a coset."""
+        for side, values in rows.offsets.items():
+            if (number := self.numbers.get((coset, side))) is not None:
+                sums.offsets[number, rows.places] = values
 
     def prepared_entries(self, rows: int) -> tuple[int, int]:
         """Entries of what is prepared of so many rows in all orders, and of what that takes."""
-        cosets, kernels = self.orbit.cosets, len(self.combinations.kernels)
+        kernels = len(self.combinations.kernels)
+        cosets = self.orbit.cosets if self.orbit.shifted else 1
         sides = len(self.sides) + (cosets - 1) * len(self.moved)
         tiles = (kernels + self.shared.work_tiles) * min(rows, _PILOT_ROWS) * len(self.pilots[0])
         work = tiles + rows * (4 * sum(self.dims) + 3 * self.width(0))
         return rows * (2 * self.width(0) * cosets + sides), work
 
-    def _pilot_tiles(self, rows: Sequence[Matrix], coset: int) -> list[Matrix]:
-        """Kernels between prepared rows and the pilots; of those that a coset needs."""
-        shape = len(rows[0]), len(self.pilots[0])
-        tiles = list(np.empty((len(self.combinations.kernels), *shape), self.dtype))
+    def _tiles(self, rows: Sequence[Matrix], columns: Sequence[Matrix], coset: int) -> list[Matrix]:
+        """Kernels between prepared rows and columns; of those that a coset needs."""
+        shape = len(rows[0]), len(columns[0])
+        tiles = [np.empty(shape, self.dtype) for _ in self.combinations.kernels]
         work = np.empty((self.shared.work_tiles, *shape), self.dtype)
-        self.shared.tiles(rows, self.pilot_columns, tiles, work, self.needed(coset))
+        self.shared.tiles(rows, columns, tiles, work, self.needed(coset))
         return tiles
-
-    def _in_order(self, values: Matrix, block: GroupBlock, coset: int, m: int) -> Matrix:
-        """Rows of variable m, permuted within groups but for those left over."""
-        if coset == 0 or m == 0:
-            return values
-        orders = self.orbit.orders(coset, block.first, block.n_groups, m)
-        starts = self.orbit.groups.size * np.arange(block.n_groups)
-        order = (orders + starts[:, None]).ravel()
-        return np.concatenate([values[order], values[len(order) :]])
 
     def _places(self, block: GroupBlock) -> Indices:
         """Where the rows of a block are among all rows in the order of their groups."""
@@ -224,7 +353,66 @@ class GramSides:
         return np.concatenate([grouped, *(groups.count * b + one for one in left)])
 
 
-def product_of(tiles: Sequence[Matrix], side: Side) -> Matrix:
+@dataclass(frozen=True)
+class GramPass:
+    """A pass over pairs of groups of rows, which adds sums up.
+
+    Parameters
+    ----------
+    sides : GramSides
+        The statistics.
+    """
+
+    sides: GramSides
+
+    @property
+    def groups(self) -> Groups:
+        """The groups of all rows."""
+        return self.sides.orbit.groups
+
+    def combine(self, left: Sums, right: Sums) -> Sums:
+        """Add."""
+        return add(left, right)
+
+
+class OrbitSums(NamedTuple):
+    """Sums over pairs of rows for C statistics under R cosets, and of Q Gram matrices.
+
+    Those are about their pilots, A_ij - a_i - a_j, of rows in the order of their groups and then
+    those left over.
+    """
+
+    products: NDArray[Any]
+    """Cross-spectra of all lines, shape (R, C, F); without shifts the sums, F = 1."""
+    constants: Vector
+    """Sums over pairs of rows that stay where they are, shape (C,)."""
+    rows: Vector
+    """Sums of the rows, shape (Q, n)."""
+    offsets: Vector
+    """a, shape (Q, n)."""
+    diagonal: Vector
+    """A_ii - 2 a_i, shape (Q, n)."""
+    squares: Vector
+    """Sums of the squared entries, shape (Q,)."""
+
+    @classmethod
+    def zeros(cls, sides: GramSides, frequencies: int) -> OrbitSums:
+        """Nothing summed yet."""
+        q, c, n = len(sides.numbers), len(sides.pairs), sides.orbit.groups.n
+        kind = complex if sides.orbit.shifted else float
+        products = np.zeros((sides.orbit.cosets, c, frequencies), kind)
+        rows, offsets, diagonal = np.zeros((3, q, n))
+        return cls(products, np.zeros(c), rows, offsets, diagonal, np.zeros(q))
+
+    @staticmethod
+    def nbytes_of(sides: GramSides, frequencies: int) -> int:
+        """Bytes of such sums."""
+        q, c, n = len(sides.numbers), len(sides.pairs), sides.orbit.groups.n
+        size = 16 if sides.orbit.shifted else 8
+        return size * sides.orbit.cosets * c * frequencies + 8 * (c + q * (3 * n + 1))
+
+
+def _product_of(tiles: Sequence[Matrix], side: Side) -> Matrix:
     """The product of the kernels of a side."""
     if len(side) == 1:
         return tiles[side[0]]

@@ -1,21 +1,24 @@
-"""What the sums of Gram matrices say: HSIC of the variables, and of each with itself."""
+"""Sums of Gram matrices and what they say: HSIC of the variables, and of each with itself."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.tiles import Matrix
 from dhsic.errors import DataError
+from dhsic.estimators.base import rounding_unit
+from dhsic.linalg import hadamard
 
-__all__ = ["GramSums", "GridSums", "check_rows", "hsic", "marginal_hsic"]
+__all__ = ["GramSums", "check_rows", "hsic", "marginal_hsic", "rounding"]
 
 Vector = NDArray[np.float64]
 
 _FEWEST_UNBIASED = 4
+_UNCENTRED = 32.0
 
 
 class GramSums(NamedTuple):
@@ -31,10 +34,14 @@ class GramSums(NamedTuple):
     """sum_ij prod_m K_m,ij."""
 
     @classmethod
-    def of(cls, grams: Sequence[Matrix]) -> GramSums:
-        """Of Gram matrices in memory."""
-        chosen = [range(len(grams))]
-        return GridSums.of(grams, chosen).of_combination(chosen, 0)
+    def of(cls, grams: Sequence[Matrix]) -> Self:
+        """From Gram matrices in memory."""
+        return cls(
+            np.array([gram.sum(axis=1, dtype=np.float64) for gram in grams]),
+            np.array([gram.diagonal() for gram in grams], np.float64),
+            np.array([np.vdot(gram, gram) for gram in grams], np.float64),
+            float(hadamard([grams[0].copy(), *grams[1:]]).sum(dtype=np.float64)),
+        )
 
     @property
     def n(self) -> int:
@@ -49,48 +56,6 @@ class GramSums(NamedTuple):
             self.squares - (self.diagonal**2).sum(axis=1),
             self.joint - float(self.diagonal.prod(axis=0).sum()),
         )
-
-
-class GridSums(NamedTuple):
-    """The same of K kernels and of G combinations of one kernel a variable."""
-
-    rows: Vector
-    """sum_j K_k,ij, shape (K, n)."""
-    diagonal: Vector
-    """K_k,ii, shape (K, n)."""
-    squares: Vector
-    """sum_ij K_k,ij^2, shape (K,)."""
-    joint: Vector
-    """sum_ij of the product of the Gram matrices of a combination, shape (G,)."""
-
-    @classmethod
-    def zeros(cls, k: int, g: int, n: int) -> Self:
-        """Of no rows yet."""
-        return cls(np.zeros((k, n)), np.zeros((k, n)), np.zeros(k), np.zeros(g))
-
-    @classmethod
-    def of(cls, grams: Sequence[Matrix], chosen: Sequence[Sequence[int]]) -> Self:
-        """Of K Gram matrices in memory, for combinations of their numbers."""
-        pairs = ",".join(["ij"] * len(chosen[0]))
-        return cls(
-            np.array([gram.sum(axis=1, dtype=np.float64) for gram in grams]),
-            np.array([gram.diagonal() for gram in grams], np.float64),
-            np.array([np.vdot(gram, gram) for gram in grams], np.float64),
-            np.array(
-                [np.einsum(pairs, *(grams[k] for k in one), dtype=np.float64) for one in chosen]
-            ),
-        )
-
-    @property
-    def n(self) -> int:
-        """Rows."""
-        return len(self.rows[0])
-
-    def of_combination(self, chosen: Sequence[Sequence[int]], combination: int) -> GramSums:
-        """Those of one combination, one kernel a variable."""
-        k = list(chosen[combination])
-        joint = float(self.joint[combination])
-        return GramSums(self.rows[k], self.diagonal[k], self.squares[k], joint)
 
 
 def check_rows(n: int, *, unbiased: bool) -> None:
@@ -115,7 +80,7 @@ def hsic(sums: GramSums, *, unbiased: bool) -> float:
     Parameters
     ----------
     sums : GramSums
-        Of M variables.
+        Those of M variables.
     unbiased : bool
         The U-statistic for M = 2 (Song et al. 2012; Zhang et al. 2018, equation 6); else the
         V-statistic for M >= 2 (Kalinke and Szabo 2023, equation 5).
@@ -143,6 +108,12 @@ def marginal_hsic(sums: GramSums, *, unbiased: bool) -> Vector:
     means = sums.rows / n
     norms: Vector = sums.squares / n**2 + means.mean(axis=1) ** 2 - 2.0 * (means**2).mean(axis=1)
     return norms
+
+
+def rounding(sums: GramSums, dtype: np.dtype[Any]) -> float:
+    """The error that the terms of n times HSIC leave where they cancel."""
+    scale = float(np.abs(sums.rows / sums.n).mean(axis=1).prod())
+    return _UNCENTRED * rounding_unit(dtype) * sums.n * scale
 
 
 def _u_product(joint: float, left: Vector, right: Vector) -> float:

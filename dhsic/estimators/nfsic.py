@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple, final, get_args
 
@@ -255,13 +255,14 @@ class NFSIC:
         terms = held.terms([])
         statistic = float(terms.statistics(held.rows, self.regularisation)[0])
 
-        def statistics(orders: NDArray[np.intp]) -> Vector:
-            permuted = replace(held, orders=orders)
-            found = permuted.terms(session.map("permutation null", permuted, len(orders)))
-            return found.statistics(held.rows, self.regularisation)[1:]
+        def batches() -> Iterator[Vector]:
+            for orders in null.draws(session.seed, held.rows, len(session.sources)):
+                permuted = replace(held, orders=orders)
+                found = permuted.terms(session.map("permutation null", permuted, len(orders)))
+                yield found.statistics(held.rows, self.regularisation)[1:]
 
         least = tie_threshold(statistic, session.dtype, 0.0)
-        law, detail = draw_sequentially(session, null, held.rows, least, statistics)
+        law, detail = draw_sequentially(null, least, batches())
         return Outcome(statistic, law, self._estimate(prepared, terms), detail)
 
     def _held(self, session: Session, prepared: _Prepared, null: Permutation) -> PermutedLocations:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic.engine.groups import Groups
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import Null, Outcome, fit_combinations_on_sample
-from dhsic.estimators.gram_centring import PermutedStatistics
-from dhsic.estimators.gram_held import PermutedGrams, gram_matrices
-from dhsic.estimators.gram_sums import GridSums
-from dhsic.estimators.quadratic import Quadratic, gram_rounding
+from dhsic.estimators.gram_orbits import GramOrbit
+from dhsic.estimators.gram_permutations import PermutedGramPass
+from dhsic.estimators.gram_sides import GramSides
+from dhsic.estimators.gram_steps import held_steps, run_steps
+from dhsic.estimators.quadratic import Quadratic
+from dhsic.estimators.resample import Orbit
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Permutation, Sequential, SequentialReplicates, tie_threshold
 
@@ -29,26 +32,18 @@ def largest_batch(null: Sequential) -> Permutation:
 
 
 def draw_sequentially(
-    session: Session,
-    null: Sequential,
-    rows: int,
-    least: float,
-    statistics: Callable[[NDArray[np.intp]], Vector],
+    null: Sequential, least: float, batches: Iterable[Vector]
 ) -> tuple[SequentialReplicates, str]:
     """Replicates up to the last that counts, and how many they are, in words.
 
     Parameters
     ----------
-    session : Session
-        The run.
     null : Sequential
         When to stop.
-    rows : int
-        Rows that are permuted.
     least : float
         The least replicate that counts as at least as large as the observed statistic.
-    statistics : callable
-        From permutations, shape (b, M - 1, rows), to replicates, shape (b,).
+    batches : iterable of ndarray, shapes (b,)
+        Replicates, which are computed as they are asked for.
 
     Returns
     -------
@@ -56,14 +51,24 @@ def draw_sequentially(
     detail : str
     """
     found = SequentialReplicates(np.empty(0), null.n_exceed)
-    for orders in null.draws(session.seed, rows, len(session.sources)):
-        values = np.concatenate([found.values, statistics(orders)])
-        found = SequentialReplicates(values, null.n_exceed)
+    for values in batches:
+        found = SequentialReplicates(np.concatenate([found.values, values]), null.n_exceed)
         if found.decides(least):
             break
     used = replace(found, values=found.values[: found.drawn(least)])
     how = f"{len(used.values):,} of at most {null.n_resamples:,} permutations of all rows"
     return used, how
+
+
+@dataclass(frozen=True)
+class _From:
+    """A function of ranges of numbers, counted from another first one."""
+
+    first: int
+    function: Callable[[range], Vector]
+
+    def __call__(self, numbers: range) -> Vector:
+        return self.function(range(self.first + numbers.start, self.first + numbers.stop))
 
 
 class HeldQuadratic(Quadratic):
@@ -79,22 +84,29 @@ class HeldQuadratic(Quadratic):
         """The size of the estimate times n, and its null distribution."""
         if not isinstance(null, Sequential):
             return super().test(session, kernels, null)
-        fitted, _ = fit_combinations_on_sample(session, Combinations.single(kernels))
-        grams = gram_matrices(session, fitted)
-        grid = GridSums.of(grams, fitted.chosen)
-        sums = grid.of_combination(fitted.chosen, 0)
-        centred = PermutedStatistics.of(fitted, self._centring(grid))
-        permuted = PermutedGrams.of(grams, centred, Permutation(1), session.seed)
-        factor, rounding = self.factor(sums), gram_rounding(sums, session.dtype)
-        statistic = float(permuted.observed()[0])
+        n = session.n
+        fitted, samples = fit_combinations_on_sample(session, Combinations.single(kernels))
+        orbit = Orbit(Groups(n, n, session.seed), null.n_resamples + 1, shifted=False)
+        reduction = PermutedGramPass(
+            GramSides.of(session, fitted, samples, orbit, unbiased=self.unbiased)
+        )
+        held = run_steps(session, held_steps(session, reduction))
+        permuted = reduction.permuted(held.grams, held.piece, held.piece)
+        grams = GramOrbit(reduction, held.sums)
+        factor = self.factor(grams.sums_of(fitted.chosen[0]))
+        statistic = factor * float(grams.permuted(range(1))[0, 0])
+        rounding = factor * float(grams.rounding()[0])
 
-        def statistics(orders: NDArray[np.intp]) -> Vector:
-            batch = replace(permuted, orders=orders)
-            parts = session.map("permutation null", batch, len(orders))
-            values: Vector = factor * np.concatenate(parts)[:, 0]
-            return values
+        def batches() -> Iterator[Vector]:
+            start = 1  # after the identity
+            for size in null.batches:
+                cosets = range(start, start + size)
+                parts = session.map("permutation null", _From(start - 1, permuted), size)
+                held.sums.products[start : cosets.stop, :, 0] = np.concatenate(parts)
+                yield factor * grams.permuted(cosets)[:, 0]
+                start = cosets.stop
 
-        least = tie_threshold(factor * statistic, session.dtype, factor * rounding)
-        law, detail = draw_sequentially(session, null, session.n, least, statistics)
-        estimate = self._estimate(sums, fitted.kernels)
-        return Outcome(factor * statistic, law, estimate, detail, factor * rounding)
+        least = tie_threshold(statistic, session.dtype, rounding)
+        law, detail = draw_sequentially(null, least, batches())
+        estimate = self._estimated(statistic / n, fitted.kernels)
+        return Outcome(statistic, law, estimate, detail, rounding)

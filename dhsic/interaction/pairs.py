@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import random_signs
-from dhsic.engine.plan import DriverStep, PassPlan, Plan
+from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix
 from dhsic.estimators.approximate import guard_interaction
-from dhsic.estimators.base import (
-    fit_combinations_on_sample,
-    fitting_step,
-    plan_of,
-    rounding_unit,
+from dhsic.estimators.base import fit_combinations_on_sample
+from dhsic.estimators.gram_centring import Centring
+from dhsic.estimators.gram_orbits import GramOrbit
+from dhsic.estimators.gram_permutations import PermutedGrams, PermutedProducts
+from dhsic.estimators.gram_steps import (
+    HeldGrams,
+    Step,
+    held_pass,
+    held_steps,
+    plan_steps,
+    run_steps,
 )
-from dhsic.estimators.gram_centring import Centring, PermutedStatistics
-from dhsic.estimators.gram_held import PermutedGrams, gram_matrices
-from dhsic.estimators.gram_products import PermutedProducts
-from dhsic.estimators.gram_sums import GridSums
+from dhsic.estimators.gram_sums import GramSums
+from dhsic.estimators.resample import orbit_of
 from dhsic.interaction.landmarks import FACTORISATIONS, Replicated
 from dhsic.kernels import Combinations, Kernel
-from dhsic.kernels.shared import SharedTiles
 from dhsic.nulls import Multiplier, Permutation
 
 __all__ = ["plan_of_pairs", "replicate_pairs"]
@@ -32,7 +36,6 @@ __all__ = ["plan_of_pairs", "replicate_pairs"]
 Vector = NDArray[np.float64]
 Asked = Multiplier | Permutation
 
-_UNCENTRED = 32.0
 _PAIR = PermutedProducts((0, 1), ((0, 1),))
 _REMEDY = "take estimator='nystrom-lancaster', fewer rows, or fewer resamples"
 
@@ -45,62 +48,56 @@ def replicate_pairs(session: Session, kernels: Sequence[Kernel], null: Asked) ->
     """
     fitted, samples = fit_combinations_on_sample(session, Combinations.single(kernels))
     note = guard_interaction(session, fitted, samples, null)
-    grams = gram_matrices(session, fitted)
-    sums = GridSums.of(grams, fitted.chosen)
-    centring = Centring.of(sums, unbiased=False)
-    scale = float(np.abs(sums.rows / sums.n).mean(axis=1).prod())
-    everywhere = slice(0, session.n)
-    for k, gram in enumerate(grams):
-        centring.centre(k, gram, everywhere, everywhere)
-    rows = [_values(session, grams[a] * grams[b], grams[s], null) for a, b, s in FACTORISATIONS]
-    values = np.transpose(rows)
-    return Replicated(
-        values[0],
-        values[1:],
-        fitted.kernels,
-        None,
-        null.detail(over_all=True) if isinstance(null, Permutation) else note,
-        _UNCENTRED * rounding_unit(session.dtype) * session.n * scale,
-    )
+    values, error = run_steps(session, _steps(session, fitted, null))
+    detail = orbit_of(session, null).detail if isinstance(null, Permutation) else note
+    return Replicated(values[0], values[1:], fitted.kernels, None, detail, error)
 
 
 def plan_of_pairs(session: Session, kernels: Sequence[Kernel], null: Asked) -> Plan:
-    """What `replicate_pairs` would run."""
-    n, b, size = session.n, null.n_resamples, session.dtype.itemsize
+    """The steps that `replicate_pairs` would run."""
     guessed = Combinations.single(kernels).guessed(session.dims)
-    shared = SharedTiles(guessed.kernels, guessed.variables)
-    rows, square = 8 * n * sum(session.dims), size * n * n
+    return plan_steps(session, [_steps(session, guessed, null)], _REMEDY)
+
+
+def _steps(session: Session, combinations: Combinations, null: Asked) -> list[Step]:
+    """Hold the Gram matrices, and replicate; of values (b + 1, 3) and their rounding."""
+    n, size = session.n, session.dtype.itemsize
+    unseen = [np.zeros((1, d)) for d in session.dims]
+    reduction = held_pass(session, combinations, unseen)
+
+    def replicate(held: HeldGrams) -> tuple[Vector, float]:
+        grams = GramOrbit(reduction, held.sums)
+        centring = Centring.of(grams.sums_of(combinations.chosen[0]), unbiased=False)
+        for k, gram in enumerate(held.grams):
+            centring.centre(k, gram)
+        pairs = ([held.grams[a] * held.grams[b], held.grams[s]] for a, b, s in FACTORISATIONS)
+        values = [_values(session, pair, held, null) for pair in pairs]
+        return np.transpose(values), float(grams.rounding()[0])
+
+    working = 2 * size * n * n + 2 * size * n * null.n_resamples
     if isinstance(null, Permutation):
-        strips = session.runtime.threads * size * _PAIR.scratch_entries(n, n)
-        replicates = 2 * square + 2 * 8 * n * b + strips
-    else:
-        replicates = square + 2 * size * n * b
-    steps: list[DriverStep | PassPlan] = [
-        fitting_step(session),
-        DriverStep("read all rows", 3 * rows, rows),
-        DriverStep("Gram matrices", (3 + shared.work_tiles) * square, 3 * square),
-        DriverStep(f"{null.name} null", replicates),
-    ]
-    return plan_of(session, steps, _REMEDY)
+        task = size * _PAIR.scratch_entries(n, n)
+        working = 2 * size * n * n + session.runtime.threads * task + 16 * n * null.n_resamples
+    last = Step(DriverStep(f"{null.name} null", working), replicate)
+    return [*held_steps(session, reduction), last]
 
 
-def _values(session: Session, together: Matrix, separated: Matrix, null: Asked) -> Vector:
+def _values(session: Session, grams: list[Matrix], held: HeldGrams, null: Asked) -> Vector:
     """The statistic and its replicates from Gram matrices of two variables, shape (b + 1,).
 
     The first is overwritten. With signs the factor is n / (n - 2), see
-    `dhsic.estimators.landmark_tests`.
+    `dhsic.estimators.tuple_statistics`.
     """
-    n, seed = session.n, session.seed
-    grams = [together, separated]
-    centring = Centring.of(GridSums.of(grams, _PAIR.chosen), unbiased=False)
+    n = session.n
+    h = Centring.of(GramSums.of(grams), unbiased=False).centre(0, grams[0])
+    product = h * grams[1]
+    observed = product.sum(dtype=np.float64) / n
     if isinstance(null, Permutation):
-        permuted = PermutedGrams.of(grams, PermutedStatistics(_PAIR, centring), null, seed)
+        orders = replace(held.piece[1], orbit=orbit_of(session, null), n_variables=2)
+        permuted = PermutedGrams.of(_PAIR, grams, orders)
         ranges = session.map("permutation null", permuted, null.n_resamples)
-        return np.concatenate([permuted.observed(), *ranges], axis=None)
-    session.step("multiplier null")
-    h = centring.centre(0, together, slice(0, n), slice(0, n))
-    h *= separated
-    signs = random_signs(seed, 0, n, null.n_resamples).astype(h.dtype)
+        return np.concatenate([[observed], *(one[:, 0] / n for one in ranges)])
+    signs = random_signs(session.seed, 0, n, null.n_resamples).astype(product.dtype)
     signs -= signs.mean(axis=0)
-    forms = np.einsum("ib,ib->b", signs, h @ signs, dtype=np.float64)
-    return np.append(h.sum(dtype=np.float64) / n, forms / (n - 2))
+    forms = np.einsum("ib,ib->b", signs, product @ signs, dtype=np.float64)
+    return np.append(observed, forms / (n - 2))

@@ -189,7 +189,7 @@ class PairForm:
         session.step("read all rows")
         values = session.take([np.arange(n)] * len(session.sources))
         tiling = Tiling.prepare(Combinations.single(fit.estimate.kernels), values, session.dtype)
-        means = fit.sums.rows / n
+        means = fit.means
         scale = 2.0 / n if self.of == "statistic" else 2.0 / n**2
         others = scale * _products_of_others(means)
         totals = scale * _products_of_others(means.mean(axis=1))

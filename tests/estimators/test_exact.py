@@ -1,19 +1,29 @@
 """V-HSIC, U-HSIC and SubHSIC against their definitions."""
 
+import itertools
+from types import SimpleNamespace
+
 import dask.array as da
 import numpy as np
 import pytest
 import zarr
 
 import dhsic
-from dhsic import UHSIC, DCor, DCov
+from dhsic import UHSIC, VHSIC, DCor, DCov
 from dhsic._random import random_signs
+from dhsic.engine import plan as engine_plan
+from dhsic.engine.events import PassStarted, StepStarted
+from dhsic.engine.groups import Groups
+from dhsic.engine.runtime import Runtime
+from dhsic.engine.session import Session
 from dhsic.errors import DataError
-from dhsic.estimators import gram_pairs
+from dhsic.estimators import gram_permutations, gram_steps
 from dhsic.estimators.gram_sums import GramSums, hsic
 from dhsic.estimators.null_moments import null_moments
+from dhsic.estimators.resample import orbit_of
+from dhsic.io.open import open_variables
 from dhsic.kernels import Gaussian, Laplacian
-from dhsic.nulls import ChiSquareMixture, draw_permutations
+from dhsic.nulls import ChiSquareMixture
 from tests import oracles
 
 GAMMA = 0.5
@@ -24,6 +34,18 @@ def setting(n, m, seed=0):
     data = [rng.standard_normal((n, d)) for d in (1, 3, 2, 1)[:m]]
     data[1][:, 0] += 0.5 * data[0][:, 0]
     return data
+
+
+def orbit_of_rows(null, n):
+    return orbit_of(SimpleNamespace(n=n, seed=3), null)
+
+
+def permutations_of(null, n, m=2):
+    return oracles.permutations_of_orbit(orbit_of_rows(null, n), m)
+
+
+def permuted(matrix, order):
+    return matrix[np.ix_(order, order)]
 
 
 def grams_of(data):
@@ -44,8 +66,9 @@ def estimate(data, estimator="v-hsic", **options):
 
 @pytest.fixture
 def small_tiles(monkeypatch):
-    """Several tiles to a block, so that their borders are crossed."""
-    monkeypatch.setattr(gram_pairs, "_TILE", 16)
+    """Several groups and blocks, with rows left over, so that their borders are crossed."""
+    monkeypatch.setattr(engine_plan, "PAIRS", engine_plan.PAIRS._replace(fewest_rows=1))
+    monkeypatch.setattr(gram_steps, "_FEWEST", 11)
 
 
 @pytest.mark.parametrize("m", [2, 3, 4])
@@ -125,42 +148,91 @@ def test_u_statistic__is_n_times_the_estimate(null):
     assert result.statistic == pytest.approx(40 * result.estimate, rel=1e-10)
 
 
+@pytest.fixture
+def small_strips(monkeypatch):
+    """Several strips, chunks, batches and blocks, so that their borders are crossed."""
+    monkeypatch.setattr(engine_plan, "PAIRS", engine_plan.PAIRS._replace(fewest_rows=1))
+    monkeypatch.setattr(gram_permutations, "_STRIP", 9 * 25)
+    monkeypatch.setattr(gram_permutations, "_CHUNK", 7 * 36)
+    monkeypatch.setattr(gram_permutations, "BATCH", 3)
+
+
+WITHIN = {
+    "all": dhsic.Permutation(4, within="all"),
+    "blocks": dhsic.Permutation(4, within="blocks", block_rows=23),
+    "left over": dhsic.Permutation(4, within="blocks", block_rows=33),
+}
+
+
+@pytest.mark.parametrize("within", WITHIN)
 @pytest.mark.parametrize("m", [2, 3, 4])
-def test_v_hsic__permutes_all_rows(m):
-    data = setting(70, m)
-    result = run(data, dhsic.Permutation(4, within="all"))
+def test_v_hsic__permutes_as_it_is_told(m, within, small_strips):
+    data, null = setting(71, m), WITHIN[within]
+    result = run(data, null)
     grams = grams_of(data)
-    for order, value in zip(
-        draw_permutations(3, 0, 70, 4, m), result.null_distribution, strict=True
-    ):
-        moved = [k[np.ix_(o, o)] for k, o in zip(grams[1:], order, strict=True)]
-        assert value == pytest.approx(70 * oracles.v_hsic([grams[0], *moved]), rel=1e-9)
-
-
-@pytest.mark.parametrize("m", [2, 3])
-def test_v_hsic__permutes_within_blocks(m):
-    data = setting(50, m)
-    result = run(data, dhsic.Permutation(3, within="blocks", block_rows=20))
-    groups = [(0, 20), (20, 40), (40, 50)]
-    orders = np.concatenate([a + draw_permutations(3, a, b - a, 3, m) for a, b in groups], axis=-1)
-    grams = grams_of(data)
+    orders = permutations_of(null, 71, m)
     for order, value in zip(orders, result.null_distribution, strict=True):
-        moved = [k[np.ix_(o, o)] for k, o in zip(grams[1:], order, strict=True)]
-        assert value == pytest.approx(50 * oracles.v_hsic([grams[0], *moved]), rel=1e-9)
-    assert "groups of 20 rows" in result.null_reason
+        moved = [permuted(k, o) for k, o in zip(grams[1:], order, strict=True)]
+        assert value == pytest.approx(71 * oracles.v_hsic([grams[0], *moved]), rel=1e-9)
+    assert result.statistic == pytest.approx(71 * oracles.v_hsic(grams), rel=1e-9)
+
+
+@pytest.mark.parametrize("within", WITHIN)
+def test_u_hsic__permutes_as_it_is_told(within, small_strips):
+    data, null = setting(71, 2), WITHIN[within]
+    result = run(data, null, "u-hsic")
+    first, second = (oracles.u_centred(k) for k in grams_of(data))
+    orders = permutations_of(null, 71)
+    for (order,), value in zip(orders, result.null_distribution, strict=True):
+        assert value == pytest.approx(np.sum(first * permuted(second, order)) / 68, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("within", "detail", "groups"),
+    [
+        ("all", "permutes within all rows", (71, 1, 0)),
+        ("blocks", "permutes within groups of 23 rows", (23, 3, 2)),
+        ("left over", "permutes within groups of 35 rows", (35, 2, 1)),
+    ],
+)
+def test_permutations__are_within_what_they_say(within, detail, groups):
+    """All rows, or groups of about so many; those left over stay."""
+    result = run(setting(71, 2), WITHIN[within])
+    assert result.null_reason.endswith(detail)
+    found = orbit_of_rows(WITHIN[within], 71).groups
+    assert (found.size, found.count, found.n_left) == groups
+    passes = [] if within == "all" else ["permutation null"]
+    assert [done.name for done in result.passes] == passes
 
 
 @pytest.mark.parametrize("within", ["all", "blocks"])
-def test_u_hsic__permutes(within):
-    data = setting(12, 2)
-    result = run(data, dhsic.Permutation(3, within=within, block_rows=6), "u-hsic")
-    groups = [(0, 12)] if within == "all" else [(0, 6), (6, 12)]
-    orders = np.concatenate([a + draw_permutations(3, a, b - a, 3, 2) for a, b in groups], axis=-1)
-    first, second = grams_of(data)
-    for (order,), value in zip(orders, result.null_distribution, strict=True):
-        assert value == pytest.approx(
-            12 * oracles.u_hsic(first, second[np.ix_(order, order)]), rel=1e-9
+def test_permutations__of_few_are_the_first_of_many(within):
+    """So that whoever stops early has what a longer run has."""
+    data = setting(200, 3)
+    few, many = (
+        run(data, dhsic.Permutation(count, within, 50)).null_distribution for count in (7, 150)
+    )
+    np.testing.assert_allclose(few, many[:7], rtol=1e-12)
+
+
+@pytest.mark.parametrize("within", ["all", "blocks"])
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+@pytest.mark.parametrize("unbiased", [False, True])
+@pytest.mark.parametrize("n", [12, 60])
+def test_permutations__count_the_ties_that_there_are(n, unbiased, precision, within):
+    """Distances of integers have integer sums, which Python compares exactly."""
+    null, estimator = dhsic.Permutation(60, within, n // 3), DCov(0.9999999999, unbiased)
+    for seed in range(4):
+        rng = np.random.default_rng([n, seed])
+        x, y = rng.integers(0, 2, (2, n))
+        x[:2] = y[:2] = 0, 1
+        found = dhsic.independence_test(
+            x, y, estimator=estimator, null=null, rng=3, precision=precision
         )
+        tables = np.array([np.sum(x * y[o]) for (o,) in permutations_of(null, n)])
+        far = abs(tables - np.sum(x) * np.sum(y) / n)
+        expected = far >= abs(np.sum(x * y) - np.sum(x) * np.sum(y) / n) - 1e-9
+        assert found.pvalue == pytest.approx((1 + expected.sum()) / 61)
 
 
 @pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
@@ -169,7 +241,8 @@ def test_v_hsic__multiplier_equals_its_definition(m, small_tiles):
     data = setting(24, m)
     result = run(data, dhsic.Multiplier(5))
     h = oracles.centred_product_gram(grams_of(data))
-    signs = random_signs(3, 0, 24, 5).astype(float)
+    signs = np.empty((24, 5))
+    signs[oracles.rows_of_groups(Groups.of(24, 11, 3))] = random_signs(3, 0, 24, 5)
     w = signs - signs.mean(axis=0)
     expected = 24 / 22 * np.einsum("ib,ij,jb->b", w, h, w) / 24
     np.testing.assert_allclose(result.null_distribution, expected, rtol=1e-9)
@@ -180,7 +253,8 @@ def test_u_hsic__multiplier_equals_its_definition(small_tiles):
     data = setting(24, 2)
     result = run(data, dhsic.Multiplier(5), "u-hsic")
     h = np.prod([oracles.u_centred(k) for k in grams_of(data)], axis=0)
-    signs = random_signs(3, 0, 24, 5).astype(float)
+    signs = np.empty((24, 5))
+    signs[oracles.rows_of_groups(Groups.of(24, 11, 3))] = random_signs(3, 0, 24, 5)
     w = signs - signs.mean(axis=0)
     expected = np.einsum("ib,ij,jb->b", w, h, w) / 21
     np.testing.assert_allclose(result.null_distribution, expected, rtol=1e-9)
@@ -254,7 +328,9 @@ def test_v_hsic__finds_p_values_far_below_those_of_resamples(null):
     assert run([x, x], null).pvalue < 1e-20
 
 
-@pytest.mark.parametrize("null", [dhsic.Multiplier(9), dhsic.Permutation(9, within="blocks")])
+@pytest.mark.parametrize(
+    "null", [dhsic.Multiplier(9), dhsic.Permutation(9, within="blocks", block_rows=200)]
+)
 def test_v_hsic__is_the_same_anywhere(null, client, tmp_path):
     rng = np.random.default_rng(0)
     data = [rng.standard_normal((1500, 2)), rng.standard_normal(1500)]
@@ -270,14 +346,22 @@ def test_v_hsic__is_the_same_anywhere(null, client, tmp_path):
         np.testing.assert_array_equal(result.null_distribution, one.null_distribution)
     for variables in (stored, lazy):
         result = run(variables, null, client=client)
-        assert result.statistic == pytest.approx(one.statistic, rel=1e-11)
-        np.testing.assert_allclose(result.null_distribution, one.null_distribution, rtol=1e-9)
+        assert result.statistic == one.statistic
+        np.testing.assert_array_equal(result.null_distribution, one.null_distribution)
 
 
-def test_v_hsic__permutes_all_rows_on_a_client(client):
-    data = setting(200, 3)
-    here, there = run(data, "permutation", threads=1), run(data, "permutation", client=client)
-    np.testing.assert_array_equal(here.null_distribution, there.null_distribution)
+@pytest.mark.parametrize("m", [2, 3])
+def test_v_hsic__permutes_all_rows_anywhere(m, client, tmp_path):
+    data = setting(200, m)
+    stored = [
+        zarr.create_array(tmp_path / f"{i}", data=x, chunks=(70, *x.shape[1:]))
+        for i, x in enumerate(data)
+    ]
+    one = run(data, "permutation", threads=1)
+    for variables, where in [(data, {"client": client}), (data, {"threads": 3}), (stored, {})]:
+        result = run(variables, "permutation", **where)
+        assert result.statistic == one.statistic
+        np.testing.assert_array_equal(result.null_distribution, one.null_distribution)
 
 
 @pytest.mark.parametrize("null", ["permutation", "multiplier", "gamma", "spectral"])
@@ -355,3 +439,36 @@ def test_sub_hsic__takes_categories_with_the_delta_kernel(tmp_path):
     assert result.pvalue < 0.05
     with pytest.raises(dhsic.errors.InvalidArgumentError, match="kernel must be 'delta'"):
         dhsic.independence_test(stored, y, estimator="sub-hsic")
+
+
+PLANNED = [
+    (VHSIC(), 3, None),
+    (VHSIC(), 2, dhsic.Gamma()),
+    (VHSIC(), 3, dhsic.Spectral()),
+    (VHSIC(), 2, dhsic.Multiplier(9)),
+    (VHSIC(), 2, dhsic.Shifts(20)),
+    (VHSIC(), 3, dhsic.Permutation(9)),
+    (UHSIC(), 2, dhsic.Permutation(9, "blocks", 20)),
+    (DCov(), 2, dhsic.Permutation(9)),
+    (DCor(exponent=0.5), 2, dhsic.Permutation(9)),
+]
+
+
+@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
+@pytest.mark.parametrize(("estimator", "m", "null"), PLANNED)
+@pytest.mark.parametrize("single", [False, True])
+def test_plan__is_that_of_what_runs(estimator, m, null, single):
+    """Step by step; single columns have a faster way at times."""
+    told = []
+    data = [x[:, :1] if single else x for x in setting(70, m)]
+    here = Session(open_variables(data, None), Runtime.here(2, 2**30), 3)
+    here.listener = lambda event: (
+        told.append(event.name) if isinstance(event, PassStarted | StepStarted) else None
+    )
+    kernels = [estimator.kernel(None)] * m
+    plan = estimator.plan(here, kernels, null)
+    if null is None:
+        estimator.estimate(here, kernels)
+    else:
+        estimator.test(here, kernels, null)
+    assert [name for name, _ in itertools.groupby(told)] == [step.name for step in plan.steps]

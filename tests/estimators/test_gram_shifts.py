@@ -14,11 +14,11 @@ from dhsic.engine import plan
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, MemoryBudgetError
-from dhsic.estimators import gram_lines, gram_orbits, gram_shifts, resample
+from dhsic.estimators import gram_lines, gram_shifts, gram_steps, resample
 from dhsic.estimators.base import fit_combinations_on_sample
 from dhsic.estimators.gram_lines import Across, Diagonals
-from dhsic.estimators.gram_orbits import run_orbit
 from dhsic.estimators.gram_shifts import ShiftedGramPass
+from dhsic.estimators.gram_steps import orbit_steps, run_steps
 from dhsic.estimators.resample import TwoSided, chain_of, orbit_of
 from dhsic.io.open import open_variables
 from dhsic.kernels import Candidates, Combinations, Delta, Gaussian, Grid, OnColumns
@@ -41,7 +41,7 @@ every_size = pytest.mark.parametrize(("n", "n_resamples", "widest"), SIZES)
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch):
     """As few replicates as are asked for."""
-    monkeypatch.setattr(gram_orbits, "_FEWEST", 1)
+    monkeypatch.setattr(gram_steps, "_FEWEST", 1)
 
 
 @pytest.fixture
@@ -460,11 +460,12 @@ def test_plan__bounds_the_memory_of_the_pass_and_not_by_far(m, kind, n, n_resamp
     here = session(data, threads=1)
     null = Shifts(n_resamples) if m == 2 else Chain(n_resamples)
     fitted, samples = fit_combinations_on_sample(here, listed(m))
-    run_orbit(here, fitted, samples, null, unbiased=False)
+    steps = orbit_steps(here, fitted, samples, null, unbiased=False)
+    run_steps(here, steps)
     planning = VHSIC().plan_grid if m == 2 else VHSIC().plan_chain
     (planned,) = planning(here, listed(m), null).passes
     tracemalloc.start()
-    run_orbit(here, fitted, samples, null, unbiased=False)
+    run_steps(here, steps)
     measured = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert planned.worker_bytes / 4 < measured < planned.worker_bytes + 500_000
@@ -508,7 +509,7 @@ def test_auto__takes_shifts_of_two_variables(estimator):
     ("n", "n_resamples", "count"), [(60, 20, 60), (60, 90, 120), (3000, 20, 512)]
 )
 def test_replicates__are_more_where_fewer_would_take_longer(n, n_resamples, count, monkeypatch):
-    monkeypatch.setattr(gram_orbits, "_FEWEST", 512)
+    monkeypatch.setattr(gram_steps, "_FEWEST", 512)
     here = session(setting(n, 2))
     found = VHSIC().test(here, [Gaussian()] * 2, Shifts(n_resamples))
     assert count <= len(found.distribution.values) + 1 <= 1.5 * count

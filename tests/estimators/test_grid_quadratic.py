@@ -1,19 +1,24 @@
 """Many kernels at once in the tests from all pairs of rows."""
 
 import itertools
+import tracemalloc
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from dhsic import UHSIC, VHSIC, DCor, Multiplier, Permutation
+from dhsic.engine.events import PassStarted, StepStarted
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
 from dhsic.errors import MemoryBudgetError
-from dhsic.estimators import gram_pairs, gram_products
-from dhsic.estimators.gram_products import PermutedProducts
+from dhsic.estimators import gram_permutations, gram_steps
+from dhsic.estimators.gram_permutations import PermutedGrams, PermutedProducts
+from dhsic.estimators.gram_sides import RowOrders
+from dhsic.estimators.resample import orbit_of
 from dhsic.io.open import open_variables
 from dhsic.kernels import Candidates, Distance, Gaussian, Grid
-from dhsic.nulls import draw_permutations
 
 # Few rows, of which the guard of approximate nulls warns.
 pytestmark = pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
@@ -35,9 +40,10 @@ EVERY_NULL = pytest.mark.parametrize("null", NULLS, ids=["all", "blocks", "multi
 @pytest.fixture
 def small_tiles(monkeypatch):
     """Several tiles, strips and chunks, so that their borders are crossed."""
-    monkeypatch.setattr(gram_pairs, "_TILE", 16)
-    monkeypatch.setattr(gram_products, "_STRIP", 9 * 25)
-    monkeypatch.setattr(gram_products, "_CHUNK", 7 * 36)
+    monkeypatch.setattr(gram_steps, "_FEWEST", 16)
+    monkeypatch.setattr(gram_permutations, "_STRIP", 9 * 25)
+    monkeypatch.setattr(gram_permutations, "_CHUNK", 7 * 36)
+    monkeypatch.setattr(gram_permutations, "BATCH", 3)
 
 
 def session(data, precision="float64", threads=2, memory=2 * 2**30, client=None):
@@ -119,29 +125,42 @@ def test_grid__is_the_same_anywhere(m, null, client):
         np.testing.assert_array_equal(found.replicates, one.replicates)
 
 
-@pytest.mark.parametrize("null", [Permutation(6, within="blocks"), Multiplier(6)])
-def test_grid__takes_two_passes_with_its_estimates(null):
+@pytest.mark.parametrize(
+    ("null", "passes"),
+    [
+        (NULLS[0], []),
+        (NULLS[1], ["permutation null"]),
+        (NULLS[2], ["Gram sums", "multiplier null"]),
+    ],
+)
+def test_grid__reads_the_data_no_more_often_than_it_must(null, passes):
     here = session(setting(60, 2))
     VHSIC().test_grid(here, listed(2), null).estimate(1)
-    assert [done.name for done in here.finished] == ["Gram sums", f"{null.name} null"]
+    assert [done.name for done in here.finished] == passes
 
 
-def test_grid__replicates_agree_with_the_definition():
+@pytest.mark.parametrize("same", [False, True])
+def test_grid__replicates_agree_with_the_definition(same, small_tiles):
     """Of the product of Gram matrices, all but the first with rows and columns permuted."""
     rng = np.random.default_rng(0)
     variables, chosen = (0, 0, 1, 1, 2, 3), ((1, 3, 4, 5), (0, 2, 4, 5), (1, 2, 4, 5))
-    grams = rng.standard_normal((6, 30, 30))
-    orders = draw_permutations(0, 0, 30, 5, 4)
     products = PermutedProducts(variables, chosen)
-    found = products.sums(list(grams[:2]), list(grams[2:]), orders, orders)
-    means = rng.standard_normal((6, 30))
-    mixed = products.mixed_sums(means, orders)
+    orbit = orbit_of(SimpleNamespace(n=65, seed=3), Permutation(5, within="blocks", block_rows=30))
+    rows, columns = (RowOrders(orbit, 4, group, 1, 0) for group in (0, 0 if same else 1))
+    size = len(rows)
+    grams = rng.standard_normal((6, size, size))
+    grams = grams + grams.transpose(0, 2, 1) if same else grams
+    first, second = (one.drawn(range(1, 6)) for one in (rows, columns))
+    plain = grams.copy()
+    found = PermutedGrams.of(products, list(plain), rows, None if same else columns)(range(5))
+    means = rng.standard_normal((6, size))
+    mixed = products.mixed_sums(means, first)
     for replicate, (c, one) in itertools.product(range(5), enumerate(chosen)):
-        order = [np.arange(30), *orders[replicate]]
-        moved = [grams[k][np.ix_(order[m], order[m])] for m, k in enumerate(one)]
+        own, other = ([np.arange(size), *orders[replicate]] for orders in (first, second))
+        moved = [grams[k][np.ix_(own[m], other[m])] for m, k in enumerate(one)]
         assert found[replicate, c] == pytest.approx(np.prod(moved, axis=0).sum(), rel=1e-10)
-        rows = [means[k][order[m]] for m, k in enumerate(one)]
-        assert mixed[replicate, c] == pytest.approx(np.prod(rows, axis=0).sum(), rel=1e-10)
+        values = [means[k][own[m]] for m, k in enumerate(one)]
+        assert mixed[replicate, c] == pytest.approx(np.prod(values, axis=0).sum(), rel=1e-10)
 
 
 def test_grid__gathers_no_matrix_that_is_the_power_of_another():
@@ -163,40 +182,82 @@ def test_plan__grows_with_the_grid(null):
     assert needs[1] > 1.5 * needs[0]
 
 
+@pytest.mark.parametrize("m", [2, 3])
+@pytest.mark.parametrize("null", NULLS[:2], ids=["all", "blocks"])
+def test_plan__bounds_the_memory_of_permutations_and_not_by_far(null, m):
+    null = replace(null, n_resamples=200, block_rows=300)
+    here = session(setting(700, m), threads=1)
+    VHSIC().test_grid(here, listed(m), null)
+    plan = VHSIC().plan_grid(here, listed(m), null)
+    planned = plan.peak_driver_bytes - plan.baseline_bytes
+    tracemalloc.start()
+    VHSIC().test_grid(here, listed(m), null)
+    measured = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert planned / 4 < measured < planned + 500_000
+
+
 def test_plan__counts_every_gram_matrix_that_is_held():
     here = session(np.zeros((2, 5000)), memory=2**40)
     combinations = Grid(Candidates("gaussian", factors=(0.5, 1, 2))).combinations(2)
     plan = VHSIC().plan_grid(here, combinations, Permutation(9, within="all"))
-    assert plan.peak_driver_bytes - plan.baseline_bytes == pytest.approx(
-        8 * 5000**2 * (6 + 1.5), rel=0.05
-    )
+    assert plan.peak_driver_bytes - plan.baseline_bytes == pytest.approx(8 * 5000**2 * 6, rel=0.05)
 
 
-def test_plan__is_that_of_what_runs():
-    here = session(setting(1500, 2))
-    plan = VHSIC().plan_grid(here, listed(2), Multiplier(50))
-    VHSIC().test_grid(here, listed(2), Multiplier(50))
+@EVERY_NULL
+@pytest.mark.parametrize("memory", [2**30, 2**20])
+@pytest.mark.parametrize("m", [2, 3])
+def test_plan__is_that_of_what_runs(m, memory, null):
+    """Step by step, where combinations fit in memory and where they are taken one by one."""
+    names, passes = [], (PassStarted, StepStarted)
+    here = session(setting(300, m), memory=memory)
+    here.listener = lambda event: names.append(event) if isinstance(event, passes) else None
+    plan = VHSIC().plan_grid(here, listed(m), null)
+    VHSIC().test_grid(here, listed(m), null)
+    told = [name for name, _ in itertools.groupby(event.name for event in names)]
+    assert told == [step.name for step in plan.steps]
     assert [step.blocks for step in plan.passes] == [done.blocks for done in here.finished]
+    assert told.count(f"{null.name} null") == (1 if memory == 2**30 else len(listed(m)))
+
+
+@EVERY_NULL
+@pytest.mark.parametrize("m", [2, 3])
+def test_grid__is_the_same_taken_at_once_or_in_parts(m, null):
+    one, other = (
+        VHSIC().test_grid(session(setting(70, m), memory=memory), listed(m), null)
+        for memory in (2**30, 2**20)
+    )
+    np.testing.assert_allclose(other.statistics, one.statistics, rtol=1e-10)
+    np.testing.assert_allclose(other.replicates, one.replicates, rtol=1e-9)
+    np.testing.assert_allclose(other.rounding, one.rounding, rtol=1e-9)
+    np.testing.assert_allclose(other.own, one.own, rtol=1e-10)
+    assert other.combinations == one.combinations
+    assert other.estimate(2).kernels == one.estimate(2).kernels
+    assert other.estimate(2).value == pytest.approx(one.estimate(2).value, rel=1e-10)
 
 
 def test_grid__permutes_in_groups_what_memory_cannot_hold():
     combinations = Grid().combinations(2)
-    names = {}
-    for memory in (100 * 2**20, 2**30):
+    null = Permutation(3, block_rows=500)
+    for memory, passes in ((60 * 2**20, {"permutation null"}), (2**30, set())):
         here = session(setting(1500, 2), memory=memory)
-        plan = VHSIC().plan_grid(here, combinations, Permutation(3, block_rows=500))
-        names[memory] = [step.name for step in plan.steps]
-        found = VHSIC().test_grid(here, combinations, Permutation(3, block_rows=500))
-        groups = "groups of 500 rows" in found.detail
-        assert groups == ("Gram sums" in names[memory])
-    assert names[100 * 2**20] != names[2**30]
-    alone = VHSIC().plan(session(setting(1500, 2), memory=100 * 2**20), [Gaussian()] * 2, None)
-    assert "Gram sums" in [step.name for step in alone.steps]
+        plan = VHSIC().plan_grid(here, combinations, null)
+        assert {step.name for step in plan.passes} == passes
+        found = VHSIC().test_grid(here, combinations, null)
+        assert {done.name for done in here.finished} == passes
+        where = "groups of 500 rows" if passes else "all rows"
+        assert found.detail == f"permutes within {where}"
+
+
+def test_grid__takes_no_more_combinations_at_a_time_than_memory_holds():
+    here = session(np.zeros((2, 4000)), memory=900 * 2**20)
+    null = Permutation(9, within="all")
+    plan = VHSIC().plan_grid(here, Grid().combinations(2), null).check()
+    parts = [step.name for step in plan.steps].count("permutation null")
+    assert 1 < parts < len(Grid().combinations(2))
 
 
 def test_grid__refuses_what_memory_cannot_hold():
-    here = session(np.zeros((2, 4000)), memory=900 * 2**20)
-    null = Permutation(9, within="all")
-    VHSIC().plan(here, [Gaussian()] * 2, null).check()
+    here = session(np.zeros((2, 4000)), memory=400 * 2**20)
     with pytest.raises(MemoryBudgetError, match="fewer kernels"):
-        VHSIC().plan_grid(here, Grid().combinations(2), null).check()
+        VHSIC().plan_grid(here, Grid().combinations(2), Permutation(9, within="all")).check()

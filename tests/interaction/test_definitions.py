@@ -1,14 +1,18 @@
 """The Lancaster statistic and its replicates against their definitions."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import dhsic
 from dhsic._random import random_signs
+from dhsic.engine.groups import Groups
+from dhsic.estimators.resample import orbit_of
 from dhsic.interaction.landmarks import FACTORISATIONS
 from dhsic.kernels import Gaussian
 from dhsic.landmarks import uniform_rows
-from dhsic.nulls import Replicates, draw_permutations, pvalue
+from dhsic.nulls import Replicates, pvalue
 from tests import oracles
 
 GAMMA = 3.0
@@ -94,7 +98,8 @@ def test_permutations_at_landmarks__permute_the_separated_variable(data, within)
 def test_permutations_of_pairs__permute_the_separated_variable(data):
     result = run(data, dhsic.Permutation(60))
     grams = [oracles.gaussian_gram(x, x, GAMMA) for x in data]
-    orders = draw_permutations(SEED, 0, N, 60, 2)[:, 0]
+    orbit = orbit_of(SimpleNamespace(n=N, seed=SEED), dhsic.Permutation(60))
+    orders = oracles.permutations_of_orbit(orbit)[:, 0]
     expected = []
     for s in range(3):
         moved = [
@@ -117,7 +122,8 @@ def test_signs_at_landmarks__equal_their_definition(data):
 @pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 def test_signs_of_pairs__equal_their_definition(data):
     result = run(data, dhsic.Multiplier(200))
-    signs = random_signs(SEED, 0, N, 200).astype(float)
+    signs = np.empty((N, 200))
+    signs[oracles.rows_of_groups(Groups(N, N, SEED))] = random_signs(SEED, 0, N, 200)
     signs -= signs.mean(axis=0)
     centring = np.eye(N) - 1.0 / N
     grams = [centring @ oracles.gaussian_gram(x, x, GAMMA) @ centring for x in data]

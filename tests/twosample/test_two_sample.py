@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from types import SimpleNamespace
 
 import dask.array as da
 import matplotlib.pyplot as plt
@@ -12,11 +13,11 @@ import zarr
 
 import dhsic
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
+from dhsic.estimators.resample import orbit_of
 from dhsic.io.pooled import PooledSource, rows_of_samples
 from dhsic.io.sources import ArraySource
 from dhsic.kernels import Candidates, Gaussian, Grid
 from dhsic.landmarks import uniform_rows
-from dhsic.nulls import draw_permutations
 from dhsic.twosample import MMD_ESTIMATORS
 from dhsic.twosample.labels import codes, codes_of_blocks
 from tests import oracles
@@ -185,7 +186,8 @@ def test_replicates__exchange_rows_of_all_samples(samples):
     x = pool.read(0, 101)
     labels = rows_of_samples(np.arange(101), (61, 40))[0]
     gram = oracles.gaussian_gram(x, x, GAMMA)
-    orders = draw_permutations(1, 0, 101, 20, 2)[:, 0]
+    orbit = orbit_of(SimpleNamespace(n=101, seed=1), dhsic.Permutation(20))
+    orders = oracles.permutations_of_orbit(orbit)[:, 0]
     expected = [101 * oracles.mean_mmd(oracles.v_mmd, gram, labels[order]) for order in orders]
     np.testing.assert_allclose(np.sort(found.null_distribution), np.sort(expected), rtol=1e-9)
 

@@ -13,18 +13,14 @@ from dhsic.engine.groups import Groups
 from dhsic.engine.reduction import GroupBlock, RowBlock
 from dhsic.engine.tiles import Tiling
 from dhsic.estimators.gram_centring import Centring
-from dhsic.estimators.gram_pairs import (
-    CentredGramPass,
-    GramPass,
-    GramTiling,
-    PermutedGramPass,
-)
+from dhsic.estimators.gram_permutations import PermutedGramPass
+from dhsic.estimators.gram_sides import GramSides
+from dhsic.estimators.gram_signs import SignedGramPass
 from dhsic.estimators.resample import Orbit, TwoSided
 from dhsic.estimators.tuple_orbits import MeansPass, OrbitPass
 from dhsic.estimators.tuple_terms import SignedPass, SpectrumPass
 from dhsic.estimators.tuples import Tuples
 from dhsic.kernels import Combinations
-from dhsic.nulls import Permutation
 
 from .data import COLUMNS, LANDMARKS, PRECISIONS, RESAMPLES, ROWS, block, gaussians, normal
 
@@ -73,7 +69,7 @@ class LandmarkPasses:
 
 
 class PairPasses:
-    """V-HSIC: a pair of blocks of rows."""
+    """V-HSIC: a pair of groups of rows."""
 
     param_names: ClassVar = ["precision", "columns"]
     params: ClassVar = [PRECISIONS, COLUMNS]
@@ -81,26 +77,37 @@ class PairPasses:
 
     def setup(self, precision: str, columns: int) -> None:
         n = 2 * self.rows
-        values = normal(n, columns, precision)
-        self.left = RowBlock(0, tuple(x[: self.rows] for x in values))
-        self.right = RowBlock(self.rows, tuple(x[self.rows :] for x in values))
-        grams = GramTiling(
-            Combinations.single(gaussians(columns)), (columns, 1), np.dtype(precision)
+        values, groups = normal(n, columns, precision), Groups(n, self.rows, 0)
+        halves = slice(0, self.rows), slice(self.rows, n)
+        self.blocks = [
+            GroupBlock(g, groups, tuple(x[at] for x in values)) for g, at in enumerate(halves)
+        ]
+        combinations = Combinations.single(gaussians(columns))
+        self.sums, self.permutation = (
+            PermutedGramPass(
+                GramSides(
+                    combinations,
+                    (TwoSided((0,), 1),),
+                    tuple(x[:32] for x in values),
+                    Orbit(groups, cosets, shifted=False),
+                    np.dtype(precision),
+                    unbiased=False,
+                    joint=False,
+                )
+            )
+            for cosets in (1, 21)
         )
-        self.sums = GramPass(grams, n)
         centring = Centring(np.full((2, n), 0.5), unbiased=False)
-        self.multiplier = CentredGramPass(grams, centring, RESAMPLES, 0)
-        null = Permutation(20, within="blocks", block_rows=self.rows)
-        self.permutation = PermutedGramPass(grams, centring, null, 0)
+        self.multiplier = SignedGramPass(self.sums.sides, centring, RESAMPLES, 0)
 
     def time_sums(self, precision: str, columns: int) -> None:
-        self.sums.chunk(self.left, self.right)
+        self.sums.chunk(*self.blocks)
 
     def time_multiplier(self, precision: str, columns: int) -> None:
-        self.multiplier.chunk(self.left, self.right)
+        self.multiplier.chunk(*self.blocks)
 
     def time_permutation(self, precision: str, columns: int) -> None:
-        self.permutation.chunk(self.left, self.right)
+        self.permutation.chunk(*self.blocks)
 
 
 class EmbeddingSums:
