@@ -26,7 +26,7 @@ from benchmarks.embeddings import Mixture, NormalPairs, nystrom_error
 from benchmarks.output import parallel_map, read_csv, write_csv
 from dhsic.analysis import CovarianceSpectrum, covariance_spectrum, nystrom_m_bound
 from dhsic.analysis import mean_embedding_bound as embedding_bound
-from dhsic.estimators.landmark_basis import squared_hsic
+from dhsic.estimators.landmark.basis import squared_hsic
 from dhsic.kernels import Gaussian
 from dhsic.landmarks import Landmarks, prune
 from dhsic.linalg import hadamard

@@ -27,11 +27,11 @@ from dhsic.engine.blocks import block_bounds
 from dhsic.engine.plan import FAN_IN
 from dhsic.engine.take import count_tasks
 from dhsic.estimators.base import BANDWIDTH_ROWS
+from dhsic.estimators.landmark.orbits import MeansPass
+from dhsic.estimators.landmark.terms import SignedPass
+from dhsic.estimators.landmark.tiles import ROWS
+from dhsic.estimators.landmark.tuples import Tuples
 from dhsic.estimators.resample import TwoSided
-from dhsic.estimators.tuple_orbits import MeansPass
-from dhsic.estimators.tuple_terms import SignedPass
-from dhsic.estimators.tuple_tiles import ROWS
-from dhsic.estimators.tuples import Tuples
 from dhsic.kernels import Gaussian, Kernel
 
 PassName = Literal["sums", "null"]

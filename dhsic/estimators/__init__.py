@@ -29,13 +29,15 @@ from dhsic.estimators.base import (
 )
 from dhsic.estimators.block import BlockHSIC
 from dhsic.estimators.chain import Chained, combine_chain
-from dhsic.estimators.coco import COCO, WitnessFunction, WitnessFunctions
-from dhsic.estimators.distance import DCor, DCov
-from dhsic.estimators.exact import UHSIC, VHSIC, SubHSIC
-from dhsic.estimators.nfsic import NFSIC
-from dhsic.estimators.normalised import CKA, NOCCO
-from dhsic.estimators.nystrom_hsic import NystromHSIC
-from dhsic.estimators.nystrom_m import NystromMHSIC
+from dhsic.estimators.feature.coco import COCO, WitnessFunction, WitnessFunctions
+from dhsic.estimators.feature.normalised import CKA, NOCCO
+from dhsic.estimators.feature.nystrom_hsic import NystromHSIC
+from dhsic.estimators.feature.rff import RFFHSIC
+from dhsic.estimators.feature.sub_corr import SubCorr
+from dhsic.estimators.gram.distance import DCor, DCov
+from dhsic.estimators.gram.exact import UHSIC, VHSIC, SubHSIC
+from dhsic.estimators.landmark.nystrom_m import NystromMHSIC
+from dhsic.estimators.location.nfsic import NFSIC
 from dhsic.estimators.registration import register, unregister
 from dhsic.estimators.registry import (
     ESTIMATORS,
@@ -47,8 +49,6 @@ from dhsic.estimators.registry import (
     find_null,
     tries_grids,
 )
-from dhsic.estimators.rff import RFFHSIC
-from dhsic.estimators.sub_corr import SubCorr
 
 __all__ = [
     "CKA",

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.session import Session
-from dhsic.estimators.feature_basis import Side
+from dhsic.estimators.feature.basis import Side
 from dhsic.kernels import Combinations
 from dhsic.nulls import (
     ChiSquare,

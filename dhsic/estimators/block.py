@@ -26,7 +26,7 @@ from dhsic.estimators.base import (
     plan_of,
     rounding_unit,
 )
-from dhsic.estimators.gram_centring import Centring
+from dhsic.estimators.gram.centring import Centring
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.nulls import (
     GammaDistribution,

@@ -8,7 +8,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.estimators.gram_sums import GramSums, marginal_hsic
+from dhsic.estimators.gram.sums import GramSums, marginal_hsic
 
 __all__ = ["null_moments", "permutation_moments"]
 

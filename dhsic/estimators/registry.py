@@ -11,15 +11,15 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import ChainEstimator, Estimator, Null, Resampling
 from dhsic.estimators.block import BlockHSIC
-from dhsic.estimators.coco import COCO
-from dhsic.estimators.distance import DCor, DCov
-from dhsic.estimators.exact import UHSIC, VHSIC, SubHSIC
-from dhsic.estimators.nfsic import NFSIC
-from dhsic.estimators.normalised import CKA, NOCCO
-from dhsic.estimators.nystrom_hsic import NystromHSIC
-from dhsic.estimators.nystrom_m import NystromMHSIC
-from dhsic.estimators.rff import RFFHSIC
-from dhsic.estimators.sub_corr import SubCorr
+from dhsic.estimators.feature.coco import COCO
+from dhsic.estimators.feature.normalised import CKA, NOCCO
+from dhsic.estimators.feature.nystrom_hsic import NystromHSIC
+from dhsic.estimators.feature.rff import RFFHSIC
+from dhsic.estimators.feature.sub_corr import SubCorr
+from dhsic.estimators.gram.distance import DCor, DCov
+from dhsic.estimators.gram.exact import UHSIC, VHSIC, SubHSIC
+from dhsic.estimators.landmark.nystrom_m import NystromMHSIC
+from dhsic.estimators.location.nfsic import NFSIC
 from dhsic.kernels import Combinations
 from dhsic.nulls import (
     Chain,

@@ -17,7 +17,7 @@ from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import VHSIC, Estimate, NystromMHSIC, Resampling, find_null
-from dhsic.estimators.landmark_draws import AUTO
+from dhsic.estimators.landmark.draws import AUTO
 from dhsic.interaction.landmarks import (
     FACTORISATIONS,
     Replicated,

@@ -14,10 +14,10 @@ from dhsic.engine.session import Session
 from dhsic.estimators import NystromMHSIC
 from dhsic.estimators.approximate import guard_interaction
 from dhsic.estimators.base import Resampling, plan_of
-from dhsic.estimators.landmark_draws import LandmarkDraw
+from dhsic.estimators.landmark.draws import LandmarkDraw
+from dhsic.estimators.landmark.statistics import measure_tuples, plan_tuples, resample_tuples
+from dhsic.estimators.landmark.tuples import Tuples
 from dhsic.estimators.resample import TwoSided
-from dhsic.estimators.tuple_statistics import measure_tuples, plan_tuples, resample_tuples
-from dhsic.estimators.tuples import Tuples
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Multiplier
 from dhsic.results import LandmarkSummary

@@ -14,10 +14,10 @@ from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix
 from dhsic.estimators.approximate import guard_interaction
 from dhsic.estimators.base import fit_combinations_on_sample
-from dhsic.estimators.gram_centring import Centring
-from dhsic.estimators.gram_orbits import GramOrbit
-from dhsic.estimators.gram_permutations import PermutedGrams, PermutedProducts
-from dhsic.estimators.gram_steps import (
+from dhsic.estimators.gram.centring import Centring
+from dhsic.estimators.gram.orbits import GramOrbit
+from dhsic.estimators.gram.permutations import PermutedGrams, PermutedProducts
+from dhsic.estimators.gram.steps import (
     HeldGrams,
     Step,
     held_pass,
@@ -25,7 +25,7 @@ from dhsic.estimators.gram_steps import (
     plan_steps,
     run_steps,
 )
-from dhsic.estimators.gram_sums import GramSums
+from dhsic.estimators.gram.sums import GramSums
 from dhsic.estimators.resample import orbit_of
 from dhsic.interaction.landmarks import FACTORISATIONS, Replicated
 from dhsic.kernels import Combinations, Kernel
@@ -86,7 +86,7 @@ def _values(session: Session, grams: list[Matrix], held: HeldGrams, null: Asked)
     """The statistic and its replicates from Gram matrices of two variables, shape (b + 1,).
 
     The first is overwritten. With signs the factor is n / (n - 2), see
-    `dhsic.estimators.tuple_statistics`.
+    `dhsic.estimators.landmark.statistics`.
     """
     n = session.n
     h = Centring.of(GramSums.of(grams), unbiased=False).centre(0, grams[0])

@@ -21,11 +21,11 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import NystromHSIC
 from dhsic.estimators.approximate import guard_features
 from dhsic.estimators.base import BANDWIDTH_ROWS, passes_of, plan_of, rounding_unit
-from dhsic.estimators.feature_basis import SQUARED_HSIC, Side, whiten
-from dhsic.estimators.feature_layout import KernelSide, Layout, Rectangle
-from dhsic.estimators.feature_moments import MomentsPass, feature_moments
-from dhsic.estimators.feature_replicates import resample_features, resampling_steps
-from dhsic.estimators.landmark_features import LandmarkFeatures
+from dhsic.estimators.feature.basis import SQUARED_HSIC, Side, whiten
+from dhsic.estimators.feature.landmarks import LandmarkFeatures
+from dhsic.estimators.feature.layout import KernelSide, Layout, Rectangle
+from dhsic.estimators.feature.moments import MomentsPass, feature_moments
+from dhsic.estimators.feature.replicates import resample_features, resampling_steps
 from dhsic.kernels import Combinations, Kernel
 from dhsic.landmarks import landmark_count
 from dhsic.linalg import spectrum

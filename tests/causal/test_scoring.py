@@ -215,7 +215,7 @@ def test_little_memory__takes_graphs_in_parts(monkeypatch):
     data = chain(300)
     options = {"dags": "complete", "estimator": NystromMHSIC(n_landmarks=20)}
     expected = score(data, **options)
-    baseline = "dhsic.estimators.tuple_statistics.baseline_bytes"
+    baseline = "dhsic.estimators.landmark.statistics.baseline_bytes"
     with monkeypatch.context() as patch:
         patch.setattr(baseline, lambda: 2**31 - 2**16)
         found = score(data, **options)

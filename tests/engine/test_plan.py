@@ -14,10 +14,10 @@ from dhsic.engine.reduction import Footprint
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
 from dhsic.errors import MemoryBudgetError
+from dhsic.estimators.landmark.orbits import MeansPass
+from dhsic.estimators.landmark.terms import SignedPass
+from dhsic.estimators.landmark.tuples import Tuples
 from dhsic.estimators.resample import TwoSided
-from dhsic.estimators.tuple_orbits import MeansPass
-from dhsic.estimators.tuple_terms import SignedPass
-from dhsic.estimators.tuples import Tuples
 from dhsic.io.open import open_variables
 from dhsic.kernels import Gaussian
 from tests.engine.toys import Gather, Sums, threads

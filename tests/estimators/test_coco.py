@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.coco import COCO
-from dhsic.estimators.nystrom_hsic import NystromHSIC
+from dhsic.estimators.feature.coco import COCO
+from dhsic.estimators.feature.nystrom_hsic import NystromHSIC
 from dhsic.kernels import Delta, Gaussian, Laplacian, Linear
 from dhsic.landmarks import uniform_rows
 from dhsic.nulls import Permutation, pvalue

@@ -17,8 +17,9 @@ from dhsic.engine.groups import Groups
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
-from dhsic.estimators import gram_permutations, gram_steps
-from dhsic.estimators.gram_sums import GramSums, hsic
+from dhsic.estimators.gram import permutations as gram_permutations
+from dhsic.estimators.gram import steps as gram_steps
+from dhsic.estimators.gram.sums import GramSums, hsic
 from dhsic.estimators.null_moments import null_moments
 from dhsic.estimators.resample import orbit_of
 from dhsic.io.open import open_variables

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from dhsic.estimators import fast_distance
-from dhsic.estimators.fast_distance import SortedColumns, distance_sums
-from dhsic.estimators.gram_sums import GramSums, hsic, marginal_hsic
+from dhsic.estimators.gram import fast_distance
+from dhsic.estimators.gram.fast_distance import SortedColumns, distance_sums
+from dhsic.estimators.gram.sums import GramSums, hsic, marginal_hsic
 
 COLUMNS = {
     "continuous": lambda rng, n: rng.standard_normal(n),

@@ -9,11 +9,11 @@ import pytest
 import zarr
 
 from dhsic.engine.reduction import RowBlock
-from dhsic.estimators.feature_basis import Side
-from dhsic.estimators.feature_layout import KernelSide, Layout
-from dhsic.estimators.feature_moments import MomentsPass, fourth_moment, moments_layout
-from dhsic.estimators.feature_signs import SignedFeaturePass
-from dhsic.estimators.rff import RFFHSIC
+from dhsic.estimators.feature.basis import Side
+from dhsic.estimators.feature.layout import KernelSide, Layout
+from dhsic.estimators.feature.moments import MomentsPass, fourth_moment, moments_layout
+from dhsic.estimators.feature.rff import RFFHSIC
+from dhsic.estimators.feature.signs import SignedFeaturePass
 from dhsic.features import ColumnFeatures
 from dhsic.kernels import Gaussian
 from dhsic.nulls import Multiplier, Permutation

@@ -15,15 +15,15 @@ from dhsic.engine.events import BlockFinished, PassStarted
 from dhsic.engine.groups import Groups
 from dhsic.engine.reduction import GroupBlock
 from dhsic.errors import MemoryBudgetError
-from dhsic.estimators.coco import COCO
-from dhsic.estimators.feature_basis import Side
-from dhsic.estimators.feature_layout import KernelSide, Layout, Rectangle
-from dhsic.estimators.feature_orbits import OrbitPass
-from dhsic.estimators.normalised import CKA, NOCCO
-from dhsic.estimators.nystrom_hsic import NystromHSIC
+from dhsic.estimators.feature.basis import Side
+from dhsic.estimators.feature.coco import COCO
+from dhsic.estimators.feature.layout import KernelSide, Layout, Rectangle
+from dhsic.estimators.feature.normalised import CKA, NOCCO
+from dhsic.estimators.feature.nystrom_hsic import NystromHSIC
+from dhsic.estimators.feature.orbits import OrbitPass
+from dhsic.estimators.feature.rff import RFFHSIC
+from dhsic.estimators.feature.sub_corr import SubCorr
 from dhsic.estimators.resample import Orbit
-from dhsic.estimators.rff import RFFHSIC
-from dhsic.estimators.sub_corr import SubCorr
 from dhsic.features import ColumnFeatures, KernelFeatures
 from dhsic.kernels import Candidates, Gaussian, Grid, Linear
 from dhsic.nulls import Gamma, Multiplier, Permutation, Shifts, Spectral, pvalue

@@ -14,11 +14,14 @@ from dhsic.engine import plan
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, MemoryBudgetError
-from dhsic.estimators import gram_lines, gram_shifts, gram_steps, resample
+from dhsic.estimators import resample
 from dhsic.estimators.base import fit_combinations_on_sample
-from dhsic.estimators.gram_lines import Across, Diagonals
-from dhsic.estimators.gram_shifts import ShiftedGramPass
-from dhsic.estimators.gram_steps import orbit_steps, run_steps
+from dhsic.estimators.gram import lines as gram_lines
+from dhsic.estimators.gram import shifts as gram_shifts
+from dhsic.estimators.gram import steps as gram_steps
+from dhsic.estimators.gram.lines import Across, Diagonals
+from dhsic.estimators.gram.shifts import ShiftedGramPass
+from dhsic.estimators.gram.steps import orbit_steps, run_steps
 from dhsic.estimators.resample import TwoSided, chain_of, orbit_of
 from dhsic.io.open import open_variables
 from dhsic.kernels import Candidates, Combinations, Delta, Gaussian, Grid, OnColumns

@@ -8,7 +8,7 @@ import pytest
 import dhsic
 from dhsic._arguments import choose_method, open_session
 from dhsic.errors import InvalidArgumentError, MemoryBudgetError
-from dhsic.estimators.tuple_terms import SignedPass
+from dhsic.estimators.landmark.terms import SignedPass
 from dhsic.kernels import Candidates, Combinations, Delta, Gaussian, Grid
 from dhsic.nulls import Multiplier, Permutation
 

@@ -13,9 +13,10 @@ from dhsic.engine.events import PassStarted, StepStarted
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
 from dhsic.errors import MemoryBudgetError
-from dhsic.estimators import gram_permutations, gram_steps
-from dhsic.estimators.gram_permutations import PermutedGrams, PermutedProducts
-from dhsic.estimators.gram_sides import RowOrders
+from dhsic.estimators.gram import permutations as gram_permutations
+from dhsic.estimators.gram import steps as gram_steps
+from dhsic.estimators.gram.permutations import PermutedGrams, PermutedProducts
+from dhsic.estimators.gram.sides import RowOrders
 from dhsic.estimators.resample import orbit_of
 from dhsic.io.open import open_variables
 from dhsic.kernels import Candidates, Distance, Gaussian, Grid

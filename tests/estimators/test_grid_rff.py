@@ -8,7 +8,7 @@ import pytest
 from dhsic.engine.session import Session
 from dhsic.errors import MemoryBudgetError
 from dhsic.estimators.base import GridEstimator
-from dhsic.estimators.rff import RFFHSIC
+from dhsic.estimators.feature.rff import RFFHSIC
 from dhsic.kernels import Candidates, Gaussian, Grid, Laplacian
 from dhsic.nulls import Multiplier, Permutation
 from tests.estimators.features import dependent, little, session_on, steps_of

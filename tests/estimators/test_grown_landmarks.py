@@ -10,7 +10,7 @@ import dhsic
 from benchmarks.cases import gaussian, linear
 from dhsic import NystromMHSIC
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.landmark_draws import ALLOWED
+from dhsic.estimators.landmark.draws import ALLOWED
 from dhsic.kernels import Gaussian
 from dhsic.landmarks import grow, landmark_count, uniform_rows
 from tests import oracles

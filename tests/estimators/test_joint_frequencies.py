@@ -13,11 +13,11 @@ from dhsic.engine.groups import Groups
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
-from dhsic.estimators.joint_frequencies import JointFrequencies
+from dhsic.estimators.feature.rff import RFFHSIC
+from dhsic.estimators.landmark.joint_frequencies import JointFrequencies
+from dhsic.estimators.landmark.orbits import MeansPass, OrbitPass
+from dhsic.estimators.landmark.terms import SignedPass, SpectrumPass
 from dhsic.estimators.resample import Orbit
-from dhsic.estimators.rff import RFFHSIC
-from dhsic.estimators.tuple_orbits import MeansPass, OrbitPass
-from dhsic.estimators.tuple_terms import SignedPass, SpectrumPass
 from dhsic.io.open import open_variables
 from dhsic.kernels import Combinations, Delta, Gaussian, Laplacian, Linear
 from dhsic.nulls import (

@@ -11,9 +11,9 @@ import dhsic
 from dhsic._arguments import open_session
 from dhsic.engine.groups import Groups
 from dhsic.estimators import NystromMHSIC
+from dhsic.estimators.landmark.statistics import plan_tuples, resample_tuples
+from dhsic.estimators.landmark.tuples import Tuples
 from dhsic.estimators.resample import Orbit, TwoSided, chain_of
-from dhsic.estimators.tuple_statistics import plan_tuples, resample_tuples
-from dhsic.estimators.tuples import Tuples
 from dhsic.kernels import Candidates, Combinations, Gaussian, Grid
 from dhsic.landmarks import Pairing
 from tests.oracles import orders_of_orbit
@@ -68,7 +68,7 @@ def resampled(session, basis, pairs, *, joint=False):
 
 def takes(monkeypatch, orbit):
     """The orbit of any null distribution."""
-    monkeypatch.setattr("dhsic.estimators.tuple_statistics.orbit_of", lambda *_: orbit)
+    monkeypatch.setattr("dhsic.estimators.landmark.statistics.orbit_of", lambda *_: orbit)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,9 @@ def test_parts__give_the_same_as_one_pass(monkeypatch):
     whole = resampled(session, basis, pairs)
     tuples = Tuples.at(basis, pairs, session.dtype)
     assert len(plan_tuples(session, tuples, dhsic.Shifts(2))) == 2
-    monkeypatch.setattr("dhsic.estimators.tuple_statistics.baseline_bytes", lambda: 2**31 - 2**28)
+    monkeypatch.setattr(
+        "dhsic.estimators.landmark.statistics.baseline_bytes", lambda: 2**31 - 2**28
+    )
     steps = plan_tuples(session, tuples, dhsic.Shifts(2))
     assert len(steps) > 2
     parts = resampled(session, basis, pairs)

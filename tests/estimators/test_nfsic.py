@@ -12,10 +12,10 @@ from benchmarks.cases import mixed_dimensions, sine
 from dhsic._random import generator
 from dhsic.engine.reduction import RowBlock
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.estimators import nfsic_training
-from dhsic.estimators.nfsic import NFSIC
-from dhsic.estimators.nfsic_sums import LocationPass, Locations, Terms, joint_terms
-from dhsic.estimators.nfsic_training import Training, criterion, place
+from dhsic.estimators.location import training as nfsic_training
+from dhsic.estimators.location.nfsic import NFSIC
+from dhsic.estimators.location.sums import LocationPass, Locations, Terms, joint_terms
+from dhsic.estimators.location.training import Training, criterion, place
 from dhsic.features import KernelFeatures
 from dhsic.kernels import (
     Delta,

@@ -11,8 +11,8 @@ from benchmarks.cases import checkerboard
 from dhsic._random import random_signs
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import rounding_unit
-from dhsic.estimators.normalised import CKA, NOCCO
-from dhsic.estimators.nystrom_hsic import NystromHSIC
+from dhsic.estimators.feature.normalised import CKA, NOCCO
+from dhsic.estimators.feature.nystrom_hsic import NystromHSIC
 from dhsic.kernels import Delta, Gaussian, Linear, Polynomial
 from dhsic.landmarks import uniform_rows
 from dhsic.nulls import (

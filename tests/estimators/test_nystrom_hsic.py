@@ -8,8 +8,8 @@ from scipy.spatial.distance import cdist
 
 from dhsic._random import random_signs
 from dhsic.errors import InvalidArgumentError, LandmarkWarning, PrecisionWarning
+from dhsic.estimators.feature.nystrom_hsic import NystromHSIC
 from dhsic.estimators.null_moments import permutation_moments
-from dhsic.estimators.nystrom_hsic import NystromHSIC
 from dhsic.kernels import Delta, Distance, Gaussian
 from dhsic.landmarks import uniform_rows
 from dhsic.nulls import (

@@ -9,7 +9,7 @@ import pytest
 import dhsic
 from dhsic._random import generator, random_signs
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.rff import RFFHSIC
+from dhsic.estimators.feature.rff import RFFHSIC
 from dhsic.kernels import Gaussian, Laplacian, Linear
 from dhsic.nulls import Gamma, Multiplier, Permutation, Spectral, pvalue
 from dhsic.results import FeatureSummary

@@ -5,7 +5,7 @@ import pytest
 
 from dhsic._random import random_signs
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.estimators.sub_corr import SubCorr
+from dhsic.estimators.feature.sub_corr import SubCorr
 from dhsic.kernels import Gaussian, Linear
 from dhsic.nulls import Gamma, Multiplier, Permutation, Spectral, pvalue
 from dhsic.results import FeatureSummary

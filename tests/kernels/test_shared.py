@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from dhsic.estimators.joint_frequencies import Waves
+from dhsic.estimators.landmark.joint_frequencies import Waves
 from dhsic.kernels import Gaussian, Laplacian, Matern
 from dhsic.kernels.shared import Power, SharedTiles
 

@@ -220,7 +220,7 @@ def test_rank__takes_features_in_parts_where_memory_is_short(null, monkeypatch):
     session = open_features(x, y, 3, "float64", None, 2, "2GiB")
     kernels = [OnColumns(Gaussian(), (j,)) for j in range(7)]
     combinations = Combinations.against(kernels, Gaussian())
-    monkeypatch.setattr("dhsic.estimators.tuple_statistics.baseline_bytes", lambda: 0)
+    monkeypatch.setattr("dhsic.estimators.landmark.statistics.baseline_bytes", lambda: 0)
     three = NystromMHSIC(30).plan_features(session, combinations.part(range(3)), null)
     memory = three.passes[-1].worker_bytes + 150_000
     short = open_features(x, y, 3, "float64", None, 2, memory)

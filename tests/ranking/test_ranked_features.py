@@ -12,10 +12,10 @@ from dhsic._random import random_signs
 from dhsic.engine.reduction import RowBlock
 from dhsic.errors import MemoryBudgetError
 from dhsic.estimators import NystromHSIC
-from dhsic.estimators.feature_basis import Side
-from dhsic.estimators.feature_layout import KernelSide, Layout
-from dhsic.estimators.feature_moments import MomentsPass
-from dhsic.estimators.feature_signs import SignedFeaturePass
+from dhsic.estimators.feature.basis import Side
+from dhsic.estimators.feature.layout import KernelSide, Layout
+from dhsic.estimators.feature.moments import MomentsPass
+from dhsic.estimators.feature.signs import SignedFeaturePass
 from dhsic.estimators.resample import Orbit
 from dhsic.features import KernelFeatures
 from dhsic.kernels import Candidates, Combinations, Gaussian, Grid, Laplacian, OnColumns

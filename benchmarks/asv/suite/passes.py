@@ -12,14 +12,14 @@ from dhsic.embedding.sums import EmbeddingPass
 from dhsic.engine.groups import Groups
 from dhsic.engine.reduction import GroupBlock, RowBlock
 from dhsic.engine.tiles import Tiling
-from dhsic.estimators.gram_centring import Centring
-from dhsic.estimators.gram_permutations import PermutedGramPass
-from dhsic.estimators.gram_sides import GramSides
-from dhsic.estimators.gram_signs import SignedGramPass
+from dhsic.estimators.gram.centring import Centring
+from dhsic.estimators.gram.permutations import PermutedGramPass
+from dhsic.estimators.gram.sides import GramSides
+from dhsic.estimators.gram.signs import SignedGramPass
+from dhsic.estimators.landmark.orbits import MeansPass, OrbitPass
+from dhsic.estimators.landmark.terms import SignedPass, SpectrumPass
+from dhsic.estimators.landmark.tuples import Tuples
 from dhsic.estimators.resample import Orbit, TwoSided
-from dhsic.estimators.tuple_orbits import MeansPass, OrbitPass
-from dhsic.estimators.tuple_terms import SignedPass, SpectrumPass
-from dhsic.estimators.tuples import Tuples
 from dhsic.kernels import Combinations
 
 from .data import COLUMNS, LANDMARKS, PRECISIONS, RESAMPLES, ROWS, block, gaussians, normal

@@ -1,0 +1,262 @@
+"""Nystrom features of either variable, from landmarks of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace as changed
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.engine.plan import DriverStep, PassPlan, Plan
+from dhsic.engine.session import Session
+from dhsic.estimators.base import (
+    BANDWIDTH_ROWS,
+    Estimate,
+    Null,
+    Outcome,
+    Resampling,
+    bandwidth_rows,
+    fit_combinations,
+)
+from dhsic.estimators.feature.basis import SQUARED_HSIC, Basis, Measure, Side
+from dhsic.estimators.feature.moments import Covariances
+from dhsic.estimators.feature.tests import (
+    describe_sides,
+    estimate_by_moments,
+    feature_outcome,
+    plan_features,
+)
+from dhsic.estimators.resample import exact_null
+from dhsic.features import FeatureMap, KernelFeatures
+from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns
+from dhsic.landmarks import (
+    check_landmark_options,
+    landmark_count,
+    tolerance_for,
+    uniform_rows,
+    warn_of_rounding,
+    warn_of_zeros,
+)
+from dhsic.linalg import PivotedCholesky, pivoted_cholesky
+from dhsic.results import LandmarkSummary
+
+__all__ = [
+    "REMEDY",
+    "LandmarkFeatures",
+    "OnLandmarks",
+    "landmark_steps",
+    "likely_counts",
+    "unpruned",
+]
+
+Vector = NDArray[np.float64]
+
+_KEPT = 32
+
+REMEDY = "take fewer landmarks, fewer resamples or fewer threads"
+
+
+def unpruned(
+    session: Session, combinations: Combinations, kept: Sequence[int]
+) -> list[KernelFeatures]:
+    """Features that cost what those of so many landmarks a kernel do, for plans."""
+    zero = session.dtype.type(0)
+    dims = combinations.spread(session.dims)
+    return [
+        KernelFeatures(kernel, np.broadcast_to(zero, (r, kernel.width(d))))
+        for kernel, d, r in zip(combinations.kernels, dims, kept, strict=True)
+    ]
+
+
+def likely_counts(session: Session, combinations: Combinations, p: int) -> list[int]:
+    """Landmarks of p that every kernel is likely to keep: 32 where it is of one column, or all.
+
+    Smooth kernels of one column keep 10 to 20.
+    """
+    widths = [
+        len(kernel.at) if isinstance(kernel, OnColumns) else session.dims[m]
+        for kernel, m in zip(combinations.kernels, combinations.variables, strict=True)
+    ]
+    return [min(p, _KEPT) if d == 1 else p for d in widths]
+
+
+def landmark_steps(
+    session: Session, combinations: Combinations, p: int, maps: Sequence[FeatureMap]
+) -> list[DriverStep | PassPlan]:
+    """Drawing p landmarks, of which those of the maps are kept."""
+    rows = 8 * sum(session.dims) * (p + BANDWIDTH_ROWS)
+    fetch = 3 * rows + max(source.take_bytes for source in session.sources)
+    held = 8 * sum(
+        one.n_features * (one.n_features + d)
+        for one, d in zip(maps, combinations.spread(session.dims), strict=True)
+    )
+    return [
+        DriverStep("fetch landmarks", fetch, rows),
+        DriverStep("prune landmarks", 4 * 8 * p * p, held),
+    ]
+
+
+class LandmarkFeatures(NamedTuple):
+    """Nystrom features of every kernel, from landmarks of its own of those of its variable."""
+
+    combinations: Combinations
+    """As fitted."""
+    sides: tuple[Side, ...]
+    """The kernels at the kept landmarks, with lower triangular factors of their Gram matrices."""
+    points: tuple[Vector, ...]
+    """The kept landmarks, shapes (r_m, d_m)."""
+    summary: LandmarkSummary
+    """Their summary in a result."""
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """As fitted."""
+        return self.combinations.kernels
+
+    @property
+    def maps(self) -> list[FeatureMap]:
+        """Those of the sides."""
+        return [side.map for side in self.sides]
+
+    @property
+    def bases(self) -> list[Basis]:
+        """The features of every combination of two kernels."""
+        of, kept = self.combinations.of, [side.n_features for side in self.sides]
+        return [
+            Basis(
+                self.combinations.kernels_of(c),
+                tuple(of(self.sides, c)),
+                changed(self.summary, kept=tuple(of(kept, c))),
+            )
+            for c in range(len(self.combinations))
+        ]
+
+
+class OnLandmarks:
+    """Options and methods of estimators on Nystrom features of two variables."""
+
+    measure: ClassVar[Measure] = SQUARED_HSIC
+    measured: ClassVar[bool] = False  # whether covariances over all rows go into the factors
+
+    n_landmarks: int | str
+    replace: bool
+    tolerance: float | None
+
+    def __post_init__(self) -> None:
+        check_landmark_options(self.n_landmarks, self.tolerance)
+
+    def kernel(self, given: Kernel | None) -> Kernel:
+        """Any, Gaussian where not given."""
+        return given or Gaussian()
+
+    def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
+        """Shifts within groups of rows."""
+        return exact_null(len(session.sources), n_resamples)
+
+    def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
+        """The steps that would run, with the landmarks as drawn: pruning can only make it less."""
+        return self.plan_combinations(session, Combinations.single(kernels), null)
+
+    def plan_combinations(
+        self, session: Session, combinations: Combinations, null: Null | None
+    ) -> Plan:
+        """The same for several combinations.
+
+        Replicates take as many passes as fit the memory, and are counted for the landmarks that
+        are likely to be kept.
+        """
+        p = self.n_drawn(session)
+        kept = [p] * len(combinations.kernels)
+        if isinstance(null, Resampling):
+            kept = likely_counts(session, combinations, p)
+        maps = unpruned(session, combinations, kept)
+        return plan_features(
+            session,
+            maps,
+            null,
+            landmark_steps(session, combinations, p, maps),
+            REMEDY,
+            whitened=True,
+            n_landmarks=p,
+            chosen=combinations.chosen,
+            measure=self.measure,
+            measured=self.measured,
+        )
+
+    def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
+        """The measure of the data, in one pass."""
+        basis, found = self.features(session, kernels)
+        return estimate_by_moments(session, basis, self.measure, found)
+
+    def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
+        """The statistic, n times what is measured, and its null distribution, in a pass or two."""
+        basis, found = self.features(session, kernels)
+        return feature_outcome(session, basis, self.measure, null, found)
+
+    def features(
+        self, session: Session, kernels: Sequence[Kernel]
+    ) -> tuple[Basis, Covariances | None]:
+        """Those of two variables, with their covariances where these go into the factors."""
+        return self.draw(session, Combinations.single(kernels)).bases[0], None
+
+    def n_drawn(self, session: Session) -> int:
+        """Landmarks of every variable before pruning."""
+        return landmark_count(self.n_landmarks, session.n, replace=self.replace)
+
+    def draw(self, session: Session, combinations: Combinations) -> LandmarkFeatures:
+        """Draw and fetch the landmarks of any number of variables; fit and prune for every kernel.
+
+        Kernels of one variable prune the same landmarks.
+
+        Parameters
+        ----------
+        session : Session
+            The run.
+        combinations : Combinations
+            Kernels, to be fitted to rows fetched with the landmarks.
+
+        Returns
+        -------
+        LandmarkFeatures
+        """
+        p = self.n_drawn(session)
+        session.step("fetch landmarks")
+        m = len(session.sources)
+        drawn = uniform_rows(
+            session.seed, session.n, p, m, pairing="independent", replace=self.replace
+        )
+        sampled = bandwidth_rows(session)
+        rows = session.take([np.append(z, x) for z, x in zip(drawn, sampled, strict=True)])
+        samples = [x[p:] for x in rows]
+        fitted = fit_combinations(session, combinations, samples)
+        session.step("prune landmarks")
+        tolerance = tolerance_for(self.tolerance, session.dtype)
+        names, landmarks = fitted.spread(session.names), fitted.spread([x[:p] for x in rows])
+        factors = [
+            _factor(name, kernel, z, tolerance)
+            for name, kernel, z in zip(names, fitted.kernels, landmarks, strict=True)
+        ]
+        points = tuple(z[factor.kept] for z, factor in zip(landmarks, factors, strict=True))
+        maps = [
+            KernelFeatures.at(z, kernel, session.dtype)
+            for z, kernel in zip(points, fitted.kernels, strict=True)
+        ]
+        warn_of_rounding(names, fitted.kernels, [one.columns for one in maps], session.dtype)
+        lower = [factor.factor for factor in factors]
+        sides = describe_sides(session, maps, fitted.spread(samples), lower)
+        summary = LandmarkSummary(
+            drawn=p,
+            kept=tuple(factor.rank for factor in factors),
+            pairing="independent",
+            replace=self.replace,
+            tolerance=factors[0].tolerance,
+        )
+        return LandmarkFeatures(fitted, tuple(sides), points, summary)
+
+
+def _factor(name: str, kernel: Kernel, landmarks: Vector, tolerance: float) -> PivotedCholesky:
+    gram = kernel(landmarks)
+    warn_of_zeros(gram, f"the kernel of variable {name!r}")
+    return pivoted_cholesky(gram, tolerance)

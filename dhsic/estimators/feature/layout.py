@@ -1,0 +1,244 @@
+"""Features of kernels side by side, and the products of them that passes over the data sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.estimators.feature.basis import Side
+from dhsic.features import FeatureMap
+
+__all__ = ["Crossing", "KernelSide", "Layout", "Pair", "Place", "Rectangle"]
+
+Matrix = NDArray[np.floating[Any]]
+Pair = tuple[int, ...]
+
+
+class KernelSide(NamedTuple):
+    """The features of one kernel, as they are summed."""
+
+    variable: int
+    """The number of the variable."""
+    map: FeatureMap
+    """Makes them."""
+    centre: Matrix
+    """Their provisional mean, shape (D,), so that no digits cancel."""
+    rows: slice
+    """Those that are summed, of the D or of the whitened ones."""
+    whitening: Matrix | None = None
+    """These rows of L^-1, shape (r, D), where features are whitened before they are summed."""
+
+    @classmethod
+    def plain(cls, variable: int, side: Side) -> KernelSide:
+        """All features as they are."""
+        return cls(variable, side.map, side.centre, slice(0, side.n_features))
+
+    @property
+    def n_summed(self) -> int:
+        """Features that are summed."""
+        return int(self.rows.stop - self.rows.start)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the map, the mean and the matrix."""
+        matrix = 0 if self.whitening is None else self.whitening.nbytes
+        return self.map.nbytes + self.centre.nbytes + matrix
+
+    @property
+    def operations(self) -> float:
+        """Floating-point operations a row."""
+        whitening = 0.0 if self.whitening is None else 2.0 * self.whitening.size
+        return self.map.operations + whitening
+
+    def scratch(self, rows: int) -> int:
+        """Bytes of the features of so many rows, their squares and their transforms."""
+        values = 2 * self.map.n_features + 4 * self.n_summed
+        return self.map.scratch(rows) + rows * (self.map.dtype.itemsize * values + 8)
+
+    def raw(self, x: NDArray[Any]) -> Matrix:
+        """All features of rows (b, d) about their provisional mean, shape (b, D)."""
+        features = self.map(x)
+        features -= self.centre
+        return features
+
+    def summed(self, raw: Matrix) -> Matrix:
+        """Those that are summed, shape (b, r)."""
+        if self.whitening is not None:
+            return raw @ self.whitening.T
+        return raw if self.n_summed == raw.shape[1] else raw[:, self.rows]
+
+
+class Rectangle(NamedTuple):
+    """Every kernel of some with every one of others; either are side by side."""
+
+    firsts: tuple[int, ...]
+    """Numbers of kernels."""
+    seconds: tuple[int, ...]
+    """Numbers of kernels; replicates move the rows of their variables."""
+
+
+class Crossing(NamedTuple):
+    """Where the products of a rectangle are."""
+
+    first: slice
+    """Its first features among those of all kernels."""
+    second: slice
+    """Its second ones."""
+    at: slice
+    """Among the products of all rectangles."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Features of either side."""
+        return self.first.stop - self.first.start, self.second.stop - self.second.start
+
+    def of(self, products: NDArray[Any]) -> NDArray[Any]:
+        """A view (..., D_1, D_2) of the products of all rectangles (..., P)."""
+        return products[..., self.at].reshape(*products.shape[:-1], *self.shape)
+
+
+class Place(NamedTuple):
+    """Where the products of two kernels are."""
+
+    crossing: Crossing
+    """Those of their rectangle."""
+    first: slice
+    """Its features among those of the first side of the rectangle."""
+    second: slice
+    """The same of the second side."""
+
+    def of(self, products: NDArray[Any]) -> NDArray[Any]:
+        """A view (..., D_1, D_2) of the products of all rectangles (..., P)."""
+        return self.crossing.of(products)[..., self.first, self.second]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Features of K kernels side by side, D in all, and P products of them.
+
+    Parameters
+    ----------
+    kernels : tuple of (int, KernelSide)
+        Numbers of kernels with their features.
+    rectangles : tuple of Rectangle
+        The pairs of kernels.
+    """
+
+    kernels: tuple[tuple[int, KernelSide], ...]
+    rectangles: tuple[Rectangle, ...]
+
+    @classmethod
+    def of(cls, kernels: Mapping[int, KernelSide], pairs: Sequence[Pair]) -> Self:
+        """As few rectangles as hold every pair once, and no other."""
+        partners: dict[int, list[int]] = {}
+        for first, second in pairs:
+            partners.setdefault(first, []).append(second)
+        alike: dict[tuple[int, ...], list[int]] = {}
+        for first, seconds in partners.items():
+            alike.setdefault(tuple(sorted(seconds)), []).append(first)
+        firsts = [first for some in alike.values() for first in some]
+        order = list(dict.fromkeys([*firsts, *sorted({pair[1] for pair in pairs})]))
+        rectangles = (
+            Rectangle(*both)
+            for seconds, some in alike.items()
+            for both in _runs_of_both(some, seconds, order)
+        )
+        return cls(tuple((k, kernels[k]) for k in order), tuple(rectangles))
+
+    @cached_property
+    def places(self) -> dict[int, slice]:
+        """Where the features of a kernel that are summed are."""
+        places = _side_by_side(side.n_summed for _, side in self.kernels)
+        return dict(zip(dict(self.kernels), places, strict=True))
+
+    @cached_property
+    def raw_places(self) -> dict[int, slice]:
+        """Where all of its features are."""
+        places = _side_by_side(side.map.n_features for _, side in self.kernels)
+        return dict(zip(dict(self.kernels), places, strict=True))
+
+    @cached_property
+    def crossings(self) -> tuple[Crossing, ...]:
+        """Where the products of every rectangle are."""
+        sides = [(self._span(one.firsts), self._span(one.seconds)) for one in self.rectangles]
+        places = _side_by_side((a.stop - a.start) * (b.stop - b.start) for a, b in sides)
+        return tuple(Crossing(*both, at) for both, at in zip(sides, places, strict=True))
+
+    @property
+    def n_features(self) -> int:
+        """Those that are summed, D."""
+        return sum(side.n_summed for _, side in self.kernels)
+
+    @property
+    def n_products(self) -> int:
+        """P."""
+        return int(self.crossings[-1].at.stop)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Precision of the features."""
+        return self.kernels[0][1].map.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the maps and what belongs to them."""
+        return sum(side.nbytes for _, side in self.kernels)
+
+    @property
+    def operations(self) -> float:
+        """Floating-point operations a row to make the features."""
+        return sum(side.operations for _, side in self.kernels)
+
+    def scratch(self, rows: int) -> int:
+        """Bytes of the features of so many rows and of what the costliest kernel needs."""
+        one = max(side.scratch(rows) for _, side in self.kernels)
+        return one + rows * self.dtype.itemsize * self.n_features
+
+    def place(self, pair: Pair) -> Place:
+        """Where the products of two kernels are."""
+        first, second = pair
+        crossing = next(
+            crossing
+            for one, crossing in zip(self.rectangles, self.crossings, strict=True)
+            if first in one.firsts and second in one.seconds
+        )
+        ends = (self.places[first], crossing.first), (self.places[second], crossing.second)
+        return Place(crossing, *(slice(a.start - b.start, a.stop - b.start) for a, b in ends))
+
+    def features(self, values: Sequence[NDArray[Any]]) -> Matrix:
+        """Those that are summed, of rows of all variables, shape (b, D)."""
+        out = np.empty((len(values[0]), self.n_features), self.dtype)
+        for number, side in self.kernels:
+            out[:, self.places[number]] = side.summed(side.raw(values[side.variable]))
+        return out
+
+    def _span(self, numbers: Sequence[int]) -> slice:
+        """Where the features of kernels are that are side by side."""
+        return slice(self.places[numbers[0]].start, self.places[numbers[-1]].stop)
+
+
+def _side_by_side(counts: Iterable[int]) -> Iterator[slice]:
+    """Where groups of so many columns are, one after another."""
+    return (slice(*both) for both in pairwise(accumulate(counts, initial=0)))
+
+
+def _runs_of_both(
+    firsts: Sequence[int], seconds: Sequence[int], order: Sequence[int]
+) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Pairs of runs of kernels that follow each other in an order."""
+    for first in _runs(firsts, order):
+        for second in _runs(seconds, order):
+            yield first, second
+
+
+def _runs(numbers: Sequence[int], order: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    at = [order.index(number) for number in numbers]
+    cuts = [i for i in range(1, len(at)) if at[i] != at[i - 1] + 1]
+    for start, stop in pairwise([0, *cuts, len(at)]):
+        yield tuple(numbers[start:stop])

@@ -1,0 +1,306 @@
+"""The pass that sums products of features under all permutations of an orbit.
+
+With features f and h of two variables, the sums over a group of f(i) h(i + k)' for every shift k
+are circular cross-correlations: a product of two Fourier transforms a frequency, summed over
+groups, transformed back once in the end. Without shifts a coset is one product of matrices, of the
+features of all rows with those of the other variable in another order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft
+
+from dhsic.engine.groups import Groups
+from dhsic.engine.reduction import Footprint, GroupBlock, add
+from dhsic.estimators.feature.layout import Crossing, KernelSide, Layout
+from dhsic.estimators.resample import Orbit
+
+__all__ = ["OrbitPass", "OrbitSums"]
+
+Matrix = NDArray[np.floating[Any]]
+Transform = NDArray[np.inexact[Any]]
+Vector = NDArray[np.float64]
+
+_MOST_GROUPS = 64  # of a tile; more do not spare time
+_BATCH = 2**17  # entries of features that are made at a time, which stay in the cache
+_BATCH_ROWS = 4096  # float32 sums of more would lose digits
+_PRODUCTS = 2**17  # entries of products that wait to be added
+_TRANSFORM = 15.0  # floating-point operations an entry
+
+
+class OrbitSums(NamedTuple):
+    """Sums over rows for K kernels, R cosets and P products of D features."""
+
+    cross: Transform
+    """Products: transforms over the shifts, shape (R, b // 2 + 1, P); (R, 1, P) without them."""
+    sums: Vector
+    """Features that are summed, shape (D,)."""
+    raw: Vector
+    """Squares of all features of all kernels, before they are whitened."""
+    norms: Vector
+    """Squared norms of the features that are summed, shape (K,)."""
+    products: Vector
+    """Over groups, products of the squared norms of two kernels there, shape (K, K)."""
+
+
+@dataclass(frozen=True)
+class OrbitPass:
+    """All sums of `OrbitSums`, in one pass.
+
+    Features are about provisional means, so that no digits cancel. Rows that are in no group add
+    the same to the products of all permutations.
+
+    Parameters
+    ----------
+    layout : Layout
+        The features and the products.
+    orbit : Orbit
+        The permutations.
+    cosets : range
+        Those that are summed.
+    tile_bytes : int
+        Bytes of the features and transforms of groups that are multiplied at a time, or half of
+        those of the sums: the more of them, the fewer times their products are added to the sums.
+    """
+
+    layout: Layout
+    orbit: Orbit
+    cosets: range
+    tile_bytes: int
+
+    @property
+    def name(self) -> str:
+        """The name of the pass."""
+        return "shifts" if self.orbit.shifted else "permutation null"
+
+    @property
+    def groups(self) -> Groups:
+        """The groups of all rows."""
+        return self.orbit.groups
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Cosets, frequencies and products."""
+        frequencies = self.groups.size // 2 + 1 if self.orbit.shifted else 1
+        return len(self.cosets), frequencies, self.layout.n_products
+
+    @property
+    def solve_bytes(self) -> int:
+        """Bytes that `covariances` takes with what it is given."""
+        return 2 * self._state_bytes
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a block of so many rows."""
+        layout, (cosets, _, products) = self.layout, self.shape
+        tile = min(self._tile_groups, max(1, rows // self.groups.size))
+        batch = max(
+            s.scratch(min(tile, self._batch_groups(s)) * self.groups.size)
+            for _, s in layout.kernels
+        )
+        waiting = max(
+            self._slab(one) * (math.prod(one.shape) + min(tile, _BATCH_ROWS) * one.shape[0])
+            for one in layout.crossings
+        )
+        orders = 3 * 8 * tile * self.groups.size
+        small = layout.n_features + sum(s.map.n_features for _, s in layout.kernels)
+        small += len(layout.kernels) * (len(layout.kernels) + 1)
+        transforms = layout.n_features + (cosets - 1) * self._n_moved
+        return Footprint(
+            payload=layout.nbytes,
+            scratch=tile * self._group_bytes + batch + self._dtype.itemsize * waiting + orders,
+            state=self._state_bytes + 8 * small,
+            operations=layout.operations
+            + (_TRANSFORM * transforms + 2.0 * cosets * products) * self.orbit.shifted
+            + 2.0 * cosets * products,
+        )
+
+    def chunk(self, block: GroupBlock) -> OrbitSums:
+        """Sums over a run of groups."""
+        count, raw = len(self.layout.kernels), (s.map.n_features for _, s in self.layout.kernels)
+        sums = OrbitSums(
+            np.zeros(self.shape, self._state_dtype),
+            np.zeros(self.layout.n_features),
+            np.zeros(sum(raw)),
+            np.zeros(count),
+            np.zeros((count, count)),
+        )
+        for at in _slices(block.n_groups, self._tile_groups):
+            self._add_tile(block, at.start, at.stop, sums)
+        if block.n_left:
+            self._add_left_over(block, sums)
+        return sums
+
+    def combine(self, left: OrbitSums, right: OrbitSums) -> OrbitSums:
+        """Add."""
+        return add(left, right)
+
+    def covariances(self, sums: OrbitSums) -> Vector:
+        """Cross-covariances of the features that are summed, shape (N, P); overwrites the sums.
+
+        Permutations leave the sums of either side as they are, so that the product of the means is
+        the same for all, which is to say at frequency 0.
+        """
+        n, shifts = self.groups.n, self.orbit.n_shifts
+        for one in self.layout.crossings:
+            product = np.outer(sums.sums[one.first], sums.sums[one.second])
+            one.of(sums.cross)[:, 0] -= shifts / n * product
+        shifted = self.orbit.shifted
+        cross: Vector = fft.irfft(sums.cross, shifts, axis=1) if shifted else sums.cross.real
+        cross /= n
+        return cross.reshape(-1, cross.shape[2])
+
+    @property
+    def _dtype(self) -> np.dtype[Any]:
+        """Precision of the transforms."""
+        dtype = self.layout.dtype
+        return np.result_type(dtype, np.complex64) if self.orbit.shifted else dtype
+
+    @property
+    def _state_dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.complex128 if self.orbit.shifted else np.float64)
+
+    @property
+    def _state_bytes(self) -> int:
+        return self._state_dtype.itemsize * math.prod(self.shape)
+
+    @property
+    def _first_moved(self) -> int:
+        """Where the features begin that permutations move."""
+        return int(min(one.second.start for one in self.layout.crossings))
+
+    @property
+    def _n_moved(self) -> int:
+        return self.layout.n_features - self._first_moved
+
+    @property
+    def _n_kept(self) -> int:
+        """Features that are kept as they are, for cosets."""
+        return self._n_moved if self.cosets.stop > 1 else 0
+
+    @property
+    def _rows(self) -> int:
+        """Rows of the transforms of a group."""
+        return 1 if self.orbit.shifted else self.groups.size
+
+    @property
+    def _group_bytes(self) -> int:
+        """Bytes of the transforms of a group, its features, and both in another order."""
+        features = self.layout.n_features + self._n_kept
+        own = features * self._dtype.itemsize * self.shape[1] * self._rows
+        copies = 2 if self.orbit.shifted else 1
+        return own + copies * self._n_kept * self.layout.dtype.itemsize * self.groups.size
+
+    @property
+    def _tile_groups(self) -> int:
+        """Groups whose transforms are multiplied at a time."""
+        size = max(self.tile_bytes, self._state_bytes // 2)
+        return max(1, min(_MOST_GROUPS, size // self._group_bytes))
+
+    def _batch_groups(self, side: KernelSide) -> int:
+        """Groups whose features are made at a time."""
+        rows = min(_BATCH // side.map.n_features, _BATCH_ROWS)
+        return max(1, rows // self.groups.size)
+
+    def _slab(self, crossing: Crossing) -> int:
+        """Frequencies that are multiplied at a time."""
+        return min(self.shape[1], max(1, _PRODUCTS // math.prod(crossing.shape)))
+
+    def _add_tile(self, block: GroupBlock, start: int, stop: int, sums: OrbitSums) -> None:
+        """Add the sums over some of the groups of a block."""
+        own, features = self._transforms(block, start, stop, sums)
+        for total, coset in zip(sums.cross, self.cosets, strict=True):
+            moved = own[..., self._first_moved :]
+            if coset:
+                orders = self.orbit.orders(coset, block.first + start, stop - start)
+                moved = self._transform(_permuted(features, orders))
+            self._add_products(total, own, moved)
+
+    def _transforms(
+        self, block: GroupBlock, start: int, stop: int, sums: OrbitSums
+    ) -> tuple[Transform, Matrix]:
+        """Those of groups, (F, g, D), and the features that cosets move, (g, b, D_2).
+
+        Adds up the norms of the features on the way.
+        """
+        layout, b, rows, count = self.layout, self.groups.size, self._rows, stop - start
+        own = np.empty((self.shape[1], count * rows, layout.n_features), self._dtype)
+        kept = np.empty((count, b, self._n_kept), layout.dtype)
+        norms = np.empty((len(layout.kernels), count))
+        for place, (number, side) in enumerate(layout.kernels):
+            to, moved = layout.places[number], layout.places[number].start - self._first_moved
+            values = block.values[side.variable][start * b : stop * b]
+            for at in _slices(count, self._batch_groups(side)):
+                x = values[at.start * b : at.stop * b]
+                features, norms[place, at] = self._features(number, side, x, sums)
+                own[:, at.start * rows : at.stop * rows, to] = self._transform(features)
+                if self._n_kept and moved >= 0:
+                    kept[at, :, moved : moved + side.n_summed] = features
+        sums.norms[:] += norms.sum(axis=1)
+        sums.products[:] += norms @ norms.T
+        return own, kept
+
+    def _features(
+        self, number: int, side: KernelSide, x: NDArray[Any], sums: OrbitSums
+    ) -> tuple[Matrix, Vector]:
+        """Those of rows of groups that are summed, (g, b, r), and their squared norms, (g,)."""
+        b, raw = self.groups.size, side.raw(x)
+        summed, squares = side.summed(raw), _group_sums(np.square(raw), b)
+        sums.raw[self.layout.raw_places[number]] += squares.sum(axis=0)
+        sums.sums[self.layout.places[number]] += _group_sums(summed, b).sum(axis=0)
+        if summed is not raw:
+            squares = _group_sums(np.square(summed), b)
+        return summed.reshape(-1, b, side.n_summed), squares.sum(axis=1)
+
+    def _transform(self, features: Matrix) -> Transform:
+        """Over the rows of groups, (g, b, D) to (F, g, D); without shifts all rows, (1, g b, D)."""
+        count, b, width = features.shape
+        if not self.orbit.shifted:
+            return features.reshape(1, count * b, width)
+        transforms = np.empty((self.shape[1], count, width), self._dtype)
+        for g, group in enumerate(features):
+            transforms[:, g] = fft.rfft(group, axis=0)
+        return transforms
+
+    def _add_products(self, total: Transform, own: Transform, moved: Transform) -> None:
+        """Add products of (F, g, D) and (F, g, D_2), summed over groups, to those of a coset."""
+        first_moved = self._first_moved
+        for one in self.layout.crossings:
+            second = slice(one.second.start - first_moved, one.second.stop - first_moved)
+            for at in _slices(own.shape[0], self._slab(one)):
+                for rows in _slices(own.shape[1], _BATCH_ROWS):
+                    left = own[at, rows, one.first].conj().swapaxes(1, 2)
+                    one.of(total)[at] += left @ moved[at, rows, second]
+
+    def _add_left_over(self, block: GroupBlock, sums: OrbitSums) -> None:
+        """Add rows that no permutation moves; what all shifts share is at frequency 0."""
+        grouped = block.n_groups * self.groups.size
+        features = self.layout.features([x[grouped:] for x in block.values]).astype(np.float64)
+        sums.sums[:] += features.sum(axis=0)
+        for one in self.layout.crossings:
+            product = features[:, one.first].T @ features[:, one.second]
+            one.of(sums.cross)[:, 0] += self.orbit.n_shifts * product
+
+
+def _slices(count: int, step: int) -> Iterator[slice]:
+    """So many at a time."""
+    return (slice(start, min(start + step, count)) for start in range(0, count, step))
+
+
+def _permuted(features: Matrix, orders: NDArray[np.intp]) -> Matrix:
+    """Features (g, b, D) with the rows of groups in other orders (g, b)."""
+    moved: Matrix = features[np.arange(len(orders))[:, None], orders]
+    return moved
+
+
+def _group_sums(values: Matrix, b: int) -> Vector:
+    """Over the rows of groups: (g b, D) to (g, D)."""
+    grouped = values.reshape(-1, b, values.shape[1])
+    sums: Vector = (np.ones((1, b), values.dtype) @ grouped)[:, 0].astype(np.float64)
+    return sums

@@ -1,0 +1,263 @@
+"""Tests from the cross-covariance of features: what the estimators on features run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.engine.plan import DriverStep, PassPlan, Plan
+from dhsic.engine.session import Session
+from dhsic.estimators.approximate import guard_features
+from dhsic.estimators.base import (
+    BANDWIDTH_ROWS,
+    Estimate,
+    GridOutcome,
+    Null,
+    Outcome,
+    Resampling,
+    plan_of,
+)
+from dhsic.estimators.feature.basis import (
+    SQUARED_HSIC,
+    Basis,
+    Measure,
+    Side,
+    unseen_sides,
+    whiten,
+)
+from dhsic.estimators.feature.moments import (
+    Covariances,
+    feature_moments,
+    fourth_moment,
+    moments_layout,
+    moments_steps,
+)
+from dhsic.estimators.feature.replicates import resample_features, resampling_steps
+from dhsic.estimators.feature.sizes import independent_rounding
+from dhsic.estimators.null_moments import permutation_moments
+from dhsic.features import FeatureMap
+from dhsic.kernels import Combinations
+from dhsic.linalg import spectrum
+from dhsic.nulls import ChiSquareMixture, Distribution, Gamma, GammaDistribution, Spectral
+
+__all__ = [
+    "describe_sides",
+    "estimate_by_moments",
+    "feature_outcome",
+    "grid_outcome",
+    "plan_features",
+    "sample_step",
+]
+
+Vector = NDArray[np.float64]
+
+
+def plan_features(
+    session: Session,
+    maps: Sequence[FeatureMap],
+    null: Null | None,
+    preparation: Sequence[DriverStep | PassPlan],
+    remedy: str,
+    *,
+    whitened: bool,
+    n_landmarks: int | None = None,
+    chosen: Sequence[tuple[int, ...]] = ((0, 1),),
+    measure: Measure = SQUARED_HSIC,
+    measured: bool = False,
+) -> Plan:
+    """The steps that would run.
+
+    Parameters
+    ----------
+    session : Session
+        The run, over two variables.
+    maps : sequence of FeatureMap
+        One a kernel.
+    null : Null or None
+        The null distribution; None for an estimate.
+    preparation : sequence of DriverStep or PassPlan
+        The steps that prepare the maps.
+    remedy : str
+        Advice where it needs too much memory.
+    whitened : bool
+        Whether the features have factors.
+    n_landmarks : int, optional
+        Landmarks before pruning.
+    chosen : sequence of tuple of int, optional
+        Combinations of two maps. More than one need replicates.
+    measure : Measure, optional
+        The size of cross-covariances.
+    measured : bool, optional
+        Whether the factors come from the covariances of the features over all rows.
+
+    Returns
+    -------
+    Plan
+    """
+    sides = unseen_sides(maps, whitened=whitened)
+    steps = [*preparation, sample_step(maps)]
+    if measured:
+        steps += moments_steps(session, sides, then="normalise features")
+    if isinstance(null, Resampling):
+        steps += resampling_steps(session, sides, chosen, measure, null)
+    elif isinstance(null, Gamma):
+        steps += moments_steps(session, sides, normed=True)
+    elif measured:
+        steps += moments_steps(session, sides)[1:]
+    else:
+        steps += moments_steps(session, sides)
+    return plan_of(session, steps, remedy, n_landmarks)
+
+
+def sample_step(maps: Sequence[FeatureMap]) -> DriverStep:
+    """The cost of `describe_sides`, kernel by kernel, of which the means stay."""
+    counts = [one.n_features for one in maps]
+    return DriverStep(
+        "features of the sample", 8 * 4 * BANDWIDTH_ROWS * max(counts), 8 * sum(counts)
+    )
+
+
+def describe_sides(
+    session: Session,
+    maps: Sequence[FeatureMap],
+    samples: Sequence[Vector],
+    factors: Sequence[Vector | None] | None = None,
+) -> list[Side]:
+    """The features of every kernel, about their means over samples (s, d)."""
+    session.step("features of the sample")
+    return list(map(Side.of, maps, samples, factors or [None] * len(maps)))
+
+
+def estimate_by_moments(
+    session: Session, basis: Basis, measure: Measure, found: Covariances | None = None
+) -> Estimate:
+    """The measure of the data, in a pass where the covariances are not known."""
+    found = found or feature_moments(session, moments_layout(dict(enumerate(basis.sides))))
+    session.step("solve")
+    return _estimate(basis, measure, _size(basis, measure, found.of(0, 1)))
+
+
+def feature_outcome(
+    session: Session,
+    basis: Basis,
+    measure: Measure,
+    null: Null,
+    found: Covariances | None = None,
+) -> Outcome:
+    """The statistic, n times the measure, with its null distribution.
+
+    Parameters
+    ----------
+    session : Session
+        The run, over two variables.
+    basis : Basis
+        Their features.
+    measure : Measure
+        The size of cross-covariances.
+    null : Null
+        The null distribution.
+    found : Covariances, optional
+        Those of the features, where they are known: the spectral null needs no other pass.
+
+    Returns
+    -------
+    Outcome
+    """
+    if isinstance(null, Resampling):
+        combinations = Combinations.single(basis.kernels)
+        return grid_outcome(session, combinations, [basis], measure, null).only
+    sides = dict(enumerate(basis.sides))
+    note = guard_features(session, sides, [(0, 1)], null)
+    if isinstance(null, Spectral):
+        found = found or feature_moments(session, moments_layout(sides))
+        session.step("solve")
+        size = _size(basis, measure, found.of(0, 1))
+        law = _spectral(session, basis, found, null)
+    else:
+        assert isinstance(null, Gamma)
+        normed = feature_moments(session, moments_layout(sides, normed=True))
+        session.step("solve")
+        size = float(measure.size(normed.of(0, 1)[None, :-1, :-1])[0])
+        law = _gamma(session, normed)
+    estimate = _estimate(basis, measure, size)
+    rounding = independent_rounding(session, basis.sides)
+    return Outcome(session.n * size, law, estimate, note, rounding)
+
+
+def grid_outcome(
+    session: Session,
+    combinations: Combinations,
+    bases: Sequence[Basis],
+    measure: Measure,
+    null: Resampling,
+) -> GridOutcome:
+    """The statistics of combinations, n times the measure, with their replicates.
+
+    Parameters
+    ----------
+    session : Session
+        The run, over two variables.
+    combinations : Combinations
+        As fitted, G of them.
+    bases : sequence of Basis
+        Their features, one for each.
+    measure : Measure
+        The size of cross-covariances.
+    null : Multiplier, Permutation or Shifts
+        The null distribution.
+
+    Returns
+    -------
+    GridOutcome
+    """
+    chosen = combinations.chosen
+    sides = {
+        number: side
+        for pair, basis in zip(chosen, bases, strict=True)
+        for number, side in zip(pair, basis.sides, strict=True)
+    }
+    note = guard_features(session, sides, chosen, null)
+    found, detail = resample_features(session, sides, chosen, measure, null)
+    return GridOutcome(
+        combinations,
+        found.statistics,
+        found.replicates,
+        lambda g: _estimate(bases[g], measure, float(found.statistics[g]) / session.n),
+        note or detail,
+        found.rounding,
+    )
+
+
+def _spectral(session: Session, basis: Basis, found: Covariances, null: Spectral) -> Distribution:
+    """The products of the eigenvalues of either covariance weigh the mixture.
+
+    Zhang et al. (2018), sections 4.1.2 and 4.2.2.
+    """
+    own = [
+        spectrum(whiten(found.of(m, m)[None], (side.factor, side.factor))[0])
+        for m, side in enumerate(basis.sides)
+    ]
+    return null.distribution(ChiSquareMixture.of_products(*own), session.seed)
+
+
+def _gamma(session: Session, normed: Covariances) -> GammaDistribution:
+    """With the mean and the variance over all permutations."""
+    own = [normed.of(m, m)[:-1, :-1] for m in (0, 1)]
+    mean, variance = permutation_moments(
+        session.n,
+        traces=np.array([np.trace(c) for c in own]),
+        squares=np.array([np.vdot(c, c) for c in own]),
+        fourths=np.array([fourth_moment(normed, m) for m in (0, 1)]),
+    )
+    return GammaDistribution(mean, variance)
+
+
+def _size(basis: Basis, measure: Measure, cross: Vector) -> float:
+    return float(measure.size(whiten(cross[None], basis.factors))[0])
+
+
+def _estimate(basis: Basis, measure: Measure, size: float) -> Estimate:
+    value = measure.value(size)
+    return Estimate(value, basis.kernels, basis.landmarks, basis.summary, measure.quantity)

@@ -1,0 +1,1 @@
+"""Statistics from all pairs of rows: HSIC, distance covariance and correlation."""

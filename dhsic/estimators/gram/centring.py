@@ -1,0 +1,149 @@
+"""Gram matrices of all rows about their means, and their products."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import product
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.engine.tiles import Matrix
+from dhsic.estimators.gram.sums import GramSums
+from dhsic.linalg import spectrum
+from dhsic.nulls import ChiSquareMixture
+
+__all__ = ["Centring", "centred_pairs", "limit_mixture"]
+
+Vector = NDArray[np.float64]
+Places = slice | NDArray[np.intp]
+Terms = dict[tuple[int, int], Any]
+
+_EVERY = slice(None)
+
+
+@dataclass(frozen=True)
+class Centring:
+    """How the Gram matrices of K kernels and n rows are centred, from their sums.
+
+    The centred matrix is K_ij - shift_i - shift_j, of V-statistics the doubly centred HKH; of
+    U-statistics U-centred, with a diagonal of zeros.
+
+    Parameters
+    ----------
+    means : ndarray, shape (K, n)
+        Row means of the Gram matrices, without the diagonal where unbiased.
+    unbiased : bool
+        U-statistics, for M = 2.
+    """
+
+    means: Vector
+    unbiased: bool
+
+    @classmethod
+    def of(cls, sums: GramSums, *, unbiased: bool) -> Self:
+        """From the sums of all rows."""
+        if unbiased:
+            return cls((sums.rows - sums.diagonal) / (sums.n - 2), unbiased)
+        return cls(sums.rows / sums.n, unbiased)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the means."""
+        return self.means.nbytes
+
+    @cached_property
+    def totals(self) -> Vector:
+        """Means of the Gram matrices as the centring takes them, shape (K,)."""
+        n = self.means.shape[1]
+        totals: Vector = self.means.sum(axis=1) / (n - 1 if self.unbiased else n)
+        return totals
+
+    def centre(
+        self, k: int, gram: Matrix, rows: Places = _EVERY, columns: Places = _EVERY
+    ) -> Matrix:
+        """Centre a tile of kernel k in place."""
+        shift = self.means[k] - 0.5 * self.totals[k]
+        gram -= shift[rows, None].astype(gram.dtype)
+        gram -= shift[columns].astype(gram.dtype)
+        if self.unbiased and rows is columns:
+            np.fill_diagonal(gram, 0.0)
+        return gram
+
+
+def centred_pairs(
+    grams: Sequence[Matrix],
+    chosen: Sequence[tuple[int, ...]],
+    centring: Centring,
+    rows: Places = _EVERY,
+    columns: Places = _EVERY,
+) -> Iterator[Matrix]:
+    """H_ij = <xi_i, xi_j>, the Gram matrix of the centred products, of every combination.
+
+    With the row means a_i of a centred variable, its mean c and its centred Gram matrix A, a
+    variable is k_ij = c + a_i + a_j + A_ij, and xi_i keeps the terms in which two variables or
+    more are centred. Multiplying variable by variable, F_pq sums the terms with p centred on the
+    side of i and q on that of j, 2 for two or more; H is F_22. For M = 2 it is A_1 A_2.
+    Combinations that begin alike, one after another, share these sums.
+
+    Parameters
+    ----------
+    grams : sequence of ndarray, shapes (b, c)
+        A tile of every kernel. Overwritten.
+    chosen : sequence of tuple of int
+        G combinations of the numbers of M kernels.
+    centring : Centring
+        The means of all rows.
+    rows, columns : slice or ndarray of int
+        Where the tile is; the same object where it holds every pair of some rows.
+
+    Yields
+    ------
+    h : ndarray, shape (b, c)
+        One combination after another.
+    """
+    for k, gram in enumerate(grams):
+        centring.centre(k, gram, rows, columns)
+
+    def terms(k: int) -> Terms:
+        c = float(centring.totals[k])
+        left = (centring.means[k, rows] - c).astype(grams[k].dtype)[:, None]
+        right = (centring.means[k, columns] - c).astype(grams[k].dtype)
+        return {(0, 0): c, (1, 0): left, (0, 1): right, (1, 1): grams[k]}
+
+    @lru_cache(maxsize=len(chosen[0]) - 1)
+    def grown(one: tuple[int, ...]) -> Terms:
+        return _times(grown(one[:-1]), terms(one[-1])) if one[1:] else terms(one[0])
+
+    for one in chosen:
+        if len(one) == 2:
+            yield grams[one[0]] * grams[one[1]]
+        else:
+            yield _times(grown(one[:-1]), terms(one[-1]), {(2, 2)})[2, 2]
+
+
+def _times(f: Terms, by: Terms, wanted: Container[tuple[int, int]] | None = None) -> Terms:
+    """The sums F multiplied by one more variable; all of them, or those that are wanted."""
+    found: Terms = {}
+    for ((p, q), value), ((one, other), factor) in product(f.items(), by.items()):
+        key = min(p + one, 2), min(q + other, 2)
+        if wanted is None or key in wanted:
+            found[key] = found.get(key, 0.0) + value * factor
+    return found
+
+
+def limit_mixture(grams: Sequence[Matrix], centring: Centring) -> ChiSquareMixture:
+    """The limit of n V-HSIC under independence; overwrites the Gram matrices.
+
+    For M = 2 the weights are the products of the eigenvalues of either centred Gram matrix
+    (Zhang et al. 2018, section 2.4.2), for M > 2 the eigenvalues of that of the centred products.
+    """
+    n = len(grams[0])
+    if len(grams) > 2:
+        (h,) = centred_pairs(grams, [tuple(range(len(grams)))], centring)
+        return ChiSquareMixture.of(spectrum(h) / n)
+    first, second = (spectrum(centring.centre(m, gram)) / n for m, gram in enumerate(grams))
+    return ChiSquareMixture.of_products(first, second)

@@ -1,0 +1,120 @@
+"""HSIC from every pair of rows: what the linear-time estimators approximate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from dhsic.engine.session import Session
+from dhsic.estimators.base import FeatureEstimates, FeatureOutcome, Resampling
+from dhsic.estimators.gram.quadratic import Quadratic
+from dhsic.estimators.gram.sequential import HeldQuadratic
+from dhsic.kernels import Combinations, Gaussian, Kernel
+from dhsic.kernels.columns import Columns
+
+__all__ = ["UHSIC", "VHSIC", "SubHSIC"]
+
+
+@final
+@dataclass(frozen=True)
+class VHSIC(HeldQuadratic):
+    """V-statistic HSIC for two or more variables.
+
+    The cost is quadratic in the rows: Gram tiles of pairs of row blocks are computed once, used
+    and forgotten, in memory that does not grow with their number. The test statistic is n times
+    the estimate. Shifts of rows, alone or in a chain, take one pass over pairs of groups of rows,
+    with a Fourier transform of every tile. Permutations of all rows and the spectrum hold whole
+    Gram matrices.
+
+    References
+    ----------
+    .. [1] F. Kalinke, Z. Szabo. Nystrom M-Hilbert-Schmidt independence criterion. UAI 2023,
+       equation 5.
+    .. [2] N. Pfister, P. Buehlmann, B. Schoelkopf, J. Peters. Kernel-based tests for joint
+       independence. JRSS B 80, 2018.
+
+    Examples
+    --------
+    >>> VHSIC()
+    VHSIC()
+    """
+
+    name: ClassVar[str] = "v-hsic"
+
+    plan_features = Quadratic.plan_grid
+
+    def test_features(
+        self, session: Session, combinations: Combinations, null: Resampling
+    ) -> FeatureOutcome:
+        """Statistics and replicates of as many features at a time as fit in memory."""
+        grid = self.test_grid(session, combinations, null)
+        assert grid.own is not None
+        values = grid.statistics / session.n
+        estimates = FeatureEstimates(grid.combinations, values, *grid.own.T)
+        return FeatureOutcome(
+            estimates, grid.statistics, grid.replicates, grid.detail, grid.rounding
+        )
+
+    def estimate_features(self, session: Session, combinations: Combinations) -> FeatureEstimates:
+        """The estimates of as many features at a time as fit in memory."""
+        values, own, fitted = self.sizes(session, combinations)
+        return FeatureEstimates(fitted, values, *own.T)
+
+
+@final
+@dataclass(frozen=True)
+class UHSIC(HeldQuadratic):
+    """U-statistic HSIC for two variables, unbiased and therefore negative at times.
+
+    Computed as `VHSIC`, from Gram matrices whose diagonal is zero. The test statistic is n times
+    the estimate.
+
+    References
+    ----------
+    .. [1] L. Song, A. Smola, A. Gretton, J. Bedo, K. Borgwardt. Feature selection via dependence
+       maximization. JMLR 13, 2012.
+    .. [2] Q. Zhang, S. Filippi, A. Gretton, D. Sejdinovic. Large-scale kernel methods for
+       independence testing. Statistics and Computing 28, 2018, equations 6 and 11.
+
+    Examples
+    --------
+    >>> UHSIC()
+    UHSIC()
+    """
+
+    name: ClassVar[str] = "u-hsic"
+
+    @property
+    def unbiased(self) -> bool:
+        """The U-statistic."""
+        return True
+
+
+@final
+@dataclass(frozen=True)
+class SubHSIC(HeldQuadratic):
+    """Mean squared HSIC of all pairs of columns, one of either variable: a simple baseline.
+
+    It is V-HSIC with kernels that are means over columns, since HSIC is linear in either kernel.
+
+    References
+    ----------
+    .. [1] Q. Zhang, S. Filippi, A. Gretton, D. Sejdinovic. Large-scale kernel methods for
+       independence testing. Statistics and Computing 28, 2018, section 5.1.
+
+    Examples
+    --------
+    >>> SubHSIC()
+    SubHSIC()
+    """
+
+    name: ClassVar[str] = "sub-hsic"
+
+    @property
+    def quantity(self) -> str:
+        """The name of the estimate."""
+        return "mean squared HSIC of columns"
+
+    def kernel(self, given: Kernel | None) -> Kernel:
+        """The mean over columns of any kernel of one column, Gaussian where not given."""
+        return Columns(given or Gaussian())

@@ -1,0 +1,268 @@
+"""Statistics under the permutations of an orbit, from sums of Gram matrices: ties and estimates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft
+
+from dhsic.engine.groups import Groups
+from dhsic.estimators.gram.permutations import PermutedGramPass, batches
+from dhsic.estimators.gram.shifts import ShiftedGramPass
+from dhsic.estimators.gram.sides import GramSides, OrbitSums, RowOrders, Side
+from dhsic.estimators.gram.sums import GramSums, rounding
+from dhsic.estimators.resample import Orbit, Resampled, TwoSided, tile_error, transform_error
+from dhsic.linalg import hadamard
+from dhsic.nulls import ChiSquareMixture
+
+__all__ = ["GramOrbit", "rows_in_order"]
+
+Vector = NDArray[np.float64]
+
+_SAFETY = 4.0
+
+
+@dataclass(frozen=True)
+class GramOrbit:
+    """HSIC times n of C statistics under all permutations of an orbit.
+
+    Parameters
+    ----------
+    reduction : ShiftedGramPass or PermutedGramPass
+        The pass that summed.
+    sums : OrbitSums
+        Over all rows.
+    limit : ChiSquareMixture, optional
+        The limit of n V-HSIC under independence, where its eigenvalues were taken.
+    """
+
+    reduction: ShiftedGramPass | PermutedGramPass
+    sums: OrbitSums
+    limit: ChiSquareMixture | None = None
+
+    @property
+    def sides(self) -> GramSides:
+        """The statistics."""
+        return self.reduction.sides
+
+    @property
+    def n(self) -> int:
+        """Rows."""
+        return self.sides.orbit.groups.n
+
+    @property
+    def orbit(self) -> Orbit:
+        """The permutations."""
+        return self.sides.orbit
+
+    @property
+    def detail(self) -> str:
+        """How the replicates are made, for a result."""
+        return self.orbit.detail
+
+    def resampled(self) -> Resampled:
+        """The statistics of the data and of all other permutations, and what is a tie."""
+        if isinstance(self.reduction, PermutedGramPass):
+            every = batches(range(self.orbit.cosets))
+            values = np.concatenate([self.permuted(batch) for batch in every])
+        else:
+            values = np.concatenate([self._of_coset(r).T for r in range(self.orbit.cosets)])
+        return Resampled.of(values, self.rounding())
+
+    def permuted(self, cosets: range) -> Vector:
+        """All statistics under the permutations of a batch of cosets without shifts, (r, C)."""
+        assert isinstance(self.reduction, PermutedGramPass)
+        products, rows = self.reduction.products, self.sums.rows / self.n
+        orders = self._row_orders.drawn(cosets)
+        totals = rows.mean(axis=1)[np.array(products.chosen)].prod(axis=1)
+        joint = self.sums.products[cosets.start : cosets.stop, :, 0]
+        return self._centred(joint, products.mixed_sums(rows, orders), totals)
+
+    def joint_hsic(self, one: tuple[int, ...]) -> float:
+        """The V-statistic for the joint independence of the variables of a combination."""
+        c = self.sides.pairs.index(TwoSided(one[:-1], one[-1]))
+        return float(self._two_sided(0)[c, 0] + self._others(0)[c, 0]) / self.n
+
+    def sums_of(self, one: tuple[int, ...]) -> GramSums:
+        """Sums of the Gram matrices of a combination, as far as HSIC asks for them.
+
+        Those are about the pilots, and of diagonals of zeros where these do not count: what they
+        say of HSIC is the same. The product is that of both sides.
+        """
+        c = self.sides.pairs.index(TwoSided(one[:-1], one[-1]))
+        return self.sums_of_kernels(one)._replace(joint=float(self._observed[c]))
+
+    def sums_of_kernels(self, kernels: Sequence[int]) -> GramSums:
+        """The same of kernels that are in no combination."""
+        at = [self.sides.numbers[0, (k,)] for k in kernels]
+        diagonal = self.sums.diagonal[at] * (not self.orbit.shifted)
+        return GramSums(self.sums.rows[at], diagonal, self.sums.squares[at], math.nan)
+
+    def row_means(self, kernels: Sequence[int]) -> Vector:
+        """Row means of Gram matrices in the order of the rows, shape (len(kernels), n)."""
+        means = np.empty((len(kernels), self.n))
+        at = [self.sides.numbers[0, (k,)] for k in kernels]
+        means[:, rows_in_order(self.orbit.groups)] = self._row_means(at)
+        return means
+
+    def _of_coset(self, r: int) -> Vector:
+        """All statistics under all shifts of a coset, shape (C, b)."""
+        values = self._two_sided(r)
+        return values + self._others(r) if self.sides.joint else values
+
+    def _two_sided(self, r: int) -> Vector:
+        """HSIC of both sides times n, shape (C, b)."""
+        alpha, beta = (self.sums.rows[at] / self.n for at in (self._lefts(r), self._rights))
+        totals = alpha.mean(axis=1) * beta.mean(axis=1)
+        return self._centred(self._products(r), self._meetings(r, alpha, beta), totals[:, None])
+
+    def _centred(self, products: Vector, meetings: Vector, totals: Vector) -> Vector:
+        """HSIC times n from sums of products of matrices as they are, permuted by s.
+
+        With alpha and beta the row means of A and B, and a and b their means, it is
+
+            sum_ij A_ij B_s(i)s(j) / n - 2 sum_i alpha_i beta_s(i) + n a b
+
+        (Kalinke and Szabo 2023, equation 5, which has the same terms for M > 2). For the
+        U-statistic, of row sums and totals over 1 / n each, n - 3 stands for the first n, and the
+        others are n - 2 and (n - 1)(n - 2) (Song et al. 2012).
+        """
+        n = self.n
+        first, second, third = (n - 3, n - 2, n - 1) if self.sides.unbiased else (n, n, n)
+        mixed = 2.0 * n**2 / second * meetings
+        values: Vector = (products - mixed + n**4 / (second * third) * totals) / first
+        return values
+
+    def _others(self, r: int) -> Vector:
+        """The rest that joint independence asks for, times n, shape (C, b).
+
+        With J = prod_l K_l a product, m the means of it, of L and of K_l, and r their row means,
+        E JL + prod_l m_l m_L - 2 E prod_l r_l r_L is HSIC(J, L) and
+        (prod_l m_l - m_J) m_L - 2 E (prod_l r_l - r_J) r_L.
+        """
+        whole, last = self._row_means(self._lefts(r)), self._row_means(self._rights)
+        rows = np.array([self._row_product(pair.left, r) for pair in self.sides.pairs])
+        means = np.array([self._product_of_means(pair.left) for pair in self.sides.pairs])
+        constants = self.n * (means - whole.mean(axis=1)) * last.mean(axis=1)
+        values: Vector = constants[:, None] - 2.0 * self._meetings(r, rows - whole, last)
+        return values
+
+    def _products(self, r: int) -> Vector:
+        """sum_ij A_ij B_s(i)s(j) under all shifts of a coset, shape (C, b)."""
+        values: Vector = self.sums.products[r]
+        if isinstance(self.reduction, PermutedGramPass):
+            return values
+        b, length = self.orbit.groups.size, self.reduction.length
+        values = fft.irfft(np.conj(values), length, axis=1)
+        if length > b:  # lines were padded: what was shifted beyond their end goes around
+            values = values[:, :b] + values[:, length - b :]
+        return values + self.sums.constants[:, None]
+
+    @cached_property
+    def _observed(self) -> Vector:
+        """sum_ij A_ij B_ij, shape (C,)."""
+        return self._products(0)[:, 0].copy()
+
+    def _meetings(self, r: int, left: Vector, right: Vector) -> Vector:
+        """sum_i left_i right_s(i) of vectors (C, n) under all shifts of a coset, shape (C, b)."""
+        b = self.orbit.groups.size
+        grouped = self.orbit.groups.count * b
+        both = zip(right, self.sides.pairs, strict=True)
+        moved = np.array([self._moved(values, r, pair.right) for values, pair in both])
+        first, second = (
+            fft.rfft(values[:, :grouped].reshape(len(values), -1, b), axis=2)
+            for values in (left, moved)
+        )
+        spectra = np.einsum("cgf,cgf->cf", np.conj(first), second)
+        staying = np.einsum("ci,ci->c", left[:, grouped:], moved[:, grouped:])
+        values: Vector = fft.irfft(spectra, b, axis=1) + staying[:, None]
+        return values
+
+    def _lefts(self, r: int) -> list[int]:
+        """Numbers of the left sides in a coset, which permutes products alone if any."""
+        numbers = self.sides.numbers
+        return [numbers.get((r, left), numbers[0, left]) for left, _ in self.sides.pairs]
+
+    @cached_property
+    def _rights(self) -> list[int]:
+        """Numbers of the right sides."""
+        return [self.sides.numbers[0, (right,)] for _, right in self.sides.pairs]
+
+    def _row_means(self, numbers: int | list[int]) -> Vector:
+        """Row means of Gram matrices as they are, not about pilots."""
+        offsets = self.sums.offsets[numbers]
+        means: Vector = offsets + offsets.mean(axis=-1, keepdims=True)
+        return means + self.sums.rows[numbers] / self.n
+
+    def _row_product(self, side: Side, r: int = 0) -> Vector:
+        """Product of the row means of the kernels of a side in the order of a coset, shape (n,)."""
+        each = (self._row_means(self.sides.numbers[0, (k,)]) for k in side)
+        moved = [self._moved(means, r, k) for means, k in zip(each, side, strict=True)]
+        return hadamard([moved[0].copy(), *moved[1:]])
+
+    def _product_of_means(self, side: Side) -> float:
+        numbers = (self.sides.numbers[0, (k,)] for k in side)
+        return math.prod(float(self._row_means(number).mean()) for number in numbers)
+
+    def _moved(self, values: Vector, r: int, k: int) -> Vector:
+        """Values of rows in the order that a coset gives to the variable of a kernel."""
+        m = self.sides.combinations.variables[k]
+        if r == 0 or m == 0:
+            return values
+        if (r, m) not in self._orders:
+            self._orders[r, m] = self._row_orders.of_variable(r, m)
+        moved: Vector = values[self._orders[r, m]]
+        return moved
+
+    @cached_property
+    def _orders(self) -> dict[tuple[int, int], NDArray[np.intp]]:
+        return {}
+
+    @cached_property
+    def _row_orders(self) -> RowOrders:
+        """The permutations of all rows."""
+        groups, m = self.orbit.groups, len(self.sides.pilots)
+        return RowOrders(self.orbit, m, 0, groups.count, groups.n_left)
+
+    def rounding(self) -> Vector:
+        """How far apart equal statistics may come out, shape (C,).
+
+        Transforms, or sums, and tiles leave relative errors in A and B, which matter to their inner
+        product as much as their norms at most; so do those of kernels between equal rows, which are
+        relative to the kernels themselves, but independent: they matter to sums over n^2 pairs as
+        one in n of that.
+        """
+        if self.sides.joint and not self.orbit.shifted:
+            each = [self.sums_of((*left, right)) for left, right in self.sides.pairs]
+            return np.array([rounding(one, self.sides.dtype) for one in each])
+        n, tile = self.n, tile_error(self.sides.dtype)
+        unit = transform_error(self.sides.dtype, self.orbit.groups.size) + tile
+        at = [self._lefts(0), self._rights]
+        (a, b), (k, h) = np.sqrt(self.sums.squares[at]), self._plain_norms[at]
+        errors: Vector = unit * a * b + 2.0 * tile * (k * b + a * h) / n
+        if self.sides.joint:
+            rows = np.array([self._row_product(pair.left) for pair in self.sides.pairs])
+            last = self._row_means(self._rights)
+            norms = np.linalg.norm(rows, axis=1) * np.linalg.norm(last, axis=1)
+            errors = errors + 2.0 * n * unit * norms
+        return _SAFETY * errors / n
+
+    @cached_property
+    def _plain_norms(self) -> Vector:
+        """|A|_F as it is, from A_ij - a_i - a_j, its row sums and a; shape (Q,)."""
+        rows, a = self.sums.rows, self.sums.offsets
+        offsets = 2.0 * self.n * (a**2).sum(axis=1) + 2.0 * a.sum(axis=1) ** 2
+        squares = self.sums.squares + 4.0 * np.einsum("qi,qi->q", rows, a) + offsets
+        norms: Vector = np.sqrt(np.maximum(squares, 0.0))
+        return norms
+
+
+def rows_in_order(groups: Groups) -> NDArray[np.intp]:
+    """The rows of group after group, and then those left over, shape (n,)."""
+    found = groups.arrange(0, groups.count)
+    return np.concatenate([np.arange(*span) for span in found.ranges])[found.places]

@@ -1,0 +1,289 @@
+"""Tests from all pairs of rows, streamed: what the V-, U- and distance statistics share."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.engine.plan import Plan
+from dhsic.engine.session import Session
+from dhsic.errors import InvalidArgumentError
+from dhsic.estimators.approximate import guard_grams
+from dhsic.estimators.base import (
+    BANDWIDTH_ROWS,
+    ChainOutcome,
+    ChainStage,
+    Estimate,
+    GridOutcome,
+    Null,
+    Outcome,
+    Resampling,
+    fit_combinations_on_sample,
+)
+from dhsic.estimators.gram.orbits import GramOrbit
+from dhsic.estimators.gram.signs import SignedGrams
+from dhsic.estimators.gram.steps import (
+    Step,
+    orbit_steps,
+    pairs_of,
+    plain_steps,
+    plan_steps,
+    run_steps,
+    signed_steps,
+    spectral_steps,
+)
+from dhsic.estimators.gram.sums import GramSums, check_rows, hsic, marginal_hsic
+from dhsic.estimators.null_moments import null_moments
+from dhsic.estimators.resample import chain_of, exact_null
+from dhsic.kernels import Combinations, Gaussian, Kernel
+from dhsic.nulls import (
+    Chain,
+    ChiSquareMixture,
+    Distribution,
+    Gamma,
+    GammaDistribution,
+    Multiplier,
+    Permutation,
+    Shifts,
+    Spectral,
+)
+
+__all__ = ["GramFit", "Quadratic"]
+
+Vector = NDArray[np.float64]
+
+
+class GramFit(NamedTuple):
+    """An estimate from all pairs of rows, with all that it is made of."""
+
+    means: Vector
+    """Row means of the Gram matrices, shape (M, n)."""
+    estimate: Estimate
+    """The estimate."""
+
+
+class Quadratic:
+    """Estimate and test of a multiple of the squared HSIC by all pairs of rows.
+
+    Estimators derive from it: they say what the multiple is, and which kernels it takes.
+    """
+
+    @property
+    def quantity(self) -> str:
+        """The name of the estimate."""
+        return "squared HSIC"
+
+    @property
+    def unbiased(self) -> bool:
+        """The U-statistic, for two variables; else the V-statistic."""
+        return False
+
+    def factor(self, sums: GramSums) -> float:
+        """The factor of the squared HSIC; permutations must leave it as it is."""
+        del sums
+        return 1.0
+
+    def size(self, sums: GramSums) -> float:
+        """The multiple of the squared HSIC; n times it is the statistic."""
+        return self.factor(sums) * hsic(sums, unbiased=self.unbiased)
+
+    def reported(self, size: float) -> float:
+        """The estimate, from its size."""
+        return size
+
+    def kernel(self, given: Kernel | None) -> Kernel:
+        """Any, Gaussian where not given."""
+        return given or Gaussian()
+
+    def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
+        """Shifts of rows; of three variables or more as a chain."""
+        return exact_null(len(session.sources), n_resamples)
+
+    def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
+        """The steps that would run."""
+        return self.plan_grid(session, Combinations.single(kernels), null)
+
+    def plan_grid(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
+        """The steps of a test of several combinations, or of estimates where `null` is None."""
+        check_rows(session.n, unbiased=self.unbiased)
+        self._check_null(null)
+        parts = _cut(combinations, self._parts(session, combinations, null))
+        return plan_steps(session, (self._guessed(session, part, null) for part in parts))
+
+    plan_chain = plan_each = plan_grid
+
+    def _check_null(self, null: Null | None) -> None:
+        """Refuse a gamma distribution for a statistic that is negative at times."""
+        if isinstance(null, Gamma) and self.unbiased:
+            msg = (
+                "null 'gamma' needs a statistic that is never negative, got an unbiased one: take "
+                "unbiased=False, or null 'permutation', 'multiplier' or 'spectral'"
+            )
+            raise InvalidArgumentError(msg)
+
+    def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
+        """In one pass."""
+        ((value,), _, fitted) = self.sizes(session, Combinations.single(kernels))
+        return self._estimated(value, fitted.kernels)
+
+    def fit(self, session: Session, kernels: Sequence[Kernel]) -> GramFit:
+        """The estimate with all that it is made of."""
+        fitted, _, ((_, grams),) = self._run(session, Combinations.single(kernels), None)
+        size = self.size(grams.sums_of(fitted.chosen[0]))
+        means = grams.row_means(range(len(kernels)))
+        return GramFit(means, self._estimated(size, fitted.kernels))
+
+    def sizes(
+        self, session: Session, combinations: Combinations
+    ) -> tuple[Vector, Vector, Combinations]:
+        """The sizes of all combinations, HSIC of every variable with itself, and the kernels."""
+        fitted, _, found = self._run(session, combinations, None)
+        sums = [grams.sums_of(one) for part, grams in found for one in part.chosen]
+        own = np.array([marginal_hsic(one, unbiased=self.unbiased) for one in sums])
+        return np.array([self.size(one) for one in sums]), own, fitted
+
+    def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
+        """The size of the estimate times n, and its null distribution."""
+        combinations = Combinations.single(kernels)
+        if isinstance(null, Resampling):
+            return self.test_grid(session, combinations, null).only
+        assert isinstance(null, Gamma | Spectral)
+        return self.test_each(session, combinations, null)[0]
+
+    def test_each(
+        self, session: Session, combinations: Combinations, null: Gamma | Spectral
+    ) -> list[Outcome]:
+        """The outcome of every combination by itself, from Gram tiles that they share."""
+        _, note, found = self._run(session, combinations, null)
+        outcomes = []
+        for part, grams in found:
+            for c, (one, error) in enumerate(zip(part.chosen, grams.rounding(), strict=True)):
+                sums = grams.sums_of(one)
+                factor, size = self.factor(sums), self.size(sums)
+                law = self._law(null, sums, grams.limit, session.seed)
+                estimate = self._estimated(size, part.kernels_of(c))
+                outcomes.append(Outcome(session.n * size, law, estimate, note, factor * error))
+        return outcomes
+
+    def test_grid(
+        self, session: Session, combinations: Combinations, null: Resampling
+    ) -> GridOutcome:
+        """Statistics of all combinations, and replicates that they share.
+
+        As many combinations are taken at a time as fit in memory.
+        """
+        fitted, note, parts = self._run(session, combinations, null)
+        found = []
+        for part, grams in parts:
+            found.append(self._scaled(grams, part))
+            note = note or grams.detail
+        *values, replicates, own = zip(*found, strict=True)
+        statistics, errors = map(np.concatenate, values)
+
+        def estimate(c: int) -> Estimate:
+            return self._estimated(statistics[c] / session.n, fitted.kernels_of(c))
+
+        return GridOutcome(
+            fitted, statistics, np.hstack(replicates), estimate, note, errors, np.vstack(own)
+        )
+
+    def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
+        """Statistics of every stage of a chain of tests, and replicates that they share."""
+        fitted, _, ((_, orbit),) = self._run(session, combinations, null)
+        whole = ChainStage(pairs_of(fitted), orbit.resampled())
+        ends = accumulate(map(len, chain_of(fitted.chosen)), initial=0)
+
+        def estimate(c: int) -> Estimate:
+            return self._estimated(orbit.joint_hsic(fitted.chosen[c]), fitted.kernels_of(c))
+
+        stages = tuple(whole.part(range(*both)) for both in pairwise(ends))
+        return ChainOutcome(fitted, stages, estimate, orbit.detail)
+
+    def _run(
+        self, session: Session, combinations: Combinations, null: Null | None
+    ) -> tuple[Combinations, str, Iterator[tuple[Combinations, Any]]]:
+        """Fit the kernels, guard the null, and run the steps of part after part."""
+        self._check_null(null)
+        fitted, samples = fit_combinations_on_sample(session, combinations)
+        note = guard_grams(session, fitted, samples, null)
+        parts = _cut(fitted, self._parts(session, combinations, null))
+        runs = (run_steps(session, self._steps(session, one, samples, null)) for one in parts)
+        return fitted, note, zip(parts, runs, strict=True)
+
+    def _estimated(self, size: float, kernels: tuple[Kernel, ...]) -> Estimate:
+        return Estimate(self.reported(float(size)), kernels, quantity=self.quantity)
+
+    def _law(
+        self, null: Gamma | Spectral, sums: GramSums, limit: ChiSquareMixture | None, seed: int
+    ) -> Distribution:
+        """The law of the statistic, by its moments and for a spectral null by its limit."""
+        factor = self.factor(sums)
+        mean, variance = null_moments(sums, unbiased=self.unbiased)
+        moments = factor * mean, factor**2 * variance
+        if isinstance(null, Gamma) or limit is None:
+            return GammaDistribution(*moments)
+        mixture = ChiSquareMixture(factor * limit.weights, factor * limit.shift)
+        return null.distribution(mixture.with_moments(*moments), seed)
+
+    def _scaled(
+        self, grams: GramOrbit | SignedGrams, part: Combinations
+    ) -> tuple[Vector, Vector, Vector, Vector]:
+        """Statistics, their rounding, replicates, and HSIC of every variable with itself."""
+        each = [grams.sums_of(one) for one in part.chosen]
+        factors = np.array([self.factor(one) for one in each])
+        own = np.array([marginal_hsic(one, unbiased=self.unbiased) for one in each])
+        statistics, replicates, errors = grams.resampled()
+        return factors * statistics, factors * errors, factors * replicates, own
+
+    def _parts(
+        self, session: Session, combinations: Combinations, null: Null | None
+    ) -> list[range]:
+        """Combinations that are taken at a time: as many as fit in memory, and one at least.
+
+        A chain takes all of them, and eigenvalues are those of one.
+        """
+        count = len(combinations)
+
+        def exceeds(size: int) -> bool:
+            steps = self._guessed(session, combinations.part(range(size)), null)
+            plan = plan_steps(session, [steps])
+            return max(plan.peak_worker_bytes, plan.peak_driver_bytes) > session.runtime.memory
+
+        if count == 1 or isinstance(null, Chain):
+            return [range(count)]
+        size = 1
+        if not isinstance(null, Spectral):
+            size = max(bisect_left(range(1, count + 1), True, key=exceeds), 1)
+        return [range(start, min(start + size, count)) for start in range(0, count, size)]
+
+    def _guessed(
+        self, session: Session, combinations: Combinations, null: Null | None
+    ) -> list[Step]:
+        """The steps for kernels that are not fitted yet: costs depend on no value."""
+        samples = [np.zeros((min(session.n, BANDWIDTH_ROWS), d)) for d in session.dims]
+        return self._steps(session, combinations.guessed(session.dims), samples, null)
+
+    def _steps(
+        self,
+        session: Session,
+        fitted: Combinations,
+        samples: Sequence[Vector],
+        null: Null | None,
+    ) -> list[Step]:
+        """All that a run does once kernels are fitted; the last step returns its sums."""
+        if isinstance(null, Shifts | Chain | Permutation):
+            return orbit_steps(session, fitted, samples, null, unbiased=self.unbiased)
+        if isinstance(null, Multiplier):
+            return signed_steps(session, fitted, samples, null, unbiased=self.unbiased)
+        if isinstance(null, Spectral):
+            return spectral_steps(session, fitted, samples)
+        return plain_steps(session, fitted, samples)
+
+
+def _cut(combinations: Combinations, parts: Sequence[range]) -> list[Combinations]:
+    return [combinations.part(one) for one in parts] if len(parts) > 1 else [combinations]

@@ -1,0 +1,302 @@
+"""Statistics from Gram matrices under all permutations of an orbit, in one pass over their tiles.
+
+With A and B the Gram matrices of both sides, sum_ij A_ij B_s(i)s(j) for every shift s within groups
+of rows is a circular cross-correlation along every circulant diagonal of the tiles of two groups,
+summed: the transforms of the diagonals of either side are multiplied and added up, and what comes
+of it is transformed back once in the end.
+
+Nothing is centred by a pass before: HAH with H = I - 11'/n is the same for A_ij and for
+A_ij - a_i - a_j, and so is the U-centred matrix, whose diagonal does not count. The rest of the
+centring follows from the row sums, which meet by the same permutations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft
+
+from dhsic.engine.reduction import Footprint, GroupBlock
+from dhsic.engine.tiles import Matrix
+from dhsic.estimators.gram.lines import Across, Diagonals, Lines
+from dhsic.estimators.gram.sides import GramPass, OrbitSums, Rows, Side
+
+__all__ = ["ShiftedGramPass"]
+
+Vector = NDArray[np.float64]
+Spectrum = NDArray[np.complexfloating[Any, Any]]
+
+_BAND_BYTES = 2**23  # of the lines that are cut from tiles at a time
+_MOST_LINES = 512
+_FEWEST_LINES = 32
+_CACHE_BYTES = 2**18  # of the transforms of one side of a part of them
+_FEWEST_TRANSFORMS = 4
+_QUICK_FACTORS = range(2, 60)  # of lengths that take less than padding to twice that
+_TRANSFORM = 150.0  # operations an entry of a side, with all that is done to it
+_MEETING = 15.0  # and of a statistic
+
+
+@dataclass(frozen=True)
+class ShiftedGramPass(GramPass):
+    """All sums of `OrbitSums`, in one pass over pairs of groups of rows.
+
+    Parameters
+    ----------
+    sides : GramSides
+        The statistics.
+    """
+
+    name: str = "shifts"
+
+    @cached_property
+    def length(self) -> int:
+        """Length of transforms: b where that is quick, else twice b and more, padded by zeros."""
+        b = self.groups.size
+        return b if _is_quick(b) else int(fft.next_fast_len(2 * b, real=True))
+
+    @property
+    def frequencies(self) -> int:
+        """Frequencies of the transforms, F."""
+        return self.length // 2 + 1
+
+    @cached_property
+    def band(self) -> int:
+        """Lines that are cut from tiles at a time, of all kernels and cosets."""
+        lines = _BAND_BYTES // (self._n_roots * self.groups.size * self.sides.dtype.itemsize)
+        return min(self.groups.size, max(_FEWEST_LINES, min(lines, _MOST_LINES)))
+
+    @cached_property
+    def part(self) -> int:
+        """Lines that are transformed at a time."""
+        lines = _CACHE_BYTES // (self.length * self.sides.dtype.itemsize)
+        return min(self.band, max(_FEWEST_TRANSFORMS, lines))
+
+    @property
+    def _n_roots(self) -> int:
+        own, moved = (len(self.sides.roots(coset)) for coset in (0, 1))
+        return own + (self.sides.orbit.cosets - 1) * moved
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a pair of blocks of so many rows."""
+        sides = self.sides
+        size, cosets, q = sides.dtype.itemsize, sides.orbit.cosets, len(sides.numbers)
+        prepared, work = sides.prepared_entries(rows)
+        wrapped = 2 * (self.groups.size + self.band) * (sides.width(0) + len(sides.sides))
+        shared, transforms = sides.shared, len(sides.sides) + (cosets - 1) * len(sides.moved)
+        return Footprint(
+            payload=sum(pilots.nbytes for pilots in sides.pilots),
+            scratch=size * (2 * prepared + wrapped)
+            + _Buffers.nbytes_of(self)
+            + 8 * (work + 2 * q * self.groups.size),
+            state=OrbitSums.nbytes_of(sides, self.frequencies),
+            operations=shared.operations(sides.width(0))
+            + (cosets - 1) * shared.operations(sides.width(1))
+            + _TRANSFORM * transforms
+            + _MEETING * cosets * len(sides.pairs),
+        )
+
+    def chunk(self, left: GroupBlock, right: GroupBlock) -> OrbitSums:
+        """Sums over one pair of blocks and its transpose."""
+        return _Task(self).sums_of(left, right)
+
+
+class _Buffers(NamedTuple):
+    """Arrays that a task writes again and again: fresh pages take as long as the transforms."""
+
+    roots: Matrix
+    """Lines of a band, of all kernels that are no powers, in every coset."""
+    work: Matrix
+    """Tiles that diagonals are cut from."""
+    powers: Matrix
+    """Lines of a part, of all kernels that are powers."""
+    lines: Matrix
+    """Lines of one side, about its pilots, behind a padding."""
+    spectra: Spectrum
+    """Transforms of every side in the order of the data, then in that of another coset."""
+    products: Spectrum
+    """Two of them."""
+
+    @classmethod
+    def of(cls, shifted: ShiftedGramPass, make: Callable[..., Any] = np.empty) -> _Buffers:
+        """For one task."""
+        sides, b, part, f = shifted.sides, shifted.groups.size, shifted.part, shifted.frequencies
+        real, both = sides.dtype, np.result_type(sides.dtype, np.complex64)
+        tile = Diagonals.of_tile(b, same=False).strip_entries(shifted.band)
+        moved = len(sides.moved) if sides.orbit.cosets > 1 else 0
+        return cls(
+            make((shifted._n_roots, shifted.band, b), real),
+            make((1 + sides.shared.work_tiles, tile), real),
+            make((len(sides.shared.powers), part, b), real),
+            make((part, part + b), real),
+            make((len(sides.sides) + moved, part, f), both),
+            make((2, part, f), both),
+        )
+
+    @classmethod
+    def nbytes_of(cls, shifted: ShiftedGramPass) -> int:
+        """Bytes of all of them, which are not made."""
+        views = cls.of(shifted, lambda shape, dtype: np.broadcast_to(np.zeros((), dtype), shape))
+        return sum(view.nbytes for view in views)
+
+
+class _Task:
+    """The sums over one pair of blocks."""
+
+    def __init__(self, shifted: ShiftedGramPass) -> None:
+        self._sides = shifted.sides
+        self._shifted = shifted
+        self._buffers = _Buffers.of(shifted)
+        self._sums = OrbitSums.zeros(shifted.sides, shifted.frequencies)
+        self._by_right: dict[int, list[int]] = {}
+        for c, pair in enumerate(shifted.sides.pairs):
+            self._by_right.setdefault(pair.right, []).append(c)
+
+    def sums_of(self, left: GroupBlock, right: GroupBlock) -> OrbitSums:
+        """Over all pairs of rows of either."""
+        same, cosets = left.first == right.first, range(self._sides.orbit.cosets)
+        first = [self._sides.prepare(left, coset) for coset in cosets]
+        second = first if same else [self._sides.prepare(right, coset) for coset in cosets]
+        groups, staying = _cut(first, left)
+        others, others_staying = (groups, staying) if same else _cut(second, right)
+        for g, own in enumerate(groups):
+            for h in range(g if same else 0, len(others)):
+                self._add_groups(own, own if same and g == h else others[h])
+        for group in others:
+            self._add_across(staying, group)
+        for group in [] if same else groups:
+            self._add_across(others_staying, group)
+        if len(staying[0].places) and len(others_staying[0].places):
+            grams = self._sides.grams(staying[0], others_staying[0])
+            plain = self._sides.add(self._sums, grams, staying[0], others_staying[0])
+            self._sums.constants[:] += plain
+        for coset, rows in enumerate(first if same else []):
+            self._sides.add_offsets(self._sums, rows, coset)
+        return self._sums
+
+    def _add_groups(self, first: Sequence[Rows], second: Sequence[Rows]) -> None:
+        """Add the pairs of rows of two groups, or of one."""
+        self._add(Diagonals.of_tile(self._shifted.groups.size, same=first is second), first, second)
+
+    def _add_across(self, staying: Sequence[Rows], group: Sequence[Rows]) -> None:
+        """Add the pairs of a row that stays where it is and one of a group."""
+        count = len(staying[0].places)
+        self._add(Across(self._shifted.groups.size, 0, count), staying, group)
+
+    def _add(self, lines: Lines, first: Sequence[Rows], second: Sequence[Rows]) -> None:
+        """Add lines between rows, which are given in the order of every coset."""
+        rows, columns = first[0].places, second[0].places
+        above = np.zeros((len(self._sides.numbers), len(rows)))
+        sums = above, above if rows is columns else np.zeros((len(above), len(columns)))
+        offsets = [_offsets(lines, *both) for both in zip(first, second, strict=True)]
+        for _, band in lines.cut(self._shifted.band):
+            roots = self._roots(band, first, second)
+            for at, part in band.cut(self._shifted.part):
+                own: dict[Side, Spectrum] = {}
+                for coset, tiles in enumerate(roots):
+                    some = {k: tile[at] for k, tile in tiles.items()}
+                    moved = self._transformed(part, some, offsets[coset], sums, coset)
+                    own = own or moved
+                    self._meet(own, moved, part.weights, coset)
+        self._sums.rows[:, rows] += sums[0]
+        if rows is not columns:
+            self._sums.rows[:, columns] += sums[1]
+
+    def _roots(
+        self, band: Lines, first: Sequence[Rows], second: Sequence[Rows]
+    ) -> list[dict[int, Matrix]]:
+        """Lines of the kernels that are no powers, of every coset."""
+        buffers, work = iter(self._buffers.roots), self._buffers.work
+        found = []
+        for coset, (rows, columns) in enumerate(zip(first, second, strict=True)):
+            tiles = {}
+            for place, k in self._sides.roots(coset):
+                tiles[k], kernel = next(buffers)[: len(band)], self._sides.combinations.kernels[k]
+                band.write(kernel, rows.rows[place], columns.columns[place], tiles[k], work)
+            found.append(tiles)
+        return found
+
+    def _transformed(
+        self,
+        part: Lines,
+        tiles: dict[int, Matrix],
+        offsets: dict[Side, tuple[Matrix, Matrix]],
+        sums: tuple[Vector, Vector],
+        coset: int,
+    ) -> dict[Side, Spectrum]:
+        """Transforms of all sides that a coset needs, about their pilots."""
+        sides, at = self._sides, slice(part.start, part.stop)
+        self._raise(tiles, coset, len(part))
+        padded, weights = self._buffers.lines[: len(part)], part.weights
+        lines = padded[:, padded.shape[1] - self._shifted.groups.size :]
+        found = {}
+        for place, (side, (above, across)) in enumerate(offsets.items()):
+            plain = tiles[side[0]]
+            for k in side[1:]:
+                plain = np.multiply(plain, tiles[k], out=lines)
+            np.subtract(plain, above[at], out=lines)
+            np.subtract(lines, across[at], out=lines)
+            if sides.unbiased:
+                lines[part.main] = 0.0
+            number = sides.numbers.get((coset, side))
+            if number is not None:
+                self._sums.squares[number] += np.vecdot(lines, lines) @ weights
+                part.add_sums(padded, sums[0][number], sums[1][number])
+            begin = len(sides.sides) if coset else 0
+            found[side] = self._buffers.spectra[begin + place, : len(part)]
+            _transform(lines, self._shifted.length, found[side])
+        return found
+
+    def _raise(self, tiles: dict[int, Matrix], coset: int, count: int) -> None:
+        """Add the kernels that are powers of others to their lines."""
+        needed = self._sides.needed(coset)
+        for number, power in enumerate(self._sides.shared.powers):
+            if power.k in needed:
+                out = self._buffers.powers[number, :count]
+                tiles[power.k] = power.of(tiles[power.source], out)
+
+    def _meet(
+        self, own: dict[Side, Spectrum], moved: dict[Side, Spectrum], weights: Vector, coset: int
+    ) -> None:
+        """Add the cross-spectra of all statistics in a coset."""
+        conjugate, product = self._buffers.products[:, : len(weights)]
+        weights = weights.astype(product.dtype)
+        for right, numbers in self._by_right.items():
+            np.conj(moved[right,], out=conjugate)
+            for c in numbers:
+                left = self._sides.pairs[c].left
+                first = moved.get(left, own[left]) if len(left) > 1 else own[left]
+                np.multiply(first, conjugate, out=product)
+                self._sums.products[coset, c] += weights @ product
+
+
+def _offsets(lines: Lines, first: Rows, second: Rows) -> dict[Side, tuple[Matrix, Matrix]]:
+    """Those of every side as they stand on the lines."""
+    both = zip(first.offsets.items(), second.offsets.values(), strict=True)
+    return {side: lines.of_rows(one, other) for (side, one), other in both}
+
+
+def _cut(rows: Sequence[Rows], block: GroupBlock) -> tuple[list[list[Rows]], list[Rows]]:
+    """Groups of rows, and those that are in none; of every coset."""
+    b, grouped = block.groups.size, block.n_groups * block.groups.size
+    groups = [[one.part(start, start + b) for one in rows] for start in range(0, grouped, b)]
+    return groups, [one.part(grouped, block.rows) for one in rows]
+
+
+def _is_quick(length: int) -> bool:
+    for factor in _QUICK_FACTORS:
+        while length % factor == 0:
+            length //= factor
+    return length == 1
+
+
+def _transform(lines: Matrix, length: int, out: NDArray[Any]) -> None:
+    """Write the transforms of lines; SciPy is quicker in float32, and makes new arrays."""
+    if lines.dtype == np.float64:
+        np.fft.rfft(lines, length, axis=1, out=out)
+    else:
+        out[...] = fft.rfft(lines, length, axis=1)

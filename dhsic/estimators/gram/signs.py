@@ -1,0 +1,139 @@
+"""Random signs on the centred products of Gram matrices no one ever holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic._random import random_signs
+from dhsic.engine.reduction import Footprint, GroupBlock
+from dhsic.engine.tiles import Matrix, column_sums
+from dhsic.estimators.gram.centring import Centring, centred_pairs
+from dhsic.estimators.gram.orbits import GramOrbit
+from dhsic.estimators.gram.sides import GramPass, Rows
+from dhsic.estimators.gram.sums import GramSums
+from dhsic.estimators.resample import Resampled
+
+__all__ = ["SignedGramPass", "SignedGramSums", "SignedGrams"]
+
+Vector = NDArray[np.float64]
+
+
+class SignedGramSums(NamedTuple):
+    """Sums of H_ij = <xi_i, xi_j> of every combination, plain and with signs."""
+
+    total: Vector
+    """sum_ij H_ij, shape (G,)."""
+    linear: Vector
+    """sum_ij H_ij w_jb, shape (b, G)."""
+    quadratic: Vector
+    """sum_ij w_ib H_ij w_jb, shape (b, G)."""
+    signs: Vector
+    """sum_i w_ib, shape (b,)."""
+
+    @classmethod
+    def zeros(cls, combinations: int, replicates: int) -> SignedGramSums:
+        """Nothing summed yet."""
+        linear, quadratic = np.zeros((2, replicates, combinations))
+        return cls(np.zeros(combinations), linear, quadratic, np.zeros(replicates))
+
+
+@dataclass(frozen=True)
+class SignedGramPass(GramPass):
+    """The Gram matrices of the centred products, times random signs from both sides.
+
+    All combinations have the same signs.
+
+    Parameters
+    ----------
+    sides : GramSides
+        The statistics, without shifts.
+    centring : Centring
+        From their sums.
+    n_resamples : int
+        Replicates.
+    seed : int
+        The seed of the test.
+    """
+
+    centring: Centring
+    n_resamples: int
+    seed: int
+    name: str = "multiplier null"
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a pair of blocks of so many rows."""
+        b, g, piece = self.n_resamples, len(self.sides.pairs), self.groups.size
+        scratch, operations = self.sides.plain_cost(rows, piece)
+        # The sums F of all variables but the last, as `centred_pairs` multiplies them, and signs.
+        entries = (9 * len(self.sides.pilots) - 16) * piece**2 + 3 * b * piece
+        return Footprint(
+            payload=self.centring.nbytes,
+            scratch=scratch + self.sides.dtype.itemsize * entries + 10 * b * piece,
+            state=8 * (2 * b * g + b + g),
+            operations=operations + 2.0 * b * g,
+        )
+
+    def chunk(self, left: GroupBlock, right: GroupBlock) -> SignedGramSums:
+        """Sums over one pair of blocks and its transpose."""
+        chosen = self.sides.combinations.chosen
+        sums = SignedGramSums.zeros(len(chosen), self.n_resamples)
+        for (first, _), (second, _) in self.sides.pairs_of_pieces(left, right):
+            own, other = self._signs(first), self._signs(second)
+            if same := first is second:
+                sums.signs[:] += column_sums(own)
+            tiles = self.sides.grams(first, second)
+            grams = [tiles[k,] for k in range(len(tiles))]
+            places = first.places, second.places
+            for c, h in enumerate(centred_pairs(grams, chosen, self.centring, *places)):
+                weight, signed = 1.0 if same else 2.0, h @ other
+                along = column_sums(signed)
+                sums.linear[:, c] += along if same else along + h.sum(axis=1) @ own
+                sums.quadratic[:, c] += weight * np.einsum("ib,ib->b", own, signed)
+                sums.total[c] += weight * float(h.sum(dtype=np.float64))
+        return sums
+
+    def _signs(self, rows: Rows) -> Matrix:
+        """Those of some rows, which are numbered in the order of their groups."""
+        first, last = int(rows.places.min()), int(rows.places.max())
+        drawn = random_signs(self.seed, first, last + 1, self.n_resamples)
+        return drawn[rows.places - first].astype(self.sides.dtype)
+
+
+@dataclass(frozen=True)
+class SignedGrams:
+    """HSIC times n of G combinations, and of the centred products with random signs.
+
+    Parameters
+    ----------
+    grams : GramOrbit
+        The statistics.
+    signed : SignedGramSums
+        Sums over the centred products.
+    unbiased : bool
+        U-statistics, for two variables.
+    """
+
+    grams: GramOrbit
+    signed: SignedGramSums
+    unbiased: bool
+    detail: ClassVar[str] = ""
+
+    def sums_of(self, one: tuple[int, ...]) -> GramSums:
+        """Those of the Gram matrices of a combination."""
+        return self.grams.sums_of(one)
+
+    def resampled(self) -> Resampled:
+        """The statistics, and (w - mean w)' H (w - mean w) over the same divisor.
+
+        With the factor n / (n - 2) the mean over signs is that over permutations, see
+        `dhsic.estimators.landmark.nystrom_m`; the mean of the U-statistic is 0 already.
+        """
+        n, (total, linear, quadratic, signs) = self.grams.n, self.signed
+        mean = signs[:, None] / n
+        forms = quadratic - 2.0 * mean * linear + mean**2 * total
+        first, second = (n - 3, n - 3) if self.unbiased else (n, n - 2)
+        return Resampled(total / first, forms / second, self.grams.rounding())

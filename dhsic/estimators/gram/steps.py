@@ -1,0 +1,276 @@
+"""The steps of tests from Gram matrices: the plan prints them, and the run goes through them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.engine.groups import Groups
+from dhsic.engine.plan import DriverStep, PassPlan, Plan
+from dhsic.engine.reduction import GroupBlock
+from dhsic.engine.session import Session
+from dhsic.engine.tiles import Matrix
+from dhsic.estimators.base import fitting_step, plan_of
+from dhsic.estimators.gram.centring import Centring, limit_mixture
+from dhsic.estimators.gram.orbits import GramOrbit, rows_in_order
+from dhsic.estimators.gram.permutations import BATCH, PermutedGramPass
+from dhsic.estimators.gram.shifts import ShiftedGramPass
+from dhsic.estimators.gram.sides import GramSides, OrbitSums, Piece
+from dhsic.estimators.gram.signs import SignedGramPass, SignedGrams
+from dhsic.estimators.resample import Orbit, TwoSided, chain_of, orbit_of
+from dhsic.kernels import Combinations
+from dhsic.nulls import Chain, Multiplier, Permutation, Shifts
+
+__all__ = [
+    "HeldGrams",
+    "Step",
+    "held_pass",
+    "held_steps",
+    "orbit_steps",
+    "pairs_of",
+    "plain_steps",
+    "plan_steps",
+    "read_step",
+    "run_steps",
+    "signed_steps",
+    "spectral_steps",
+]
+
+Vector = NDArray[np.float64]
+Permuting = Shifts | Chain | Permutation
+
+_FEWEST = 512  # rows of a group: tiles of fewer take longer for a row
+_VECTORS = 8  # of all rows, for every statistic
+_REMEDY = (
+    "take estimator='nystrom-m', fewer rows, fewer kernels ('gaussian' is one), or fewer resamples"
+)
+
+
+class Step(NamedTuple):
+    """A step with its cost."""
+
+    cost: DriverStep | PassPlan
+    """Its name, and the bytes that it takes."""
+    run: Callable[[Any], Any]
+    """Takes what the step before it returned, or None."""
+
+
+def run_steps(session: Session, steps: Iterable[Step]) -> Any:
+    """Run one step after another, and return what the last one returns.
+
+    Passes over data and over resamples tell of themselves when they start.
+    """
+    value = None
+    for cost, run in steps:
+        if isinstance(cost, DriverStep):
+            session.step(cost.name)
+        value = run(value)
+    return value
+
+
+def plan_steps(session: Session, parts: Iterable[Sequence[Step]], remedy: str = _REMEDY) -> Plan:
+    """The plan of steps in parts, after the kernels are fitted.
+
+    Whatever a part holds is gone when the next one starts, so its steps count what is held by them.
+    """
+    costs: list[DriverStep | PassPlan] = [fitting_step(session)]
+    for part in parts:
+        held = 0
+        for cost, _ in part:
+            if isinstance(cost, PassPlan):
+                costs.append(replace(cost, worker_bytes=cost.worker_bytes + held))
+            else:
+                costs.append(DriverStep(cost.name, cost.working_bytes + held))
+                held += cost.held_bytes
+    return plan_of(session, costs, remedy)
+
+
+def read_step(session: Session, groups: Groups) -> Step:
+    """Read all rows, into one `GroupBlock`."""
+    rows = 8 * session.n * sum(session.dims)
+
+    def read(_: None) -> GroupBlock:
+        numbers = [rows_in_order(groups)] * len(session.sources)
+        return GroupBlock(0, groups, tuple(session.take(numbers)))
+
+    return Step(DriverStep("read all rows", 3 * rows, rows), read)
+
+
+def pairs_of(combinations: Combinations) -> tuple[TwoSided, ...]:
+    """The two-sided statistics of all stages of a chain."""
+    return tuple(pair for stage in chain_of(combinations.chosen) for pair in stage)
+
+
+def orbit_steps(
+    session: Session,
+    combinations: Combinations,
+    samples: Sequence[Vector],
+    null: Permuting,
+    *,
+    unbiased: bool,
+) -> list[Step]:
+    """The steps of a test whose null permutes rows; the last one returns a `GramOrbit`.
+
+    Gram matrices of permutations of all rows are held, others pass by in tiles.
+
+    Parameters
+    ----------
+    session : Session
+        The run.
+    combinations : Combinations
+        The fitted kernels.
+    samples : sequence of ndarray, shapes (s, d_m)
+        Rows of every variable in a random order, drawn independently of the others'.
+    null : Shifts, Chain or Permutation
+        The permutations.
+    unbiased : bool
+        U-statistics, for two variables.
+
+    Returns
+    -------
+    list of Step
+    """
+    orbit = _orbit(session, combinations, null)
+    pairs = pairs_of(combinations) if isinstance(null, Chain) else ()
+    sides = GramSides.of(session, combinations, samples, orbit, pairs, unbiased=unbiased)
+    if orbit.shifted:
+        return _passing_steps(session, ShiftedGramPass(sides))
+    reduction = PermutedGramPass(sides)
+    if orbit.groups.count > 1:
+        return _passing_steps(session, reduction)
+
+    def permute(held: HeldGrams) -> OrbitSums:
+        function = reduction.permuted(held.grams, held.piece, held.piece)
+        parts = session.map(reduction.name, function, orbit.cosets - 1)
+        held.sums.products[1:, :, 0] = np.concatenate(parts)
+        return held.sums
+
+    working = session.runtime.threads * reduction.permuting_bytes(session.n)
+    cost = DriverStep(reduction.name, working + OrbitSums.nbytes_of(sides, 1))
+    return [*held_steps(session, reduction), Step(cost, permute), _statistics(session, reduction)]
+
+
+def plain_steps(
+    session: Session, combinations: Combinations, samples: Sequence[Vector]
+) -> list[Step]:
+    """The steps of an estimate; the last one returns a `GramOrbit`."""
+    return _passing_steps(session, PermutedGramPass(_plain(session, combinations, samples)))
+
+
+def _plain(session: Session, combinations: Combinations, samples: Sequence[Vector]) -> GramSides:
+    """The statistics of the data alone."""
+    groups = Groups.of(session.n, min(session.n, _FEWEST), session.seed)
+    return GramSides.of(session, combinations, samples, Orbit(groups, 1, shifted=False))
+
+
+def _passing_steps(session: Session, reduction: ShiftedGramPass | PermutedGramPass) -> list[Step]:
+    """One pass over tiles that no one holds, and what follows from it."""
+    plan = session.plan_group_pairs(reduction)
+    step = Step(plan, lambda _: session.run_group_pairs(reduction))
+    return [step, _statistics(session, reduction)]
+
+
+def _statistics(session: Session, reduction: ShiftedGramPass | PermutedGramPass) -> Step:
+    sides = reduction.sides
+    values = 8 * len(sides.pairs) * (3 * len(sides.orbit) + _VECTORS * session.n)
+    cost = DriverStep("statistics", OrbitSums.nbytes_of(sides, reduction.frequencies) + values)
+    return Step(cost, lambda sums: GramOrbit(reduction, sums))
+
+
+def _orbit(session: Session, combinations: Combinations, null: Permuting) -> Orbit:
+    """All rows are permuted where half the memory holds what that takes for one combination.
+
+    As many combinations are taken at a time as fit. Shifts are more than were asked for where fewer
+    would take longer.
+    """
+    if isinstance(null, Permutation):
+        held = _gram_bytes(session, combinations.part([0]))
+        held += 8 * session.n * BATCH * (len(session.sources) - 1)
+        return orbit_of(session, null, lambda _: held <= session.runtime.memory // 2)
+    fewest = min(session.n, _FEWEST)
+    return orbit_of(session, replace(null, n_resamples=max(null.n_resamples, fewest)))
+
+
+def signed_steps(
+    session: Session,
+    combinations: Combinations,
+    samples: Sequence[Vector],
+    null: Multiplier,
+    *,
+    unbiased: bool,
+) -> list[Step]:
+    """The steps of a test by multipliers; the last one returns `SignedGrams`."""
+    sides = _plain(session, combinations, samples)
+
+    def pass_of(centring: Centring) -> SignedGramPass:
+        return SignedGramPass(sides, centring, null.n_resamples, session.seed)
+
+    def sign(grams: GramOrbit) -> SignedGrams:
+        reduction = pass_of(
+            Centring.of(grams.sums_of_kernels(range(len(combinations.kernels))), unbiased=unbiased)
+        )
+        return SignedGrams(grams, session.run_group_pairs(reduction), unbiased)
+
+    means = np.broadcast_to(0.0, (len(combinations.kernels), session.n))
+    unknown = pass_of(Centring(means, unbiased))
+    plain = _passing_steps(session, PermutedGramPass(sides))
+    return [*plain, Step(session.plan_group_pairs(unknown), sign)]
+
+
+class HeldGrams(NamedTuple):
+    """Gram matrices of all rows that are held."""
+
+    sums: OrbitSums
+    """Their sums."""
+    grams: list[Matrix]
+    """One a kernel, shapes (n, n), about the pilots."""
+    piece: Piece
+    """The rows."""
+
+
+def held_pass(
+    session: Session, combinations: Combinations, samples: Sequence[Vector]
+) -> PermutedGramPass:
+    """All rows as one group, and no permutation of them."""
+    orbit = Orbit(Groups(session.n, session.n, session.seed), 1, shifted=False)
+    return PermutedGramPass(GramSides.of(session, combinations, samples, orbit))
+
+
+def held_steps(session: Session, reduction: PermutedGramPass) -> list[Step]:
+    """Read all rows, and compute their Gram matrices, into `HeldGrams`."""
+    sides, held = reduction.sides, _gram_bytes(session, reduction.sides.combinations)
+    kept = held + OrbitSums.nbytes_of(sides, 1)
+
+    def compute(block: GroupBlock) -> HeldGrams:
+        sums, (piece,) = OrbitSums.zeros(sides, 1), sides.pieces(block)
+        return HeldGrams(sums, reduction.add_plain(sums, piece, piece), piece)
+
+    working = sides.plain_cost(session.n, session.n)[0] + kept - held
+    return [
+        read_step(session, sides.orbit.groups),
+        Step(DriverStep("Gram matrices", working, kept), compute),
+    ]
+
+
+def spectral_steps(
+    session: Session, combinations: Combinations, samples: Sequence[Vector]
+) -> list[Step]:
+    """Hold the Gram matrices of one combination, and take their eigenvalues."""
+    reduction = held_pass(session, combinations, samples)
+
+    def solve(held: HeldGrams) -> GramOrbit:
+        grams = GramOrbit(reduction, held.sums)
+        centring = Centring.of(grams.sums_of(combinations.chosen[0]), unbiased=False)
+        return replace(grams, limit=limit_mixture(held.grams, centring))
+
+    working = 8 * session.n**2 * (2 if len(session.sources) == 2 else 8)
+    return [*held_steps(session, reduction), Step(DriverStep("eigenvalues", working), solve)]
+
+
+def _gram_bytes(session: Session, combinations: Combinations) -> int:
+    """Bytes of the Gram matrices of all rows."""
+    return session.dtype.itemsize * session.n**2 * len(combinations.kernels)

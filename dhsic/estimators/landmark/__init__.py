@@ -1,0 +1,1 @@
+"""Statistics at landmark tuples: Nystrom M-HSIC, and HSIC by shared frequencies."""

@@ -1,0 +1,191 @@
+"""Landmarks of Nystrom M-HSIC: drawn, and grown or selected from what is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.engine.plan import DriverStep
+from dhsic.engine.session import Session
+from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_combinations
+from dhsic.estimators.landmark.basis import LandmarkBasis, select_landmarks
+from dhsic.estimators.outcomes import Estimate
+from dhsic.kernels import Combinations
+from dhsic.landmarks import (
+    FEWEST,
+    Landmarks,
+    Pairing,
+    Selection,
+    grow,
+    landmark_count,
+    select_bytes,
+    tolerance_for,
+    uniform_rows,
+)
+from dhsic.results import LandmarkSummary
+
+__all__ = ["ALLOWED", "AUTO", "MOST", "LandmarkDraw"]
+
+AUTO: Final[Literal["auto"]] = "auto"
+MOST = "8sqrt"
+ALLOWED = 0.02
+
+_PILOT_ROWS = 500
+_FEWEST_PILOT_ROWS = 50
+
+
+@dataclass(frozen=True)
+class LandmarkDraw:
+    """Options of `NystromMHSIC`, which describes them."""
+
+    n_landmarks: int | str
+    replace: bool
+    tolerance: float | None
+    selection: Selection
+    pool: int
+
+    def most(self, session: Session) -> int:
+        """Landmarks before pruning, at most."""
+        asked = MOST if self.n_landmarks == AUTO else self.n_landmarks
+        return landmark_count(asked, session.n, replace=self.replace)
+
+    def steps(self, session: Session, guessed: Combinations, held: int) -> list[DriverStep]:
+        """What comes before the passes; `held` are the bytes of the factors that stay."""
+        s, e, p = self._drawn(session), self._pilot(session), self.most(session)
+        rows = 8 * sum(session.dims) * (s + e + BANDWIDTH_ROWS)
+        fetch = 3 * rows + max(source.take_bytes for source in session.sources)
+        steps = [DriverStep("fetch landmarks", fetch, rows)]
+        if e > 0:
+            tiles = len(session.sources) + 3
+            steps.append(DriverStep("grow landmarks", 8 * (3 * p * p + tiles * e * (p + e))))
+        if self.selection != "uniform":
+            pairs = zip(guessed.typical(), session.dims, strict=True)
+            width = sum(guessed.kernels[k].width(d) for k, d in pairs)
+            steps.append(DriverStep("select landmarks", select_bytes(self.selection, s, p, width)))
+        gram = 8 * p * p
+        return [*steps, DriverStep("prune landmarks", 3 * gram + max(0, held - gram), held)]
+
+    def basis(
+        self,
+        session: Session,
+        combinations: Combinations,
+        pairing: Pairing,
+        *,
+        hold: bool,
+        chosen: Sequence[tuple[int, ...]] | None = None,
+    ) -> LandmarkBasis:
+        """Draw, fetch and prune the landmarks; fit the kernels on rows fetched with them.
+
+        Landmarks are pruned for every combination, or for other ones of the same kernels, `chosen`.
+        """
+        s, e = self._drawn(session), self._pilot(session)
+        session.step("fetch landmarks")
+        drawn = uniform_rows(
+            session.seed,
+            session.n,
+            s + e,
+            len(session.sources),
+            pairing=pairing,
+            replace=self.replace,
+        )
+        sampled = bandwidth_rows(session)
+        rows = session.take([np.append(z, x) for z, x in zip(drawn, sampled, strict=True)])
+        fitted = fit_combinations(session, combinations, [x[s + e :] for x in rows])
+        landmarks = Landmarks(tuple(x[:s] for x in rows), tuple(z[:s] for z in drawn))
+        tolerance, choice = tolerance_for(self.tolerance, session.dtype), ""
+        if self.n_landmarks == AUTO:
+            session.step("grow landmarks")
+            pilot = [x[s : s + e] for x in rows]
+            landmarks, choice = _grown(fitted, landmarks, pilot, tolerance)
+        if self.selection != "uniform":
+            session.step("select landmarks")
+            kernels = tuple(fitted.kernels[k] for k in combinations.typical())
+            landmarks = select_landmarks(
+                self.selection, landmarks, kernels, self.most(session), pairing, session.seed
+            )
+        session.step("prune landmarks")
+        pruned = fitted if chosen is None else replace(fitted, chosen=tuple(chosen))
+        others = [x[s + e :] for x in rows]
+        return LandmarkBasis.of(
+            pruned, landmarks, tolerance, hold=hold, choice=choice, samples=others
+        )
+
+    def holds(self, session: Session, count: int) -> bool:
+        """Whether the factors of so many Gram matrices are held."""
+        return count == 1 or 8 * self.most(session) ** 2 * count <= session.runtime.memory // 8
+
+    def held_bytes(self, session: Session, count: int) -> int:
+        """Bytes of the factors that are held."""
+        return 8 * self.most(session) ** 2 * count * self.holds(session, count)
+
+    def estimate(
+        self,
+        session: Session,
+        basis: LandmarkBasis,
+        c: int,
+        means: NDArray[np.float64],
+        u: NDArray[np.float64],
+        pairing: Pairing,
+    ) -> Estimate:
+        """Kalinke and Szabo (2023), Lemma 4.2, from kappa (M, r) and u (r,) at the landmarks."""
+        session.step("estimate")
+        return Estimate(
+            basis.squared_hsic(c, means, u),
+            basis.combinations.kernels_of(c),
+            self.summary(session, basis, basis.factor(c).rank, pairing),
+        )
+
+    def summary(
+        self, session: Session, basis: LandmarkBasis, kept: int | tuple[int, ...], pairing: Pairing
+    ) -> LandmarkSummary:
+        """What a result tells of them."""
+        return LandmarkSummary(
+            drawn=basis.drawn,
+            kept=kept,
+            pairing=pairing,
+            replace=self.replace,
+            tolerance=basis.tolerance,
+            selection=self.selection,
+            pool=None if self.selection == "uniform" else self._drawn(session),
+            choice=basis.choice,
+        )
+
+    def _drawn(self, session: Session) -> int:
+        """Rows from which the landmarks are taken."""
+        p = self.most(session)
+        return p if self.selection == "uniform" else min(session.n, self.pool * p)
+
+    def _pilot(self, session: Session) -> int:
+        """Rows by which the number of landmarks is chosen: some that no landmark is drawn from."""
+        if self.n_landmarks != AUTO:
+            return 0
+        left = session.n if self.replace else session.n - self._drawn(session)
+        return min(_PILOT_ROWS, left)
+
+
+def _grown(
+    fitted: Combinations, landmarks: Landmarks, pilot: list[NDArray[np.float64]], tolerance: float
+) -> tuple[Landmarks, str]:
+    """As many landmarks as the neediest combination of kernels takes, and why so many."""
+    most, judges = len(landmarks), len(pilot[0])
+    if judges < _FEWEST_PILOT_ROWS:
+        return landmarks, f"auto takes {MOST} where only {judges} other rows are left to judge by"
+    count, missed = FEWEST, 0.0
+    for c in range(len(fitted)):
+        kernels = fitted.kernels_of(c)
+        found = grow(kernels, landmarks.points, pilot, ALLOWED, tolerance, fewest=count)
+        if found.missed is None:
+            return landmarks, f"auto takes {MOST} where the {judges} rows to judge by are all alike"
+        count, missed = found.count, max(missed * (found.count == count), found.missed)
+        if missed > ALLOWED:
+            break
+    why = f"auto: on {judges} other rows they miss {missed:.2g} of the null's standard deviation"
+    if missed > ALLOWED:
+        why += f", more than {ALLOWED:g}, but are as many as it takes ({MOST})"
+    elif count < most:
+        why += f", at most {ALLOWED:g}"
+    return landmarks.keep(np.arange(count)), why

@@ -1,0 +1,183 @@
+"""Passes over the centred terms of statistics at landmark tuples: with signs, and their moments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic._random import random_signs
+from dhsic.engine.reduction import Footprint, RowBlock, add
+from dhsic.engine.tiles import Matrix, Tile, column_sums
+from dhsic.estimators.landmark.tiles import ROWS, TupleTiles
+from dhsic.estimators.landmark.tuples import Tuples
+
+__all__ = ["SignedPass", "SignedSums", "SpectrumPass", "SpectrumSums"]
+
+Vector = NDArray[np.float64]
+
+
+class SignedSums(NamedTuple):
+    """Sums over rows of the centred terms xi, plain and with signs."""
+
+    plain: Tile
+    """sum_i xi_ij, shape (Q,)."""
+    signed: Tile
+    """sum_i w_ib xi_ij, shape (Q, b)."""
+    signs: Vector
+    """sum_i w_ib, shape (b,)."""
+
+
+@dataclass(frozen=True)
+class SignedPass:
+    """Centred terms times random signs W: all replicates by one product of matrices.
+
+    Parameters
+    ----------
+    tuples : Tuples
+        The statistics, whose pilots are the means of the kernels.
+    left_means : ndarray, shape (Q,)
+        See `TupleTiles.terms`.
+    n_resamples : int
+        Replicates.
+    seed : int
+        The seed of the test.
+    """
+
+    tuples: Tuples
+    left_means: Tile
+    n_resamples: int
+    seed: int
+    name: str = "multiplier null"
+    row_multiple: int = 1
+
+    @cached_property
+    def tiles(self) -> TupleTiles:
+        """Tiles of some rows."""
+        return TupleTiles(self.tuples, ROWS * self.tuples.parts)
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a block of so many rows."""
+        t, b, tile = self.tuples, self.n_resamples, min(rows, ROWS)
+        q = t.starts[-1]
+        signs = tile * b * (t.dtype.itemsize + 2)
+        terms = self.tiles.most_terms * t.entries.itemsize * (2 * tile + b)
+        return Footprint(
+            payload=t.nbytes + self.left_means.nbytes,
+            scratch=self.tiles.scratch_bytes(tile) + signs + terms,
+            state=t.sums.itemsize * q * (b + 1) + 8 * b,
+            operations=t.operations + t.parts * (4.0 + 2.0 * b) * q,
+        )
+
+    def chunk(self, block: RowBlock) -> SignedSums:
+        """Sums over one block."""
+        t, q, b = self.tuples, self.tuples.starts[-1], self.n_resamples
+        sums = SignedSums(np.zeros(q, t.sums), np.zeros((q, b), t.sums), np.zeros(b))
+        for start in range(0, block.rows, ROWS):
+            values = [x[start : start + ROWS] for x in block.values]
+            first = block.start + start
+            signs = random_signs(self.seed, first, first + len(values[0]), b).astype(t.dtype)
+            sums.signs[:] += column_sums(signs)
+            for strip, tiles in self.tiles.of(values):
+                for _, at, xi in self.tiles.terms(strip, tiles, self.left_means):
+                    sums.plain[at] += xi.sum(axis=1)
+                    sums.signed[at] += _times(xi, signs)
+        return sums
+
+    def combine(self, left: SignedSums, right: SignedSums) -> SignedSums:
+        """Add."""
+        return add(left, right)
+
+
+def _times(xi: Tile, signs: Matrix) -> Tile:
+    """Xi W, where signs need not become complex."""
+    product: Tile = xi.real @ signs
+    return product + 1j * (xi.imag @ signs) if np.iscomplexobj(xi) else product
+
+
+class SpectrumSums(NamedTuple):
+    """Sums over rows of the centred terms xi, as real numbers, and of xi xi'."""
+
+    plain: Vector
+    """sum_i xi_ij, shape (P,), real parts before imaginary ones."""
+    squares: Vector
+    """sum_i xi_ij xi_ik of every statistic, one after another, shape (sum_c P_c^2,)."""
+
+
+@dataclass(frozen=True)
+class SpectrumPass:
+    """The second moments of the centred terms.
+
+    Parameters
+    ----------
+    tuples : Tuples
+        The statistics, whose pilots are the means of the kernels.
+    left_means : ndarray, shape (Q,)
+        See `TupleTiles.terms`.
+    name : str
+        The null that they are for.
+    """
+
+    tuples: Tuples
+    left_means: Tile
+    name: str
+    row_multiple: int = 1
+
+    @cached_property
+    def tiles(self) -> TupleTiles:
+        """Tiles of some rows."""
+        return TupleTiles(self.tuples, ROWS * self.tuples.parts)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Real numbers of every statistic."""
+        return [self.tuples.parts * len(kept) for kept in self.tuples.kept]
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a block of so many rows."""
+        t, tile = self.tuples, min(rows, ROWS)
+        squares, values = sum(q * q for q in self.sizes), sum(self.sizes)
+        terms = 2 * self.tiles.most_terms * t.entries.itemsize * tile
+        return Footprint(
+            payload=t.nbytes + self.left_means.nbytes,
+            scratch=self.tiles.scratch_bytes(tile)
+            + terms
+            + 8 * (values * tile + max(self.sizes) ** 2),
+            state=8 * (squares + values),
+            operations=t.operations + 4.0 * values + 1.0 * squares,
+        )
+
+    def chunk(self, block: RowBlock) -> SpectrumSums:
+        """Sums over one block."""
+        t = self.tuples
+        sums = SpectrumSums(np.zeros(sum(self.sizes)), np.zeros(sum(q * q for q in self.sizes)))
+        each = self.of(sums)
+        for start in range(0, block.rows, ROWS):
+            values = [x[start : start + ROWS] for x in block.values]
+            # Products of float32 would leave the covariance indefinite once it is whitened.
+            rows = [np.empty((t.parts, q // t.parts, len(values[0]))) for q in self.sizes]
+            for strip, tiles in self.tiles.of(values):
+                for number, at, xi in self.tiles.terms(strip, tiles, self.left_means):
+                    begin = t.starts[number]
+                    own = rows[number][:, at.start - begin : at.stop - begin]
+                    own[0] = xi.real
+                    own[1:] = xi.imag
+            for (plain, squares), terms in zip(each, rows, strict=True):
+                flat = terms.reshape(len(plain), -1)
+                plain += flat.sum(axis=1)
+                squares += flat @ flat.T
+        return sums
+
+    def combine(self, left: SpectrumSums, right: SpectrumSums) -> SpectrumSums:
+        """Add."""
+        return add(left, right)
+
+    def of(self, sums: SpectrumSums) -> list[tuple[Vector, Vector]]:
+        """Those of every statistic, shapes (P_c,) and (P_c, P_c); views."""
+        plain = np.split(sums.plain, np.cumsum(self.sizes)[:-1])
+        squares = np.split(sums.squares, np.cumsum([q * q for q in self.sizes])[:-1])
+        shaped = (own.reshape(q, q) for own, q in zip(squares, self.sizes, strict=True))
+        return list(zip(plain, shaped, strict=True))

@@ -1,0 +1,194 @@
+"""Kernels about their pilots at strips of landmarks, and what statistics are made of there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.engine.tiles import Matrix, Tile, product_of_centred
+from dhsic.estimators.landmark.tuples import Strip, Tuples
+
+__all__ = ["ROWS", "Sides", "Term", "TupleTiles", "length", "permuted"]
+
+Indices = NDArray[np.intp]
+Sides = dict[tuple[int, ...], Tile]
+Orders = Mapping[int, Indices]
+
+ROWS = 1024  # of a tile, where they need not be whole groups
+_CACHE_BYTES = 2**20  # of what strips of landmarks take
+
+
+class Term(NamedTuple):
+    """The terms of a statistic at a strip of landmarks."""
+
+    number: int
+    """Of the statistic."""
+    at: slice
+    """Where its landmarks are among those of all statistics."""
+    xi: Tile
+    """A number for every landmark and row, shape (q, rows)."""
+
+
+@dataclass(frozen=True)
+class TupleTiles:
+    """Tiles at strips of landmarks that stay in the cache.
+
+    Parameters
+    ----------
+    tuples : Tuples
+        The statistics.
+    width : int
+        Real numbers that a landmark of a strip takes in the cache.
+    """
+
+    tuples: Tuples
+    width: int
+
+    @cached_property
+    def strips(self) -> list[Strip]:
+        """Strips of all landmarks."""
+        size = self.tuples.dtype.itemsize * self.width
+        return self.tuples.cut(max(1, _CACHE_BYTES // size))
+
+    def scratch_bytes(self, rows: int) -> int:
+        """Bytes of the tiles of so many rows, of their sides and of prepared rows."""
+        t = self.tuples
+        work = 1 + max(t.kernels[k].work_tiles for k in t.needed)
+        widest = max(length(at) for strip in self.strips for at in strip.roots.values())
+        tiles = max(
+            sum(length(strip.roots[t.roots[k]]) for k in t.computed) for strip in self.strips
+        )
+        columns = sum(map(t.width, t.needed))
+        entries = t.entries.itemsize * (
+            tiles + work * widest + self.most_sides + self._most_factors
+        )
+        return rows * int(entries + 3 * t.dtype.itemsize * columns)
+
+    @property
+    def most_sides(self) -> int:
+        """Values of all sides at a strip."""
+        return max(sum(length(at) for at, _ in s.sides.values()) for s in self.strips)
+
+    @property
+    def _most_factors(self) -> int:
+        """Values of what products are made of at a strip."""
+        return max(
+            sum(len(side) * length(at) for side, (at, _) in s.sides.items() if len(side) > 1)
+            for s in self.strips
+        )
+
+    @property
+    def most_terms(self) -> int:
+        """Values of all statistics at a strip."""
+        return max(sum(length(place.at) for place in s.pairs) for s in self.strips)
+
+    def of(self, values: Sequence[Matrix]) -> Iterator[tuple[Strip, dict[int, Tile]]]:
+        """Kernels about their pilots at every strip, (r, rows) each, by number."""
+        t, rows = self.tuples, len(values[0])
+        columns = {k: t.kernels[k].columns(values[t.variables[k]], t.dtype) for k in t.needed}
+        for strip in self.strips:
+            tiles: dict[int, Tile] = {}
+            for k, at in strip.roots.items():
+                tiles[k] = np.empty((length(at), rows), t.entries)
+                work = np.empty((t.kernels[k].work_tiles, *tiles[k].shape), t.entries)
+                t.kernels[k].tile(t.points[k][at], columns[k], tiles[k], work)
+            for power in t.shared.powers:
+                if power.k in t.computed:
+                    tiles[power.k] = power.of(tiles[power.source])
+            for k, tile in tiles.items():
+                root = t.roots[k]
+                tile -= self._pilot(k, t.needed[root][strip.roots[root]])
+            yield strip, tiles
+
+    def sides(self, strip: Strip, tiles: Mapping[int, Tile]) -> Sides:
+        """All sides about their pilots, (r, rows) each."""
+        return {side: self.side(side, strip, tiles) for side in self.tuples.sides}
+
+    def side(self, side: tuple[int, ...], strip: Strip, tiles: Mapping[int, Tile]) -> Tile:
+        """The product of kernels less that of their pilots, or of these about their pilots."""
+        if len(side) == 1:
+            single: Tile = tiles[side[0]][strip.sides[side][1][0]]
+            return single
+        return self.product(side, strip, self.factors(side, strip, tiles), {})
+
+    def factors(self, side: tuple[int, ...], strip: Strip, tiles: Mapping[int, Tile]) -> list[Tile]:
+        """What the product of several kernels is made of, (r, rows) each."""
+        members = zip(side, strip.sides[side][1], strict=True)
+        if self.tuples.form == "centred":
+            return [tiles[k][own] for k, own in members]
+        at = self._landmarks(side, strip)
+        return [tiles[k][own] + self._pilot(k, at) for k, own in members]
+
+    def product(
+        self, side: tuple[int, ...], strip: Strip, factors: Sequence[Tile], orders: Orders
+    ) -> Tile:
+        """As `side`, from its factors with rows in the `orders` of their variables."""
+        moved = [
+            permuted(values, orders[m]) if (m := self.tuples.variables[k]) in orders else values
+            for k, values in zip(side, factors, strict=True)
+        ]
+        product: Tile = moved[0] * moved[1]
+        for values in moved[2:]:
+            product *= values
+        if self.tuples.form != "centred":
+            at = self._landmarks(side, strip)
+            product -= math.prod(self._pilot(k, at) for k in side)
+        return product
+
+    def terms(self, strip: Strip, tiles: Mapping[int, Tile], left_means: Tile) -> Iterator[Term]:
+        """The centred terms xi of every statistic, where pilots are the means of the kernels.
+
+        Parameters
+        ----------
+        strip : Strip
+            The landmarks.
+        tiles : dict of int to ndarray, shapes (r, rows)
+            Of the kernels, from `of`.
+        left_means : ndarray, shape (Q,)
+            Of left sides of two kernels or more, about their pilots.
+        """
+        t = self.tuples
+        for number, ((left, right), place) in enumerate(zip(t.pairs, strip.pairs, strict=True)):
+            if length(place.at) == 0:
+                continue
+            if t.form == "joint" and len(left) > 1:
+                own = (*left, right)
+                kept = t.kept[number][place.kept]
+                copies = [tiles[k][at].copy() for k, at in zip(own, place.members, strict=True)]
+                # Mean over all rows u = kappa_J - prod_m kappa_m, as nothing large cancels.
+                xi = product_of_centred(copies, [self._pilot(k, kept) for k in own])
+            else:
+                one = self.side(left, strip, tiles)[place.left]
+                other = self.side((right,), strip, tiles)[place.right]
+                if len(left) > 1:
+                    one = one - left_means[place.at, None].astype(t.entries)
+                xi = one * other
+            yield Term(number, place.at, xi)
+
+    def _pilot(self, k: int, at: Indices) -> Tile:
+        """Pilots at some landmarks, shape (r, 1)."""
+        return self.tuples.pilots[k][at, None].astype(self.tuples.entries)
+
+    def _landmarks(self, side: tuple[int, ...], strip: Strip) -> Indices:
+        """Those of a side in a strip."""
+        at, begin = strip.sides[side][0], self.tuples.side_places[side].start
+        return self.tuples.sides[side][at.start - begin : at.stop - begin]
+
+
+def length(at: slice) -> int:
+    """Numbers in a slice with both ends."""
+    return int(at.stop - at.start)
+
+
+def permuted(values: Tile, orders: Indices) -> Tile:
+    """Values (r, groups b) in other orders (groups, b) within groups."""
+    count, b = orders.shape
+    at = (orders + b * np.arange(count)[:, None]).ravel()
+    moved: Tile = values.take(at, axis=1, mode="clip")
+    return moved

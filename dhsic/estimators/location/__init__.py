@@ -1,0 +1,1 @@
+"""The statistic at a few optimised locations: NFSIC."""

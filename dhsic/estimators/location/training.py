@@ -1,0 +1,312 @@
+"""Test locations and bandwidths that make the statistic large on training rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.estimators.base import rounding_unit
+from dhsic.estimators.location.sums import Terms, expanded, joint_terms
+from dhsic.kernels import (
+    Gaussian,
+    InverseMultiquadric,
+    Kernel,
+    Laplacian,
+    Matern,
+    RationalQuadratic,
+)
+
+__all__ = ["Placed", "Training", "criterion", "place", "value_of"]
+
+Vector = NDArray[np.float64]
+
+_FACTORS = (0.25, 0.5, 1.0, 2.0)
+_DRAWS = 3
+_MOST_STEPS = 30
+_HELD_OUT = 3
+_WIDEST = 4.0
+_RADIAL = Gaussian | InverseMultiquadric | Laplacian | Matern | RationalQuadratic
+
+
+class Placed(NamedTuple):
+    """Kernels and locations of every variable."""
+
+    kernels: tuple[Kernel, ...]
+    """As fitted, or with other bandwidths."""
+    points: tuple[Vector, ...]
+    """Shapes (J, d_m)."""
+
+
+def criterion(
+    kernels: Sequence[Kernel],
+    points: Sequence[Vector],
+    rows: Sequence[Vector],
+    regularisation: float,
+) -> tuple[float, list[Vector], list[float]]:
+    """T / n on training rows with its gradients.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+        As fitted, one a variable.
+    points : sequence of ndarray, shapes (J, d_m)
+        The locations.
+    rows : sequence of ndarray, shapes (n, d_m)
+        The training rows.
+    regularisation : float
+        Of the statistic.
+
+    Returns
+    -------
+    float
+        u'(S + r t I)^-1 u.
+    list of ndarray, shapes (J, d_m)
+        Gradients in the locations; 0 of kernels that have none.
+    list of float
+        Derivatives in the logarithms of the length scales; 0 of kernels other than radial ones.
+    """
+    about, means, covariances, terms = _terms(kernels, points, rows)
+    value = float(terms.statistics(1, regularisation)[0])
+    a = _solved(terms, regularisation)
+    form = np.outer(a, a) + (regularisation * float(a @ a) / len(a)) * np.eye(len(a))
+    gradients, lengths = [], []
+    for m, (kernel, x, z) in enumerate(zip(kernels, rows, points, strict=True)):
+        weights = _weights(m, about, means, covariances, a, form)
+        gradient = _in_points(kernel, x, z, weights) if kernel.differentiable else np.zeros_like(z)
+        gradients.append(gradient)
+        lengths.append(_in_length(kernel, x, z, weights, gradient))
+    return value, gradients, lengths
+
+
+def value_of(
+    kernels: Sequence[Kernel],
+    points: Sequence[Vector],
+    rows: Sequence[Vector],
+    regularisation: float,
+) -> float:
+    """The same without gradients."""
+    *_, terms = _terms(kernels, points, rows)
+    return float(terms.statistics(1, regularisation)[0])
+
+
+def _terms(
+    kernels: Sequence[Kernel], points: Sequence[Vector], rows: Sequence[Vector]
+) -> tuple[list[Vector], list[Vector], list[Vector], Terms]:
+    """Kernel values about their means, the means, the covariances and what T is made of."""
+    values = [k(x, z) for k, x, z in zip(kernels, rows, points, strict=True)]
+    means = [k.mean(axis=0) for k in values]
+    about = [_about(k, c) for k, c in zip(values, means, strict=True)]
+    covariances = [a.T @ a / len(a) for a in about]
+    terms = Terms.of(joint_terms(about, means).mean(axis=0)[None], covariances, means)
+    return about, means, covariances, terms
+
+
+def _about(values: Vector, means: Vector) -> Vector:
+    """About the means; 0 where all rows are the same but for rounding."""
+    about = values - means
+    flat = np.abs(about).max(axis=0) <= rounding_unit(np.float64) * np.abs(values).max(axis=0)
+    about[:, flat] = 0.0
+    return about
+
+
+def _solved(terms: Terms, regularisation: float) -> Vector:
+    """Solve a = (S + r t I)^-1 u, of which T / n changes by 2 a'du - a'(dS + r dt I) a."""
+    covariance = terms.covariance
+    ridge = regularisation * float(covariance.diagonal().mean())
+    if ridge <= 0.0:
+        return np.zeros(len(covariance))
+    solved: Vector = np.linalg.solve(covariance + ridge * np.eye(len(covariance)), terms.mean[0])
+    return solved
+
+
+def _weights(
+    m: int,
+    about: Sequence[Vector],
+    means: Sequence[Vector],
+    covariances: Sequence[Vector],
+    a: Vector,
+    form: Vector,
+) -> Vector:
+    """Derivatives of T / n in the kernel values of variable m, shape (n, J).
+
+    u, the covariance of the values and the outer product of their means change with a value.
+    """
+    others = [k for k in range(len(about)) if k != m]
+    rest, slope = expanded([about[k] for k in others], [means[k] for k in others])
+    squares = [np.outer(means[k], means[k]) for k in others]
+    in_means, in_both = expanded([covariances[k] for k in others], squares)
+    in_covariance = form * (in_means + in_both)
+    constant = (form * in_means) @ means[m]
+    changed = a * (rest + slope) - about[m] @ in_covariance - constant
+    weights: Vector = (2.0 / len(changed)) * changed
+    return weights
+
+
+def _in_points(kernel: Kernel, x: Vector, z: Vector, weights: Vector) -> Vector:
+    """sum_i weights_ij grad_z k(x_i, z_j), as k is symmetric."""
+    return _gradient(kernel, z, x, np.ascontiguousarray(weights.T))
+
+
+def _in_length(kernel: Kernel, x: Vector, z: Vector, weights: Vector, in_points: Vector) -> float:
+    """sum_ij weights_ij dk(x_i, z_j) / d log(length).
+
+    A radial kernel stays the same where rows, locations and length grow together.
+    """
+    if not isinstance(kernel, _RADIAL):
+        return 0.0
+    in_rows = _gradient(kernel, x, z, weights)
+    centre = 0.0 if kernel.origin is None else np.array(kernel.origin)
+    return -float(np.vdot(x - centre, in_rows) + np.vdot(z - centre, in_points))
+
+
+def _gradient(kernel: Kernel, x: Vector, z: Vector, weights: Vector) -> Vector:
+    """sum_j weights_ij grad_x k(x_i, z_j), shape (n, d)."""
+    rows, columns = kernel.rows(x), kernel.columns(z)
+    gram = np.empty(weights.shape)
+    kernel.tile(rows, columns, gram, np.empty((kernel.work_tiles, *gram.shape)))
+    work = np.empty((kernel.gradient_tiles, *gram.shape))
+    return kernel.gradient(rows, columns, gram, weights, work).astype(np.float64, copy=False)
+
+
+@dataclass(frozen=True)
+class Training:
+    """Locations and bandwidths as one vector that an optimiser moves.
+
+    Locations are in units of the standard deviations of their columns, about the medians, and
+    stay among the training rows; bandwidths are logarithms of what they are multiplied by.
+
+    Parameters
+    ----------
+    kernels : tuple of Kernel
+        As fitted.
+    rows : tuple of ndarray, shapes (n, d_m)
+        The training rows.
+    regularisation : float
+        Of the statistic.
+    """
+
+    kernels: tuple[Kernel, ...]
+    rows: tuple[Vector, ...]
+    regularisation: float
+
+    def placed(self, moved: Vector) -> Placed:
+        """What a vector stands for."""
+        widths = moved[: len(self.rows)]
+        kernels = (
+            kernel.widened(math.exp(width)) if isinstance(kernel, _RADIAL) else kernel
+            for kernel, width in zip(self.kernels, widths, strict=True)
+        )
+        parts = self._parts(moved)
+        points = (c + s * z for (c, s), z in zip(self._units, parts, strict=True))
+        return Placed(tuple(kernels), tuple(points))
+
+    def start(self, at: NDArray[np.intp], factor: float) -> Vector:
+        """The vector of some training rows, with bandwidths times a factor."""
+        widths = np.full(len(self.rows), math.log(factor))
+        units = zip(self.rows, self._units, strict=True)
+        return np.concatenate([widths, *(((x[at] - c) / s).ravel() for x, (c, s) in units)])
+
+    def loss(self, moved: Vector) -> tuple[float, Vector]:
+        """- log(T / n), with its gradient."""
+        kernels, points = self.placed(moved)
+        with np.errstate(over="ignore", invalid="ignore"):  # of kernels that hardly vary
+            value, gradients, lengths = criterion(kernels, points, self.rows, self.regularisation)
+            scaled = (s * g for (_, s), g in zip(self._units, gradients, strict=True))
+            whole = np.concatenate([lengths, *(g.ravel() for g in scaled)])
+        if value <= 0.0 or not np.isfinite(whole).all():
+            return math.inf, np.zeros_like(moved)
+        return -math.log(value), -whole / value
+
+    def split(self, count: int, rng: np.random.Generator) -> tuple[Training, tuple[Vector, ...]]:
+        """Two thirds of the rows, and the others; all rows twice where that is too few."""
+        order = rng.permutation(len(self.rows[0]))
+        cut = len(order) // _HELD_OUT
+        if len(order) - cut < count or cut == 0:
+            return self, self.rows
+        part = replace(self, rows=tuple(x[order[cut:]] for x in self.rows))
+        return part, tuple(x[order[:cut]] for x in self.rows)
+
+    def way(self, drawn: Sequence[NDArray[np.intp]], factor: float) -> list[Vector]:
+        """From the best of some rows upwards; nothing where none has a statistic."""
+        from scipy.optimize import minimize  # slow to import
+
+        starts = [self.start(at, factor) for at in drawn]
+        losses = [self.loss(start)[0] for start in starts]
+        if math.isinf(min(losses)):
+            return []
+        start = starts[losses.index(min(losses))]
+        passed = [start]
+        minimize(
+            self.loss,
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=self.bounds(len(drawn[0])),
+            options={"maxiter": _MOST_STEPS},
+            callback=lambda moved: passed.append(moved.copy()),
+        )
+        return passed
+
+    def bounds(self, count: int) -> list[tuple[float, float]]:
+        """Of every entry of the vector."""
+        wide = math.log(_WIDEST)
+        bounds = [(-wide, wide)] * len(self.rows)
+        for x, (c, s) in zip(self.rows, self._units, strict=True):
+            low, high = (x.min(axis=0) - c) / s, (x.max(axis=0) - c) / s
+            bounds += list(zip(low.tolist(), high.tolist(), strict=True)) * count
+        return bounds
+
+    @cached_property
+    def _units(self) -> list[tuple[Vector, Vector]]:
+        """Centre and scale of the columns of every variable."""
+        deviations = (x.std(axis=0) for x in self.rows)
+        return [
+            (np.median(x, axis=0), np.where(s > 0.0, s, 1.0))
+            for x, s in zip(self.rows, deviations, strict=True)
+        ]
+
+    def _parts(self, moved: Vector) -> list[Vector]:
+        dims = [x.shape[1] for x in self.rows]
+        count = (len(moved) - len(dims)) // sum(dims)
+        ends = np.cumsum([count * d for d in dims])[:-1]
+        parts = np.split(moved[len(dims) :], ends)
+        return [part.reshape(count, d) for part, d in zip(parts, dims, strict=True)]
+
+
+def place(training: Training, count: int, rng: np.random.Generator) -> Placed:
+    """Locations and bandwidths of a large statistic on the training rows.
+
+    On two thirds of them the best of rows drawn with their pairing, at each of several bandwidths,
+    are moved along the gradient of the logarithm of the statistic; of all places on these ways, the
+    one of the largest statistic on the last third is taken. The largest on the rows that it climbs
+    is often none but there, with narrow kernels in many columns.
+
+    Parameters
+    ----------
+    training : Training
+        Rows and kernels.
+    count : int
+        Locations J, no more than training rows.
+    rng : Generator
+        Draws the rows that are held out, and where to start.
+
+    Returns
+    -------
+    Placed
+    """
+    climbed, held = training.split(count, rng)
+    n = len(climbed.rows[0])
+    drawn = [rng.choice(n, size=count, replace=False) for _ in range(_DRAWS)]
+    ways = (climbed.way(drawn, factor) for factor in _FACTORS)
+    places = [climbed.placed(moved) for way in ways for moved in way]
+    if not places:
+        return climbed.placed(climbed.start(drawn[0], 1.0))
+    return max(
+        places, key=lambda one: value_of(one.kernels, one.points, held, training.regularisation)
+    )
