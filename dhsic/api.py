@@ -158,7 +158,7 @@ def independence_test(
         variables, names, rng, precision, client, threads, memory, progress, checkpoint
     )
     method = choose_method(session, kernels, estimator, null, n_resamples)
-    session.listener(method.plan(session).check().started)
+    session.begin(method.plan(session))
     session.resume(computes="independence test", **method.described)
     return IndependenceTestResult(**tested_fields(session, method, began))
 
@@ -286,7 +286,7 @@ def hsic(
     where = client, threads, memory, progress, checkpoint
     session = open_session(variables, names, rng, precision, *where, tests=False)
     chosen, choice, fitting = choose_estimator(session, kernels, estimator)
-    session.listener(chosen.plan(session, fitting, None).check().started)
+    session.begin(chosen.plan(session, fitting, None))
     session.resume(computes="estimate", estimator=chosen, kernels=fitting)
     estimate = chosen.estimate(session, fitting)
     return DependenceEstimate(**result_fields(session, chosen, choice, estimate, began))
@@ -352,7 +352,7 @@ def witness_functions(
     if not isinstance(chosen, COCO):
         msg = f"witness functions need estimator 'coco' or a COCO value, got {estimator!r}"
         raise InvalidArgumentError(msg)
-    session.listener(chosen.plan(session, fitting, None).check().started)
+    session.begin(chosen.plan(session, fitting, None))
     session.resume(computes="witness functions", estimator=chosen, kernels=fitting)
     return chosen.witness_functions(session, fitting)
 

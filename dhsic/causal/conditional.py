@@ -149,11 +149,11 @@ def conditional_independence_test(
     others = tuple(range(2, len(sources)))
     wanted = {0: [others], 1: [others]}
     steps = plan_regressions(session, regressor, wanted)
-    session.listener(plan_of(session, steps, _REMEDY).check().started)
+    session.begin(plan_of(session, steps, _REMEDY))
     residuals = residual_variables(session, regressor, wanted)
     tested = Session(residuals, session.runtime, session.seed, session.dtype, session.listener)
     method = choose_method(tested, kernels, estimator, null, n_resamples)
-    tested.listener(method.plan(tested).check().started)
+    tested.begin(method.plan(tested))
     fields = tested_fields(tested, method, began)
     fields["passes"] = (*passes_of(session), *fields["passes"])
     return ConditionalIndependenceTestResult(

@@ -105,11 +105,8 @@ def plan_regressions(
     """
     n, dims = session.n, session.dims
     if not isinstance(regression, Splines):
-        made = 8 * n * sum(dims[t] * len(sets) for t, sets in wanted.items())
-        return [
-            DriverStep("read all rows", 3 * 8 * n * sum(dims), 8 * n * sum(dims)),
-            DriverStep("regressions", 2 * made, made),
-        ]
+        reading = DriverStep("read all rows", 3 * 8 * n * sum(dims), 8 * n * sum(dims))
+        return [reading, *_held_steps(session, wanted)]
     guess = [np.tile(np.linspace(0.0, 1.0, 1000)[:, None], (1, d)) for d in dims]
     design = regression.design(guess, session.names, _regressors(wanted), tuple(wanted))
     rows = 8 * min(n, PILOT_ROWS) * (sum(dims) + design.size)
@@ -120,6 +117,21 @@ def plan_regressions(
         session.plan(SplinePass(design)),
         DriverStep("solve", 5 * square, square),
     ]
+
+
+def _held_steps(session: Session, wanted: Regressions) -> list[DriverStep]:
+    """The regressions of `_Held`, whose residuals stay."""
+    sizes = {target: 8 * session.n * session.dims[target] for target in wanted}
+    made = sum(sizes[target] * len(sets) for target, sets in wanted.items())
+    return [
+        DriverStep(_regressing(session, target, own), 2 * made, sizes[target])
+        for target, sets in wanted.items()
+        for own in sets
+    ]
+
+
+def _regressing(session: Session, target: int, given: tuple[int, ...]) -> str:
+    return f"regression of {session.names[target]} on {len(given)} others"
 
 
 class FittedRegressions(Protocol):
@@ -238,8 +250,7 @@ class _Held:
 
     def _residuals(self, target: int, given: tuple[int, ...]) -> Vector:
         """The same draws for the same regression, in whatever order they come."""
-        names = self.session.names
-        self.session.step(f"regression of {names[target]} on {len(given)} others")
+        self.session.step(_regressing(self.session, target, given))
         rng = generator(self.session.seed, "regression", target, *given)
         y, x = self.values[target], [self.values[j] for j in given]
         left = self.regression.residuals(y, x, rng)

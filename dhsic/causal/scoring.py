@@ -149,10 +149,10 @@ def score_dags(
     combinations = _combinations(graphs, sets, session.dims, kernel_of)
     method = choose_measure(session, estimator, null, n_resamples, len(graphs))
     steps = plan_regressions(session, regressor, sets)
-    session.listener(plan_of(session, steps, _REMEDY).check().started)
+    session.begin(plan_of(session, steps, _REMEDY))
     residuals = residual_variables(session, regressor, sets)
     tested = Session(residuals, session.runtime, session.seed, session.dtype, session.listener)
-    tested.listener(method.plan(tested, combinations).check().started)
+    tested.begin(method.plan(tested, combinations))
     scores = method.test(tested, combinations)
     return DAGScores(
         names=session.names,

@@ -249,7 +249,7 @@ def search_dag(
     method = choose_measure(session, estimator, null, n_resamples, 1)
     wanted = {j: [tuple(k for k in everything if k != j)] for j in everything}
     steps = plan_regressions(session, regressor, wanted)
-    session.listener(plan_of(session, steps, _REMEDY).check().started)
+    session.begin(plan_of(session, steps, _REMEDY))
     fitted = fit_regressions(session, regressor, wanted)
     search = _Search(session, fitted, method, kernel_of)
     order, ordering = search.order()
@@ -355,7 +355,7 @@ class _Search:
         whole = self.session
         tested = Session(variables, whole.runtime, whole.seed, whole.dtype, whole.listener)
         combinations = Combinations.single(kernels)
-        self.method.plan(tested, combinations).check()
+        tested.expect(self.method.plan(tested, combinations))
         (score,) = self.method.test(tested, combinations)
         whole.finished.extend(tested.finished)
         return score

@@ -172,7 +172,7 @@ def embed_like(
         msg = f"x must have {expected} columns, as the rows embedded; got {d}"
         raise DataError(msg)
     pass_plan = session.plan(EmbeddingPass(_tiling(session, embedding.kernel, embedding.landmarks)))
-    session.listener(plan_of(session, [pass_plan], _REMEDY).check().started)
+    session.begin(plan_of(session, [pass_plan], _REMEDY))
     session.resume(
         computes="mean embedding",
         kernel=embedding.kernel,
@@ -296,4 +296,4 @@ def _plan(session: Session, asked: Kernel, p: int, s: int, selection: Selection)
         DriverStep("prune landmarks", 4 * 8 * p * p),
         session.plan(EmbeddingPass(_tiling(session, guessed, np.zeros((p, d))))),
     ]
-    session.listener(plan_of(session, steps, _REMEDY, n_landmarks=p).check().started)
+    session.begin(plan_of(session, steps, _REMEDY, n_landmarks=p))

@@ -13,7 +13,14 @@ from dhsic.engine.checkpoint import Checkpoint
 from dhsic.engine.events import Event, Listener, PassFinished, StepStarted
 from dhsic.engine.folder import Folder
 from dhsic.engine.lazy import LazyRows
-from dhsic.engine.plan import PassPlan, plan_group_pairs, plan_groups, plan_pairs, plan_pass
+from dhsic.engine.plan import (
+    PassPlan,
+    Plan,
+    plan_group_pairs,
+    plan_groups,
+    plan_pairs,
+    plan_pass,
+)
 from dhsic.engine.reduction import (
     GroupPairReduction,
     GroupReduction,
@@ -92,6 +99,21 @@ class Session:
     def names(self) -> tuple[str, ...]:
         """Names of the variables."""
         return tuple(source.name for source in self.sources)
+
+    def begin(self, plan: Plan) -> None:
+        """Tell the listener of the plan of a run that fits the memory.
+
+        Raises
+        ------
+        MemoryBudgetError
+            It needs more than the allowed memory.
+        """
+        self.expect(plan)
+        self.listener(plan.started)
+
+    def expect(self, plan: Plan) -> None:
+        """As `begin`, and tell nobody: of a part of what was told of."""
+        plan.check()
 
     def step(self, name: str) -> None:
         """Tell the listener that a step of the driver starts."""

@@ -141,7 +141,7 @@ def interaction_test(
         _three(variables), names, rng, precision, client, threads, memory, progress, checkpoint
     )
     method = _Method.choose(session, kernels, estimator, null, n_resamples)
-    session.listener(method.plan(session).check().started)
+    session.begin(method.plan(session))
     session.resume(computes="interaction test", **method.described)
     return _result(session, method, method.run(session), began)
 

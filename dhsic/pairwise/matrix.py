@@ -121,14 +121,14 @@ def dependence_matrix(
     method = NystromHSIC(n_landmarks)
     # It takes two variables; kernels are chosen as by what takes several.
     _, _, fitting = choose_estimator(session, kernels, "nystrom-m")
-    plan_of(session, _drawing_steps(session, n_landmarks), _REMEDY).check()
+    session.expect(plan_of(session, _drawing_steps(session, n_landmarks), _REMEDY))
     asked = _asked(null, n_resamples, len(session.sources))
     session.resume(
         computes="dependence matrix", estimator=method, kernels=fitting, null=null, resampling=asked
     )
     drawn = method.draw(session, Combinations.single(fitting))
     found = _chosen(session, drawn, null, asked)
-    session.listener(_plan(session, drawn, found.null).check().started)
+    session.begin(_plan(session, drawn, found.null))
     hsic, pvalues, detail = _measure(session, drawn, found.null)
     norms = np.sqrt(hsic.diagonal())
     if not norms.all():

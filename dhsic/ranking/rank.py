@@ -169,7 +169,7 @@ def rank_features(
     chosen = read_features(features, session.sources[0], names, groups, feature_kernels)
     method = _choose(session, chosen, target_kernel, estimator, null, n_resamples)
     joint = _joint(by, session, method, feature_kernels, target_kernel)
-    session.listener(_plan(session, method, joint).check().started)
+    session.begin(_plan(session, method, joint))
     tested = without_constants(session, chosen)
     method = method.of(tested)
     session.resume(

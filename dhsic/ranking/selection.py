@@ -14,7 +14,7 @@ from dhsic._arguments import Precision
 from dhsic._validation import check_choice, check_integer, check_number
 from dhsic._version import __version__
 from dhsic.engine.events import Listener
-from dhsic.engine.plan import DriverStep, PassPlan
+from dhsic.engine.plan import DriverStep
 from dhsic.engine.reduction import RowReduction
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
@@ -275,8 +275,7 @@ def _measure(
 
     def measure(subsets: Sequence[Subset]) -> Vector:
         combinations = Combinations.against([_on(features, one) for one in subsets], target)
-        plan = chosen.plan_features(session, combinations, None).check()
-        session.listener(plan.started)
+        session.begin(chosen.plan_features(session, combinations, None))
         estimates = chosen.estimate_features(session, combinations)
         return estimates.cka if criterion == "cka" else estimates.hsic
 
@@ -318,11 +317,10 @@ def _lasso_scores(
     combinations = Combinations.against(kernels, target)
     fitted, _ = fit_combinations_on_sample(session, combinations)
     reduction = LassoPass(fitted, session.dims, block_rows, n_permutations, session.seed)
-    return lasso_path(_run(session, reduction), k)
+    return lasso_path(_run(session, reduction, fitting_step(session)), k)
 
 
-def _run(session: Session, reduction: RowReduction[State]) -> State:
+def _run(session: Session, reduction: RowReduction[State], *before: DriverStep) -> State:
     """Run a pass that fits the memory."""
-    steps: list[DriverStep | PassPlan] = [fitting_step(session), session.plan(reduction)]
-    session.listener(plan_of(session, steps, _REMEDY).check().started)
+    session.begin(plan_of(session, [*before, session.plan(reduction)], _REMEDY))
     return session.run(reduction)

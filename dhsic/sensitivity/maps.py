@@ -103,7 +103,7 @@ def sensitivity_map(
     chosen, choice, fitting = choose_estimator(session, kernels, estimator)
     varied = _varied(session, wrt)
     check_varied(session, fitting, varied)
-    session.listener(_plan(session, chosen, of, fitting, varied).check().started)
+    session.begin(_plan(session, chosen, of, fitting, varied))
     session.resume(
         computes=f"sensitivity map of the {of}", estimator=chosen, kernels=fitting, wrt=varied
     )

@@ -131,7 +131,7 @@ def two_sample_test(
     asked = _Asked.read(samples, kernels, estimator, names)
     session = asked.session(rng, precision, client, threads, memory, progress, checkpoint)
     method = choose_method(session, asked.kernels, asked.estimator, null, n_resamples)
-    session.listener(method.plan(session).check().started)
+    session.begin(method.plan(session))
     session.resume(computes="two-sample test", **method.described)
     return _result(asked, method, tested_fields(session, method, began))
 

@@ -27,7 +27,7 @@ def dependent(n, dims=(2, 3), seed=0):
 
 def little(monkeypatch):
     """Sessions whose memory is all for the data and what is made of them."""
-    for name in ("engine.plan", "estimators.base", "estimators.feature_replicates"):
+    for name in ("engine.plan", "estimators.base", "estimators.feature.replicates"):
         monkeypatch.setattr(f"dhsic.{name}.baseline_bytes", lambda: 0)
 
 
@@ -70,7 +70,7 @@ def frobenius(cross):
 def orbit_of_permutations(n, null, seed=5):
     """The permutations of rows that a null draws, of all rows or within groups; first none."""
     whole = null.within != "blocks" or n <= null.block_rows
-    groups = Groups(n, n, seed) if whole else Groups.of(n, null.block_rows, seed)
+    groups = Groups(n, n, seed) if whole else Groups(n, n // round(n / null.block_rows), seed)
     return Orbit(groups, null.n_resamples + 1, shifted=False)
 
 

@@ -147,6 +147,7 @@ class COCO(OnLandmarks):
         drawn = self.draw(session, Combinations.single(kernels))
         basis = drawn.bases[0]
         found = feature_moments(session, moments_layout(dict(enumerate(basis.sides))))
+        session.step("solve")
         cross = whiten(found.of(0, 1)[None], basis.factors)[0]
         left, values, right = np.linalg.svd(cross, full_matrices=False)
         first, second = (

@@ -13,7 +13,15 @@ from dhsic._validation import check_choice, check_integer
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.base import ChainOutcome, Estimate, GridOutcome, Null, Outcome, Resampling
+from dhsic.estimators.base import (
+    ChainOutcome,
+    Estimate,
+    GridOutcome,
+    Null,
+    Outcome,
+    Resampling,
+    stages_of,
+)
 from dhsic.estimators.feature.basis import (
     SQUARED_HSIC,
     Basis,
@@ -30,7 +38,7 @@ from dhsic.estimators.feature.tests import (
     plan_features,
 )
 from dhsic.estimators.landmark.joint_frequencies import JointFrequencies
-from dhsic.estimators.resample import exact_null
+from dhsic.estimators.resample import Resampled, exact_null
 from dhsic.features import FeatureMap, FourierFeatures
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.kernels.dot import Codes
@@ -178,11 +186,18 @@ class RFFHSIC:
 
     def plan_chain(self, session: Session, combinations: Combinations, null: Chain) -> Plan:
         """What a chain of tests would run."""
-        return self.joint.plan_chain(session, combinations, null)
+        if len(session.sources) > 2:
+            return self.joint.plan_chain(session, combinations, null)
+        return self.plan_grid(session, combinations, Shifts(null.n_resamples))
 
     def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
-        """The stages of a chain of tests, by frequencies that all variables share."""
-        return self.joint.test_chain(session, combinations, null)
+        """The stages of a chain of tests by frequencies that variables share; of two, the only one."""
+        if len(session.sources) > 2:
+            return self.joint.test_chain(session, combinations, null)
+        found = self.test_grid(session, combinations, Shifts(null.n_resamples))
+        resampled = Resampled(found.statistics, found.replicates, found.rounding)
+        stages = stages_of(combinations.chosen, resampled)
+        return ChainOutcome(found.combinations, stages, found.estimate, found.detail)
 
     @property
     def joint(self) -> JointFrequencies:

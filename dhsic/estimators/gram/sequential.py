@@ -75,5 +75,6 @@ class HeldQuadratic(Quadratic):
 
         least = tie_threshold(statistic, session.dtype, rounding)
         law, detail = draw_sequentially(null, least, batches())
+        session.step("statistics")
         estimate = self._estimated(statistic / n, fitted.kernels)
         return Outcome(statistic, law, estimate, detail, rounding)

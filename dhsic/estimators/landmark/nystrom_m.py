@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, get_args
 
 import numpy as np
@@ -195,7 +195,8 @@ class NystromMHSIC:
         self, session: Session, combinations: Combinations, null: Gamma | Spectral
     ) -> Plan:
         """What tests of several combinations, each by itself, would run."""
-        return self._tests.plan(session, combinations, null)
+        plan = self._tests.plan(session, combinations, null)
+        return replace(plan, steps=plan.steps + plan.steps[-1:] * (len(combinations) - 1))
 
     def test_each(
         self, session: Session, combinations: Combinations, null: Gamma | Spectral
