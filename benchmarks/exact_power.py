@@ -1,11 +1,11 @@
 """Power of the null that is taken without options beside plain permutations, on the same data sets.
 
-All tests have the kernels that are taken without options. Of two variables they have the same
-statistic too, so that what differs is the null alone: `null="auto"` or 499 permutations of all
-rows. Of three and four variables the joint null by shifts, with the statistic that permutations
-have, and the chain of tests of two sides are beside them, where they exist. Of more than 200 rows
-only sqrt(200 n), drawn at random, are dependent: the others have lost their partners, so that the
-power stays away from 1. `low` and `high` are exact 95 % limits of the power. Writes
+All tests have the kernels that are taken without options. With two variables they have the same
+statistic too, so that only the null differs: `null="auto"` or 499 permutations of all rows. With
+three and four variables the joint null by shifts, with the statistic that permutations have, and
+the chain of tests of two sides are beside them, where they exist. Where there are more than 200
+rows only sqrt(200 n), drawn at random, are dependent: the others have lost their partners, so that
+the power stays away from 1. `low` and `high` are exact 95 % limits of the power. Writes
 benchmarks/results/exact_power.csv, whose rows are kept, and a picture of it beside.
 
     python benchmarks/exact_power.py
@@ -24,6 +24,7 @@ from typing import Any
 import click
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from scipy.stats import beta
 
 import dhsic
@@ -31,6 +32,8 @@ from benchmarks import cases, curves
 from benchmarks.cases import Data, Rng
 from benchmarks.output import read_csv, write_csv
 from dhsic.estimators.registry import NULLS
+
+Array = NDArray[Any]
 
 DEPENDENT_ROWS = 200
 RESAMPLES = 499
@@ -47,15 +50,22 @@ def heavy_tailed(n: int, rng: Rng, strength: float) -> Data:
     return [x, strength * x + noise]
 
 
+def dummy(n: int, rng: Rng, share: float) -> Array:
+    """1 with the probability `share`, else 0; drawn again where it comes out constant."""
+    while not 0 < np.count_nonzero(x := rng.random(n) < share) < n:
+        pass
+    return x.astype(np.float64)
+
+
 def rare_event(n: int, rng: Rng, shift: float) -> Data:
     """In 3 % of the rows x is 1, and y is shifted."""
-    x = (rng.random(n) < 0.03).astype(np.float64)
+    x = dummy(n, rng, 0.03)
     return [x, shift * x + rng.standard_normal(n)]
 
 
 def rare_events(n: int, rng: Rng, share: float) -> Data:
     """Two dummies of 5 %, the same in a share of the rows."""
-    x, y = (rng.random((2, n)) < 0.05).astype(np.float64)
+    x, y = (dummy(n, rng, 0.05) for _ in range(2))
     return [x, np.where(rng.random(n) < share, x, y)]
 
 

@@ -64,6 +64,12 @@ def test_exact_power__weakens_large_data_and_leaves_small_ones(kind):
     assert np.count_nonzero(last != before) > 0
 
 
+def test_exact_power__draws_no_constants():
+    rng = np.random.default_rng(0)
+    for kind in ("rare event", "two rare events"):
+        assert all(0 < exact_power.KINDS[kind](20, rng)[0].sum() < 20 for _ in range(50))
+
+
 @pytest.mark.parametrize("name", exact_cost.cases())
 def test_exact_cost__times_every_null(out, name):
     table = run(exact_cost, out, "--case", name, "--fewer", 100, "--repeats", 1)

@@ -92,7 +92,8 @@ def summed(out):
 
 
 def test_level_default__has_every_function(out):
-    table = run(out, *SMALL, "--variables", 2, "--variables", 3)
+    named = [word for name in FUNCTIONS for word in ("--function", name)]
+    table = run(out, *SMALL, *named, "--variables", 2, "--variables", 3)
     numbers = {name: len({2, 3} & set(one.numbers)) for name, one in FUNCTIONS.items()}
     cells = 2 * sum(numbers[name] * len(one.pvalues) for name, one in FUNCTIONS.items())
     assert len(table) == cells
@@ -103,6 +104,11 @@ def test_level_default__has_every_function(out):
     summary = summed(out)
     assert len(summary) == sum(len(one.pvalues) for one in FUNCTIONS.values())
     assert sum(int(row["cells"]) for row in summary) == cells
+
+
+def test_level_default__leaves_residuals_to_those_who_ask(out):
+    table = run(out, *SMALL, "--variables", 2, "--variables", 3)
+    assert {row["function"] for row in table} == set(FUNCTIONS) - set(level_default.RESIDUALS)
 
 
 def fixed(pvalue, seconds=1.0):

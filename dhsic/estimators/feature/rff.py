@@ -191,7 +191,7 @@ class RFFHSIC:
         return self.plan_grid(session, combinations, Shifts(null.n_resamples))
 
     def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
-        """The stages of a chain of tests by frequencies that variables share; of two, the only one."""
+        """The stages of a chain of tests, by frequencies that all variables share; one of two."""
         if len(session.sources) > 2:
             return self.joint.test_chain(session, combinations, null)
         found = self.test_grid(session, combinations, Shifts(null.n_resamples))
