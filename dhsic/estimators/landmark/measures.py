@@ -21,11 +21,11 @@ class FeatureMeasures(NamedTuple):
     """Squared HSIC, shapes (G,)."""
 
     hsic: Vector
-    """Of every feature with the target."""
+    """Every feature with the target."""
     own: Vector
-    """Of every feature with itself."""
+    """Every feature with itself."""
     target: Vector
-    """Of the target with itself."""
+    """The target with itself."""
 
 
 def measure_features(basis: LandmarkBasis, moments: Moments) -> FeatureMeasures:
@@ -37,9 +37,9 @@ def measure_features(basis: LandmarkBasis, moments: Moments) -> FeatureMeasures:
     Parameters
     ----------
     basis : LandmarkBasis
-        Of all features, each with the target.
+        The landmarks of all features, each with the target.
     moments : Moments
-        Of the data at the landmarks.
+        Moments of the data at the landmarks.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What the sums of a pass at landmark tuples say of the data, and under permutations."""
+"""Means and covariances at landmark tuples, from the sums of a pass."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Vector = NDArray[np.float64]
 
 
 class Moments(NamedTuple):
-    """What the data as they are say at the landmarks."""
+    """Moments of the data as they are, at the landmarks."""
 
     kappa: Tile
     """Means of the kernels where statistics need them, shape (K, p)."""
@@ -61,7 +61,7 @@ def joint_offset(part: Tuples, sums: TupleSums, kappa: Tile, c: int, r: int, n: 
 
 
 def _covariances(part: Tuples, sums: TupleSums, c: int, r: int, b: int, n: int) -> Tile:
-    """Of both sides under every permutation of a coset, shape (q, b).
+    """Covariances of both sides under every permutation of a coset, shape (q, b).
 
     With f and h the sides about their pilots the covariance under a permutation s is
     (1/n) sum_i f_i h_s(i) less the product of the means of f and h, which no shift changes.
@@ -114,7 +114,7 @@ def write_means(moments: Moments, part: Tuples, sums: TupleSums, n: int) -> None
 
 
 def measured(tuples: Tuples, sums: TupleSums, n: int) -> Moments:
-    """Of the data as they are."""
+    """The moments of the data as they are."""
     moments = no_moments(tuples)
     write_means(moments, tuples, sums, n)
     for c in range(len(tuples.pairs)):

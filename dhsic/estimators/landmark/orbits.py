@@ -41,7 +41,7 @@ class TupleSums(NamedTuple):
     """Sums over rows for two-sided statistics under some cosets of an orbit."""
 
     cross: Tile
-    """Of both sides about their pilots: cross-spectra, shape (R, Q, b // 2 + 1), or without shifts
+    """Both sides about their pilots: cross-spectra, shape (R, Q, b // 2 + 1), or without shifts
     the sums of products themselves, shape (R, Q, 1). Of complex entries there are b frequencies."""
     left_over: Tile
     """Products of both sides over the rows that are in no group, shape (Q,)."""
@@ -54,7 +54,7 @@ class TupleSums(NamedTuple):
 
     @classmethod
     def zeros(cls, tuples: Tuples, cosets: int, frequencies: int = 0) -> TupleSums:
-        """Of no rows yet; of the data as they are where there are no frequencies."""
+        """Sums of no rows yet; without frequencies, those of the data as they are."""
         q, s = tuples.starts[-1], tuples.n_side_values
         transformed = np.zeros((cosets, q, frequencies), np.complex128)
         return cls(
@@ -309,7 +309,7 @@ def _transform(values: Tile) -> Spectrum:
 
 
 def _reversed_transform(values: Tile) -> Spectrum:
-    """Of the rows in reverse order from the first on: what correlates instead of convolves."""
+    """The transform of the rows in reverse order, with which a product is a correlation."""
     return np.conj(_transform(np.conj(values)))
 
 

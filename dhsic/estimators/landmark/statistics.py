@@ -76,7 +76,7 @@ class ResampledTuples(NamedTuple):
     resampled: Resampled
     """The statistics."""
     moments: Moments
-    """Of the data."""
+    """The moments of the data."""
     detail: str
     """How the replicates were made, where the null leaves a choice."""
 
@@ -87,7 +87,7 @@ class Tested(NamedTuple):
     statistic: float
     """T = n |L^-1 u|^2."""
     distribution: Distribution
-    """Of T under the null hypothesis."""
+    """The law of T under the null hypothesis."""
 
 
 def measure_tuples(session: Session, tuples: Tuples) -> Moments:
@@ -264,16 +264,16 @@ class _Program(Protocol[Reduction]):
 
 
 class _Piece(NamedTuple, Generic[Reduction]):
-    """What one pass takes."""
+    """The work of one pass."""
 
     numbers: range
-    """Of the statistics."""
+    """Numbers of the statistics."""
     cosets: tuple[int, ...]
     reduction: Reduction
 
 
 def _steps(session: Session, program: _Program[Reduction]) -> list[Step]:
-    """What a plan says of all pieces."""
+    """The steps of all pieces, for a plan."""
     steps: list[Step] = []
     for piece in _pieces(session, program):
         steps += [_planned(session, piece.reduction), *program.after(piece.reduction)]
@@ -299,7 +299,9 @@ def _pieces(session: Session, program: _Program[Reduction]) -> Iterator[_Piece[R
     """
     allowed = session.runtime.memory - baseline_bytes() - session.runtime.memory // 8
 
-    def cut(numbers: range, cosets: tuple[int, ...]) -> Iterator[_Piece[Reduction]]:
+    left = [(range(len(program.tuples.pairs)), program.cosets)]
+    while left:
+        numbers, cosets = left.pop(0)
         reduction = program.reduction(numbers, cosets)
         solve = max(step.working_bytes for step in program.after(reduction))
         fits = _planned(session, reduction).worker_bytes + solve <= allowed
@@ -307,14 +309,10 @@ def _pieces(session: Session, program: _Program[Reduction]) -> Iterator[_Piece[R
             yield _Piece(numbers, cosets, reduction)
         elif len(numbers) > 1:
             middle = len(numbers) // 2
-            yield from cut(numbers[:middle], cosets)
-            yield from cut(numbers[middle:], cosets)
+            left[:0] = [(numbers[:middle], cosets), (numbers[middle:], cosets)]
         else:
             middle = len(cosets) // 2
-            yield from cut(numbers, cosets[:middle])
-            yield from cut(numbers, cosets[middle:])
-
-    return cut(range(len(program.tuples.pairs)), program.cosets)
+            left[:0] = [(numbers, cosets[:middle]), (numbers, cosets[middle:])]
 
 
 def _orbit(session: Session, tuples: Tuples, null: Shifts | Chain | Permutation) -> Orbit:

@@ -64,7 +64,7 @@ class LandmarkTests:
     Parameters
     ----------
     draw : LandmarkDraw
-        Of the landmarks.
+        The draw of the landmarks.
     pairing : {"independent", "joint"}
         As they are drawn.
     """
@@ -144,7 +144,7 @@ class LandmarkTests:
     def estimate(
         self, session: Session, basis: LandmarkBasis, c: int, moments: Moments
     ) -> Estimate:
-        """Of a combination, at the landmarks of a test."""
+        """The estimate of a combination, at the landmarks of a test."""
         means = basis.means(c, moments.kappa)
         return self.draw.estimate(session, basis, c, means, moments.u[c], self.pairing)
 
@@ -164,7 +164,7 @@ class LandmarkTests:
         null: Null | None,
         remedy: str = _REMEDY,
     ) -> Plan:
-        """What would run, with the landmarks as drawn: pruning can only make it less."""
+        """The steps that would run, with the landmarks as drawn: pruning makes none larger."""
         assert null is None or isinstance(null, TupleNull)
         p, guessed = self.draw.most(session), combinations.guessed(session.dims)
         pairs = _pairs(combinations)

@@ -28,7 +28,7 @@ class Term(NamedTuple):
     """The terms of a statistic at a strip of landmarks."""
 
     number: int
-    """Of the statistic."""
+    """The number of the statistic."""
     at: slice
     """Where its landmarks are among those of all statistics."""
     xi: Tile
@@ -118,7 +118,7 @@ class TupleTiles:
         return self.product(side, strip, self.factors(side, strip, tiles), {})
 
     def factors(self, side: tuple[int, ...], strip: Strip, tiles: Mapping[int, Tile]) -> list[Tile]:
-        """What the product of several kernels is made of, (r, rows) each."""
+        """The factors of the product of several kernels, (r, rows) each."""
         members = zip(side, strip.sides[side][1], strict=True)
         if self.tuples.form == "centred":
             return [tiles[k][own] for k, own in members]
@@ -149,9 +149,9 @@ class TupleTiles:
         strip : Strip
             The landmarks.
         tiles : dict of int to ndarray, shapes (r, rows)
-            Of the kernels, from `of`.
+            The tiles of the kernels, from `of`.
         left_means : ndarray, shape (Q,)
-            Of left sides of two kernels or more, about their pilots.
+            Means of left sides of two kernels or more, about their pilots.
         """
         t = self.tuples
         for number, ((left, right), place) in enumerate(zip(t.pairs, strip.pairs, strict=True)):

@@ -50,7 +50,7 @@ class Tuples:
     variables : tuple of int
         The number of the variable that each is for, shape (K,).
     landmarks : tuple of ndarray, shapes (p, d_m)
-        Of every kernel, shape (K,); those of a variable may share them.
+        Those of every kernel, shape (K,); kernels of a variable may share them.
     pairs : tuple of TwoSided
         The statistics, C of them.
     kept : tuple of ndarray of int
@@ -60,9 +60,9 @@ class Tuples:
     dtype : dtype
         Precision of the tiles.
     form : {"product", "centred", "joint"}, optional
-        What statistics are of: the covariance of both sides, where a side of several kernels is
-        their product; or their product about their means; or the mean of the product of all
-        kernels less the product of their means, kappa_J - prod_m kappa_m.
+        The statistics measure the covariance of both sides, where a side of several kernels is
+        their product, or is their product about their means; or they measure the mean of the
+        product of all kernels less the product of their means, kappa_J - prod_m kappa_m.
     parts : int, optional
         Real numbers in an entry of a tile: 1, or 2 where entries are complex.
     """
@@ -234,26 +234,26 @@ class Place(NamedTuple):
     """Where a statistic has the landmarks of a strip."""
 
     at: slice
-    """Of the values of all statistics."""
+    """Its values among those of all statistics."""
     kept: slice
-    """Of the landmarks that it keeps."""
+    """Its landmarks among those that it keeps."""
     left: Indices | slice
-    """Of the values of its left side."""
+    """Their values among those of its left side."""
     right: Indices | slice
-    """Of the values of its right side."""
+    """Their values among those of its right side."""
     members: tuple[Indices | slice, ...]
-    """Of the tile of every kernel, those of the left side first."""
+    """Their rows in the tile of every kernel, those of the left side first."""
 
 
 class Strip(NamedTuple):
     """Some of the landmarks: where each root, side and statistic has them."""
 
     roots: dict[int, slice]
-    """Of those that a root needs."""
+    """Its landmarks among those that a root needs."""
     sides: dict[tuple[int, ...], tuple[slice, list[Indices | slice]]]
-    """Of the values of all sides, and for each of its kernels of those of the root."""
+    """Its values among those of all sides, and for each of its kernels the rows of the root."""
     pairs: list[Place]
-    """Of every statistic."""
+    """The place of every statistic."""
 
     @classmethod
     def of(cls, tuples: Tuples, start: int, stop: int) -> Strip:
