@@ -125,7 +125,10 @@ class Tuples:
     def part(self, numbers: Sequence[int]) -> Tuples:
         """Some of the statistics."""
         pairs = tuple(self.pairs[c] for c in numbers)
-        return replace(self, pairs=pairs, kept=tuple(self.kept[c] for c in numbers))
+        part = replace(self, pairs=pairs, kept=tuple(self.kept[c] for c in numbers))
+        # Every pair of kernels was compared for it, which takes long where they are many.
+        part.__dict__["shared"] = self.shared
+        return part
 
     @property
     def n_landmarks(self) -> int:
