@@ -31,6 +31,7 @@ BLOCK_BYTES = 8 * 2**20
 _LARGEST = 4
 _MANY_BLOCKS = 16_384
 _ADDING = 50.0  # operations a byte of a partial result: twenty times what adding it takes
+_MOST_PARTS = 8  # blocks that a stored chunk is cut into, each of which reads it whole
 _HALF_CHUNKS = 4  # half a chunk of each of eight segments
 INEXACT = "integers beyond 2**53, which lose digits in float64: subtract an offset first"
 
@@ -46,13 +47,16 @@ class Grain(NamedTuple):
     """Row blocks of the data, where their number of rows allows as many."""
     fewest_rows: int
     """Rows of a block, where it may hold as many bytes."""
-    most_parts: int
-    """Blocks that a stored chunk is cut into, each of which reads it whole."""
+
+    def rows(self, n: int, operations: float) -> float:
+        """Rows of a block, of n rows that take so many operations each, or a pair of them."""
+        most = (self.operations / operations) ** (1 / self.blocks)
+        return max(min(float(most), n / self.fewest_blocks), self.fewest_rows)
 
 
-ROWS = Grain(1, 5e10, 32, 4096, 8)
-PAIRS = Grain(2, 5e9, 8, 256, 64)
-GROUPS = Grain(1, 5e10, 16, 4096, 1)
+ROWS = Grain(1, 5e10, 32, 4096)
+GROUPS = Grain(1, 5e10, 16, 4096)
+PAIRS = Grain(2, 5e9, 8, 256)
 
 
 class Source(Protocol):
@@ -116,7 +120,6 @@ def block_bounds(
     chunk_rows: int | None,
     operations: float,
     row_multiple: int,
-    grain: Grain = ROWS,
 ) -> list[int]:
     """Bounds of the row blocks: about a second of work a task, and many tasks where n allows it.
 
@@ -133,11 +136,9 @@ def block_bounds(
     chunk_rows : int or None
         Blocks are whole chunks, or equal parts of one, so that no chunk is read twice in vain.
     operations : float
-        Floating-point operations a row, or a pair of rows.
+        Floating-point operations a row.
     row_multiple : int
         Blocks start at multiples of it, whatever the chunks; 0 asks for one block.
-    grain : Grain, optional
-        `ROWS` for tasks of one block, `PAIRS` for tasks of two.
 
     Returns
     -------
@@ -146,14 +147,12 @@ def block_bounds(
     """
     if row_multiple == 0:
         return [0, n]
-    rows = (grain.operations / operations) ** (1 / grain.blocks)
-    rows = max(min(rows, n / grain.fewest_blocks), grain.fewest_rows)
-    usual = min(rows, BLOCK_BYTES / row_bytes)
+    usual = min(ROWS.rows(n, operations), BLOCK_BYTES / row_bytes)
     target = max(int(max(usual, min(_LARGEST * usual, n / _MANY_BLOCKS))), 1)
     if chunk_rows is None:
         step, parts = target, 1
     else:
-        step, parts = _whole_chunks(target, chunk_rows, grain.most_parts)
+        step, parts = _whole_chunks(target, chunk_rows)
     if row_multiple > 1:
         step, parts = max(row_multiple, step // parts // row_multiple * row_multiple), 1
     blocks = -(-n * parts // step)
@@ -179,20 +178,23 @@ def group_bounds(
     ----------
     n, count : int
         Rows and groups of the data.
-    row_bytes, operations, grain
-        As for `block_bounds`.
+    row_bytes : int
+        Bytes of a row of all variables.
     chunk_rows : int
         Rows that are stored together; 0 where none are.
+    operations : float
+        Floating-point operations a row, or a pair of rows.
     state : int
         Bytes of a partial result.
+    grain : Grain
+        `GROUPS` for tasks of one run of groups, `PAIRS` for tasks of two.
 
     Returns
     -------
     list of int
         0, ..., count. Neither the number of workers nor that of threads changes them.
     """
-    rows = (grain.operations / operations) ** (1 / grain.blocks)
-    rows = max(min(rows, n / grain.fewest_blocks), grain.fewest_rows)
+    rows = grain.rows(n, operations)
     if grain.blocks == 1:
         whole = min(_HALF_CHUNKS * chunk_rows, n / grain.fewest_blocks)
         rows = max(rows, _ADDING * state / operations, whole)
@@ -201,11 +203,11 @@ def group_bounds(
     return [count * number // blocks for number in range(blocks + 1)]
 
 
-def _whole_chunks(target: int, chunk_rows: int, most_parts: int) -> tuple[int, int]:
+def _whole_chunks(target: int, chunk_rows: int) -> tuple[int, int]:
     """Rows of about so many whole chunks, and into how many blocks a large chunk is cut."""
     if chunk_rows <= 2 * target:
         return max(1, target // chunk_rows) * chunk_rows, 1
-    return chunk_rows, -(-chunk_rows // max(target, chunk_rows // most_parts))
+    return chunk_rows, -(-chunk_rows // max(target, chunk_rows // _MOST_PARTS))
 
 
 def chunk_starts(rows: NDArray[np.intp], chunk_rows: int) -> NDArray[np.intp]:

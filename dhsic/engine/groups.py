@@ -110,10 +110,6 @@ class Groups:
         pieces = (piece for segment in self._segments for piece in segment.pieces(first, last))
         return tuple((self._start(a), self._start(b)) for a, b in pieces)
 
-    def n_rows(self, first: int, last: int) -> int:
-        """Rows in these ranges."""
-        return sum(stop - start for start, stop in self.ranges(first, last))
-
     def arrange(self, first: int, last: int) -> Arrangement:
         """Where the rows of the groups first..last-1 are."""
         ranges = self.ranges(first, last)

@@ -10,12 +10,11 @@ from typing import Any
 
 import psutil
 
-from dhsic.engine.blocks import GROUPS, PAIRS, ROWS, Source, block_bounds, group_bounds
+from dhsic.engine.blocks import GROUPS, PAIRS, Source, block_bounds, group_bounds
 from dhsic.engine.events import PassStarted, RunStarted, Unit
 from dhsic.engine.groups import Groups, Ranges
 from dhsic.engine.reading import bytes_read_of, decoded_rows, is_shared, taken_bytes, task_bytes
 from dhsic.engine.reduction import (
-    GroupPairReduction,
     GroupReduction,
     PairReduction,
     Reduction,
@@ -31,7 +30,6 @@ __all__ = [
     "Plan",
     "baseline_bytes",
     "format_bytes",
-    "plan_group_pairs",
     "plan_groups",
     "plan_pairs",
     "plan_pass",
@@ -289,29 +287,11 @@ def plan_pass(
     reduction: RowReduction[Any], sources: Sequence[Source], runtime: Runtime
 ) -> PassPlan:
     """Choose the row blocks of a pass and predict its memory."""
-    return _plan(reduction, sources, runtime, pairs=False)
-
-
-def plan_pairs(
-    reduction: PairReduction[Any], sources: Sequence[Source], runtime: Runtime
-) -> PassPlan:
-    """Choose the row blocks of a pass over their pairs and predict its memory."""
-    return _plan(reduction, sources, runtime, pairs=True)
-
-
-def _plan(
-    reduction: RowReduction[Any] | PairReduction[Any],
-    sources: Sequence[Source],
-    runtime: Runtime,
-    *,
-    pairs: bool,
-) -> PassPlan:
-    n = sources[0].shape[0]
     row_bytes = sum(source.row_bytes for source in sources)
     chunk_rows = max((source.chunk_rows or 0 for source in sources), default=0) or None
-    operations, grain = reduction.footprint(n).operations, PAIRS if pairs else ROWS
-    bounds = block_bounds(n, row_bytes, chunk_rows, operations, reduction.row_multiple, grain)
-    plan = PassPlan(reduction.name, tuple(bounds), 0, 0, 0, pairs=pairs)
+    n, operations = sources[0].shape[0], reduction.footprint(sources[0].shape[0]).operations
+    bounds = block_bounds(n, row_bytes, chunk_rows, operations, reduction.row_multiple)
+    plan = PassPlan(reduction.name, tuple(bounds), 0, 0, 0)
     return _costed(plan, reduction, sources, runtime)
 
 
@@ -322,15 +302,15 @@ def plan_groups(
     return _plan_groups(reduction, sources, runtime, pairs=False)
 
 
-def plan_group_pairs(
-    reduction: GroupPairReduction[Any], sources: Sequence[Source], runtime: Runtime
+def plan_pairs(
+    reduction: PairReduction[Any], sources: Sequence[Source], runtime: Runtime
 ) -> PassPlan:
     """Choose the runs of groups of a pass over their pairs and predict its memory."""
     return _plan_groups(reduction, sources, runtime, pairs=True)
 
 
 def _plan_groups(
-    reduction: GroupReduction[Any] | GroupPairReduction[Any],
+    reduction: GroupReduction[Any] | PairReduction[Any],
     sources: Sequence[Source],
     runtime: Runtime,
     *,

@@ -29,7 +29,8 @@ def task_bytes(number: int, source: Source, plan: PassPlan) -> int:
         return 2 * arranged  # read, then put in the order of the groups
     decoded = int(decoded_rows(source, plan).max())
     if number in plan.split:  # chunks that a run of groups takes parts of
-        decoded = min(len(plan.ranges(*plan.bounds[:2])) * (source.chunk_rows or 1), plan.n)
+        decoded = len(plan.ranges(*plan.bounds[:2])) * (source.chunk_rows or 1)
+    decoded = min(decoded, plan.n)  # ranges may touch the same chunk, which is held once
     if is_shared(number, source, plan):
         return source.row_bytes * decoded + arranged
     return source.row_bytes * (rows + plan.blocks_per_task * decoded) + arranged
@@ -43,13 +44,12 @@ def taken_bytes(source: Source) -> int:
 
 
 def bytes_read_of(number: int, source: Source, plan: PassPlan) -> int:
-    """Every block is in as many pairs as there are blocks; a graph computes it once for all."""
-    rows = plan.n
-    once = source.place == "graph" or number in plan.split
-    if source.place != "memory" and number not in plan.split:
-        rows = int(decoded_rows(source, plan).sum())
-    times = plan.blocks if plan.pairs and not once else 1
-    return times * rows * source.row_bytes
+    """Every block is in as many pairs as there are blocks; a graph computes a chunk once."""
+    if source.place == "graph" or number in plan.split:
+        return plan.n * source.row_bytes
+    stored = source.place == "storage"
+    rows = int(decoded_rows(source, plan).sum()) if stored else plan.n
+    return (plan.blocks if plan.pairs else 1) * rows * source.row_bytes
 
 
 def decoded_rows(source: Source, plan: PassPlan) -> NDArray[np.int64]:

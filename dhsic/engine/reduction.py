@@ -16,7 +16,6 @@ from dhsic.engine.groups import Groups
 __all__ = [
     "Footprint",
     "GroupBlock",
-    "GroupPairReduction",
     "GroupReduction",
     "PairReduction",
     "Partial",
@@ -119,32 +118,6 @@ class RowReduction(Protocol[State]):
         ...
 
 
-class PairReduction(Protocol[State]):
-    """A pass over all pairs of rows, a pair of blocks at a time."""
-
-    @property
-    def name(self) -> str:
-        """What the pass computes, for progress and the plan."""
-        ...
-
-    @property
-    def row_multiple(self) -> int:
-        """Blocks start at multiples of this many rows; 0 asks for one block of all rows."""
-        ...
-
-    def footprint(self, rows: int) -> Footprint:
-        """Cost of a pair of blocks of so many rows each."""
-        ...
-
-    def chunk(self, left: RowBlock, right: RowBlock) -> State:
-        """Partial result of a pair of blocks: the same one twice, or `right` after `left`."""
-        ...
-
-    def combine(self, left: State, right: State) -> State:
-        """Merge partial results in the order of the pairs; must leave both as they are."""
-        ...
-
-
 class GroupReduction(Protocol[State]):
     """A pass over groups of rows that lie far apart, see `Groups`."""
 
@@ -171,7 +144,7 @@ class GroupReduction(Protocol[State]):
         ...
 
 
-class GroupPairReduction(Protocol[State]):
+class PairReduction(Protocol[State]):
     """A pass over all pairs of groups of rows, a pair of runs of them at a time."""
 
     @property
@@ -197,9 +170,7 @@ class GroupPairReduction(Protocol[State]):
         ...
 
 
-Reduction = (
-    RowReduction[State] | PairReduction[State] | GroupReduction[State] | GroupPairReduction[State]
-)
+Reduction = RowReduction[State] | GroupReduction[State] | PairReduction[State]
 
 
 @dataclass(frozen=True)

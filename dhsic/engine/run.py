@@ -85,7 +85,7 @@ def run_pass(
 
     Parameters
     ----------
-    reduction : RowReduction, PairReduction, GroupReduction or GroupPairReduction
+    reduction : RowReduction, GroupReduction or PairReduction
         What to compute, over pairs or groups where the plan says so.
     sources : sequence of Source
         The variables.

@@ -16,13 +16,11 @@ from dhsic.engine.lazy import LazyRows
 from dhsic.engine.plan import (
     PassPlan,
     Plan,
-    plan_group_pairs,
     plan_groups,
     plan_pairs,
     plan_pass,
 )
 from dhsic.engine.reduction import (
-    GroupPairReduction,
     GroupReduction,
     PairReduction,
     Reduction,
@@ -150,17 +148,13 @@ class Session:
         """Choose the blocks of a pass."""
         return plan_pass(reduction, self.sources, self.runtime)
 
-    def plan_pairs(self, reduction: PairReduction[Any]) -> PassPlan:
-        """Choose the blocks of a pass over pairs of them."""
-        return plan_pairs(reduction, self.sources, self.runtime)
-
     def plan_groups(self, reduction: GroupReduction[Any]) -> PassPlan:
         """Choose the blocks of a pass over groups of rows."""
         return plan_groups(reduction, self.sources, self.runtime)
 
-    def plan_group_pairs(self, reduction: GroupPairReduction[Any]) -> PassPlan:
+    def plan_pairs(self, reduction: PairReduction[Any]) -> PassPlan:
         """Choose the blocks of a pass over pairs of groups of rows."""
-        return plan_group_pairs(reduction, self.sources, self.runtime)
+        return plan_pairs(reduction, self.sources, self.runtime)
 
     def run(self, reduction: RowReduction[State]) -> State:
         """Run a pass and return its combined state.
@@ -172,16 +166,6 @@ class Session:
         """
         return self._run(reduction, self.plan(reduction))
 
-    def run_pairs(self, reduction: PairReduction[State]) -> State:
-        """Run a pass over all pairs of row blocks and return its combined state.
-
-        Raises
-        ------
-        DataError
-            A value is NaN or infinite, or a source cannot be read.
-        """
-        return self._run(reduction, self.plan_pairs(reduction))
-
     def run_groups(self, reduction: GroupReduction[State]) -> State:
         """Run a pass over groups of rows and return its combined state.
 
@@ -192,7 +176,7 @@ class Session:
         """
         return self._run(reduction, self.plan_groups(reduction))
 
-    def run_group_pairs(self, reduction: GroupPairReduction[State]) -> State:
+    def run_pairs(self, reduction: PairReduction[State]) -> State:
         """Run a pass over all pairs of groups of rows and return its combined state.
 
         Raises
@@ -200,7 +184,7 @@ class Session:
         DataError
             A value is NaN or infinite, or a source cannot be read.
         """
-        return self._run(reduction, self.plan_group_pairs(reduction))
+        return self._run(reduction, self.plan_pairs(reduction))
 
     def lazy(self, reduction: RowReduction[tuple[NDArray[Any], ...]], plan: PassPlan) -> LazyRows:
         """What a reduction makes of the row blocks of a plan, computed when it is asked for."""

@@ -88,7 +88,6 @@ def test_block_bounds__know_nothing_of_threads_and_workers():
         "chunk_rows",
         "operations",
         "row_multiple",
-        "grain",
     }
 
 

@@ -16,6 +16,7 @@ from distributed.scheduler import KilledWorker
 from dhsic.engine.checkpoint import Checkpoint
 from dhsic.engine.events import BlockFinished
 from dhsic.engine.failures import NoWorkersError, failures_in_words
+from dhsic.engine.groups import Groups
 from dhsic.engine.run import _rows_of
 from dhsic.engine.session import Session
 from dhsic.engine.take import take_rows
@@ -26,7 +27,7 @@ from tests.conftest import start_cluster
 from tests.engine.toys import (
     Deadly,
     Gather,
-    PairGather,
+    PairSums,
     cluster_of_threads,
     even_bounds,
     on,
@@ -103,7 +104,7 @@ def test_take_rows__says_what_happened(client, failure, error, words):
 
 WORKS = {
     "run": lambda session: session.run(Gather()),
-    "run_pairs": lambda session: session.run_pairs(PairGather()),
+    "run_pairs": lambda session: session.run_pairs(PairSums(groups=Groups(9, 1, 0))),
     "map": lambda session: session.map("null", len, 9),
     "take": lambda session: session.take([np.arange(3)] * 2),
 }

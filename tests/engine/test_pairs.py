@@ -1,6 +1,8 @@
 """Passes over pairs of row blocks: every pair once, planned, and the same anywhere."""
 
+import math
 import tracemalloc
+from dataclasses import dataclass, field
 from itertools import combinations_with_replacement, pairwise
 
 import dask.array as da
@@ -10,8 +12,9 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dhsic.engine.blocks import PAIRS, block_bounds
+from dhsic.engine.blocks import PAIRS, group_bounds
 from dhsic.engine.events import BlockFinished, PassFinished, PassStarted
+from dhsic.engine.groups import Groups
 from dhsic.engine.plan import Plan, plan_pairs, plan_pass
 from dhsic.engine.reduction import Footprint
 from dhsic.engine.runtime import Runtime
@@ -23,6 +26,7 @@ from tests.engine.toys import (
     KINDS,
     PairGather,
     PairSums,
+    Sums,
     Watch,
     bits,
     even_bounds,
@@ -41,12 +45,17 @@ UNEVEN = (0, 130, 131, 400, N)
 
 
 def sum_of_pairs():
-    """Sum of z_i z_j' over i <= j, from the definition."""
+    """Sum of z_i z_j' over all i and j, from the definition."""
     z = np.column_stack([X, Y])
-    return sum(np.outer(z[i], z[j]) for i in range(N) for j in range(i, N))
+    return sum(np.outer(z[i], z[j]) for i in range(N) for j in range(N))
 
 
 EXPECTED = sum_of_pairs()
+
+
+def sums(n, **options):
+    """Over pairs of groups of ten rows."""
+    return PairSums(groups=Groups(n, 10, seed=0), **options)
 
 
 @pytest.mark.parametrize(
@@ -217,13 +226,13 @@ def test_run_pairs__names_the_first_row_that_is_not_finite(session):
     x = np.zeros(N)
     x[[7, 450]] = np.nan
     with pytest.raises(DataError, match=r"^variable 'year' has NaN or infinity, first in row 7:"):
-        session(X, x, names=["timbre", "year"]).run_pairs(PairSums())
+        session(X, x, names=["timbre", "year"]).run_pairs(sums(N))
 
 
 def test_run_pairs__returns_the_state_and_remembers_the_pass(session):
     begun = session(X, Y)
-    np.testing.assert_allclose(begun.run_pairs(PairSums()).second, EXPECTED, rtol=1e-10)
-    plan = begun.plan_pairs(PairSums())
+    np.testing.assert_allclose(begun.run_pairs(sums(N)).second, EXPECTED, rtol=1e-10)
+    plan = begun.plan_pairs(sums(N))
     (done,) = begun.finished
     assert isinstance(done, PassFinished)
     assert (done.name, done.blocks) == ("pair sums", plan.blocks)
@@ -231,60 +240,58 @@ def test_run_pairs__returns_the_state_and_remembers_the_pass(session):
 
 
 @pytest.mark.parametrize(
-    ("n", "chunk_rows", "operations", "multiple", "expected"),
+    ("n", "operations", "row_bytes", "expected"),
     [
-        (256, None, 1.0, 1, 1),
-        (257, None, 1.0, 1, 2),
-        (8 * 1000, None, 1.0, 1, 8),
-        (10**6, None, 5e9 / 2000**2, 1, 500),
-        (10_000, None, 5e9, 1, 40),
-        (8000, 100, 1.0, 1, 8),
-        (8000, 8000, 1.0, 1, 8),
-        (64_000, 64_000, 5e9 / 1000**2, 1, 64),
-        (10**6, 10**6, 5e9 / 1000**2, 1, 64),
-        (8000, None, 1.0, 4096, 2),
-        (8000, None, 1.0, 0, 1),
+        (256, 1.0, 8, 1),
+        (520, 1.0, 8, 2),
+        (8 * 1000, 1.0, 8, 8),
+        (10**6, 5e9 / 2000**2, 8, 500),
+        (10_240, 5e9, 8, 40),
+        (64_000, 1.0, 2**25 // 1000, 64),
     ],
 )
-def test_block_bounds__of_pairs(n, chunk_rows, operations, multiple, expected):
-    bounds = block_bounds(n, 8, chunk_rows, operations, multiple, PAIRS)
+def test_group_bounds__of_pairs(n, operations, row_bytes, expected):
+    bounds = group_bounds(n, n // 10, row_bytes, 0, operations, 0, PAIRS)
     assert len(bounds) - 1 == expected
-    assert [bound for bound in bounds[:-1] if multiple and bound % multiple] == []
 
 
 def test_plan_pairs__has_the_same_blocks_for_any_number_of_threads():
     sources = open_variables([np.zeros(20_000), np.zeros(20_000)])
-    plans = [plan_pairs(PairSums(operations=1e4), sources, threads(c)) for c in (1, 2, 16)]
+    plans = [plan_pairs(sums(20_000, operations=1e4), sources, threads(c)) for c in (1, 2, 16)]
     assert len({plan.bounds for plan in plans}) == 1
-    assert plans[0].rows_per_block == int((5e9 / 1e4) ** 0.5)
+    assert plans[0].blocks == math.ceil(20_000 / (5e9 / 1e4) ** 0.5)
 
 
 def test_plan_pairs__counts_both_blocks_of_every_task(tmp_path):
     x = zarr.create_array(tmp_path / "x.zarr", data=np.zeros((9000, 3)), chunks=(500, 3))
     store, memory, graph = open_variables([x, np.zeros(9000), da.zeros(9000, chunks=500)])
-    plan = plan_pairs(PairSums(), [store, memory, graph], threads())
+    plan = plan_pairs(sums(9000), [store, memory, graph], threads())
     assert plan.blocks == 9
-    tasks = combinations_with_replacement(pairwise(plan.bounds), 2)
-    rows = sum(stop - start for task in tasks for start, stop in set(task))
+    tasks = list(combinations_with_replacement(pairwise(plan.bounds), 2))
+    ranges = [one for task in tasks for span in set(task) for one in plan.ranges(*span)]
+    rows = sum(stop - start for start, stop in ranges)
     assert rows == 9 * 9000
-    assert plan.bytes_read == rows * (24 + 8) + 9000 * 8
+    decoded = sum(-(-stop // 500) - start // 500 for start, stop in ranges) * 500
+    expected = 9000 if decoded > 4 * 9000 else decoded
+    assert plan.bytes_read == expected * 24 + rows * 8 + 9000 * 8
 
 
 @pytest.mark.parametrize("cost", ["payload", "scratch", "state"])
 def test_plan_pairs__counts_every_cost(cost):
+    @dataclass(frozen=True)
     class Costly(PairSums):
-        amount = 0
+        amount: int = 0
 
         def footprint(self, rows):
             return Footprint(
                 **{"payload": 0, "scratch": 0, "state": 0, cost: self.amount}, operations=1.0
             )
 
-    class Costlier(Costly):
-        amount = 2**20
-
-    sources = open_variables([np.zeros(20_000), np.zeros(20_000)])
-    cheap, costly = (plan_pairs(made(), sources, threads(2)) for made in (Costly, Costlier))
+    sources, groups = open_variables(np.zeros((2, 20_000))), Groups(20_000, 10, seed=0)
+    cheap, costly = (
+        plan_pairs(Costly(groups=groups, amount=amount), sources, threads(2))
+        for amount in (0, 2**20)
+    )
     more = costly.worker_bytes - cheap.worker_bytes
     assert cheap.leaves == 36
     assert more == {"payload": 1, "scratch": 2, "state": 2 * 2 + 3 * 3}[cost] * 2**20
@@ -295,25 +302,26 @@ def test_plan_pairs__counts_what_waits_for_its_pairs():
     sent, computed = (
         open_variables([x, np.zeros(20_000)]) for x in (np.zeros(20_000), da.zeros(20_000))
     )
-    whole = 8 * 20_000
-    plan = plan_pairs(PairSums(), sent, there)
-    assert (plan.worker_bytes, plan.sent_bytes) == (2 * whole, 2 * whole)
-    plan = plan_pairs(PairSums(), computed, there)
-    assert (plan.worker_bytes, plan.sent_bytes) == (2 * whole + whole, whole)
-    assert plan_pairs(PairSums(), computed, threads(1)).worker_bytes == whole + whole
+    whole, two_blocks = 8 * 20_000, 8 * 2 * 2500  # read, and put in the order of the groups
+    plan = plan_pairs(sums(20_000), sent, there)
+    assert (plan.worker_bytes, plan.sent_bytes) == (2 * whole + 4 * two_blocks, 2 * whole)
+    plan = plan_pairs(sums(20_000), computed, there)
+    task = whole + 3 * two_blocks
+    assert (plan.worker_bytes, plan.sent_bytes) == (2 * whole + task, whole)
+    assert plan_pairs(sums(20_000), computed, threads(1)).worker_bytes == whole + task
 
 
 def test_plan_pairs__says_pairs():
     sources = open_variables([np.zeros(8000), np.zeros(8000)])
     pairs, rows = (
-        plan_pairs(PairSums(), sources, threads()),
-        plan_pass(PairSums(), sources, threads()),
+        plan_pairs(sums(8000), sources, threads()),
+        plan_pass(Sums(), sources, threads()),
     )
     assert (pairs.pairs, pairs.blocks, pairs.leaves, pairs.unit) == (True, 8, 36, "pairs of rows")
     assert (rows.pairs, rows.leaves, rows.unit) == (False, rows.blocks, "rows")
     texts = [str(Plan(8000, (), None, threads(), (step,), 0, "")) for step in (pairs, rows)]
     assert "pass    pair sums: 36 pairs of 8 blocks of up to 1,000 rows, 49 tasks, " in texts[0]
-    assert "pass    pair sums: 2 blocks of up to 4,096 rows, 3 tasks, " in texts[1]
+    assert "pass    sums: 2 blocks of up to 4,096 rows, 3 tasks, " in texts[1]
 
 
 @pytest.mark.parametrize("kind", ["numpy", "zarr", "dask"])
@@ -335,18 +343,21 @@ def test_plan_pairs__bounds_the_memory_of_a_pass_and_not_by_far(kind, chunk_rows
         )
     else:
         wide = x
-    session = Session(open_variables([wide, np.zeros(n)]), threads(1), 0)
-    session.run_pairs(Means())
-    predicted = session.plan_pairs(Means()).worker_bytes
+    session, means = Session(open_variables([wide, np.zeros(n)]), threads(1), 0), Means()
+    session.run_pairs(means)
+    predicted = session.plan_pairs(means).worker_bytes
     tracemalloc.start()
-    session.run_pairs(Means())
+    session.run_pairs(means)
     measured = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert predicted / 4 < measured < 1.1 * predicted + 1_000_000
 
 
+@dataclass(frozen=True)
 class Means(PairSums):
     """Takes no memory besides its blocks."""
+
+    groups: Groups = field(default_factory=lambda: Groups(4000, 10, seed=0))
 
     def chunk(self, left, right):
         return float(left.values[0].mean() * right.values[0].mean())

@@ -93,19 +93,21 @@ class PairGather(Gather):
 
 @dataclass(frozen=True)
 class PairSums(Sums):
-    """Sum of x_i x_j' over all pairs of rows i <= j, and the number of pairs."""
+    """Sum of x_i x_j' over all rows i and j, and the number of pairs i <= j."""
 
     name: str = "pair sums"
     operations: float = 1.0
+    groups: Any = None
 
     def footprint(self, rows):
         return replace(FOOTPRINT, operations=self.operations)
 
     def chunk(self, left, right):
         x, y = (np.hstack([np.asarray(v, float) for v in b.values]) for b in (left, right))
-        if left.start < right.start:
-            return Moments(len(x) * len(y), np.outer(x.sum(axis=0), y.sum(axis=0)))
-        return Moments(len(x) * (len(x) + 1) // 2, x.T @ x[::-1].cumsum(axis=0)[::-1])
+        crossed = np.outer(x.sum(axis=0), y.sum(axis=0))
+        if left[0] < right[0]:  # of rows, or of groups of them
+            return Moments(len(x) * len(y), crossed + crossed.T)
+        return Moments(len(x) * (len(x) + 1) // 2, crossed)
 
 
 class SlowPairs(PairSums):
@@ -212,7 +214,13 @@ def settled(client):
 
 def cluster_of_threads():
     """Two workers that are threads of this process, to be lost quickly."""
-    return LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None)
+    return LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=False,
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+    )
 
 
 class Watch:

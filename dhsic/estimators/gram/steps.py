@@ -169,8 +169,8 @@ def _plain(session: Session, combinations: Combinations, samples: Sequence[Vecto
 
 def _passing_steps(session: Session, reduction: ShiftedGramPass | PermutedGramPass) -> list[Step]:
     """One pass over tiles that no one holds, and what follows from it."""
-    plan = session.plan_group_pairs(reduction)
-    step = Step(plan, lambda _: session.run_group_pairs(reduction))
+    plan = session.plan_pairs(reduction)
+    step = Step(plan, lambda _: session.run_pairs(reduction))
     return [step, _statistics(session, reduction)]
 
 
@@ -213,12 +213,12 @@ def signed_steps(
         reduction = pass_of(
             Centring.of(grams.sums_of_kernels(range(len(combinations.kernels))), unbiased=unbiased)
         )
-        return SignedGrams(grams, session.run_group_pairs(reduction), unbiased)
+        return SignedGrams(grams, session.run_pairs(reduction), unbiased)
 
     means = np.broadcast_to(0.0, (len(combinations.kernels), session.n))
     unknown = pass_of(Centring(means, unbiased))
     plain = _passing_steps(session, PermutedGramPass(sides))
-    return [*plain, Step(session.plan_group_pairs(unknown), sign)]
+    return [*plain, Step(session.plan_pairs(unknown), sign)]
 
 
 class HeldGrams(NamedTuple):
