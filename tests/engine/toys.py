@@ -218,7 +218,6 @@ def cluster_of_threads():
         n_workers=2,
         threads_per_worker=1,
         processes=False,
-        host="127.0.0.1",
         dashboard_address="127.0.0.1:0",
     )
 
