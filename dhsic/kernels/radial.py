@@ -24,7 +24,7 @@ from dhsic.kernels.euclidean import (
     weighted_differences,
 )
 
-__all__ = ["Gaussian", "InverseMultiquadric", "Laplacian", "Matern", "Radial"]
+__all__ = ["Gaussian", "InverseMultiquadric", "Laplacian", "Matern", "Radial", "SquaredRadial"]
 
 
 class Radial(Kernel):
@@ -69,8 +69,37 @@ class Radial(Kernel):
         """Write f, where the gradient in units of the kernel is -f (x - z)."""
 
 
+class SquaredRadial(Radial):
+    """A function of gamma |x - y|^2, whose `gamma` is 1 / (median distance)^2 where not given."""
+
+    gamma: float | None
+
+    _scale_name: ClassVar[str] = "gamma"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check("gamma", "a finite number > 0", positive)
+
+    def fit(self, sample: NDArray[np.float64]) -> Self:
+        fitted = super().fit(sample)
+        if fitted.gamma is not None:
+            return fitted
+        return fitted._of(median_distance(sample) ** -2)
+
+    def widened(self, factor: float) -> Self:
+        return self._of(self._fitted("gamma") / factor**2)
+
+    def _of(self, gamma: float) -> Self:
+        changed: dict[str, Any] = {"gamma": gamma}
+        return replace(self, **changed)
+
+    @property
+    def _scale(self) -> float:
+        return math.sqrt(self._fitted("gamma"))
+
+
 @dataclass(frozen=True)
-class Gaussian(Radial):
+class Gaussian(SquaredRadial):
     """Gaussian kernel, exp(-gamma |x - y|^2).
 
     Parameters
@@ -93,27 +122,9 @@ class Gaussian(Radial):
     gamma: float | None = None
 
     name: ClassVar[str] = "gaussian"
-    _scale_name: ClassVar[str] = "gamma"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check("gamma", "a finite number > 0", positive)
-
-    def fit(self, sample: NDArray[np.float64]) -> Self:
-        fitted = super().fit(sample)
-        if fitted.gamma is not None:
-            return fitted
-        return replace(fitted, gamma=median_distance(sample) ** -2)
-
-    def widened(self, factor: float) -> Self:
-        return replace(self, gamma=self._fitted("gamma") / factor**2)
 
     def squarings(self, wide: Kernel) -> int:
         return _squarings(self, wide)
-
-    @property
-    def _scale(self) -> float:
-        return math.sqrt(self._fitted("gamma"))
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         minus_squared_distances(rows, columns, out)
@@ -132,7 +143,7 @@ class Gaussian(Radial):
 
 
 @dataclass(frozen=True)
-class InverseMultiquadric(Radial):
+class InverseMultiquadric(SquaredRadial):
     """Inverse multiquadric kernel, (1 + gamma |x - y|^2)^(-1/2), with heavier tails.
 
     Parameters
@@ -155,24 +166,6 @@ class InverseMultiquadric(Radial):
     gamma: float | None = None
 
     name: ClassVar[str] = "imq"
-    _scale_name: ClassVar[str] = "gamma"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check("gamma", "a finite number > 0", positive)
-
-    def fit(self, sample: NDArray[np.float64]) -> Self:
-        fitted = super().fit(sample)
-        if fitted.gamma is not None:
-            return fitted
-        return replace(fitted, gamma=median_distance(sample) ** -2)
-
-    def widened(self, factor: float) -> Self:
-        return replace(self, gamma=self._fitted("gamma") / factor**2)
-
-    @property
-    def _scale(self) -> float:
-        return math.sqrt(self._fitted("gamma"))
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         squared_distances(rows, columns, out)

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.kernels.bandwidth import median_distance
 from dhsic.kernels.base import Matrix, positive
 from dhsic.kernels.euclidean import cancellation, squared_distances
-from dhsic.kernels.radial import Radial
+from dhsic.kernels.radial import SquaredRadial
 
 __all__ = ["RationalQuadratic"]
 
 
 @dataclass(frozen=True)
-class RationalQuadratic(Radial):
+class RationalQuadratic(SquaredRadial):
     """Rational quadratic kernel, (1 + gamma |x - y|^2 / alpha)^(-alpha).
 
     A mixture of Gaussian kernels of all lengths, so that dependence at several scales shows by one
@@ -59,26 +58,15 @@ class RationalQuadratic(Radial):
     gamma: float | None = None
 
     name: ClassVar[str] = "rq"
-    _scale_name: ClassVar[str] = "gamma"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check("alpha", "a finite number > 0", positive)
-        self._check("gamma", "a finite number > 0", positive)
-
-    def fit(self, sample: NDArray[np.float64]) -> Self:
-        fitted = super().fit(sample)
-        if fitted.gamma is not None:
-            return fitted
-        return replace(fitted, gamma=median_distance(sample) ** -2)
-
-    def widened(self, factor: float) -> Self:
-        return replace(self, gamma=self._fitted("gamma") / factor**2)
 
     @property
     def _scale(self) -> float:
         # the root of a quotient would lose numbers whose quotient is too small
-        return math.sqrt(self._fitted("gamma")) / math.sqrt(self.alpha)
+        return super()._scale / math.sqrt(self.alpha)
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         squared_distances(rows, columns, out)
