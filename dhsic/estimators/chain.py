@@ -72,7 +72,7 @@ def _test(session: Session, found: ChainOutcome, stage: ChainStage, grid: Grid) 
     statistics, replicates, rounding = stage.resampled
     one = found.combinations.chosen[found.combinations.reference()]
     m = found.combinations.variables[stage.pairs[0].right]
-    reference = stage.pairs.index(TwoSided(one[:m], one[m]))
+    reference = stage.pairs.index(TwoSided.of(one[: m + 1]))
     whole = aggregate(
         statistics,
         replicates,

@@ -23,6 +23,7 @@ __all__ = [
     "chain_of",
     "exact_null",
     "orbit_of",
+    "pairs_of",
     "suits_one_task",
     "tie_tolerance",
     "tile_error",
@@ -42,6 +43,11 @@ class TwoSided(NamedTuple):
     """Numbers of kernels that are multiplied, each of another variable."""
     right: int
     """Number of the kernel of the variable that is shifted."""
+
+    @classmethod
+    def of(cls, one: tuple[int, ...]) -> Self:
+        """The last kernel of a combination and all others."""
+        return cls(one[:-1], one[-1])
 
 
 class Resampled(NamedTuple):
@@ -167,10 +173,17 @@ def chain_of(chosen: Sequence[tuple[int, ...]]) -> list[list[TwoSided]]:
     """
     stages, first = [], chosen[0]
     for m in range(1, len(first)):
-        whole = [TwoSided(one[:m], one[m]) for one in chosen]
+        whole = [TwoSided.of(one[: m + 1]) for one in chosen]
         each = [TwoSided((k,), first[m]) for k in first[:m]]
         stages.append(list(dict.fromkeys([*whole, *each])))
     return stages
+
+
+def pairs_of(chosen: Sequence[tuple[int, ...]], null: object) -> list[TwoSided]:
+    """The statistics of a test: one a combination, or those of all stages of a chain."""
+    if isinstance(null, Chain):
+        return [pair for stage in chain_of(chosen) for pair in stage]
+    return [TwoSided.of(one) for one in chosen]
 
 
 def exact_null(n_variables: int, n_resamples: int) -> tuple[Shifts | Chain, str]:

@@ -14,7 +14,6 @@ from dhsic.engine.session import Session
 from dhsic.estimators import NystromMHSIC
 from dhsic.estimators.approximate import guard_interaction
 from dhsic.estimators.base import Resampling, plan_of
-from dhsic.estimators.landmark.draws import LandmarkDraw
 from dhsic.estimators.landmark.statistics import measure_tuples, plan_tuples, resample_tuples
 from dhsic.estimators.landmark.tuples import Tuples
 from dhsic.estimators.resample import TwoSided
@@ -61,7 +60,7 @@ def replicate_at_landmarks(
     rows of xi therefore imitate v as they do for two variables, and permuting s, which leaves
     d_a d_b and every mean as they are, gives v of the permuted data exactly.
     """
-    draw = _draw(estimator)
+    draw = estimator.draw
     basis = draw.basis(session, Combinations.single(kernels), "independent", hold=True)
     note = guard_interaction(session, basis.combinations, basis.samples, null)
     basis.warn_of_rounding(session)
@@ -84,19 +83,9 @@ def plan_at_landmarks(
     session: Session, estimator: NystromMHSIC, kernels: Sequence[Kernel], null: Resampling
 ) -> Plan:
     """What `replicate_at_landmarks` would run, with the landmarks as drawn."""
-    draw, guessed = _draw(estimator), Combinations.single(kernels).guessed(session.dims)
+    draw, guessed = estimator.draw, Combinations.single(kernels).guessed(session.dims)
     p = draw.most(session)
     tuples = Tuples.unseen(guessed, session.dims, p, _PAIRS, session.dtype, "centred")
     means = [] if isinstance(null, Multiplier) else plan_tuples(session, tuples, None)
     steps = [*draw.steps(session, guessed, 8 * p * p), *means, *plan_tuples(session, tuples, null)]
     return plan_of(session, steps, _REMEDY, n_landmarks=p)
-
-
-def _draw(estimator: NystromMHSIC) -> LandmarkDraw:
-    return LandmarkDraw(
-        estimator.n_landmarks,
-        estimator.replace,
-        estimator.tolerance,
-        estimator.selection,
-        estimator.pool,
-    )

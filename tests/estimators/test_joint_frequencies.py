@@ -299,7 +299,7 @@ def test_plan__bounds_the_memory_of_passes_and_not_by_far(name, precision):
     n, data = 9000, setting(9000, 3)
     session = Session(open_variables(data), Runtime.here(1, LARGE), 0, precision)
     made = JointFrequencies(200, orthogonal=False)
-    _, _, tuples = made._basis(session, Combinations.single(kernels(3)))
+    _, _, tuples = made._basis(session, Combinations.single(kernels(3)), None)
     orbit, means = Orbit(Groups(n, 3000, 0), 6, shifted=False), np.zeros(200, complex)
     reduction = {
         "sums": MeansPass(tuples),

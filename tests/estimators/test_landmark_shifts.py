@@ -49,7 +49,7 @@ def combinations_of(m, *, several):
 
 def basis_of(session, combinations, pairs, pairing: Pairing = "independent"):
     chosen = [(*pair.left, pair.right) for pair in pairs]
-    draw = NystromMHSIC(n_landmarks=LANDMARKS)._draw
+    draw = NystromMHSIC(n_landmarks=LANDMARKS).draw
     return draw.basis(session, combinations, pairing, hold=True, chosen=chosen)
 
 

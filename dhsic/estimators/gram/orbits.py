@@ -85,7 +85,7 @@ class GramOrbit:
 
     def joint_hsic(self, one: tuple[int, ...]) -> float:
         """The V-statistic for the joint independence of the variables of a combination."""
-        c = self.sides.pairs.index(TwoSided(one[:-1], one[-1]))
+        c = self.sides.pairs.index(TwoSided.of(one))
         return float(self._two_sided(0)[c, 0] + self._others(0)[c, 0]) / self.n
 
     def sums_of(self, one: tuple[int, ...]) -> GramSums:
@@ -94,7 +94,7 @@ class GramOrbit:
         Those are about the pilots, and of diagonals of zeros where these do not count: what they
         say of HSIC is the same. The product is that of both sides.
         """
-        c = self.sides.pairs.index(TwoSided(one[:-1], one[-1]))
+        c = self.sides.pairs.index(TwoSided.of(one))
         return self.sums_of_kernels(one)._replace(joint=float(self._observed[c]))
 
     def sums_of_kernels(self, kernels: Sequence[int]) -> GramSums:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,20 +16,19 @@ from dhsic.estimators.approximate import guard_grams
 from dhsic.estimators.base import (
     BANDWIDTH_ROWS,
     ChainOutcome,
-    ChainStage,
     Estimate,
     GridOutcome,
     Null,
     Outcome,
     Resampling,
     fit_combinations_on_sample,
+    stages_of,
 )
 from dhsic.estimators.gram.orbits import GramOrbit
 from dhsic.estimators.gram.signs import SignedGrams
 from dhsic.estimators.gram.steps import (
     Step,
     orbit_steps,
-    pairs_of,
     plain_steps,
     plan_steps,
     run_steps,
@@ -39,7 +37,7 @@ from dhsic.estimators.gram.steps import (
 )
 from dhsic.estimators.gram.sums import GramSums, check_rows, hsic, marginal_hsic
 from dhsic.estimators.null_moments import null_moments
-from dhsic.estimators.resample import chain_of, exact_null
+from dhsic.estimators.resample import exact_null
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.nulls import (
     Chain,
@@ -195,13 +193,11 @@ class Quadratic:
     def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
         """Statistics of every stage of a chain of tests, and replicates that they share."""
         fitted, _, ((_, orbit),) = self._run(session, combinations, null)
-        whole = ChainStage(pairs_of(fitted), orbit.resampled())
-        ends = accumulate(map(len, chain_of(fitted.chosen)), initial=0)
 
         def estimate(c: int) -> Estimate:
             return self._estimated(orbit.joint_hsic(fitted.chosen[c]), fitted.kernels_of(c))
 
-        stages = tuple(whole.part(range(*both)) for both in pairwise(ends))
+        stages = stages_of(fitted.chosen, orbit.resampled())
         return ChainOutcome(fitted, stages, estimate, orbit.detail)
 
     def _run(

@@ -15,10 +15,11 @@ from dhsic.engine.groups import Groups
 from dhsic.engine.reduction import GroupBlock, add
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, column_sums
-from dhsic.estimators.resample import Orbit, TwoSided
+from dhsic.estimators.resample import Orbit, TwoSided, pairs_of
 from dhsic.kernels import Combinations
 from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import hadamard
+from dhsic.nulls import Chain
 
 __all__ = [
     "GramPass",
@@ -162,18 +163,18 @@ class GramSides:
         combinations: Combinations,
         samples: Sequence[Vector],
         orbit: Orbit,
-        pairs: Sequence[TwoSided] = (),
+        null: object = None,
         *,
         unbiased: bool = False,
     ) -> Self:
-        """For some pairs, or for joint independence by every combination.
+        """For the statistics of a null distribution: for joint independence but of a chain.
 
         Pilots come from samples (s, d_m) of every variable.
         """
         pilots = tuple(sample[:_PILOTS] for sample in samples)
-        every = pairs or [TwoSided(one[:-1], one[-1]) for one in combinations.chosen]
-        joint = not pairs and len(samples) > 2
-        return cls(combinations, tuple(every), pilots, orbit, session.dtype, unbiased, joint)
+        pairs = tuple(pairs_of(combinations.chosen, null))
+        joint = not isinstance(null, Chain) and len(samples) > 2
+        return cls(combinations, pairs, pilots, orbit, session.dtype, unbiased, joint)
 
     @cached_property
     def shared(self) -> SharedTiles:

@@ -21,7 +21,7 @@ from dhsic.estimators.gram.permutations import BATCH, PermutedGramPass
 from dhsic.estimators.gram.shifts import ShiftedGramPass
 from dhsic.estimators.gram.sides import GramSides, OrbitSums, Piece
 from dhsic.estimators.gram.signs import SignedGramPass, SignedGrams
-from dhsic.estimators.resample import Orbit, TwoSided, chain_of, orbit_of
+from dhsic.estimators.resample import Orbit, orbit_of
 from dhsic.kernels import Combinations
 from dhsic.nulls import Chain, Multiplier, Permutation, Shifts
 
@@ -31,7 +31,6 @@ __all__ = [
     "held_pass",
     "held_steps",
     "orbit_steps",
-    "pairs_of",
     "plain_steps",
     "plan_steps",
     "read_step",
@@ -100,11 +99,6 @@ def read_step(session: Session, groups: Groups) -> Step:
     return Step(DriverStep("read all rows", 3 * rows, rows), read)
 
 
-def pairs_of(combinations: Combinations) -> tuple[TwoSided, ...]:
-    """The two-sided statistics of all stages of a chain."""
-    return tuple(pair for stage in chain_of(combinations.chosen) for pair in stage)
-
-
 def orbit_steps(
     session: Session,
     combinations: Combinations,
@@ -135,8 +129,7 @@ def orbit_steps(
     list of Step
     """
     orbit = _orbit(session, combinations, null)
-    pairs = pairs_of(combinations) if isinstance(null, Chain) else ()
-    sides = GramSides.of(session, combinations, samples, orbit, pairs, unbiased=unbiased)
+    sides = GramSides.of(session, combinations, samples, orbit, null, unbiased=unbiased)
     if orbit.shifted:
         return _passing_steps(session, ShiftedGramPass(sides))
     reduction = PermutedGramPass(sides)

@@ -32,7 +32,7 @@ from dhsic.estimators.landmark.statistics import (
     resample_tuples,
 )
 from dhsic.estimators.landmark.tuples import Tuples
-from dhsic.estimators.resample import TwoSided, chain_of, exact_null
+from dhsic.estimators.resample import TwoSided, exact_null, pairs_of
 from dhsic.features import centred_rows, write_phases
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.nulls import Chain, Gamma, Spectral
@@ -87,9 +87,12 @@ class Waves:
             Phases overflow.
         """
         phases = as_real(work[0]).reshape(2, *out.shape)[0]
-        write_phases(rows, columns, phases)
+        self._write_phases(rows, columns, phases)
         np.cos(phases, out=out.real)
         np.sin(phases, out=out.imag)
+
+    def _write_phases(self, rows: Matrix, columns: Matrix, phases: Matrix) -> None:
+        write_phases(rows, columns, phases)
 
     @property
     def gradient_tiles(self) -> int:
@@ -136,12 +139,8 @@ class _Frequencies(Waves):
         """Columns of prepared rows."""
         return d
 
-    def tile(self, rows: Matrix, columns: Matrix, out: Tile, work: Tile) -> None:
-        """Write cosines and sines of the phases, shapes as of `Waves.tile` with sides exchanged."""
-        phases = as_real(work[0]).reshape(2, *out.shape)[0]
+    def _write_phases(self, rows: Matrix, columns: Matrix, phases: Matrix) -> None:
         write_phases(columns, rows, phases.T)
-        np.cos(phases, out=out.real)
-        np.sin(phases, out=out.imag)
 
 
 class WaveFit(NamedTuple):
@@ -212,7 +211,7 @@ class JointFrequencies:
 
     def fit(self, session: Session, kernels: Sequence[Kernel]) -> WaveFit:
         """The estimate with all that it is made of."""
-        fitted, _, tuples = self._basis(session, Combinations.single(kernels))
+        fitted, _, tuples = self._basis(session, Combinations.single(kernels), None)
         moments = measure_tuples(session, tuples)
         (u,) = moments.u
         estimate = self._estimate(fitted.kernels, float(np.mean(np.abs(u) ** 2)))
@@ -249,17 +248,15 @@ class JointFrequencies:
 
     def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
         """T of every stage of a chain of tests."""
-        pairs = [pair for stage in chain_of(combinations.chosen) for pair in stage]
-        fitted, _, tuples = self._basis(session, combinations, pairs)
-        whiten = [self._whiten] * len(pairs)
+        fitted, _, tuples = self._basis(session, combinations, null)
+        whiten = [self._whiten] * len(tuples.pairs)
         resampled, moments, detail = resample_tuples(session, tuples, whiten, null)
 
         def estimate(c: int) -> Estimate:
-            *others, last = combinations.chosen[c]
-            u = moments.u[pairs.index(TwoSided(tuple(others), last))]
+            u = moments.u[tuples.pairs.index(TwoSided.of(fitted.chosen[c]))]
             return self._estimate(fitted.kernels_of(c), float(np.mean(np.abs(u) ** 2)))
 
-        return ChainOutcome(fitted, stages_of(combinations.chosen, resampled), estimate, detail)
+        return ChainOutcome(fitted, stages_of(fitted.chosen, resampled), estimate, detail)
 
     def _plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         assert null is None or isinstance(null, TupleNull)
@@ -267,10 +264,7 @@ class JointFrequencies:
         centres = [np.zeros(session.dims[m]) for m in combinations.variables]
         frequencies = [np.broadcast_to(zero, (d, len(centre))) for centre in centres]
         pilots = [np.broadcast_to(zero, d)] * len(centres)
-        pairs = None
-        if isinstance(null, Chain):
-            pairs = [pair for stage in chain_of(combinations.chosen) for pair in stage]
-        tuples = self._at(session, combinations, centres, frequencies, pilots, pairs)
+        tuples = self._at(session, combinations, centres, frequencies, pilots, null)
         steps = [
             *frequency_steps(session, d, len(combinations.variables)),
             *plan_tuples(session, tuples, null),
@@ -288,15 +282,12 @@ class JointFrequencies:
         self, session: Session, combinations: Combinations, null: Null
     ) -> tuple[Combinations, str, Tuples]:
         """The fitted kernels, what is amiss with the null distribution, and the statistics."""
-        fitted, samples, tuples = self._basis(session, combinations)
+        fitted, samples, tuples = self._basis(session, combinations, null)
         most = 2.0 * self.n_features
         return fitted, guard_landmarks(session, fitted, samples, null, directions=most), tuples
 
     def _basis(
-        self,
-        session: Session,
-        combinations: Combinations,
-        pairs: Sequence[TwoSided] | None = None,
+        self, session: Session, combinations: Combinations, null: Null | None
     ) -> tuple[Combinations, list[Vector], Tuples]:
         """The fitted kernels, samples of every variable, and waves at drawn frequencies."""
         fitted, samples, drawn = draw_combined_frequencies(
@@ -308,7 +299,7 @@ class JointFrequencies:
             _wave_means(one, w, samples[m][:_PILOT_ROWS])
             for one, w, m in zip(centres, frequencies, fitted.variables, strict=True)
         ]
-        tuples = self._at(session, combinations, centres, frequencies, pilots, pairs)
+        tuples = self._at(session, combinations, centres, frequencies, pilots, null)
         return fitted, samples, tuples
 
     def _at(
@@ -318,19 +309,19 @@ class JointFrequencies:
         centres: Sequence[Vector],
         frequencies: Sequence[Matrix],
         pilots: Sequence[Tile],
-        pairs: Sequence[TwoSided] | None,
+        null: Null | None,
     ) -> Tuples:
         """The statistics of every combination, or the stages of a chain."""
-        own = pairs or [TwoSided(one[:-1], one[-1]) for one in combinations.chosen]
+        pairs = pairs_of(combinations.chosen, null)
         return Tuples(
             tuple(map(_Frequencies, centres)),
             combinations.variables,
             tuple(frequencies),
-            tuple(own),
-            (np.arange(self.n_features),) * len(own),
+            tuple(pairs),
+            (np.arange(self.n_features),) * len(pairs),
             tuple(pilots),
             session.dtype,
-            "product" if pairs else "joint",
+            "product" if isinstance(null, Chain) else "joint",
             parts=2,
         )
 

@@ -140,7 +140,7 @@ class NystromMHSIC:
 
     def most_landmarks(self, session: Session) -> int:
         """Landmarks before pruning; at most so many where their number is "auto"."""
-        return self._draw.most(session)
+        return self.draw.most(session)
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """Shifts of rows; of three variables or more as a chain."""
@@ -240,18 +240,19 @@ class NystromMHSIC:
             raise InvalidArgumentError(msg)
 
     @property
-    def _draw(self) -> LandmarkDraw:
+    def draw(self) -> LandmarkDraw:
+        """How landmarks are drawn."""
         return LandmarkDraw(
             self.n_landmarks, self.replace, self.tolerance, self.selection, self.pool
         )
 
     @property
     def _tests(self) -> LandmarkTests:
-        return LandmarkTests(self._draw, self.pairing or "independent")
+        return LandmarkTests(self.draw, self.pairing or "independent")
 
     @property
     def _estimates(self) -> LandmarkTests:
-        return LandmarkTests(self._draw, self.pairing or "joint")
+        return LandmarkTests(self.draw, self.pairing or "joint")
 
     def _fit(
         self, session: Session, kernels: Sequence[Kernel], tests: LandmarkTests

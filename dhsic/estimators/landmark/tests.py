@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -37,7 +36,7 @@ from dhsic.estimators.landmark.statistics import (
     resample_tuples,
 )
 from dhsic.estimators.landmark.tuples import Form, Tuples
-from dhsic.estimators.resample import TwoSided, chain_of
+from dhsic.estimators.resample import Resampled, TwoSided, pairs_of
 from dhsic.kernels import Combinations
 from dhsic.landmarks import Pairing
 from dhsic.nulls import Chain, Gamma, Spectral
@@ -74,43 +73,38 @@ class LandmarkTests:
 
     def grid(self, session: Session, combinations: Combinations, null: Resampling) -> GridOutcome:
         """T of every combination and its replicates."""
-        basis, tuples, whiten = self.prepare(session, combinations)
-        note = guard_landmarks(session, basis.combinations, basis.samples, null)
-        (statistics, replicates, rounding), moments, detail = resample_tuples(
-            session, tuples, whiten, null
-        )
+        (basis, *_), found, moments, detail = self._resampled(session, combinations, null)
 
         def estimate(c: int) -> Estimate:
             return self.estimate(session, basis, c, moments)
 
         return GridOutcome(
-            basis.combinations, statistics, replicates, estimate, note or detail, rounding
+            basis.combinations,
+            found.statistics,
+            found.replicates,
+            estimate,
+            detail,
+            found.rounding,
         )
 
     def chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
         """T of every stage of a chain of tests."""
-        pairs = [pair for stage in chain_of(combinations.chosen) for pair in stage]
-        basis, tuples, whiten = self.prepare(session, combinations, pairs)
-        resampled, moments, detail = resample_tuples(session, tuples, whiten, null)
+        chosen = combinations.chosen
+        prepared, found, moments, detail = self._resampled(session, combinations, null)
+        basis, tuples, _ = prepared
 
         def estimate(c: int) -> Estimate:
-            *others, last = combinations.chosen[c]
-            return self.estimate(
-                session, basis, pairs.index(TwoSided(tuple(others), last)), moments
-            )
+            at = tuples.pairs.index(TwoSided.of(chosen[c]))
+            return self.estimate(session, basis, at, moments)
 
-        return ChainOutcome(
-            replace(basis.combinations, chosen=combinations.chosen),
-            stages_of(combinations.chosen, resampled),
-            estimate,
-            detail,
-        )
+        fitted = replace(basis.combinations, chosen=chosen)
+        return ChainOutcome(fitted, stages_of(chosen, found), estimate, detail)
 
     def each(
         self, session: Session, combinations: Combinations, null: Gamma | Spectral
     ) -> list[Outcome]:
         """The outcome of every combination by itself."""
-        basis, tuples, whiten = self.prepare(session, combinations)
+        basis, tuples, whiten = self.prepare(session, combinations, null)
         note = guard_landmarks(session, basis.combinations, basis.samples, null)
         tested, moments = fit_tuples(session, tuples, whiten, null)
         return [
@@ -122,13 +116,9 @@ class LandmarkTests:
         self, session: Session, combinations: Combinations, null: Resampling
     ) -> FeatureOutcome:
         """T of every feature with the target and its replicates."""
-        basis, tuples, whiten = self.prepare(session, combinations)
-        note = guard_landmarks(session, basis.combinations, basis.samples, null)
-        (statistics, replicates, rounding), moments, detail = resample_tuples(
-            session, tuples, whiten, null
-        )
+        (basis, *_), found, moments, detail = self._resampled(session, combinations, null)
         estimates = self._features(session, basis, moments)
-        return FeatureOutcome(estimates, statistics, replicates, note or detail, rounding)
+        return FeatureOutcome(estimates, found.statistics, found.replicates, detail, found.rounding)
 
     def measure(
         self, session: Session, combinations: Combinations
@@ -167,36 +157,40 @@ class LandmarkTests:
         """The steps that would run, with the landmarks as drawn: pruning makes none larger."""
         assert null is None or isinstance(null, TupleNull)
         p, guessed = self.draw.most(session), combinations.guessed(session.dims)
-        pairs = _pairs(combinations)
-        if isinstance(null, Chain):
-            pairs = [pair for stage in chain_of(combinations.chosen) for pair in stage]
-        form: Form = "product" if isinstance(null, Chain) else "joint"
-        tuples = Tuples.unseen(guessed, session.dims, p, pairs, session.dtype, form)
+        pairs = pairs_of(combinations.chosen, null)
+        tuples = Tuples.unseen(guessed, session.dims, p, pairs, session.dtype, _form(null))
         first = self.draw.steps(session, guessed, self.draw.held_bytes(session, len(pairs)))
         last = DriverStep("estimate", 3 * 8 * p * p)
         steps = [*first, *plan_tuples(session, tuples, null), last]
         return plan_of(session, steps, remedy, n_landmarks=p)
 
+    def _resampled(
+        self, session: Session, combinations: Combinations, null: Resampling | Chain
+    ) -> tuple[Prepared, Resampled, Moments, str]:
+        """The landmarks, T of every statistic with its replicates, and how these were made."""
+        prepared = self.prepare(session, combinations, null)
+        basis, tuples, whiten = prepared
+        note = guard_landmarks(session, basis.combinations, basis.samples, null)
+        found, moments, detail = resample_tuples(session, tuples, whiten, null)
+        return prepared, found, moments, note or detail
+
     def prepare(
-        self,
-        session: Session,
-        combinations: Combinations,
-        pairs: Sequence[TwoSided] | None = None,
+        self, session: Session, combinations: Combinations, null: Null | None = None
     ) -> Prepared:
-        """Landmarks, and at them the combinations as joint statistics, or others of them."""
-        own = pairs or _pairs(combinations)
+        """Landmarks, and the statistics of a test or of estimates at them."""
+        pairs = pairs_of(combinations.chosen, null)
         basis = self.draw.basis(
             session,
             combinations,
             self.pairing,
-            hold=self.draw.holds(session, len(own)),
-            chosen=[(*pair.left, pair.right) for pair in own],
+            hold=self.draw.holds(session, len(pairs)),
+            chosen=[(*pair.left, pair.right) for pair in pairs],
         )
         basis.warn_of_rounding(session)
-        tuples = Tuples.at(basis, own, session.dtype, "product" if pairs else "joint")
-        return Prepared(basis, tuples, [partial(basis.whiten, c) for c in range(len(own))])
+        tuples = Tuples.at(basis, pairs, session.dtype, _form(null))
+        return Prepared(basis, tuples, [partial(basis.whiten, c) for c in range(len(pairs))])
 
 
-def _pairs(combinations: Combinations) -> list[TwoSided]:
-    """The last variable against all others."""
-    return [TwoSided(one[:-1], one[-1]) for one in combinations.chosen]
+def _form(null: Null | None) -> Form:
+    """A stage of a chain takes the variables before it together."""
+    return "product" if isinstance(null, Chain) else "joint"
