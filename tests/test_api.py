@@ -502,9 +502,9 @@ def test_auto_estimator__takes_landmarks_otherwise(n, options, reason):
     ("n", "options"),
     [
         (1900, {}),
-        (1500, {"null": "permutation", "n_resamples": 400}),
-        (9000, {"null": "gamma"}),
-        (9000, {"null": None}),
+        (1500, {"null": "permutation", "n_resamples": 50}),
+        (4000, {"null": "gamma"}),
+        (4000, {"null": None}),
     ],
 )
 def test_auto_estimator__counts_the_replicates(n, options):
@@ -515,7 +515,7 @@ def test_auto_estimator__counts_the_replicates(n, options):
 
 
 def test_auto_estimator__takes_landmarks_where_memory_is_short():
-    session = Session(open_variables((X[:1900], Y[:1900]), None), Runtime.here(1, 2**20), 0)
+    session = Session(open_variables((X[:300], Y[:300]), None), Runtime.here(1, 2**20), 0)
     found, reason = find_estimator("auto", session, SINGLE, "permutation", None)
     assert found == dhsic.NystromMHSIC()
     assert reason == "all pairs of rows do not fit the memory"

@@ -9,7 +9,7 @@ from tests.conftest import LONG_FILES, TESTS
 
 ROOT = Path(__file__).parents[1] / "dhsic"
 UNITS = [
-    *("errors", "_version", "_validation", "_random", "_drawing", "_plugins", "results"),
+    *("errors", "_version", "_validation", "_random", "_work", "_drawing", "_plugins", "results"),
     *("kernels", "linalg", "nulls", "analysis"),
     *("engine", "io"),
     *("landmarks", "features", "estimators"),

@@ -30,7 +30,7 @@ __all__ = [
 BLOCK_BYTES = 8 * 2**20
 _LARGEST = 4
 _MANY_BLOCKS = 16_384
-_ADDING = 50.0  # operations a byte of a partial result: twenty times what adding it takes
+_ADDING = 300.0  # operations a byte of a partial result, which others wait for in memory
 _MOST_PARTS = 8  # blocks that a stored chunk is cut into, each of which reads it whole
 _HALF_CHUNKS = 4  # half a chunk of each of eight segments
 INEXACT = "integers beyond 2**53, which lose digits in float64: subtract an offset first"
@@ -56,7 +56,7 @@ class Grain(NamedTuple):
 
 ROWS = Grain(1, 5e10, 32, 4096)
 GROUPS = Grain(1, 5e10, 16, 4096)
-PAIRS = Grain(2, 5e9, 8, 256)
+PAIRS = Grain(2, 1e10, 8, 256)
 
 
 class Source(Protocol):

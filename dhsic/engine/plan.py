@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 
+from dhsic._work import A_SECOND
 from dhsic.engine.blocks import GROUPS, PAIRS, Source, block_bounds, group_bounds
 from dhsic.engine.events import PassStarted, RunStarted, Unit
 from dhsic.engine.groups import Groups, Ranges
@@ -50,11 +51,14 @@ class DriverStep:
         Bytes it needs while it runs.
     held_bytes : int
         Bytes of its result, which stay until the end.
+    operations : float
+        See `dhsic._work`; 0 where they are few.
     """
 
     name: str
     working_bytes: int
     held_bytes: int = 0
+    operations: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,8 @@ class PassPlan:
         Where the rows of a block lie far apart.
     split : tuple of int
         Numbers of the stored sources whose chunks are read once each and cut for many blocks.
+    operations : float
+        Of all tasks, see `dhsic._work`.
     """
 
     name: str
@@ -92,6 +98,12 @@ class PassPlan:
     pairs: bool = False
     groups: Groups | None = None
     split: tuple[int, ...] = ()
+    operations: float = 0.0
+
+    @property
+    def processor_seconds(self) -> float:
+        """Predicted seconds of one thread, those of all tasks together; reading is left out."""
+        return self.operations / A_SECOND
 
     @property
     def blocks(self) -> int:
@@ -215,6 +227,11 @@ class Plan:
             return self.peak_driver_bytes
         return self.baseline_bytes + max((step.worker_bytes for step in self.passes), default=0)
 
+    @property
+    def processor_seconds(self) -> float:
+        """Predicted seconds of one thread, those of all tasks together; reading is left out."""
+        return sum(step.operations for step in self.steps) / A_SECOND
+
     def _driver_bytes(self, step: DriverStep | PassPlan) -> int:
         if isinstance(step, DriverStep):
             return step.working_bytes
@@ -274,6 +291,7 @@ class Plan:
             f"of the driver {format_bytes(self.peak_driver_bytes)}, "
             f"allowed {format_bytes(self.runtime.memory)}"
         )
+        lines.append(f"about {_seconds(self.processor_seconds)} of one thread, a third to thrice")
         return "\n".join(lines)
 
 
@@ -357,12 +375,20 @@ def _costed(
         worker_bytes=max(passing, taking),
         bytes_to_driver=cost.state,
         sent_bytes=sent,
+        operations=cost.operations * plan.amount,
     )
 
 
 def baseline_bytes() -> int:
     """Bytes of a process with its libraries, without what a user holds in it besides."""
     return min(int(psutil.Process().memory_info().rss), _LIBRARIES) + _AT_WORK
+
+
+def _seconds(seconds: float) -> str:
+    """Two digits: no more are known."""
+    if seconds < 0.1:
+        return "0.1 s or less"
+    return f"{float(f'{seconds:.2g}'):,g} s"
 
 
 def _count(number: int, noun: str) -> str:

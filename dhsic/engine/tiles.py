@@ -113,7 +113,7 @@ class Tiling:
 
     @property
     def operations(self) -> float:
-        """Floating-point operations a row, an exponential counted as 20."""
+        """Operations a row."""
         width = sum(int(columns.shape[1]) for columns in self.columns)
         return self.n_landmarks * self.shared.operations(width, self.parts)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from dhsic._plugins import load_plugins
 from dhsic._validation import check_choice, check_integer, nearest
+from dhsic._work import QUICK, pair_seconds
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
@@ -48,9 +49,6 @@ __all__ = [
 
 _RESAMPLES = 250
 _EXACT_RESAMPLES = 999  # a smallest p-value of 1/1,000
-_QUICK_OPERATIONS = 2e9
-_TILE = 60.0  # operations a pair of rows for a kernel and its transform
-_PRODUCT = 8.0  # for a combination
 
 
 @dataclass(frozen=True)
@@ -300,16 +298,20 @@ def _choose_estimator(
     null: str | Null | None,
     n_resamples: int | None,
 ) -> tuple[Estimator, str]:
-    """All pairs of rows where they take about a second and fit the memory, landmarks beyond."""
+    """All pairs of rows where they fit the memory and are quick, or quicker than landmarks."""
     exact, linear = VHSIC(), NystromMHSIC()
     name = null if null is None or isinstance(null, str) else null.name
     if not _takes(exact, null):
         return linear, f"{name} does not stand with {exact.name}"
     if not _takes(linear, null):
         return exact, f"{name} does not stand with {linear.name}"
-    if session.n**2 * _operations(null, n_resamples, session, kernels) > _QUICK_OPERATIONS:
-        return linear, "too many rows for all pairs of them"
+    too_many = linear, "too many rows for all pairs of them"
+    if pair_seconds(session.n) > QUICK:  # planning takes long itself where rows are many
+        return too_many
     plan = _plan(exact, session, kernels, null, n_resamples)
+    others = _plan(linear, session, kernels, null, n_resamples)
+    if plan.processor_seconds > max(QUICK, others.processor_seconds):
+        return too_many
     if max(plan.peak_worker_bytes, plan.peak_driver_bytes) > session.runtime.memory:
         return linear, "all pairs of rows do not fit the memory"
     return exact, "all pairs of rows, quick for so few"
@@ -323,7 +325,7 @@ def _takes(estimator: Estimator, null: str | Null | None) -> bool:
 
 
 def _plan(
-    estimator: VHSIC,
+    estimator: VHSIC | NystromMHSIC,
     session: Session,
     kernels: Combinations,
     null: str | Null | None,
@@ -339,16 +341,3 @@ def _plan(
     if isinstance(found, Resampling):
         return estimator.plan_grid(session, kernels, found)
     return estimator.plan(session, kernels.kernels_of(0), found)
-
-
-def _operations(
-    null: str | Null | None, n_resamples: int | None, session: Session, kernels: Combinations
-) -> float:
-    """About how many operations all pairs of rows take, a pair."""
-    name = null if null is None or isinstance(null, str) else null.name
-    if name in ("auto", Shifts.name, Chain.name):
-        return _TILE * len(kernels.kernels) + _PRODUCT * len(kernels)
-    drawn = 1
-    if name in (Permutation.name, Multiplier.name) or isinstance(null, FromReplicates):
-        drawn = getattr(null, "n_resamples", None) or n_resamples or _RESAMPLES
-    return float(drawn * len(session.sources) * len(kernels))

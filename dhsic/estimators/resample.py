@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic._random import generator
+from dhsic._work import PATIENT
 from dhsic.engine.groups import Groups
 from dhsic.engine.reduction import GroupReduction
 from dhsic.engine.session import Session
@@ -32,7 +33,6 @@ __all__ = [
 
 Vector = NDArray[np.float64]
 
-_PATIENT_OPERATIONS = 1e11
 _WIDEST = 4096  # rows of a group; beyond, more cosets do as well and hold less
 
 
@@ -239,6 +239,6 @@ def _permuted(session: Session, null: Permutation, suits: Callable[[Orbit], bool
 
 def suits_one_task(session: Session, reduction: GroupReduction[Any]) -> bool:
     """Whether a pass over a single group fits in memory and takes one thread less than a minute."""
-    work = session.n * reduction.footprint(session.n).operations
-    fits = session.plan_groups(reduction).worker_bytes <= session.runtime.memory // 2
-    return bool(fits and work <= _PATIENT_OPERATIONS)
+    plan = session.plan_groups(reduction)
+    fits = plan.worker_bytes <= session.runtime.memory // 2
+    return fits and plan.processor_seconds <= PATIENT

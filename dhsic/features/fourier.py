@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic.errors import DataError
 from dhsic.features.base import Matrix
 from dhsic.kernels import Kernel
+from dhsic.kernels.shared import tile_operations
 
 __all__ = ["FourierFeatures", "centred_rows", "orthogonal_normals", "write_phases"]
 
@@ -111,8 +112,8 @@ class FourierFeatures:
 
     @property
     def operations(self) -> float:
-        """Floating-point operations a row, a cosine counted as 20."""
-        return float(len(self.frequencies) * (2 * self.frequencies.shape[1] + 42))
+        """Operations a row, those of cosine and sine as of two exponentials."""
+        return len(self.frequencies) * tile_operations(self.frequencies.shape[1], 2)
 
     def scratch(self, rows: int) -> int:
         """Bytes of the centred rows and of the phases."""

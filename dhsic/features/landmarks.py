@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic.features.base import Matrix
 from dhsic.kernels import Kernel
+from dhsic.kernels.shared import tile_operations
 
 __all__ = ["KernelFeatures"]
 
@@ -61,8 +62,8 @@ class KernelFeatures:
 
     @property
     def operations(self) -> float:
-        """Floating-point operations a row, an exponential counted as 20."""
-        return float(len(self.columns) * (2 * self.columns.shape[1] + 25))
+        """Operations a row."""
+        return len(self.columns) * tile_operations(self.columns.shape[1])
 
     def scratch(self, rows: int) -> int:
         """Bytes of the kernel's work tiles and of prepared rows."""

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from dhsic._work import EXPONENTIAL
 from dhsic.kernels.base import Kernel, Matrix
 
 __all__ = ["Power", "SharedTiles", "TileKernel", "tile_operations"]
 
 Tile = NDArray[Any]
 
-_EXPONENTIAL = 25.0
 _MOST_SQUARINGS = 6  # in float32 errors up to 2e-5; a tile that is computed has up to 8e-6
 
 
@@ -199,5 +199,5 @@ class SharedTiles:
 
 
 def tile_operations(width: int, exponentials: int = 1) -> float:
-    """Floating-point operations for an entry of tiles from prepared arrays of so many columns."""
-    return 2.0 * width + _EXPONENTIAL * exponentials
+    """Operations for an entry of tiles from prepared arrays of so many columns."""
+    return 2.0 * width + EXPONENTIAL * exponentials

@@ -245,8 +245,8 @@ def test_run_pairs__returns_the_state_and_remembers_the_pass(session):
         (256, 1.0, 8, 1),
         (520, 1.0, 8, 2),
         (8 * 1000, 1.0, 8, 8),
-        (10**6, 5e9 / 2000**2, 8, 500),
-        (10_240, 5e9, 8, 40),
+        (10**6, 1e10 / 2000**2, 8, 500),
+        (10_240, 1e10, 8, 40),
         (64_000, 1.0, 2**25 // 1000, 64),
     ],
 )
@@ -259,7 +259,7 @@ def test_plan_pairs__has_the_same_blocks_for_any_number_of_threads():
     sources = open_variables([np.zeros(20_000), np.zeros(20_000)])
     plans = [plan_pairs(sums(20_000, operations=1e4), sources, threads(c)) for c in (1, 2, 16)]
     assert len({plan.bounds for plan in plans}) == 1
-    assert plans[0].blocks == math.ceil(20_000 / (5e9 / 1e4) ** 0.5)
+    assert plans[0].blocks == math.ceil(20_000 / (1e10 / 1e4) ** 0.5)
 
 
 def test_plan_pairs__counts_both_blocks_of_every_task(tmp_path):

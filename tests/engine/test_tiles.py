@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dhsic._work import EXPONENTIAL
 from dhsic.engine.tiles import Tiling, as_real, column_sums, product_of_centred
 from dhsic.kernels import Combinations, Delta, Gaussian, Laplacian, Matern, parse
 
@@ -221,7 +222,7 @@ def test_complex_tiles__cost_twice_the_memory_and_the_functions():
     *_, tiling = complex_settings(p=500)
     real = Tiling(tiling.kernels, tiling.columns)
     assert 1.9 * real.scratch_bytes < tiling.scratch_bytes <= 2 * real.scratch_bytes
-    assert tiling.operations == real.operations + 25 * 3 * 500
+    assert tiling.operations == real.operations + EXPONENTIAL * 3 * 500
     data = complex_settings(n=2500)[0]
     tracemalloc.start()
     buffers = tiling.buffers()

@@ -524,7 +524,7 @@ def test_auto__takes_a_chain_of_three_variables():
 
 
 def test_auto__sorts_single_columns_where_there_are_many_rows():
-    few, many = (session(np.zeros((2, n))) for n in (1000, 30_000))
+    few, many = (session(np.zeros((2, n))) for n in (1000, 60_000))
     assert DCov().choose_null(few, 999)[0] == Shifts(999)
     assert DCov().choose_null(many, 999)[0] == Permutation(999, within="all")
     assert DCov(exponent=0.5).choose_null(many, 999)[0] == Shifts(999)

@@ -155,7 +155,7 @@ def test_plan__that_does_not_fit_names_what_helps():
 def test_auto_permutation__takes_all_rows_for_a_grid_as_for_a_single_kernel():
     session, estimator = session_on(dependent(5000)), RFFHSIC(n_features=20)
     for combinations in (ALL.combinations(2), Grid(Candidates(factors=(1,))).combinations(2)):
-        for count, groups in ((99, 1), (9999, 2)):
+        for count, groups in ((99, 1), (999_999, 2)):
             null = Permutation(count, block_rows=2500)
             (one, *_) = estimator.plan_grid(session, combinations, null).passes
             assert one.groups.count == groups

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
+from dhsic._work import EXPONENTIAL
 from dhsic.estimators.landmark.joint_frequencies import Waves
 from dhsic.kernels import Gaussian, Laplacian, Matern
 from dhsic.kernels.shared import Power, SharedTiles
@@ -106,8 +107,8 @@ def test_shared_tiles__prepare_and_cost_what_is_computed():
         assert {array.dtype for array in prepared} == {np.dtype(np.float32)}
     assert shared.width((3, 1)) == 11
     assert shared.work_tiles == 1
-    assert shared.operations(11) == 2 * 11 + 3 * 25 + 2
-    assert shared.operations(11, parts=2) == 2 * 11 + 6 * 25 + 2
+    assert shared.operations(11) == 2 * 11 + 3 * EXPONENTIAL + 2
+    assert shared.operations(11, parts=2) == 2 * 11 + 6 * EXPONENTIAL + 2
 
 
 def test_shared_tiles__travel():

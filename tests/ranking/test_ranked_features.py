@@ -281,14 +281,14 @@ def test_rank__is_the_same_on_workers(client):
     ids=str,
 )
 def test_auto__takes_it_for_smooth_kernels_of_single_columns(options, name):
-    x, y = make(4000, 2, values=12)
+    x, y = make(12_000, 2, values=12)
     ranking = dhsic.rank_features(x, y, estimator="auto", rng=0, n_resamples=99, **options)
     assert ranking.estimator == name
     assert ("single columns keep few landmarks" in ranking.estimator_reason) == (not options)
 
 
 def test_auto__does_not_take_it_for_a_target_of_two_columns():
-    x, y = make(4000, 2)
+    x, y = make(12_000, 2)
     found = dhsic.rank_features(
         x, np.column_stack([y, x[:, 0]]), estimator="auto", rng=0, n_resamples=99
     )

@@ -32,7 +32,8 @@ _MOST_GROUPS = 64  # of a tile; more do not spare time
 _BATCH = 2**17  # entries of features that are made at a time, which stay in the cache
 _BATCH_ROWS = 4096  # float32 sums of more would lose digits
 _PRODUCTS = 2**17  # entries of products that wait to be added
-_TRANSFORM = 15.0  # floating-point operations an entry
+_TRANSFORM = 240.0  # operations an entry of the features
+_MEETING = 4.0  # and of a product of two, beside those of real numbers
 
 
 class OrbitSums(NamedTuple):
@@ -117,7 +118,7 @@ class OrbitPass:
             scratch=tile * self._group_bytes + batch + self._dtype.itemsize * waiting + orders,
             state=self._state_bytes + 8 * small,
             operations=layout.operations
-            + (_TRANSFORM * transforms + 2.0 * cosets * products) * self.orbit.shifted
+            + (_TRANSFORM * transforms + _MEETING * cosets * products) * self.orbit.shifted
             + 2.0 * cosets * products,
         )
 

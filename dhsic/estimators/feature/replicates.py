@@ -45,6 +45,7 @@ __all__ = ["fewest_parts", "resample_features", "resampling_steps"]
 Vector = NDArray[np.float64]
 
 _LEAST_GROUP = 16  # rows
+_SIZE = 400.0  # operations of an entry of a cross-covariance that is transformed back and measured
 _WIDE = 256  # features, beyond which whitening them row by row takes long
 _TILE_BYTES = 2**25  # of the features and transforms in a task
 _LEAST_TILE_BYTES = 2**20
@@ -285,7 +286,8 @@ class _Resampling:
         needed = SLAB_BYTES * self.session.runtime.worker_threads
         slabs = 4 * min(needed, reduction.solve_bytes // 2)
         factors = 3 * 8 * max(self._n_features(k) ** 2 for k in reduction.layout.places)
-        solve = DriverStep("solve", reduction.solve_bytes + slabs + factors)
+        operations = _SIZE * reduction.layout.n_products * self.each * len(piece.cosets)
+        solve = DriverStep("solve", reduction.solve_bytes + slabs + factors, operations=operations)
         if isinstance(reduction, OrbitPass):
             return [self.session.plan_groups(reduction), solve]
         return [self.session.plan(reduction), solve]

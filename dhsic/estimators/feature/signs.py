@@ -86,7 +86,7 @@ class SignedFeaturePass:
             payload=f.nbytes,
             scratch=f.scratch(tile) + signs + factors + terms + folded,
             state=8 * b * (f.n_products + f.n_features + 1),
-            operations=f.operations + 2.0 * b * products,
+            operations=f.operations + 4.0 * b * products,
         )
 
     def chunk(self, block: RowBlock) -> SignedSums:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_number
+from dhsic._work import A_SECOND, pair_seconds
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.reduction import GroupBlock
 from dhsic.engine.session import Session
@@ -24,13 +25,13 @@ from dhsic.estimators.gram.steps import Step, read_step
 from dhsic.estimators.gram.sums import GramSums, marginal_hsic
 from dhsic.estimators.resample import orbit_of
 from dhsic.kernels import Combinations, Distance, Kernel
-from dhsic.nulls import Gamma, Permutation
+from dhsic.nulls import Gamma, Permutation, Shifts
 
 __all__ = ["DCor", "DCov"]
 
 Vector = NDArray[np.float64]
 
-_MANY_ROWS = 25_000  # a thousand sorted pairings take less than the shifts of all pairs of rows
+_SORTED = 450.0  # operations of a row and a doubling of the rows, for one permutation
 
 
 class _Distances(Quadratic):
@@ -81,9 +82,18 @@ class _Distances(Quadratic):
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """Shifts, or permutations of all rows where they take less for single columns."""
-        if self._fast(session, None) and session.n >= _MANY_ROWS:
+        if self._fast(session, None) and self._sorts_sooner(session):
             return Permutation(n_resamples, within="all"), "exact, and n log n for single columns"
         return super().choose_null(session, n_resamples)
+
+    def _sorts_sooner(self, session: Session) -> bool:
+        """Whether as many sorted pairings as shifts take less time than these."""
+        usual = Shifts()
+        sorting = _sorting(session.n) * usual.n_resamples / A_SECOND
+        if pair_seconds(session.n) > sorting:  # planning takes long itself where rows are many
+            return True
+        plan = self.plan(session, (Distance(self.exponent),) * 2, usual)
+        return plan.processor_seconds > sorting
 
     def _steps(
         self,
@@ -98,6 +108,7 @@ class _Distances(Quadratic):
             return super()._steps(session, fitted, samples, null)
         n, threads = session.n, session.runtime.threads
         orbit = orbit_of(session, null if isinstance(null, Permutation) else Permutation(1, "all"))
+        work = _sorting(n) * (orbit.cosets - 1)
 
         def sort(block: GroupBlock) -> SortedGrams:
             x, y = (_half(values) for values in block.values)
@@ -109,8 +120,8 @@ class _Distances(Quadratic):
 
         steps = [
             read_step(session, orbit.groups),
-            Step(DriverStep("sums of distances", 120 * n, 64 * n), sort),
-            Step(DriverStep("permutation null", 120 * n * threads), permute),
+            Step(DriverStep("sums of distances", 120 * n, 64 * n, _sorting(n)), sort),
+            Step(DriverStep("permutation null", 120 * n * threads, operations=work), permute),
         ]
         return steps if isinstance(null, Permutation) else steps[:2]
 
@@ -119,6 +130,11 @@ class _Distances(Quadratic):
         columns = session.dims == (1, 1) and self.exponent == 1.0
         all_rows = isinstance(null, Permutation) and null.within != "blocks"
         return columns and (null is None or isinstance(null, Gamma) or all_rows)
+
+
+def _sorting(n: int) -> float:
+    """Operations of one sorted pairing of n rows."""
+    return _SORTED * n * math.log2(n)
 
 
 def _half(values: Matrix) -> Vector:

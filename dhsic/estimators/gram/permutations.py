@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._work import ENTRY
 from dhsic.engine.reduction import Footprint, GroupBlock
 from dhsic.engine.tiles import Matrix
 from dhsic.estimators.gram.sides import GramPass, OrbitSums, Piece, RowOrders
@@ -21,6 +22,7 @@ __all__ = ["BATCH", "PermutedGramPass", "PermutedGrams", "PermutedProducts", "ba
 
 Vector = NDArray[np.float64]
 
+_GATHER = 70.0  # operations of a pair of entries that are found by their row and column
 BATCH = 64  # permutations that are drawn and held at a time
 
 _STRIP = 2**15  # entries of a strip: those of all kernels stay in the cache
@@ -250,15 +252,21 @@ class PermutedGramPass(GramPass):
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a pair of blocks of so many rows."""
-        sides, products, b = self.sides, self.products, self.groups.size
+        sides, b = self.sides, self.groups.size
         scratch, operations = sides.plain_cost(rows, b)
-        gathers = 8.0 * len(products.gathered) + 2.0 * len(products.chosen)
         return Footprint(
             payload=sum(pilots.nbytes for pilots in sides.pilots),
             scratch=scratch + self.permuting_bytes(b),
             state=OrbitSums.nbytes_of(sides, 1),
-            operations=operations + (sides.orbit.cosets - 1) * gathers,
+            operations=operations + self.permuting_operations,
         )
+
+    @property
+    def permuting_operations(self) -> float:
+        """Of a pair of rows, for all permutations."""
+        products = self.products
+        entries = _GATHER * len(products.gathered) + 2 * ENTRY * len(products.chosen)
+        return (self.sides.orbit.cosets - 1) * entries
 
     def permuting_bytes(self, rows: int) -> int:
         """Bytes that a task takes to permute two pieces of so many rows."""

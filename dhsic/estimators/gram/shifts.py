@@ -37,8 +37,8 @@ _FEWEST_LINES = 32
 _CACHE_BYTES = 2**18  # of the transforms of one side of a part of them
 _FEWEST_TRANSFORMS = 4
 _QUICK_FACTORS = range(2, 60)  # of lengths that take less than padding to twice that
-_TRANSFORM = 150.0  # operations an entry of a side, with all that is done to it
-_MEETING = 15.0  # and of a statistic
+_TRANSFORM = 100.0  # operations an entry of a side, with all that is done to it
+_MEETING = 40.0  # and of a statistic
 
 
 @dataclass(frozen=True)

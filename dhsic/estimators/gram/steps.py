@@ -44,6 +44,7 @@ Permuting = Shifts | Chain | Permutation
 
 _FEWEST = 512  # rows of a group: tiles of fewer take longer for a row
 _VECTORS = 8  # of all rows, for every statistic
+_EIGENVALUES = 4.0  # operations of a matrix, times the cube of its rows
 _REMEDY = (
     "take estimator='nystrom-m', fewer rows, fewer kernels ('gaussian' is one), or fewer resamples"
 )
@@ -83,7 +84,7 @@ def plan_steps(session: Session, parts: Iterable[Sequence[Step]], remedy: str = 
             if isinstance(cost, PassPlan):
                 costs.append(replace(cost, worker_bytes=cost.worker_bytes + held))
             else:
-                costs.append(DriverStep(cost.name, cost.working_bytes + held))
+                costs.append(replace(cost, working_bytes=cost.working_bytes + held, held_bytes=0))
                 held += cost.held_bytes
     return plan_of(session, costs, remedy)
 
@@ -143,7 +144,11 @@ def orbit_steps(
         return held.sums
 
     working = session.runtime.threads * reduction.permuting_bytes(session.n)
-    cost = DriverStep(reduction.name, working + OrbitSums.nbytes_of(sides, 1))
+    pairs = session.n * (session.n + 1) / 2
+    operations = reduction.permuting_operations * pairs
+    cost = DriverStep(
+        reduction.name, working + OrbitSums.nbytes_of(sides, 1), operations=operations
+    )
     return [*held_steps(session, reduction), Step(cost, permute), _statistics(session, reduction)]
 
 
@@ -242,11 +247,9 @@ def held_steps(session: Session, reduction: PermutedGramPass) -> list[Step]:
         sums, (piece,) = OrbitSums.zeros(sides, 1), sides.pieces(block)
         return HeldGrams(sums, reduction.add_plain(sums, piece, piece), piece)
 
-    working = sides.plain_cost(session.n, session.n)[0] + kept - held
-    return [
-        read_step(session, sides.orbit.groups),
-        Step(DriverStep("Gram matrices", working, kept), compute),
-    ]
+    scratch, operations = sides.plain_cost(session.n, session.n)
+    cost = DriverStep("Gram matrices", scratch + kept - held, kept, operations * session.n**2)
+    return [read_step(session, sides.orbit.groups), Step(cost, compute)]
 
 
 def spectral_steps(
@@ -261,7 +264,8 @@ def spectral_steps(
         return replace(grams, limit=limit_mixture(held.grams, centring))
 
     working = 8 * session.n**2 * (2 if len(session.sources) == 2 else 8)
-    return [*held_steps(session, reduction), Step(DriverStep("eigenvalues", working), solve)]
+    cost = DriverStep("eigenvalues", working, operations=_EIGENVALUES * session.n**3)
+    return [*held_steps(session, reduction), Step(cost, solve)]
 
 
 def _gram_bytes(session: Session, combinations: Combinations) -> int:

@@ -9,6 +9,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._work import EXPONENTIAL
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.session import Session
 from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_combinations
@@ -67,7 +68,9 @@ class LandmarkDraw:
             width = sum(guessed.kernels[k].width(d) for k, d in pairs)
             steps.append(DriverStep("select landmarks", select_bytes(self.selection, s, p, width)))
         gram = 8 * p * p
-        return [*steps, DriverStep("prune landmarks", 3 * gram + max(0, held - gram), held)]
+        factors = p**2 * (len(guessed) * p / 3 + EXPONENTIAL * len(guessed.kernels))
+        prune = DriverStep("prune landmarks", 3 * gram + max(0, held - gram), held, factors)
+        return [*steps, prune]
 
     def basis(
         self,

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
+from dhsic._work import ENTRY
 from dhsic.engine.groups import Groups
 from dhsic.engine.reduction import Footprint, GroupBlock, RowBlock, add
 from dhsic.engine.tiles import Tile, as_real
@@ -33,8 +34,8 @@ Vector = NDArray[np.float64]
 Spectrum = NDArray[np.complexfloating[Any, Any]]
 
 _GROUPS_AT_ONCE = 8
-_TRANSFORM = 15.0  # floating-point operations an entry
-_PRODUCT = 4.0
+_TRANSFORM = 15.0  # operations an entry of a side
+_MEETING = 90.0  # and of a product of two, with its transforms and the sum over groups
 
 
 class TupleSums(NamedTuple):
@@ -105,7 +106,7 @@ class MeansPass:
             payload=t.nbytes,
             scratch=self.tiles.scratch_bytes(min(rows, ROWS)),
             state=(2 * size + 8) * q + (size + 8) * s,
-            operations=t.operations + _PRODUCT * (q * self.products + s),
+            operations=t.operations + ENTRY * (q * self.products + s),
         )
 
     def chunk(self, block: RowBlock) -> TupleSums:
@@ -182,11 +183,11 @@ class OrbitPass:
             length = t.dtype.itemsize * 2 * self.frequencies
             work = length * (2 * sides + (cosets + 1) * terms)
             state = 16 * self.frequencies * q * cosets
-            operations = _TRANSFORM * s + _PRODUCT * q + (cosets - 1) * 10.0 * (s + q)
+            operations = cosets * (_TRANSFORM * s + _MEETING * q)
         else:
             work = t.entries.itemsize * tile_rows * (sides + 2 * terms)
             state = t.sums.itemsize * q * cosets
-            operations = _PRODUCT * (s + cosets * (q + s))
+            operations = ENTRY * (s + cosets * (q + s))
         return Footprint(
             payload=t.nbytes,
             scratch=self.tiles.scratch_bytes(tile_rows)

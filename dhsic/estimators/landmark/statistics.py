@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._work import ENTRY, SOLVE
 from dhsic.engine.plan import DriverStep, PassPlan, baseline_bytes
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tile
@@ -221,8 +222,8 @@ class _Signing:
     def after(self, reduction: SignedPass) -> list[DriverStep]:
         """The functions of all statistics, and copies of those of one."""
         part, count = reduction.tuples, self.n_resamples + 1
-        functions = part.sums.itemsize * part.starts[-1] * count
-        return [DriverStep("solve", 2 * functions + _solve(part, count).working_bytes)]
+        functions, solve = part.sums.itemsize * part.starts[-1] * count, _solve(part, count)
+        return [replace(solve, working_bytes=2 * functions + solve.working_bytes)]
 
 
 @dataclass(frozen=True)
@@ -288,8 +289,10 @@ def _planned(session: Session, reduction: OrbitPass | SignedPass | SpectrumPass)
 
 def _solve(part: Tuples, count: int) -> DriverStep:
     """So many functions of one statistic, and a factor beside them."""
-    q = part.parts * max(map(len, part.kept))
-    return DriverStep("solve", 8 * q * (_FUNCTIONS * count + 2 * q))
+    sizes = [part.parts * len(kept) for kept in part.kept]
+    working = 8 * max(sizes) * (_FUNCTIONS * count + 2 * max(sizes))
+    operations = sum(count * q * (SOLVE * q + 2 * ENTRY) for q in sizes)
+    return DriverStep("solve", working, operations=operations)
 
 
 def _pieces(session: Session, program: _Program[Reduction]) -> Iterator[_Piece[Reduction]]:
