@@ -16,11 +16,8 @@ from dhsic.engine.runtime import Runtime, current_client
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import (
-    ChainEstimator,
     Estimator,
-    GridEstimator,
     Null,
-    Resampling,
     draws_replicates,
     find_estimator,
     find_null,
@@ -29,7 +26,7 @@ from dhsic.estimators import (
 from dhsic.io.folder import Folder
 from dhsic.io.open import open_variables
 from dhsic.kernels import Candidates, Combinations, Gaussian, Grid, Kernel, parse
-from dhsic.nulls import Chain, Distribution, FromReplicates, Replicates
+from dhsic.nulls import Distribution, FromReplicates, Replicates
 
 __all__ = [
     "Method",
@@ -186,24 +183,6 @@ class Method:
         return self.null.distribution(found.values)
 
     @property
-    def several(self) -> tuple[GridEstimator, Resampling] | None:
-        """The estimator and the null, where there is more than one kernel a variable to fit."""
-        if self.combinations.plain or isinstance(self.null, Chain):
-            return None
-        drawn = self.drawn
-        assert isinstance(self.estimator, GridEstimator)
-        assert isinstance(drawn, Resampling)
-        return self.estimator, drawn
-
-    @property
-    def chain(self) -> tuple[ChainEstimator, Chain] | None:
-        """The estimator and the null, where variables are tested one after another."""
-        if not isinstance(self.null, Chain):
-            return None
-        assert isinstance(self.estimator, ChainEstimator)
-        return self.estimator, self.null
-
-    @property
     def described(self) -> dict[str, Any]:
         """All of it, for a checkpoint."""
         return {
@@ -218,13 +197,7 @@ class Method:
 
     def plan(self, session: Session) -> Plan:
         """What would run."""
-        if self.chain is not None:
-            chained, null = self.chain
-            return chained.plan_chain(session, self.combinations, null)
-        if self.several is None:
-            return self.estimator.plan(session, self.combinations.kernels, self.drawn)
-        estimator, resampling = self.several
-        return estimator.plan_grid(session, self.combinations, resampling)
+        return self.estimator.plan(session, self.combinations, self.drawn)
 
 
 def choose_method(

@@ -23,17 +23,20 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import (
     COCO,
+    ChainEstimator,
     Estimate,
     Estimator,
+    GridEstimator,
     GridOutcome,
     Null,
     Outcome,
+    Resampling,
     WitnessFunctions,
     combine_chain,
 )
 from dhsic.estimators.base import passes_of
-from dhsic.kernels import Grid, Kernel
-from dhsic.nulls import Aggregated, Replicates, aggregate, monte_carlo_error, pvalue
+from dhsic.kernels import Combinations, Grid, Kernel
+from dhsic.nulls import Aggregated, Chain, Replicates, aggregate, monte_carlo_error, pvalue
 from dhsic.results import (
     DependenceEstimate,
     GridSummary,
@@ -191,16 +194,17 @@ def _run(
     session: Session, method: Method
 ) -> tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]:
     """The outcome of the test; of several kernels or stages, with what each says by itself."""
-    if method.chain is not None:
-        chained, chain = method.chain
-        stages = chained.test_chain(session, method.combinations, chain)
-        return combine_chain(session, stages, method.grid, chain)
-    if method.several is None:
-        kernels = method.combinations.kernels
-        return method.estimator.test(session, kernels, method.drawn), None, ()
-    estimator, null = method.several
-    found = estimator.test_grid(session, method.combinations, null)
-    if len(method.combinations) == 1:
+    estimator, combinations, null = method.estimator, method.combinations, method.drawn
+    if isinstance(null, Chain):
+        assert isinstance(estimator, ChainEstimator)
+        stages = estimator.test_chain(session, combinations, null)
+        return combine_chain(session, stages, method.grid, null)
+    if combinations.plain:
+        return estimator.test(session, combinations.kernels, null), None, ()
+    assert isinstance(estimator, GridEstimator)
+    assert isinstance(null, Resampling)
+    found = estimator.test_grid(session, combinations, null)
+    if len(combinations) == 1:
         return found.only, None, ()
     whole = aggregate(
         found.statistics,
@@ -208,7 +212,7 @@ def _run(
         method.grid.aggregate,
         found.rounding,
         session.dtype,
-        reference=method.combinations.reference(),
+        reference=combinations.reference(),
         share=method.grid.reference_share,
     )
     estimate = found.estimate(whole.strongest)
@@ -286,7 +290,7 @@ def hsic(
     where = client, threads, memory, progress, checkpoint
     session = open_session(variables, names, rng, precision, *where, tests=False)
     chosen, choice, fitting = choose_estimator(session, kernels, estimator)
-    session.begin(chosen.plan(session, fitting, None))
+    session.begin(chosen.plan(session, Combinations.single(fitting), None))
     session.resume(computes="estimate", estimator=chosen, kernels=fitting)
     estimate = chosen.estimate(session, fitting)
     return DependenceEstimate(**result_fields(session, chosen, choice, estimate, began))
@@ -352,7 +356,7 @@ def witness_functions(
     if not isinstance(chosen, COCO):
         msg = f"witness functions need estimator 'coco' or a COCO value, got {estimator!r}"
         raise InvalidArgumentError(msg)
-    session.begin(chosen.plan(session, fitting, None))
+    session.begin(chosen.plan(session, Combinations.single(fitting), None))
     session.resume(computes="witness functions", estimator=chosen, kernels=fitting)
     return chosen.witness_functions(session, fitting)
 

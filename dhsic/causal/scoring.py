@@ -18,7 +18,6 @@ from dhsic.causal.regression import Regression, find_regression
 from dhsic.causal.residuals import plan_regressions, residual_variables
 from dhsic.causal.scores import DAGScores
 from dhsic.engine.events import Listener
-from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import VHSIC, Null, NystromMHSIC, Resampling, find_null
@@ -152,7 +151,7 @@ def score_dags(
     session.begin(plan_of(session, steps, _REMEDY))
     residuals = residual_variables(session, regressor, sets)
     tested = Session(residuals, session.runtime, session.seed, session.dtype, session.listener)
-    tested.begin(method.plan(tested, combinations))
+    tested.begin(method.estimator.plan(tested, combinations, method.null))
     scores = method.test(tested, combinations)
     return DAGScores(
         names=session.names,
@@ -204,12 +203,6 @@ class Method:
     estimator_reason: str
     null: Gamma | Spectral | Resampling
     null_reason: str
-
-    def plan(self, session: Session, combinations: Combinations) -> Plan:
-        """What `test` would run."""
-        if isinstance(self.null, Resampling):
-            return self.estimator.plan_grid(session, combinations, self.null)
-        return self.estimator.plan_each(session, combinations, self.null)
 
     def test(self, session: Session, combinations: Combinations) -> list[Score]:
         """Statistic and p-value of every combination by itself."""

@@ -355,7 +355,7 @@ class _Search:
         whole = self.session
         tested = Session(variables, whole.runtime, whole.seed, whole.dtype, whole.listener)
         combinations = Combinations.single(kernels)
-        tested.expect(self.method.plan(tested, combinations))
+        tested.expect(self.method.estimator.plan(tested, combinations, self.method.null))
         (score,) = self.method.test(tested, combinations)
         whole.finished.extend(tested.finished)
         return score

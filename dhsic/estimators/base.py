@@ -87,8 +87,8 @@ class Estimator(Protocol):
         """The null distribution for `null="auto"`, and why."""
         ...
 
-    def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
-        """What a test, or an estimate where `null` is None, would run."""
+    def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
+        """What a test of all combinations, or estimates where `null` is None, would run."""
         ...
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
@@ -104,10 +104,6 @@ class Estimator(Protocol):
 class GridEstimator(Protocol):
     """An estimator that tries several combinations of kernels in one run."""
 
-    def plan_grid(self, session: Session, combinations: Combinations, null: Resampling) -> Plan:
-        """What a test would run."""
-        ...
-
     def test_grid(
         self, session: Session, combinations: Combinations, null: Resampling
     ) -> GridOutcome:
@@ -119,10 +115,6 @@ class GridEstimator(Protocol):
 class ChainEstimator(Protocol):
     """An estimator that tests three variables or more as a chain."""
 
-    def plan_chain(self, session: Session, combinations: Combinations, null: Chain) -> Plan:
-        """What a test would run."""
-        ...
-
     def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
         """The stages of the test."""
         ...
@@ -132,15 +124,8 @@ class ChainEstimator(Protocol):
 class FeatureEstimator(Protocol):
     """An estimator that takes many features against one target in one run.
 
-    Combinations are those of `dhsic.kernels.OnColumns` kernels of the first variable, each with
-    the one kernel of the second.
+    Combinations are those of `Combinations.against` with `dhsic.kernels.OnColumns` kernels.
     """
-
-    def plan_features(
-        self, session: Session, combinations: Combinations, null: Resampling | None
-    ) -> Plan:
-        """What a test of all features, or estimates where `null` is None, would run."""
-        ...
 
     def test_features(
         self, session: Session, combinations: Combinations, null: Resampling

@@ -105,9 +105,9 @@ class BlockHSIC:
         blocks, _ = self.blocks(session.n)
         return Normal(), f"the mean over {blocks:,} blocks of rows is nearly normal"
 
-    def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
+    def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """What would run."""
-        planned = session.plan(self._pass(session, kernels, null))
+        planned = session.plan(self._pass(session, combinations.kernels, null))
         return plan_of(
             session, [fitting_step(session), planned], "take smaller block_rows or fewer threads"
         )

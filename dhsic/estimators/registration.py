@@ -280,8 +280,8 @@ def _add_estimator(
         check_integer("most_variables", most_variables, minimum=2)
     if Chain in with_it and not issubclass(cls, ChainEstimator):
         msg = (
-            f"an estimator with null 'chain' must have plan_chain and test_chain, got "
-            f"{cls.__name__}: add them, or drop 'chain'"
+            f"an estimator with null 'chain' must have the method test_chain, got "
+            f"{cls.__name__}: add it, or drop 'chain'"
         )
         raise InvalidArgumentError(msg)
     others = (null for null in _ANYWHERE if null not in with_it and _suits(null, with_it))

@@ -10,7 +10,7 @@ from dhsic._work import QUICK, pair_seconds
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators.base import ChainEstimator, Estimator, Null, Resampling
+from dhsic.estimators.base import Estimator, Null, Resampling
 from dhsic.estimators.block import BlockHSIC
 from dhsic.estimators.feature.coco import COCO
 from dhsic.estimators.feature.normalised import CKA, NOCCO
@@ -332,12 +332,7 @@ def _plan(
     n_resamples: int | None,
 ) -> Plan:
     if null is None:
-        return estimator.plan(session, kernels.kernels_of(0), None)
+        return estimator.plan(session, kernels, None)
     found, _ = find_null(null, estimator, session, n_resamples, kernels)
     found = found.replicates if isinstance(found, FromReplicates) else found
-    if isinstance(found, Chain):
-        assert isinstance(estimator, ChainEstimator)
-        return estimator.plan_chain(session, kernels, found)
-    if isinstance(found, Resampling):
-        return estimator.plan_grid(session, kernels, found)
-    return estimator.plan(session, kernels.kernels_of(0), found)
+    return estimator.plan(session, kernels, found)

@@ -32,6 +32,8 @@ class Combinations:
         G combinations, each the numbers of M kernels in the order of the variables.
     factors : tuple of float
         What the length scale of each is multiplied by when it is fitted, shape (K,).
+    features : bool, optional
+        Whether each is a feature against one target, to be measured by itself.
 
     Examples
     --------
@@ -45,6 +47,7 @@ class Combinations:
     variables: tuple[int, ...]
     chosen: tuple[tuple[int, ...], ...]
     factors: tuple[float, ...]
+    features: bool = False
 
     @classmethod
     def single(cls, kernels: Sequence[Kernel]) -> Self:
@@ -57,7 +60,7 @@ class Combinations:
         """Every kernel of the first variable with the one of the second."""
         g = len(features)
         chosen = tuple((c, g) for c in range(g))
-        return cls((*features, target), (*[0] * g, 1), chosen, (1.0,) * (g + 1))
+        return cls((*features, target), (*[0] * g, 1), chosen, (1.0,) * (g + 1), features=True)
 
     def part(self, numbers: Iterable[int]) -> Self:
         """Some of the combinations, with their kernels only."""

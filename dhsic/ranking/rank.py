@@ -286,10 +286,6 @@ class _Method:
     null: Resampling
     null_reason: str
 
-    def plan(self, session: Session) -> Plan:
-        assert isinstance(self.estimator, FeatureEstimator)
-        return self.estimator.plan_features(session, self.combinations, self.null)
-
     def of(self, features: Features) -> _Method:
         """The same for some of the features."""
         return replace(self, combinations=features.against(self.combinations.kernels[-1]))
@@ -309,7 +305,7 @@ def _joint(
 
 def _plan(session: Session, method: _Method, joint: JointMap | None) -> Plan:
     """The ranking, and the map where there is one."""
-    plan = method.plan(session)
+    plan = method.estimator.plan(session, method.combinations, method.null)
     return plan if joint is None else replace(plan, steps=(*plan.steps, *joint.steps(session)))
 
 

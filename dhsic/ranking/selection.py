@@ -275,7 +275,7 @@ def _measure(
 
     def measure(subsets: Sequence[Subset]) -> Vector:
         combinations = Combinations.against([_on(features, one) for one in subsets], target)
-        session.begin(chosen.plan_features(session, combinations, None))
+        session.begin(chosen.plan(session, combinations, None))
         estimates = chosen.estimate_features(session, combinations)
         return estimates.cka if criterion == "cka" else estimates.hsic
 

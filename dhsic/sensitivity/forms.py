@@ -102,7 +102,7 @@ class LandmarkForm:
     of: Of
 
     def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
-        plan = self.estimator.plan(session, kernels, None)
+        plan = self.estimator.plan(session, Combinations.single(kernels), None)
         assert plan.n_landmarks is not None
         solving = DriverStep("coefficients", 3 * 8 * plan.n_landmarks**2)
         return replace(plan, steps=(*plan.steps, solving))
@@ -170,7 +170,7 @@ class PairForm:
     of: Of
 
     def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
-        plan = self.estimator.plan(session, kernels, None)
+        plan = self.estimator.plan(session, Combinations.single(kernels), None)
         rows = 8 * session.n * sum(session.dims)
         return replace(plan, steps=(*plan.steps, DriverStep("read all rows", 3 * rows, rows)))
 
@@ -218,7 +218,7 @@ class FeatureForm:
     of: Of
 
     def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
-        return self.estimator.plan(session, kernels, None)
+        return self.estimator.plan(session, Combinations.single(kernels), None)
 
     def expected(
         self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
@@ -267,7 +267,7 @@ class WaveForm:
     of: Of
 
     def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
-        return self.estimator.plan(session, kernels, None)
+        return self.estimator.plan(session, Combinations.single(kernels), None)
 
     def expected(
         self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]

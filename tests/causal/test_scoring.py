@@ -236,13 +236,13 @@ def residuals_of_all(nodes, n, mib):
 
 @pytest.mark.parametrize("mib", [600, 900, 1500])
 def test_plan__of_many_graphs_leaves_the_driver_its_memory(mib):
-    plan = NystromMHSIC().plan_grid(*residuals_of_all(4, 3000, mib), Multiplier(250))
+    plan = NystromMHSIC().plan(*residuals_of_all(4, 3000, mib), Multiplier(250))
     assert plan.check() is plan
 
 
 @pytest.mark.parametrize("mib", [1024, 2048, 3000])
 def test_plan__of_fitted_nulls_leaves_the_factors_their_memory(mib):
-    plan = NystromMHSIC().plan_each(*residuals_of_all(3, 20_000, mib), Gamma())
+    plan = NystromMHSIC().plan(*residuals_of_all(3, 20_000, mib), Gamma())
     assert plan.check() is plan
 
 

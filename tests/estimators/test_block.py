@@ -15,7 +15,7 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.block import BlockHSIC, BlockPass
 from dhsic.io.open import open_variables
-from dhsic.kernels import Delta, Distance, Gaussian, Linear
+from dhsic.kernels import Combinations, Delta, Distance, Gaussian, Linear
 from dhsic.nulls import Normal, StudentT, draw_permutations, pvalue
 from tests import oracles
 
@@ -206,7 +206,9 @@ def test_kernel__is_any_and_gaussian_by_default():
 
 def test_plan__has_one_pass_of_whole_blocks(rng):
     x, y = rng.standard_normal((2, 50_000))
-    plan = BlockHSIC(block_rows=300).plan(session(x, y), (Gaussian(), Gaussian()), Normal())
+    plan = BlockHSIC(block_rows=300).plan(
+        session(x, y), Combinations.single((Gaussian(), Gaussian())), Normal()
+    )
     (only,) = plan.passes
     assert only.name == "block HSIC"
     assert all(bound % 301 == 0 for bound in only.bounds[:-1])
@@ -241,7 +243,7 @@ def test_blocks__must_be_two(n, estimator, rows, rng):
     with pytest.raises(InvalidArgumentError, match=match):
         run(list(rng.standard_normal((2, n))), estimator=estimator)
     with pytest.raises(InvalidArgumentError, match=match):
-        estimator.plan(session(*rng.standard_normal((2, n))), KERNELS, None)
+        estimator.plan(session(*rng.standard_normal((2, n))), Combinations.single(KERNELS), None)
 
 
 @pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")

@@ -6,7 +6,7 @@ import pytest
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.feature.coco import COCO
 from dhsic.estimators.feature.nystrom_hsic import NystromHSIC
-from dhsic.kernels import Delta, Gaussian, Laplacian, Linear
+from dhsic.kernels import Combinations, Delta, Gaussian, Laplacian, Linear
 from dhsic.landmarks import uniform_rows
 from dhsic.nulls import Permutation, pvalue
 from tests import oracles
@@ -130,7 +130,7 @@ def test_kernel__is_gaussian_where_not_given():
 @pytest.mark.parametrize("null", [None, Permutation(9, within="blocks"), Permutation(9)])
 def test_plan__names_the_passes_that_run(null):
     session = session_on(dependent(300))
-    plan = COCO().plan(session, KERNELS, null)
+    plan = COCO().plan(session, Combinations.single(KERNELS), null)
     if null is None:
         COCO().estimate(session, KERNELS)
     else:

@@ -23,7 +23,7 @@ from dhsic.estimators.gram.sums import GramSums, hsic
 from dhsic.estimators.null_moments import null_moments
 from dhsic.estimators.resample import orbit_of
 from dhsic.io.open import open_variables
-from dhsic.kernels import Gaussian, Laplacian
+from dhsic.kernels import Combinations, Gaussian, Laplacian
 from dhsic.nulls import ChiSquareMixture
 from tests import oracles
 
@@ -467,7 +467,7 @@ def test_plan__is_that_of_what_runs(estimator, m, null, single):
         told.append(event.name) if isinstance(event, PassStarted | StepStarted) else None
     )
     kernels = [estimator.kernel(None)] * m
-    plan = estimator.plan(here, kernels, null)
+    plan = estimator.plan(here, Combinations.single(kernels), null)
     if null is None:
         estimator.estimate(here, kernels)
     else:

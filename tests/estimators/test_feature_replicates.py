@@ -25,7 +25,7 @@ from dhsic.estimators.feature.rff import RFFHSIC
 from dhsic.estimators.feature.sub_corr import SubCorr
 from dhsic.estimators.resample import Orbit
 from dhsic.features import ColumnFeatures, KernelFeatures
-from dhsic.kernels import Candidates, Gaussian, Grid, Linear
+from dhsic.kernels import Candidates, Combinations, Gaussian, Grid, Linear
 from dhsic.nulls import Gamma, Multiplier, Permutation, Shifts, Spectral, pvalue
 from tests import oracles
 from tests.estimators import test_coco, test_normalised, test_nystrom_hsic, test_rff, test_sub_corr
@@ -202,7 +202,7 @@ def test_plan__has_the_steps_that_run(case, null):
         pytest.skip("does not stand with it")
     session, heard = session_on(dependent(300)), []
     session.listener = heard.append
-    plan = estimator.plan(session, kernels, null)
+    plan = estimator.plan(session, Combinations.single(kernels), null)
     if null is None:
         estimator.estimate(session, kernels)
     else:
@@ -232,7 +232,7 @@ def test_little_memory__cuts_cosets_and_features_and_gives_the_same(case, precis
     expected, found = (estimator.test(session, kernels, null) for session in (large, small))
     assert passes(large) == 1
     assert passes(small) in counts
-    assert estimator.plan(small, kernels, null).peak_worker_bytes <= memory
+    assert estimator.plan(small, Combinations.single(kernels), null).peak_worker_bytes <= memory
     rtol = 1e-9 if precision == "float64" else 2e-4
     np.testing.assert_allclose(whole(found), whole(expected), rtol=rtol)
     assert 0.0 < found.rounding < 2.0 * expected.rounding

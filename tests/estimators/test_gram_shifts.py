@@ -465,8 +465,7 @@ def test_plan__bounds_the_memory_of_the_pass_and_not_by_far(m, kind, n, n_resamp
     fitted, samples = fit_combinations_on_sample(here, listed(m))
     steps = orbit_steps(here, fitted, samples, null, unbiased=False)
     run_steps(here, steps)
-    planning = VHSIC().plan_grid if m == 2 else VHSIC().plan_chain
-    (planned,) = planning(here, listed(m), null).passes
+    (planned,) = VHSIC().plan(here, listed(m), null).passes
     tracemalloc.start()
     run_steps(here, steps)
     measured = tracemalloc.get_traced_memory()[1]
@@ -476,7 +475,7 @@ def test_plan__bounds_the_memory_of_the_pass_and_not_by_far(m, kind, n, n_resamp
 
 def test_plan__is_that_of_what_runs():
     here = session(setting(1500, 2))
-    passes = VHSIC().plan_grid(here, listed(2), Shifts(50)).passes
+    passes = VHSIC().plan(here, listed(2), Shifts(50)).passes
     VHSIC().test_grid(here, listed(2), Shifts(50))
     assert [step.blocks for step in passes] == [done.blocks for done in here.finished]
     assert [step.name for step in passes] == [done.name for done in here.finished]
@@ -485,18 +484,18 @@ def test_plan__is_that_of_what_runs():
 def test_plan__refuses_what_memory_cannot_hold():
     here = session(np.zeros((2, 400_000)), memory=350 * 2**20)
     with pytest.raises(MemoryBudgetError, match="nystrom-m"):
-        VHSIC().plan_grid(here, listed(2), Shifts()).check()
+        VHSIC().plan(here, listed(2), Shifts()).check()
 
 
 def test_plan__fits_the_default_memory_where_many_rows_are_tested():
     here = session(np.zeros((2, 50_000)), threads=4)
-    found = VHSIC().plan_grid(here, Grid().combinations(2), Shifts(4000)).check()
+    found = VHSIC().plan(here, Grid().combinations(2), Shifts(4000)).check()
     assert found.peak_driver_bytes - found.baseline_bytes < 2**29
 
 
 def test_u_hsic__needs_four_rows():
     with pytest.raises(DataError, match="4 rows"):
-        UHSIC().plan_grid(session(np.eye(3)[:2]), Combinations.single([Gaussian()] * 2), Shifts())
+        UHSIC().plan(session(np.eye(3)[:2]), Combinations.single([Gaussian()] * 2), Shifts())
 
 
 @pytest.mark.parametrize("estimator", ["v-hsic", "u-hsic", "sub-hsic", "dcov", "dcor"])

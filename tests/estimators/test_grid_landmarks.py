@@ -149,7 +149,7 @@ def test_plan__bounds_the_memory_of_a_grid_and_not_by_far():
         Grid(Candidates("gaussian", (0.1, 0.2)), combine="all"),
     )
     combinations = grid.combinations(2)
-    planned = estimator.plan_grid(session, combinations, Multiplier(100))
+    planned = estimator.plan(session, combinations, Multiplier(100))
     (predicted,) = (s.worker_bytes for s in planned.steps if s.name == "multiplier null")
     _, tuples, _ = estimator._tests.prepare(session, combinations)
     reduction = SignedPass(tuples, np.zeros(tuples.starts[-1]), 100, 0)
@@ -238,7 +238,7 @@ def test_selection__is_planned():
     names = {}
     for selection in ("uniform", "leverage", "rpcholesky"):
         estimator = dhsic.NystromMHSIC(400, selection=selection)
-        steps = estimator.plan(session, [Gaussian()] * 2, Multiplier(10)).steps
+        steps = estimator.plan(session, Combinations.single([Gaussian()] * 2), Multiplier(10)).steps
         names[selection] = [step.name for step in steps]
     assert "select landmarks" not in names["uniform"]
     assert names["rpcholesky"][1] == names["leverage"][1] == "select landmarks"

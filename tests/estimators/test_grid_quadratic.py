@@ -176,7 +176,7 @@ def test_grid__gathers_no_matrix_that_is_the_power_of_another():
 def test_plan__grows_with_the_grid(null):
     here = session(np.zeros((2, 6000)), memory=2**40)
     small, large = (
-        VHSIC().plan_grid(here, Grid(Candidates("gaussian", factors=factors)).combinations(2), null)
+        VHSIC().plan(here, Grid(Candidates("gaussian", factors=factors)).combinations(2), null)
         for factors in ((1, 2), (0.25, 0.5, 1, 2, 4))
     )
     needs = [plan.peak_driver_bytes - plan.baseline_bytes for plan in (small, large)]
@@ -189,7 +189,7 @@ def test_plan__bounds_the_memory_of_permutations_and_not_by_far(null, m):
     null = replace(null, n_resamples=200, block_rows=300)
     here = session(setting(700, m), threads=1)
     VHSIC().test_grid(here, listed(m), null)
-    plan = VHSIC().plan_grid(here, listed(m), null)
+    plan = VHSIC().plan(here, listed(m), null)
     planned = plan.peak_driver_bytes - plan.baseline_bytes
     tracemalloc.start()
     VHSIC().test_grid(here, listed(m), null)
@@ -201,7 +201,7 @@ def test_plan__bounds_the_memory_of_permutations_and_not_by_far(null, m):
 def test_plan__counts_every_gram_matrix_that_is_held():
     here = session(np.zeros((2, 5000)), memory=2**40)
     combinations = Grid(Candidates("gaussian", factors=(0.5, 1, 2))).combinations(2)
-    plan = VHSIC().plan_grid(here, combinations, Permutation(9, within="all"))
+    plan = VHSIC().plan(here, combinations, Permutation(9, within="all"))
     assert plan.peak_driver_bytes - plan.baseline_bytes == pytest.approx(8 * 5000**2 * 6, rel=0.05)
 
 
@@ -213,7 +213,7 @@ def test_plan__is_that_of_what_runs(m, memory, null):
     names, passes = [], (PassStarted, StepStarted)
     here = session(setting(300, m), memory=memory)
     here.listener = lambda event: names.append(event) if isinstance(event, passes) else None
-    plan = VHSIC().plan_grid(here, listed(m), null)
+    plan = VHSIC().plan(here, listed(m), null)
     VHSIC().test_grid(here, listed(m), null)
     told = [name for name, _ in itertools.groupby(event.name for event in names)]
     assert told == [step.name for step in plan.steps]
@@ -242,7 +242,7 @@ def test_grid__permutes_in_groups_what_memory_cannot_hold():
     null = Permutation(3, block_rows=500)
     for memory, passes in ((60 * 2**20, {"permutation null"}), (2**30, set())):
         here = session(setting(1500, 2), memory=memory)
-        plan = VHSIC().plan_grid(here, combinations, null)
+        plan = VHSIC().plan(here, combinations, null)
         assert {step.name for step in plan.passes} == passes
         found = VHSIC().test_grid(here, combinations, null)
         assert {done.name for done in here.finished} == passes
@@ -253,7 +253,7 @@ def test_grid__permutes_in_groups_what_memory_cannot_hold():
 def test_grid__takes_no_more_combinations_at_a_time_than_memory_holds():
     here = session(np.zeros((2, 4000)), memory=900 * 2**20)
     null = Permutation(9, within="all")
-    plan = VHSIC().plan_grid(here, Grid().combinations(2), null).check()
+    plan = VHSIC().plan(here, Grid().combinations(2), null).check()
     parts = [step.name for step in plan.steps].count("permutation null")
     assert 1 < parts < len(Grid().combinations(2))
 
@@ -261,4 +261,4 @@ def test_grid__takes_no_more_combinations_at_a_time_than_memory_holds():
 def test_grid__refuses_what_memory_cannot_hold():
     here = session(np.zeros((2, 4000)), memory=400 * 2**20)
     with pytest.raises(MemoryBudgetError, match="fewer kernels"):
-        VHSIC().plan_grid(here, Grid().combinations(2), Permutation(9, within="all")).check()
+        VHSIC().plan(here, Grid().combinations(2), Permutation(9, within="all")).check()

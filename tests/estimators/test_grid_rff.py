@@ -9,7 +9,7 @@ from dhsic.engine.session import Session
 from dhsic.errors import MemoryBudgetError
 from dhsic.estimators.base import GridEstimator
 from dhsic.estimators.feature.rff import RFFHSIC
-from dhsic.kernels import Candidates, Gaussian, Grid, Laplacian
+from dhsic.kernels import Candidates, Combinations, Gaussian, Grid, Laplacian
 from dhsic.nulls import Multiplier, Permutation
 from tests.estimators.features import dependent, little, session_on, steps_of
 
@@ -96,7 +96,7 @@ def passes_of(data, grid, null, estimator, memory):
     started = []
     session = session_on(data, memory=memory)
     session = Session(session.sources, session.runtime, 5, listener=started.append)
-    plan = estimator.plan_grid(session, grid.combinations(2), null)
+    plan = estimator.plan(session, grid.combinations(2), null)
     found = estimator.test_grid(session, grid.combinations(2), null)
     return plan, found, steps_of(started)
 
@@ -120,8 +120,8 @@ def test_little_memory__takes_more_passes_and_gives_the_same(null, monkeypatch):
 def test_matched_combinations__take_no_more_than_their_own_blocks(null):
     matched = Grid(ALL.candidates, combine="matched")
     session = session_on(dependent(1000), memory=2**33)
-    plan = RFFHSIC().plan_grid(session, matched.combinations(2), null)
-    single = RFFHSIC().plan(session, (Gaussian(),) * 2, null)
+    plan = RFFHSIC().plan(session, matched.combinations(2), null)
+    single = RFFHSIC().plan(session, Combinations.single((Gaussian(),) * 2), null)
     (whole,), (one,) = plan.passes, single.passes
     assert one.bytes_to_driver > 100 * 8 * 200**2
     assert whole.bytes_to_driver < 3.01 * one.bytes_to_driver
@@ -132,7 +132,7 @@ def test_plan__grows_with_the_grid(null):
     session = session_on(dependent(2000), memory=2**34)
     peaks = [
         RFFHSIC()
-        .plan_grid(session, Grid(Candidates(factors=factors)).combinations(2), null)
+        .plan(session, Grid(Candidates(factors=factors)).combinations(2), null)
         .peak_worker_bytes
         for factors in [(1,), (1, 2), (0.5, 1, 2)]
     ]
@@ -146,10 +146,10 @@ def test_plan__that_does_not_fit_names_what_helps():
     session = session_on(dependent(1000), memory=700 * 2**20)
     combinations, null, form = ALL.combinations(2), Multiplier(500), "complex"
     with pytest.raises(MemoryBudgetError, match="take fewer features, fewer kernels"):
-        RFFHSIC(n_features=200, form=form).plan_grid(session, combinations, null).check()
-    RFFHSIC(n_features=50, form=form).plan_grid(session, combinations, null).check()
-    RFFHSIC(n_features=200, form=form).plan_grid(session, combinations, Multiplier(30)).check()
-    RFFHSIC(n_features=200).plan_grid(session, combinations, null).check()
+        RFFHSIC(n_features=200, form=form).plan(session, combinations, null).check()
+    RFFHSIC(n_features=50, form=form).plan(session, combinations, null).check()
+    RFFHSIC(n_features=200, form=form).plan(session, combinations, Multiplier(30)).check()
+    RFFHSIC(n_features=200).plan(session, combinations, null).check()
 
 
 def test_auto_permutation__takes_all_rows_for_a_grid_as_for_a_single_kernel():
@@ -157,7 +157,7 @@ def test_auto_permutation__takes_all_rows_for_a_grid_as_for_a_single_kernel():
     for combinations in (ALL.combinations(2), Grid(Candidates(factors=(1,))).combinations(2)):
         for count, groups in ((99, 1), (999_999, 2)):
             null = Permutation(count, block_rows=2500)
-            (one, *_) = estimator.plan_grid(session, combinations, null).passes
+            (one, *_) = estimator.plan(session, combinations, null).passes
             assert one.groups.count == groups
 
 

@@ -273,7 +273,7 @@ def test_phases__must_not_overflow():
 )
 def test_plan__names_the_passes_that_run(null):
     session, made = session_on(setting(300, 3)), JointFrequencies(D, orthogonal=False)
-    plan = made.plan(session, null)
+    plan = made.plan(session, Combinations.single(kernels(3)), null)
     if null is None:
         made.estimate(session, kernels(3))
     else:
@@ -282,13 +282,14 @@ def test_plan__names_the_passes_that_run(null):
 
 
 def test_plan__grows_with_features_and_refuses_what_does_not_fit():
-    session = session_on(setting(5000, 3))
+    session, single = session_on(setting(5000, 3)), Combinations.single(kernels(3))
     small, large = (
-        JointFrequencies(count, orthogonal=False).plan(session, Spectral()) for count in (50, 100)
+        JointFrequencies(count, orthogonal=False).plan(session, single, Spectral())
+        for count in (50, 100)
     )
     assert small.passes[1].bytes_to_driver == 8 * 100 * 101
     assert large.passes[1].bytes_to_driver == 8 * 200 * 201
-    huge = JointFrequencies(20_000, orthogonal=False).plan(session, Spectral())
+    huge = JointFrequencies(20_000, orthogonal=False).plan(session, single, Spectral())
     with pytest.raises(MemoryBudgetError, match="take fewer features"):
         huge.check()
 
@@ -330,7 +331,10 @@ def test_rff__takes_joint_frequencies_for_three_variables(form, orthogonal):
     value = made.estimate(session, kernels(3))
     assert value == joint.estimate(session, kernels(3))
     assert made.choose_null(session, 9) == joint.choose_null(session, 9)
-    assert made.plan(session, kernels(3), Spectral()) == joint.plan(session, Spectral())
+    plans = [
+        one.plan(session, Combinations.single(kernels(3)), Spectral()) for one in (made, joint)
+    ]
+    assert plans[0] == plans[1]
 
 
 def shifted_orders(n, null, seed, m):

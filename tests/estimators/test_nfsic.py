@@ -18,6 +18,7 @@ from dhsic.estimators.location.sums import LocationPass, Locations, Terms, joint
 from dhsic.estimators.location.training import Training, criterion, place
 from dhsic.features import KernelFeatures
 from dhsic.kernels import (
+    Combinations,
     Delta,
     Gaussian,
     InverseMultiquadric,
@@ -403,7 +404,7 @@ def test_auto_null__permutes_few_rows_and_takes_the_limit_of_many():
 def test_plan__names_the_passes_that_run(null, placement):
     session = session_on(setting(500, 2))
     made = NFSIC(placement=placement)
-    plan = made.plan(session, kernels(2), null)
+    plan = made.plan(session, Combinations.single(kernels(2)), null)
     if null is None:
         made.estimate(session, kernels(2))
     else:
@@ -415,7 +416,7 @@ def test_plan__grows_with_locations_and_resamples():
     session = session_on(setting(5000, 2))
     peak = {
         (j, b): random(j)
-        .plan(session, kernels(2), Permutation(b, within="blocks"))
+        .plan(session, Combinations.single(kernels(2)), Permutation(b, within="blocks"))
         .peak_worker_bytes
         for j, b in [(5, 100), (10, 100), (10, 400)]
     }

@@ -13,7 +13,7 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import rounding_unit
 from dhsic.estimators.feature.normalised import CKA, NOCCO
 from dhsic.estimators.feature.nystrom_hsic import NystromHSIC
-from dhsic.kernels import Delta, Gaussian, Linear, Polynomial
+from dhsic.kernels import Combinations, Delta, Gaussian, Linear, Polynomial
 from dhsic.landmarks import uniform_rows
 from dhsic.nulls import (
     Gamma,
@@ -319,18 +319,21 @@ def test_kernel__is_gaussian_where_not_given(estimator):
 @every_pair
 def test_plan__names_the_passes_that_run(estimator, null):
     session = session_on(dependent(300))
-    plan = estimator().plan(session, KERNELS, null)
+    plan = estimator().plan(session, Combinations.single(KERNELS), null)
     estimator().test(session, KERNELS, null)
     assert [step.name for step in plan.passes] == [done.name for done in session.finished]
     extra = not isinstance(null, Spectral)
-    assert len(NystromHSIC().plan(session, KERNELS, null).passes) == len(plan.passes) - extra
+    assert (
+        len(NystromHSIC().plan(session, Combinations.single(KERNELS), null).passes)
+        == len(plan.passes) - extra
+    )
     assert plan.n_landmarks == 35
 
 
 @both
 def test_plan__of_an_estimate_is_one_pass(estimator):
     session = session_on(dependent(300))
-    plan = estimator().plan(session, KERNELS, None)
+    plan = estimator().plan(session, Combinations.single(KERNELS), None)
     estimator().estimate(session, KERNELS)
     assert [step.name for step in plan.passes] == [done.name for done in session.finished]
     assert len(plan.passes) == 1

@@ -10,7 +10,7 @@ from dhsic._random import random_signs
 from dhsic.errors import InvalidArgumentError, LandmarkWarning, PrecisionWarning
 from dhsic.estimators.feature.nystrom_hsic import NystromHSIC
 from dhsic.estimators.null_moments import permutation_moments
-from dhsic.kernels import Delta, Distance, Gaussian
+from dhsic.kernels import Combinations, Delta, Distance, Gaussian
 from dhsic.landmarks import uniform_rows
 from dhsic.nulls import (
     Gamma,
@@ -266,7 +266,7 @@ def test_float32__warns_where_tails_cost_the_kernel_its_digits():
 )
 def test_plan__names_the_passes_that_run(null):
     session = session_on(dependent(500))
-    plan = NystromHSIC().plan(session, (Gaussian(), Gaussian()), null)
+    plan = NystromHSIC().plan(session, Combinations.single((Gaussian(), Gaussian())), null)
     if null is None:
         NystromHSIC().estimate(session, (Gaussian(), Gaussian()))
     else:
@@ -278,7 +278,9 @@ def test_plan__names_the_passes_that_run(null):
 def test_plan__grows_with_landmarks_and_resamples():
     session = session_on(dependent(5000))
     peak = {
-        (p, b): NystromHSIC(n_landmarks=p).plan(session, KERNELS, Multiplier(b)).peak_worker_bytes
+        (p, b): NystromHSIC(n_landmarks=p)
+        .plan(session, Combinations.single(KERNELS), Multiplier(b))
+        .peak_worker_bytes
         for p, b in [(50, 100), (100, 100), (100, 400)]
     }
     assert peak[50, 100] < peak[100, 100] < peak[100, 400]

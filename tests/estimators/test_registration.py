@@ -67,7 +67,7 @@ class Correlation:
     def choose_null(self, session, n_resamples):
         return Permutation(n_resamples), "exact"
 
-    def plan(self, session, kernels, null):
+    def plan(self, session, combinations, null):
         return plan_of(session, [], "take fewer rows")
 
     def estimate(self, session, kernels):
@@ -291,7 +291,7 @@ def named(text):
         (Maximum, {"estimators": []}, "estimators must name one or more of .*; got none"),
         (Correlation, {}, "nulls must name one or more of shifts, .*; got none"),
         (Correlation, {"nulls": [VHSIC]}, "nulls must be among shifts, .* got 'VHSIC'"),
-        (Correlation, {"nulls": "chain"}, "'chain' must have plan_chain and test_chain"),
+        (Correlation, {"nulls": "chain"}, "'chain' must have the method test_chain"),
         (
             Correlation,
             {"nulls": "gamma", "most_variables": 1},

@@ -10,7 +10,7 @@ import dhsic
 from dhsic._random import generator, random_signs
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.feature.rff import RFFHSIC
-from dhsic.kernels import Gaussian, Laplacian, Linear
+from dhsic.kernels import Combinations, Gaussian, Laplacian, Linear
 from dhsic.nulls import Gamma, Multiplier, Permutation, Spectral, pvalue
 from dhsic.results import FeatureSummary
 from tests import oracles
@@ -107,7 +107,7 @@ def test_complex_form__refuses_laws_of_real_features(null):
     with pytest.raises(InvalidArgumentError, match=match):
         outcome(data, null, "complex")
     with pytest.raises(InvalidArgumentError, match=match):
-        RFFHSIC(form="complex").plan(session_on(data), KERNELS, null)
+        RFFHSIC(form="complex").plan(session_on(data), Combinations.single(KERNELS), null)
 
 
 @FORMS
@@ -178,7 +178,7 @@ def test_options__are_checked(options, match):
 @pytest.mark.parametrize("null", [None, Gamma(), Multiplier(9), Permutation(9, within="blocks")])
 def test_plan__names_the_passes_that_run(null):
     session = session_on(dependent(500))
-    plan = RFFHSIC().plan(session, KERNELS, null)
+    plan = RFFHSIC().plan(session, Combinations.single(KERNELS), null)
     if null is None:
         RFFHSIC().estimate(session, KERNELS)
     else:
@@ -189,7 +189,9 @@ def test_plan__names_the_passes_that_run(null):
 def test_plan__grows_with_features():
     session = session_on(dependent(5000))
     peaks = [
-        RFFHSIC(n_features=d).plan(session, KERNELS, Multiplier(100)).peak_worker_bytes
+        RFFHSIC(n_features=d)
+        .plan(session, Combinations.single(KERNELS), Multiplier(100))
+        .peak_worker_bytes
         for d in (50, 100)
     ]
     assert peaks[1] - peaks[0] > 100 * 8 * (200**2 - 100**2)

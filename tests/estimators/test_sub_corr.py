@@ -6,7 +6,7 @@ import pytest
 from dhsic._random import random_signs
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.feature.sub_corr import SubCorr
-from dhsic.kernels import Gaussian, Linear
+from dhsic.kernels import Combinations, Gaussian, Linear
 from dhsic.nulls import Gamma, Multiplier, Permutation, Spectral, pvalue
 from dhsic.results import FeatureSummary
 from tests.estimators.features import (
@@ -120,7 +120,7 @@ def test_test__finds_linear_dependence_alone():
 )
 def test_plan__names_the_passes_that_run(null):
     session = session_on(dependent(500))
-    plan = SubCorr().plan(session, KERNELS, null)
+    plan = SubCorr().plan(session, Combinations.single(KERNELS), null)
     if null is None:
         SubCorr().estimate(session, KERNELS)
     else:

@@ -221,14 +221,14 @@ def test_rank__takes_features_in_parts_where_memory_is_short(null, monkeypatch):
     kernels = [OnColumns(Gaussian(), (j,)) for j in range(7)]
     combinations = Combinations.against(kernels, Gaussian())
     monkeypatch.setattr("dhsic.estimators.landmark.statistics.baseline_bytes", lambda: 0)
-    three = NystromMHSIC(30).plan_features(session, combinations.part(range(3)), null)
+    three = NystromMHSIC(30).plan(session, combinations.part(range(3)), null)
     memory = three.passes[-1].worker_bytes + 150_000
     short = open_features(x, y, 3, "float64", None, 2, memory)
-    plan = NystromMHSIC(30).plan_features(short, combinations, null)
+    plan = NystromMHSIC(30).plan(short, combinations, null)
     fewest = 2 if isinstance(null, dhsic.Multiplier) else 1  # of the means, and of replicates
     assert fewest < len(plan.passes) <= 8
     parted = outcome(x, y, null, NystromMHSIC(30), memory=memory)
-    assert len(NystromMHSIC(30).plan_features(session, combinations, null).passes) == fewest
+    assert len(NystromMHSIC(30).plan(session, combinations, null).passes) == fewest
     np.testing.assert_allclose(parted.replicates, whole.replicates, rtol=1e-10)
     np.testing.assert_allclose(parted.estimates.cka, whole.estimates.cka, rtol=1e-10)
 
@@ -239,10 +239,10 @@ def test_rank__by_pairs_takes_features_in_parts_where_memory_is_short():
     session = open_features(x, y, 3, "float64", None, 2, "2GiB")
     kernels = [OnColumns(Gaussian(), (j,)) for j in range(6)]
     combinations = Combinations.against(kernels, Gaussian())
-    one = dhsic.VHSIC().plan_features(session, combinations.part([0, 1]), null)
+    one = dhsic.VHSIC().plan(session, combinations.part([0, 1]), null)
     memory = one.peak_driver_bytes + 2**16
     short = open_features(x, y, 3, "float64", None, 2, memory)
-    plan = dhsic.VHSIC().plan_features(short, combinations, null)
+    plan = dhsic.VHSIC().plan(short, combinations, null)
     assert len(plan.steps) > len(one.steps)
     assert plan.check().peak_driver_bytes <= memory
     parted = outcome(x, y, null, dhsic.VHSIC(), memory=memory)

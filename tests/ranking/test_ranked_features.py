@@ -222,8 +222,8 @@ def test_rank__takes_features_in_parts_where_memory_is_short(null, monkeypatch):
     little(monkeypatch)
     estimator, memory = NystromHSIC(40), 24_000_000
     short, large = opened(x, y, memory=memory), opened(x, y)
-    plan = estimator.plan_features(short, against(24), null)
-    assert len(plan.check().steps) > len(estimator.plan_features(large, against(24), null).steps)
+    plan = estimator.plan(short, against(24), null)
+    assert len(plan.check().steps) > len(estimator.plan(large, against(24), null).steps)
     parted = estimator.test_features(short, against(24), null)
     whole = estimator.test_features(large, against(24), null)
     np.testing.assert_allclose(parted.replicates, whole.replicates, rtol=1e-9)

@@ -155,14 +155,8 @@ class OnLandmarks:
         """Shifts within groups of rows."""
         return exact_null(len(session.sources), n_resamples)
 
-    def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
-        """The steps that would run, with the landmarks as drawn: pruning can only make it less."""
-        return self.plan_combinations(session, Combinations.single(kernels), null)
-
-    def plan_combinations(
-        self, session: Session, combinations: Combinations, null: Null | None
-    ) -> Plan:
-        """The same for several combinations.
+    def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
+        """The steps that would run, with the landmarks as drawn: pruning can only make it less.
 
         Replicates take as many passes as fit the memory, and are counted for the landmarks that
         are likely to be kept.

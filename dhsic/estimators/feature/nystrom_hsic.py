@@ -7,7 +7,7 @@ from typing import ClassVar, final
 
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
-from dhsic.estimators.base import FeatureEstimates, FeatureOutcome, GridOutcome, Resampling
+from dhsic.estimators.base import FeatureEstimates, FeatureOutcome, GridOutcome, Null, Resampling
 from dhsic.estimators.feature.landmarks import OnLandmarks
 from dhsic.estimators.feature.ranking import (
     estimate_features,
@@ -62,14 +62,11 @@ class NystromHSIC(OnLandmarks):
 
     name: ClassVar[str] = "nystrom-hsic"
 
-    def plan_grid(self, session: Session, combinations: Combinations, null: Resampling) -> Plan:
-        """The steps of a test of several combinations, with the landmarks as drawn."""
-        return self.plan_combinations(session, combinations, null)
-
-    def plan_features(
-        self, session: Session, combinations: Combinations, null: Resampling | None
-    ) -> Plan:
-        """The steps of a test of many features, or of estimates where `null` is None."""
+    def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
+        """The steps that would run; of features those of their estimates besides."""
+        if not combinations.features:
+            return super().plan(session, combinations, null)
+        assert null is None or isinstance(null, Resampling)
         return plan_ranked_features(session, combinations, null, self.n_drawn(session))
 
     def test_grid(

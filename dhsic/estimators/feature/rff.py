@@ -138,18 +138,22 @@ class RFFHSIC:
             return self.joint.choose_null(session, n_resamples)
         return exact_null(2, n_resamples)
 
-    def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
-        """The steps that would run."""
+    def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
+        """The steps that would run, in as many passes as fit in memory."""
         if len(session.sources) > 2:
-            return self.joint.plan(session, null)
+            return self.joint.plan(session, combinations, null)
         self._check_null(null)
-        return self._plan(session, Combinations.single(kernels), null)
-
-    def plan_grid(self, session: Session, combinations: Combinations, null: Resampling) -> Plan:
-        """The steps of a test of several combinations, in as many passes as fit in memory."""
-        if len(session.sources) > 2:
-            return self.joint.plan_grid(session, combinations, null)
-        return self._plan(session, combinations, null)
+        most = max(map(combinations.variables.count, (0, 1)))
+        return plan_features(
+            session,
+            self._planned_maps(session, combinations),
+            Shifts(null.n_resamples) if isinstance(null, Chain) else null,
+            frequency_steps(session, self.n_features, most),
+            _REMEDY,
+            whitened=False,
+            chosen=combinations.chosen,
+            measure=self._measure,
+        )
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The estimate of HSIC, in one pass."""
@@ -184,12 +188,6 @@ class RFFHSIC:
         fitted, bases = self._bases(session, combinations)
         return grid_outcome(session, fitted, bases, self._measure, null)
 
-    def plan_chain(self, session: Session, combinations: Combinations, null: Chain) -> Plan:
-        """What a chain of tests would run."""
-        if len(session.sources) > 2:
-            return self.joint.plan_chain(session, combinations, null)
-        return self.plan_grid(session, combinations, Shifts(null.n_resamples))
-
     def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
         """The stages of a chain of tests, by frequencies that all variables share; one of two."""
         if len(session.sources) > 2:
@@ -209,19 +207,6 @@ class RFFHSIC:
         if self.form == "complex":
             return Measure("squared HSIC", complex_squared_frobenius_norms)
         return SQUARED_HSIC
-
-    def _plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
-        most = max(map(combinations.variables.count, (0, 1)))
-        return plan_features(
-            session,
-            self._planned_maps(session, combinations),
-            null,
-            frequency_steps(session, self.n_features, most),
-            _REMEDY,
-            whitened=False,
-            chosen=combinations.chosen,
-            measure=self._measure,
-        )
 
     def _check_null(self, null: Null | None) -> None:
         if self.form == "complex" and isinstance(null, Gamma | Spectral):

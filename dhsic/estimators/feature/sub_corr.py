@@ -24,7 +24,7 @@ from dhsic.estimators.feature.tests import (
 )
 from dhsic.estimators.resample import exact_null
 from dhsic.features import ColumnFeatures
-from dhsic.kernels import Kernel, Linear
+from dhsic.kernels import Combinations, Kernel, Linear
 from dhsic.results import FeatureSummary
 
 __all__ = ["SubCorr"]
@@ -72,7 +72,7 @@ class SubCorr:
         """Shifts within groups of rows."""
         return exact_null(len(session.sources), n_resamples)
 
-    def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
+    def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """The steps that would run."""
         maps = [ColumnFeatures(np.zeros(d), np.ones(d), session.dtype) for d in session.dims]
         steps = [fitting_step(session)]

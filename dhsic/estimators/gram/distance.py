@@ -92,7 +92,7 @@ class _Distances(Quadratic):
         sorting = _sorting(session.n) * usual.n_resamples / A_SECOND
         if pair_seconds(session.n) > sorting:  # planning takes long itself where rows are many
             return True
-        plan = self.plan(session, (Distance(self.exponent),) * 2, usual)
+        plan = self.plan(session, Combinations.single((Distance(self.exponent),) * 2), usual)
         return plan.processor_seconds > sorting
 
     def _steps(

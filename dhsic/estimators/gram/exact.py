@@ -7,7 +7,6 @@ from typing import ClassVar, final
 
 from dhsic.engine.session import Session
 from dhsic.estimators.base import FeatureEstimates, FeatureOutcome, Resampling
-from dhsic.estimators.gram.quadratic import Quadratic
 from dhsic.estimators.gram.sequential import HeldQuadratic
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.kernels.columns import Columns
@@ -40,8 +39,6 @@ class VHSIC(HeldQuadratic):
     """
 
     name: ClassVar[str] = "v-hsic"
-
-    plan_features = Quadratic.plan_grid
 
     def test_features(
         self, session: Session, combinations: Combinations, null: Resampling

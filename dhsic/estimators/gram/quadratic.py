@@ -102,18 +102,12 @@ class Quadratic:
         """Shifts of rows; of three variables or more as a chain."""
         return exact_null(len(session.sources), n_resamples)
 
-    def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
+    def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """The steps that would run."""
-        return self.plan_grid(session, Combinations.single(kernels), null)
-
-    def plan_grid(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
-        """The steps of a test of several combinations, or of estimates where `null` is None."""
         check_rows(session.n, unbiased=self.unbiased)
         self._check_null(null)
         parts = _cut(combinations, self._parts(session, combinations, null))
         return plan_steps(session, (self._guessed(session, part, null) for part in parts))
-
-    plan_chain = plan_each = plan_grid
 
     def _check_null(self, null: Null | None) -> None:
         """Refuse a gamma distribution for a statistic that is negative at times."""

@@ -41,11 +41,10 @@ class _From:
 class HeldQuadratic(Quadratic):
     """All pairs of rows, with `Sequential` permutations besides the other nulls."""
 
-    def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
+    def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """What would run, if the largest batch were drawn."""
-        if isinstance(null, Sequential):
-            return self.plan_grid(session, Combinations.single(kernels), largest_batch(null))
-        return super().plan(session, kernels, null)
+        drawn = largest_batch(null) if isinstance(null, Sequential) else null
+        return super().plan(session, combinations, drawn)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The size of the estimate times n, and its null distribution."""

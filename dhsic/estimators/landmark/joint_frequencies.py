@@ -34,7 +34,7 @@ from dhsic.estimators.landmark.statistics import (
 from dhsic.estimators.landmark.tuples import Tuples
 from dhsic.estimators.resample import TwoSided, exact_null, pairs_of
 from dhsic.features import centred_rows, write_phases
-from dhsic.kernels import Combinations, Gaussian, Kernel
+from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Chain, Gamma, Spectral
 from dhsic.results import FeatureSummary
 
@@ -192,18 +192,19 @@ class JointFrequencies:
         """Shifts of rows; of three variables or more as a chain."""
         return exact_null(len(session.sources), n_resamples)
 
-    def plan(self, session: Session, null: Null | None) -> Plan:
+    def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """What would run."""
-        kernels = (Gaussian(),) * len(session.sources)
-        return self._plan(session, Combinations.single(kernels), null)
-
-    def plan_grid(self, session: Session, combinations: Combinations, null: Resampling) -> Plan:
-        """What a test of several combinations would run."""
-        return self._plan(session, combinations, null)
-
-    def plan_chain(self, session: Session, combinations: Combinations, null: Chain) -> Plan:
-        """What a chain of tests would run."""
-        return self._plan(session, combinations, null)
+        assert null is None or isinstance(null, TupleNull)
+        zero, d = np.float64(0.0), self.n_features
+        centres = [np.zeros(session.dims[m]) for m in combinations.variables]
+        frequencies = [np.broadcast_to(zero, (d, len(centre))) for centre in centres]
+        pilots = [np.broadcast_to(zero, d)] * len(centres)
+        tuples = self._at(session, combinations, centres, frequencies, pilots, null)
+        steps = [
+            *frequency_steps(session, d, len(combinations.variables)),
+            *plan_tuples(session, tuples, null),
+        ]
+        return plan_of(session, steps, _REMEDY)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """|u|^2 / D, in one pass."""
@@ -257,19 +258,6 @@ class JointFrequencies:
             return self._estimate(fitted.kernels_of(c), float(np.mean(np.abs(u) ** 2)))
 
         return ChainOutcome(fitted, stages_of(fitted.chosen, resampled), estimate, detail)
-
-    def _plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
-        assert null is None or isinstance(null, TupleNull)
-        zero, d = np.float64(0.0), self.n_features
-        centres = [np.zeros(session.dims[m]) for m in combinations.variables]
-        frequencies = [np.broadcast_to(zero, (d, len(centre))) for centre in centres]
-        pilots = [np.broadcast_to(zero, d)] * len(centres)
-        tuples = self._at(session, combinations, centres, frequencies, pilots, null)
-        steps = [
-            *frequency_steps(session, d, len(combinations.variables)),
-            *plan_tuples(session, tuples, null),
-        ]
-        return plan_of(session, steps, _REMEDY)
 
     def planned(self, session: Session, dims: Sequence[int], variables: tuple[int, ...]) -> Tiling:
         """Tiles that cost what those of kernels on so many columns do, for plans."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, get_args
 
 import numpy as np
@@ -35,8 +35,6 @@ from dhsic.nulls import Chain, Gamma, Spectral
 __all__ = ["LandmarkFit", "NystromMHSIC"]
 
 Vector = NDArray[np.float64]
-
-_FEATURES_REMEDY = "take fewer landmarks, features, resamples or threads"
 
 
 class LandmarkFit(NamedTuple):
@@ -147,16 +145,10 @@ class NystromMHSIC:
         null, reason = exact_null(len(session.sources), n_resamples)
         return null, "not exact with joint landmarks" if self.pairing == "joint" else reason
 
-    def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
+    def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """What would run, with the landmarks as drawn: pruning can only make it less."""
-        return self._tests.plan(session, Combinations.single(kernels), null)
-
-    def plan_grid(self, session: Session, combinations: Combinations, null: Resampling) -> Plan:
-        """What a test of several combinations would run."""
-        return self._tests.plan(session, combinations, null)
-
-    def plan_chain(self, session: Session, combinations: Combinations, null: Chain) -> Plan:
-        """What a chain of tests would run."""
+        if combinations.features:
+            self._check_shared()
         return self._tests.plan(session, combinations, null)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
@@ -191,26 +183,11 @@ class NystromMHSIC:
         """T of every stage of a chain of tests and its replicates, in one pass."""
         return self._tests.chain(session, combinations, null)
 
-    def plan_each(
-        self, session: Session, combinations: Combinations, null: Gamma | Spectral
-    ) -> Plan:
-        """What tests of several combinations, each by itself, would run."""
-        plan = self._tests.plan(session, combinations, null)
-        return replace(plan, steps=plan.steps + plan.steps[-1:] * (len(combinations) - 1))
-
     def test_each(
         self, session: Session, combinations: Combinations, null: Gamma | Spectral
     ) -> list[Outcome]:
         """The outcome of every combination by itself, in two passes where they fit in memory."""
         return self._tests.each(session, combinations, null)
-
-    def plan_features(
-        self, session: Session, combinations: Combinations, null: Resampling | None
-    ) -> Plan:
-        """What a test of many features, or estimates where `null` is None, would run."""
-        self._check_shared()
-        tests = self._estimates if null is None else self._tests
-        return tests.plan(session, combinations, null, _FEATURES_REMEDY)
 
     def test_features(
         self, session: Session, combinations: Combinations, null: Resampling

@@ -45,7 +45,7 @@ __all__ = ["LandmarkTests", "Prepared"]
 
 Vector = NDArray[np.float64]
 
-_REMEDY = "take fewer landmarks, fewer kernels ('gaussian' is one), resamples or threads"
+_REMEDY = "take fewer landmarks, fewer kernels ('gaussian' is one), features, resamples or threads"
 
 
 class Prepared(NamedTuple):
@@ -147,22 +147,17 @@ class LandmarkTests:
         summary = self.draw.summary(session, basis, kept, self.pairing)
         return FeatureEstimates(basis.combinations, *measures, summary)
 
-    def plan(
-        self,
-        session: Session,
-        combinations: Combinations,
-        null: Null | None,
-        remedy: str = _REMEDY,
-    ) -> Plan:
+    def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """The steps that would run, with the landmarks as drawn: pruning makes none larger."""
         assert null is None or isinstance(null, TupleNull)
         p, guessed = self.draw.most(session), combinations.guessed(session.dims)
         pairs = pairs_of(combinations.chosen, null)
         tuples = Tuples.unseen(guessed, session.dims, p, pairs, session.dtype, _form(null))
         first = self.draw.steps(session, guessed, self.draw.held_bytes(session, len(pairs)))
-        last = DriverStep("estimate", 3 * 8 * p * p)
-        steps = [*first, *plan_tuples(session, tuples, null), last]
-        return plan_of(session, steps, remedy, n_landmarks=p)
+        estimates = len(combinations) if isinstance(null, Gamma | Spectral) else 1
+        last = [DriverStep("estimate", 3 * 8 * p * p)] * estimates
+        steps = [*first, *plan_tuples(session, tuples, null), *last]
+        return plan_of(session, steps, _REMEDY, n_landmarks=p)
 
     def _resampled(
         self, session: Session, combinations: Combinations, null: Resampling | Chain

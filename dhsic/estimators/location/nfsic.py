@@ -32,7 +32,7 @@ from dhsic.estimators.location.sums import (
 from dhsic.estimators.location.training import Placed, Training, place
 from dhsic.estimators.sequential import draw_sequentially, largest_batch
 from dhsic.features import KernelFeatures
-from dhsic.kernels import Gaussian, Kernel
+from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.landmarks import uniform_rows, warn_of_rounding
 from dhsic.nulls import (
     ChiSquare,
@@ -143,7 +143,7 @@ class NFSIC:
             return Permutation(n_resamples, within="all"), "exact, and quick for so few rows"
         return ChiSquare(), "too many rows to permute quickly; the limit needs no replicates"
 
-    def plan(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> Plan:
+    def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """What would run."""
         null = largest_batch(null) if isinstance(null, Sequential) else null
         zero = session.dtype.type(0)
@@ -156,7 +156,7 @@ class NFSIC:
             raise DataError(msg)
         maps = tuple(
             KernelFeatures(kernel, np.broadcast_to(zero, (count, kernel.width(d))))
-            for kernel, d in zip(kernels, session.dims, strict=True)
+            for kernel, d in zip(combinations.kernels, session.dims, strict=True)
         )
         locations = Locations(maps, (np.zeros(count),) * len(maps))
         left_out = np.zeros(trained, np.intp)
