@@ -4,6 +4,7 @@ import compileall
 import os
 from pathlib import Path
 
+import dask
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -64,10 +65,21 @@ def start_cluster():
     )
 
 
+# What processes of a cluster do all the time that it is there took a tenth of a processor.
+RARELY = {
+    "distributed.worker.profile.enabled": False,
+    "distributed.worker.memory.monitor-interval": "1s",
+    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.admin.tick.interval": "500ms",
+}
+
+
 @pytest.fixture(scope="session")
 def client():
     """Two worker processes of one thread each, for all tests that leave them alive."""
-    with start_cluster() as cluster, Client(cluster, set_as_default=False) as shared:
+    with dask.config.set(RARELY):
+        started = start_cluster()
+    with started as cluster, Client(cluster, set_as_default=False) as shared:
         yield shared
 
 
