@@ -38,9 +38,10 @@ def rows(n, m, seed=0):
 
 
 def small(estimator):
-    """A value of an estimator with few landmarks or features."""
+    """A value of an estimator with few landmarks or features, or locations found on few rows."""
     names = {one.name for one in fields(estimator)}
     sizes = {"n_landmarks": LANDMARKS, "n_features": FEATURES}
+    sizes |= {"n_locations": 2, "training_rows": 50}
     return estimator(**{name: size for name, size in sizes.items() if name in names})
 
 
