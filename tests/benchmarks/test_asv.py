@@ -23,6 +23,7 @@ SUITE = ROOT / "benchmarks" / "asv"
 MODULES = sorted(path.stem for path in (SUITE / "suite").glob("[a-z]*.py"))
 MEASURES = ("time_", "peakmem_", "timeraw_")
 SIGNS, SPECTRAL, DEFAULT, _ = wall.METHODS
+QUICKEST = {"Planning": ["block-hsic"]}  # where the first parameters take longest
 
 
 def benchmarks():
@@ -37,8 +38,10 @@ def benchmarks():
 
 @pytest.mark.parametrize(("case", "method"), list(benchmarks()))
 def test_suite__runs_every_benchmark(case, method, capsys):
-    smallest = [values[0] for values in getattr(case, "params", [])]
-    assert len(smallest) == len(getattr(case, "param_names", []))
+    first = [values[0] for values in getattr(case, "params", [])]
+    smallest = QUICKEST.get(case.__name__, first)
+    assert all(map(list.__contains__, getattr(case, "params", []), smallest))
+    assert len(smallest) == len(first) == len(getattr(case, "param_names", []))
     one = case()
     if hasattr(one, "setup"):
         one.setup(*smallest)
