@@ -4,7 +4,6 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 import dhsic
 import dhsic.causal
@@ -13,6 +12,7 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import TABLE
 from dhsic.kernels import Gaussian
 from dhsic.nulls import ApproximateNullWarning
+from tests.estimators.levels import Check
 
 FEW = "rows show how independent variables vary together"
 CROWDED = "kernels vary in about .* directions"
@@ -126,6 +126,9 @@ LEVELS = [
 ]
 
 
+LEVEL = Check(60, range(6), 200, range(22))
+
+
 def named(value):
     return value if isinstance(value, str) else getattr(value, "name", "data")
 
@@ -133,9 +136,13 @@ def named(value):
 @pytest.mark.parametrize(("estimator", "null", "draw"), LEVELS, ids=named)
 def test_level__holds_where_the_guard_is_silent(estimator, null, draw):
     """No more rejections than all but one in 2,000 tests of level 5 % make."""
-    runs = 200
-    count = sum(islice(rejections(draw, 0.05, estimator=estimator, null=null), runs))
-    assert count <= binom.ppf(0.9995, runs, 0.05)
+    assert LEVEL.passes(rejections(draw, 0.05, estimator=estimator, null=null))
+
+
+def test_level_check__sees_a_level_of_15_percent():
+    assert LEVEL.failure(0.05)[1] < 0.0005
+    assert LEVEL.failure(0.15)[1] > 0.87
+    assert LEVEL.failure(0.2)[1] > 0.98
 
 
 @pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")

@@ -6,7 +6,6 @@ import dask.array as da
 import numpy as np
 import pytest
 import zarr
-from scipy.stats import binom
 
 import dhsic
 from dhsic import UHSIC, VHSIC, DCor, DCov, Multiplier, SubHSIC
@@ -27,6 +26,7 @@ from dhsic.io.open import open_variables
 from dhsic.kernels import Candidates, Combinations, Delta, Gaussian, Grid, OnColumns
 from dhsic.nulls import Chain, Permutation, Shifts, pvalue
 from tests import oracles
+from tests.estimators.levels import Check
 
 SEED = 3
 FAMILIES = Candidates(("laplacian", "gaussian", "matern32"), factors=(0.5, 1, 2, 0.25))
@@ -363,14 +363,17 @@ def normals(rng, n):
 @pytest.mark.parametrize(("n", "n_resamples"), [(40, 100), (230, 100)])
 def test_level__is_kept(draw, n, n_resamples):
     rng = np.random.default_rng(0)
-    rejected = 0
-    for seed in range(200):
+
+    def rejects(seed):
         here = session(draw(rng, n), threads=1)
         here.seed = seed
         found = VHSIC().test(here, [Gaussian()] * 2, Shifts(n_resamples))
-        p = pvalue(found.statistic, found.distribution, here.dtype, found.rounding)
-        rejected += p <= 0.1
-    assert rejected <= binom.isf(0.001, 200, 0.1)
+        return pvalue(found.statistic, found.distribution, here.dtype, found.rounding) <= 0.1
+
+    check = Check(60, range(9), 200, range(35))
+    assert check.failure(0.1)[1] < 0.001
+    assert check.failure(0.25)[1] > 0.97
+    assert check.passes(map(rejects, range(200)))
 
 
 @pytest.mark.parametrize("stored", ["as drawn", "sorted"])

@@ -1,7 +1,7 @@
 """Rejection rates: no more than the level on independent data, more on dependent data."""
 
-from itertools import islice
-from typing import NamedTuple
+from functools import cache
+from itertools import chain, islice, product
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from scipy.stats import binom
 import dhsic
 from benchmarks.cases import ALTERNATIVES, NULL_CASES, linear, one_kernel
 from dhsic.estimators import TABLE
+from tests.estimators.levels import Check
 
 # Of 19 and of 39 permutations, too, the levels 5 and 10 % are exact.
 NULLS = {
@@ -31,32 +32,9 @@ def rejections(draw, options, alpha):
         seed += 1
 
 
-class Check(NamedTuple):
-    """How many of some runs may reject; few runs are enough where their number is clear."""
-
-    first: int
-    clear: range
-    runs: int
-    allowed: range
-
-    def passes(self, rejected):
-        count = sum(islice(rejected, self.first))
-        if count in self.clear:
-            return True
-        return count + sum(islice(rejected, self.runs - self.first)) in self.allowed
-
-    def failure(self, rate):
-        """Probabilities of too few and of too many rejections at a rate."""
-        counts = np.arange(self.first + 1)
-        unclear = [count not in self.clear for count in counts]
-        weights = binom.pmf(counts, self.first, rate) * unclear
-        rest = self.runs - self.first
-        few = weights @ binom.cdf(self.allowed.start - 1 - counts, rest, rate)
-        many = weights @ binom.sf(self.allowed.stop - 1 - counts, rest, rate)
-        return few, many
-
-
-LEVEL = Check(80, range(3, 10), 250, range(3, 42))
+LEVEL = Check(40, range(1, 8), 250, range(3, 42))
+LONG_LEVEL = Check(80, range(3, 10), 250, range(3, 42))
+TOGETHER = Check(0, range(0), 8 * LEVEL.first, range(5, 52))  # the first runs of all data of a null
 LEVEL_OF_PAIRS = Check(25, range(4), 60, range(15))
 
 
@@ -67,26 +45,64 @@ def found(draw, options, alpha, runs):
     return sum(islice(filter(None, rejected), needed)) == needed
 
 
+def runs_of(null, case, m):
+    options = {**NULLS[null], "kernels": "gaussian"}
+    return rejections(lambda rng: NULL_CASES[case](100, m, rng), options, 0.1)
+
+
+@cache
+def begun(null, case, m):
+    """The first runs, and those to come."""
+    runs = runs_of(null, case, m)
+    return tuple(islice(runs, LEVEL.first)), runs
+
+
 @pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 @pytest.mark.parametrize("m", [2, 4])
 @pytest.mark.parametrize("case", NULL_CASES)
 @pytest.mark.parametrize("null", NULLS)
 def test_level__is_kept(null, case, m):
-    options = {**NULLS[null], "kernels": "gaussian"}
-    assert LEVEL.passes(rejections(lambda rng: NULL_CASES[case](100, m, rng), options, 0.1))
+    assert LEVEL.passes(chain(*begun(null, case, m)))
 
 
-@pytest.mark.parametrize(("check", "rates"), [(LEVEL, (0.15, 0.2)), (LEVEL_OF_PAIRS, (0.2, 0.3))])
+@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
+@pytest.mark.parametrize("null", NULLS)
+def test_level__is_kept_on_all_data_together(null):
+    first = [begun(null, case, m)[0] for case, m in product(NULL_CASES, (2, 4))]
+    assert sum(map(len, first)) == TOGETHER.runs
+    assert TOGETHER.passes(chain(*first))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
+@pytest.mark.parametrize("m", [2, 4])
+@pytest.mark.parametrize("case", NULL_CASES)
+@pytest.mark.parametrize("null", NULLS)
+def test_level__is_kept_over_more_runs(null, case, m):
+    assert LONG_LEVEL.passes(runs_of(null, case, m))
+
+
+@pytest.mark.parametrize(
+    ("check", "rates"), [(LONG_LEVEL, (0.15, 0.2)), (LEVEL_OF_PAIRS, (0.2, 0.3))]
+)
 def test_level_check__sees_as_much_as_all_runs_would(check, rates):
     n = check.runs
     for rate in rates:
         assert check.failure(rate)[1] > binom.sf(binom.ppf(0.9995, n, 0.1), n, rate)
-    if check is LEVEL:
+    if check is LONG_LEVEL:
         too_few = binom.cdf(binom.ppf(0.0005, n, 0.05) - 1, n, 0.01)
         assert check.failure(0.01)[0] == pytest.approx(too_few, rel=1e-12)
         assert check.failure(0.2)[1] > 0.89
         assert check.failure(0.05)[0] < 0.0005
     assert check.failure(0.1)[1] < 0.001
+
+
+@pytest.mark.parametrize(("check", "few", "many"), [(LEVEL, 0.005, 0.3), (TOGETHER, 0.01, 0.2)])
+def test_level_check__sees_rates_that_are_off(check, few, many):
+    assert check.failure(few)[0] > 0.7
+    assert check.failure(many)[1] > 0.94
+    assert check.failure(0.1)[1] < 0.001
+    assert check.failure(0.05)[0] < 0.0005
 
 
 def test_level_check__counts_all_runs_where_the_first_are_unclear():
