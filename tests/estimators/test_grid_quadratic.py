@@ -186,8 +186,8 @@ def test_plan__grows_with_the_grid(null):
 @pytest.mark.parametrize("m", [2, 3])
 @pytest.mark.parametrize("null", NULLS[:2], ids=["all", "blocks"])
 def test_plan__bounds_the_memory_of_permutations_and_not_by_far(null, m):
-    null = replace(null, n_resamples=200, block_rows=300)
-    here = session(setting(700, m), threads=1)
+    null = replace(null, n_resamples=60, block_rows=200)
+    here = session(setting(400, m), threads=1)
     VHSIC().test_grid(here, listed(m), null)
     plan = VHSIC().plan(here, listed(m), null)
     planned = plan.peak_driver_bytes - plan.baseline_bytes
