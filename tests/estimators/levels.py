@@ -15,6 +15,14 @@ class Check(NamedTuple):
     runs: int
     allowed: range
 
+    @classmethod
+    def of(cls, runs, level, error=0.0005, least=0.0):
+        """All runs where the first third says too little; the rate is to be from `least` on."""
+        first = max(runs // 3, 15)
+        clear = range(int(binom.ppf(0.05, first, least)), int(binom.isf(0.1, first, level)) + 1)
+        most = int(binom.isf(error, runs, level))
+        return cls(first, clear, runs, range(int(binom.ppf(error, runs, least)), most + 1))
+
     def passes(self, rejected):
         count = sum(islice(rejected, self.first))
         if count in self.clear:

@@ -4,7 +4,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from scipy import stats
 
 import dhsic
 from benchmarks.cases import joint_triple
@@ -34,6 +33,7 @@ from dhsic.nulls import (
 from dhsic.results import FeatureSummary
 from tests import oracles
 from tests.estimators.features import LARGE, session_on
+from tests.estimators.levels import Check
 
 GAMMA = 0.3
 D = 8
@@ -199,14 +199,14 @@ def test_orthogonal__takes_orthogonal_frequencies():
 
 @pytest.mark.parametrize("null", NULLS, ids=repr)
 def test_level__is_kept(null):
-    pvalues = []
     made = JointFrequencies(20, orthogonal=False)
-    for seed in range(250):
+
+    def rejects(seed):
         data = list(np.random.default_rng([3, seed]).standard_normal((3, 100, 1)))
         found = made.test(session_on(data, seed), (Gaussian(),) * 3, null)
-        pvalues.append(pvalue(found.statistic, found.distribution))
-    count = int((np.array(pvalues) <= 0.1 + 1e-9).sum())
-    assert stats.binom.ppf(0.0005, 250, 0.05) <= count <= stats.binom.ppf(0.9995, 250, 0.1)
+        return pvalue(found.statistic, found.distribution) <= 0.1 + 1e-9
+
+    assert Check.of(250, 0.1, least=0.05).passes(map(rejects, range(250)))
 
 
 @pytest.mark.parametrize("null", NULLS, ids=repr)

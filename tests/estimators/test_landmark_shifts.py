@@ -5,7 +5,6 @@ from functools import partial
 import numpy as np
 import pytest
 import zarr
-from scipy.stats import binom
 
 import dhsic
 from dhsic._arguments import open_session
@@ -16,6 +15,7 @@ from dhsic.estimators.landmark.tuples import Tuples
 from dhsic.estimators.resample import Orbit, TwoSided, chain_of
 from dhsic.kernels import Candidates, Combinations, Gaussian, Grid
 from dhsic.landmarks import Pairing
+from tests.estimators.levels import Check
 from tests.oracles import orders_of_orbit
 
 LANDMARKS = 20
@@ -182,12 +182,10 @@ def test_checkpoint__is_resumed(tmp_path):
 
 
 def rejections(generate, level, runs, **options):
-    """Rejections at a level, and the most that 999 of 1,000 exact tests have."""
-    count = 0
+    """Whether each run rejects, one run after the other."""
     for seed in range(runs):
         data = generate(np.random.default_rng(seed))
-        count += dhsic.independence_test(*data, rng=seed, threads=1, **options).pvalue <= level
-    return count, binom.ppf(0.999, runs, level)
+        yield dhsic.independence_test(*data, rng=seed, threads=1, **options).pvalue <= level
 
 
 CASES = {
@@ -202,8 +200,9 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_level__holds_at_default_arguments(case):
     runs = 25 if case.startswith("three") else 60
-    count, most = rejections(CASES[case], 0.05, runs)
-    assert count <= most
+    check = Check.of(runs, 0.05, error=0.001)
+    assert check.failure(0.45)[1] > 0.93
+    assert check.passes(rejections(CASES[case], 0.05, runs))
 
 
 @pytest.mark.parametrize("order", ["shuffled", "sorted"])

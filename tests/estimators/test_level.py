@@ -97,6 +97,19 @@ def test_level_check__sees_as_much_as_all_runs_would(check, rates):
     assert check.failure(0.1)[1] < 0.001
 
 
+@pytest.mark.parametrize(
+    ("level", "runs"),
+    [*((0.05, n) for n in (25, 60, 200)), *((0.1, n) for n in (40, 80, 100, 150, 200, 250))],
+)
+def test_level_check__of_a_third_of_the_runs_sees_most_of_what_all_would(level, runs):
+    check = Check.of(runs, level, least=level)
+    assert sum(check.failure(level)) < 0.001
+    for rate in (0.2, 0.3, 0.45):
+        whole = binom.sf(check.allowed.stop - 1, runs, rate)
+        assert check.failure(rate)[1] > whole - 0.15
+    assert check.failure(0.45)[1] > 0.93
+
+
 @pytest.mark.parametrize(("check", "few", "many"), [(LEVEL, 0.005, 0.3), (TOGETHER, 0.01, 0.2)])
 def test_level_check__sees_rates_that_are_off(check, few, many):
     assert check.failure(few)[0] > 0.7

@@ -11,6 +11,7 @@ from dhsic.kernels import Gaussian
 from dhsic.landmarks import uniform_rows
 from dhsic.nulls import ChiSquareMixture
 from tests import oracles
+from tests.estimators.levels import Check
 
 # Few rows, of which the guard of approximate nulls warns.
 pytestmark = pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
@@ -145,13 +146,11 @@ def test_fitted_nulls__give_tiny_pvalues_for_strong_dependence(null, precision):
 @pytest.mark.parametrize("m", [2, 4])
 @pytest.mark.parametrize("null", [dhsic.Spectral(), dhsic.Gamma()], ids=repr)
 def test_fitted_nulls__keep_the_level(null, m):
-    pvalues = []
-    for seed in range(250):
+    def rejects(seed):
         data = np.random.default_rng([11, seed]).standard_normal((m, 100))
-        result = dhsic.independence_test(*data, null=null, rng=seed, threads=1)
-        pvalues.append(result.pvalue)
-    count = int((np.array(pvalues) <= 0.1).sum())
-    assert stats.binom.ppf(0.0005, 250, 0.05) <= count <= stats.binom.ppf(0.9995, 250, 0.1)
+        return dhsic.independence_test(*data, null=null, rng=seed, threads=1).pvalue <= 0.1
+
+    assert Check.of(250, 0.1, least=0.05).passes(map(rejects, range(250)))
 
 
 def test_spectrum__survives_a_tolerance_at_rounding():

@@ -8,6 +8,7 @@ from scipy.stats import binom
 
 import dhsic
 from benchmarks.cases import joint_triple
+from tests.estimators.levels import Check
 
 FEW = dhsic.NystromMHSIC(12)
 METHODS = {
@@ -51,12 +52,14 @@ def results(draw, method):
 @pytest.mark.parametrize(("method", "s"), LEVELS)
 def test_level__of_a_factorisation_that_holds(method, s):
     """Permutations reject as often as the level says; signs, of so few rows, hardly more often."""
-    runs = 80
-    found = list(islice(results(lambda rng: separated(s, 40, rng), method), runs))
-    own = sum(one.factorisations[s].pvalue <= 0.1 + 1e-9 for one in found)
-    low, high = binom.ppf([0.0005, 0.9995], runs, 0.1 if method in EXACT else 0.12)
-    assert low * (method in EXACT) <= own <= high
-    assert all(one.pvalue == max(f.pvalue for f in one.factorisations) for one in found)
+
+    def rejects(one):
+        assert one.pvalue == max(f.pvalue for f in one.factorisations)
+        return one.factorisations[s].pvalue <= 0.1 + 1e-9
+
+    found = results(lambda rng: separated(s, 40, rng), method)
+    level, least = (0.1, 0.1) if method in EXACT else (0.12, 0.0)
+    assert Check.of(80, level, least=least).passes(map(rejects, found))
 
 
 @pytest.mark.parametrize("draw", [joint_triple, weak_causes])

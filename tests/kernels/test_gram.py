@@ -239,14 +239,14 @@ def test_rows__refuse_columns_other_than_fitted():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("d", [1, 2, 10, 90, 400])
+@pytest.mark.parametrize("d", [1, 2, 10, 400])
 @pytest.mark.parametrize("offset", [0.0, 1.0, 20.0])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_rounding__bounds_the_error_near_landmarks(case: Case, dtype: type, d: int, offset: float):
     kernel, rng = case.kernel, np.random.default_rng(d)
-    z = (rng.normal(size=(12, d)) / np.sqrt(d) + offset).astype(dtype)
-    x = z + (rng.normal(size=(12, d)) * 0.01 / np.sqrt(d)).astype(dtype)
-    x[:6] = z[:6]
+    z = (rng.normal(size=(8, d)) / np.sqrt(d) + offset).astype(dtype)
+    x = z + (rng.normal(size=(8, d)) * 0.01 / np.sqrt(d)).astype(dtype)
+    x[:4] = z[:4]
     exact_x, exact_z = x.astype(float), z.astype(float)
     bound = kernel.rounding(kernel.columns(z, dtype))
     if d == 1 or isinstance(kernel, Linear | Delta):

@@ -64,7 +64,7 @@ def test_aggregate__of_one_combination_is_its_own_test(rng, how):
 @pytest.mark.parametrize("share", [0.0, 0.5, 2 / 3])
 @pytest.mark.parametrize("g", [2, 16])
 def test_aggregate__is_exact_for_exchangeable_rows(how, g, share):
-    runs, b = 2000, 39
+    runs, b = 1000, 39
     rng = np.random.default_rng(g)
     tables = (draws(rng, b, g) for _ in range(runs))
     found = [

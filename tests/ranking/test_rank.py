@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import zarr
-from scipy.stats import binom
 
 import dhsic
 from dhsic._arguments import open_session
@@ -20,6 +19,7 @@ from dhsic.kernels import Combinations, Delta, Gaussian, Laplacian, OnColumns
 from dhsic.nulls import Control
 from dhsic.ranking.rank import open_features
 from tests import oracles
+from tests.estimators.levels import Check
 from tests.ranking import oracles as ranking_oracles
 
 NULLS = [
@@ -178,15 +178,17 @@ def test_rank__finds_the_relevant_and_keeps_the_rest():
 @pytest.mark.parametrize("null", ["multiplier", "permutation"])
 def test_rank__keeps_the_family_wise_level(null):
     """12 dependent columns that y is independent of: 100 families at 10 %."""
-    rng, false = np.random.default_rng(77), 0
-    for seed in range(100):
+    rng = np.random.default_rng(77)
+
+    def rejects(seed):
         x = rng.standard_normal((80, 1)) + 0.7 * rng.standard_normal((80, 12))
         y = rng.standard_normal(80)
         ranking = dhsic.rank_features(
             x, y, null=null, n_resamples=39, rng=seed, estimator=NystromMHSIC(12), threads=1
         )
-        false += len(ranking.rejected(0.1, "max-t")) > 0
-    assert false <= binom.ppf(0.999, 100, 0.1)
+        return len(ranking.rejected(0.1, "max-t")) > 0
+
+    assert Check.of(100, 0.1, error=0.001).passes(map(rejects, range(100)))
 
 
 def test_rank__keeps_the_false_discovery_rate():

@@ -4,11 +4,11 @@ from itertools import islice
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 import dhsic
 from dhsic.estimators import TABLE
 from dhsic.twosample import MMD_ESTIMATORS
+from tests.estimators.levels import Check
 
 NULLS = (
     dhsic.Permutation(19),
@@ -45,7 +45,7 @@ def rejections(sizes, shift=0.0, alpha=0.1, **options):
 
 def keeps(rejected, runs, alpha=0.1):
     """No more rejections than all but one in 2,000 tests of that level make."""
-    return sum(islice(rejected, runs)) <= binom.ppf(0.9995, runs, alpha)
+    return Check.of(runs, alpha).passes(rejected)
 
 
 @pytest.mark.parametrize(("estimator", "null"), PAIRS)
@@ -71,9 +71,7 @@ def test_power__is_far_above_the_level(estimator, null):
 def test_permutations__are_exact_with_pooled_landmarks(options):
     """Neither above nor below the level, with 5 rows in the smaller sample."""
     runs, options = 200, {"null": dhsic.Permutation(9, within="all"), **options}
-    count = sum(islice(rejections((15, 5), **options), runs))
-    low, high = binom.ppf([0.0005, 0.9995], runs, 0.1)
-    assert low <= count <= high
+    assert Check.of(runs, 0.1, least=0.1).passes(rejections((15, 5), **options))
 
 
 def test_k_samples__keep_the_level_and_see_one_that_differs():
