@@ -71,7 +71,7 @@ QUICK_LEVEL = ["--runs", 2, "--setting", 40, "gaussian", "--processes", 1]
 
 
 def test_level__has_every_pair(out):
-    table = run(level, out, *QUICK_LEVEL, "--variables", 2)
+    table = run(level, out, *QUICK_LEVEL, "--runs", 1, "--variables", 2)
     pairs = {(row["estimator"], row["null"].split()[0]) for row in table}
     supported = {(e.estimator.name, null.name) for e in TABLE for null in e.nulls}
     assert supported <= pairs
