@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -97,6 +98,18 @@ class Session:
     def names(self) -> tuple[str, ...]:
         """Names of the variables."""
         return tuple(source.name for source in self.sources)
+
+    def over(self, sources: Sequence[Source]) -> Session:
+        """The same run over variables that are made of these, which counts their passes as its own.
+
+        Parameters
+        ----------
+        sources : sequence of Source
+            The variables; the data and the seed say all of them.
+        """
+        other = copy(self)
+        other.sources, other._differing = tuple(sources), {}
+        return other
 
     def begin(self, plan: Plan) -> None:
         """Tell the listener of the plan of a run that fits the memory.

@@ -1,0 +1,116 @@
+"""A variable without some of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+from dask import delayed
+from dask.delayed import Delayed
+from numpy.typing import NDArray
+
+from dhsic.engine.blocks import Source
+
+__all__ = ["RestSource"]
+
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class RestSource:
+    """The rows of another variable that are not left out, in their order.
+
+    Parameters
+    ----------
+    whole : source
+        The other variable.
+    left_out : ndarray of int, shape (t,)
+        Its rows that this one lacks, ascending; fewer than it has.
+
+    Examples
+    --------
+    >>> from dhsic.io.sources import ArraySource
+    >>> rest = RestSource(ArraySource("x", np.arange(6)), np.array([0, 3]))
+    >>> rest.shape, rest.read(1, 4).ravel().tolist()
+    ((4, 1), [2, 4, 5])
+    """
+
+    whole: Source
+    left_out: Rows
+
+    @property
+    def name(self) -> str:
+        """Name of the variable."""
+        return self.whole.name
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows that are not left out, and columns."""
+        n, d = self.whole.shape
+        return n - len(self.left_out), d
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return self.whole.row_bytes
+
+    @property
+    def chunk_rows(self) -> int | None:
+        """Rows of a chunk, about: some have more of the rows that are left out than others."""
+        rows = self.whole.chunk_rows
+        return None if rows is None else max(1, round(rows * self.shape[0] / self.whole.shape[0]))
+
+    @property
+    def place(self) -> Literal["memory", "storage", "graph"]:
+        """That of the whole."""
+        return self.whole.place
+
+    @property
+    def take_bytes(self) -> int:
+        """Bytes that `take` holds besides its result."""
+        return self.whole.take_bytes
+
+    @property
+    def categorical(self) -> bool:
+        """Whether the numbers are codes of categories."""
+        return self.whole.categorical
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Rows start..stop-1."""
+        first, last = self._rows(np.array([start, stop - 1])).tolist()
+        return _without(self.whole.read(first, last + 1), self._left_out(first, last + 1))
+
+    def take(self, rows: Rows) -> Any:
+        """Rows by increasing number."""
+        return self.whole.take(self._rows(rows))
+
+    def lazy(self, bounds: Sequence[int]) -> list[Delayed]:
+        """Delayed blocks between the bounds, where the whole is a Dask array."""
+        inner = self._rows(np.array(bounds[1:-1], np.intp)).tolist()
+        outer = [0, *inner, self.whole.shape[0]]
+        drop = delayed(_without, pure=False)
+        return [
+            drop(block, left_out) if len(left_out := self._left_out(*span)) else block
+            for block, span in zip(self.whole.lazy(outer), pairwise(outer), strict=True)
+        ]
+
+    def place_of(self, row: int) -> tuple[str, int]:
+        """The name of the variable, and the number of a row in the whole."""
+        return self.name, int(self._rows(np.array([row]))[0])
+
+    def _rows(self, numbers: Rows) -> Rows:
+        """The numbers of rows in the whole."""
+        gaps = self.left_out - np.arange(len(self.left_out))
+        rows: Rows = numbers + np.searchsorted(gaps, numbers, side="right")
+        return rows
+
+    def _left_out(self, start: int, stop: int) -> Rows:
+        """Rows that are left out among start..stop-1 of the whole, counted from the first."""
+        return self.left_out[slice(*np.searchsorted(self.left_out, [start, stop]))] - start
+
+
+def _without(block: NDArray[Any], left_out: Rows) -> NDArray[Any]:
+    return np.delete(block, left_out, axis=0) if len(left_out) else block
