@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic.engine.session import Session
 from dhsic.nulls import Permutation, Sequential, SequentialReplicates
 
-__all__ = ["draw_sequentially", "largest_batch"]
+__all__ = ["batches_of", "draw_sequentially", "largest_batch"]
 
 Vector = NDArray[np.float64]
 
@@ -18,6 +19,28 @@ Vector = NDArray[np.float64]
 def largest_batch(null: Sequential) -> Permutation:
     """The permutations of all rows that are held at a time, for a plan."""
     return Permutation(max(null.batches), within="all")
+
+
+@dataclass(frozen=True)
+class _From:
+    """A function of ranges of numbers, counted from another first one."""
+
+    first: int
+    function: Callable[[range], Vector]
+
+    def __call__(self, numbers: range) -> Vector:
+        return self.function(range(self.first + numbers.start, self.first + numbers.stop))
+
+
+def batches_of(
+    session: Session, null: Sequential, function: Callable[[range], Vector]
+) -> Iterator[tuple[range, Vector]]:
+    """Numbers of permutations besides the identity, batch after batch, and what comes of them."""
+    first = 0
+    for size in null.batches:
+        parts = session.map("permutation null", _From(first, function), size)
+        yield range(first, first + size), np.concatenate(parts)
+        first += size
 
 
 def draw_sequentially(

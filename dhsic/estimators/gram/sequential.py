@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,24 +17,13 @@ from dhsic.estimators.gram.quadratic import Quadratic
 from dhsic.estimators.gram.sides import GramSides
 from dhsic.estimators.gram.steps import held_steps, run_steps
 from dhsic.estimators.resample import Orbit
-from dhsic.estimators.sequential import draw_sequentially, largest_batch
+from dhsic.estimators.sequential import batches_of, draw_sequentially, largest_batch
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Sequential, tie_threshold
 
 __all__ = ["HeldQuadratic"]
 
 Vector = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class _From:
-    """A function of ranges of numbers, counted from another first one."""
-
-    first: int
-    function: Callable[[range], Vector]
-
-    def __call__(self, numbers: range) -> Vector:
-        return self.function(range(self.first + numbers.start, self.first + numbers.stop))
 
 
 class HeldQuadratic(Quadratic):
@@ -64,13 +52,10 @@ class HeldQuadratic(Quadratic):
         rounding = factor * float(grams.rounding()[0])
 
         def batches() -> Iterator[Vector]:
-            start = 1  # after the identity
-            for size in null.batches:
-                cosets = range(start, start + size)
-                parts = session.map("permutation null", _From(start - 1, permuted), size)
-                held.sums.products[start : cosets.stop, :, 0] = np.concatenate(parts)
+            for numbers, products in batches_of(session, null, permuted):
+                cosets = range(1 + numbers.start, 1 + numbers.stop)
+                held.sums.products[cosets.start : cosets.stop, :, 0] = products
                 yield factor * grams.permuted(cosets)[:, 0]
-                start = cosets.stop
 
         least = tie_threshold(statistic, session.dtype, rounding)
         law, detail = draw_sequentially(null, least, batches())
