@@ -205,6 +205,13 @@ def test_landmarks__are_chosen_as_planned(options):
     assert {"grow landmarks", "select landmarks"} & set(steps)
 
 
+@pytest.mark.parametrize("placement", ["optimised", "random"])
+def test_locations__are_placed_as_planned(placement):
+    estimator = dhsic.NFSIC(placement=placement)
+    steps = check(dhsic.independence_test, dhsic.plan, rows(SMALL, 2), estimator=estimator)
+    assert ("optimise locations" in steps) == (placement == "optimised")
+
+
 @pytest.fixture
 def planned(monkeypatch):
     """What sessions are told that they will run."""

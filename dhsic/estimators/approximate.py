@@ -126,7 +126,7 @@ def guard_blocks(
 
 def guard_locations(n: int, kernels: Sequence[NDArray[np.floating[Any]]]) -> str:
     """Of the kernels of samples at locations, shapes (s, J), for a test of n rows."""
-    needs = Needs(_AT_LOCATIONS, remedy="take null='permutation', which is exact")
+    needs = Needs(_AT_LOCATIONS, remedy="take null='auto', which is exact")
     return guard(ChiSquare.name, [spread_at_locations(kernels, n)], n, needs)
 
 

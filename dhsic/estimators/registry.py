@@ -86,7 +86,7 @@ TABLE = [
     Entry(NystromMHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n", True, True),
     Entry(NystromHSIC, (*_EXACT, *_APPROXIMATE), 2, "n", True),
     Entry(RFFHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n", True),
-    Entry(NFSIC, (Permutation, Sequential, ChiSquare), None, "n"),
+    Entry(NFSIC, (*_EXACT, Chain, Sequential, ChiSquare), None, "n"),
     Entry(BlockHSIC, (Normal,), 2, "n b"),
     Entry(COCO, _EXACT, 2, "n"),
     Entry(CKA, (*_EXACT, *_APPROXIMATE), 2, "n"),

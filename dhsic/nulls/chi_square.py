@@ -19,7 +19,7 @@ class ChiSquare:
     five columns at optimised locations, at 2,000 rows and level 5 %, 15 %.
     `dhsic.ApproximateNullWarning` tells where the terms of the statistic are too skew at its
     locations; of 180 tests at optimised locations of normal variables it named 115, which rejected
-    19 % at level 5 %, and the others 2 %. `Permutation` is exact.
+    19 % at level 5 %, and the others 2 %. `Shifts`, `Chain` and `Permutation` are exact.
 
     References
     ----------

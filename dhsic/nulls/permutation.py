@@ -27,8 +27,7 @@ class Permutation:
     within : {"auto", "all", "blocks"}, optional
         Permute over all rows, which must fit in memory; or within groups of rows that lie far apart
         in the data, which streams and is as exact. "auto" takes all rows where they fit and it
-        takes no minute. The groups of "nfsic" are consecutive rows, and lose power where the order
-        of rows carries structure.
+        takes no minute.
     block_rows : int, optional
         Rows of a group, about.
 
@@ -48,11 +47,6 @@ class Permutation:
         check_integer("n_resamples", self.n_resamples, minimum=1)
         check_integer("block_rows", self.block_rows, minimum=2)
         check_choice("within", self.within, get_args(Within))
-
-    def detail(self, *, over_all: bool) -> str:
-        """Which rows are permuted among each other: all, or those of a group."""
-        rows = "all rows" if over_all else f"groups of {self.block_rows:,} rows"
-        return f"permutes within {rows}"
 
 
 def draw_permutations(

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dhsic._random import generator
 from dhsic._validation import check_integer
 from dhsic.errors import InvalidArgumentError
 from dhsic.nulls.distributions import Replicates
 
 __all__ = ["Sequential", "SequentialReplicates"]
-
-Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -89,25 +84,6 @@ class Sequential:
             sizes.append(min(left, max(2 * self.n_exceed, sum(sizes) // 2)))
             left -= sizes[-1]
         return sizes
-
-    def draws(self, seed: int, rows: int, n_variables: int) -> Iterator[NDArray[np.intp]]:
-        """Permutations of all rows, batch after batch; those of `draw_permutations`.
-
-        Parameters
-        ----------
-        seed : int
-            The seed of the test.
-        rows, n_variables : int
-            Of the data.
-
-        Yields
-        ------
-        ndarray of int, shape (size of the batch, n_variables - 1, rows)
-        """
-        rng = generator(seed, "permutation", 0)
-        for size in self.batches:
-            order = np.broadcast_to(np.arange(rows), (size, n_variables - 1, rows))
-            yield rng.permuted(order, axis=-1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,19 +4,25 @@ import itertools
 from functools import reduce
 from itertools import pairwise
 
+import dask.array as da
 import numpy as np
 import pytest
+import zarr
+from scipy.stats import binom
 
 import dhsic
 from benchmarks.cases import mixed_dimensions, sine
 from dhsic._random import generator
+from dhsic.engine.groups import Groups
 from dhsic.engine.reduction import RowBlock
 from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.estimators.landmark.moments import measured
+from dhsic.estimators.landmark.tuples import Tuples
 from dhsic.estimators.location import training as nfsic_training
 from dhsic.estimators.location.nfsic import NFSIC
-from dhsic.estimators.location.sums import LocationPass, Locations, Terms, joint_terms
+from dhsic.estimators.location.sums import LocationPass, independent_covariance, joint_terms
 from dhsic.estimators.location.training import Training, criterion, place
-from dhsic.features import KernelFeatures
+from dhsic.estimators.resample import Orbit, TwoSided, chain_of
 from dhsic.kernels import (
     Combinations,
     Delta,
@@ -28,7 +34,7 @@ from dhsic.kernels import (
     RationalQuadratic,
 )
 from dhsic.landmarks import uniform_rows
-from dhsic.nulls import ChiSquare, Permutation, draw_permutations, pvalue
+from dhsic.nulls import Chain, ChiSquare, Permutation, Sequential, Shifts, pvalue
 from dhsic.results import FeatureSummary
 from tests import oracles
 from tests.estimators.features import session_on
@@ -93,18 +99,93 @@ def test_statistic__equals_its_definition(m, null, precision):
     assert found.statistic == pytest.approx(expected, rel=TOLERANCE[precision])
 
 
+def takes(monkeypatch, orbit):
+    """The orbit of any null distribution."""
+    monkeypatch.setattr("dhsic.estimators.landmark.statistics.orbit_of", lambda *_: orbit)
+
+
+def moved(crosses, rows, number, n_shifts):
+    """Shifts move the last variable alone, cosets all but the first."""
+    coset = number - number % n_shifts
+    first, *others, last = crosses
+    between = [c[rows[k + 1][coset]] for k, c in enumerate(others)]
+    return [first, *between, last[rows[len(crosses) - 1][number]]]
+
+
+# Of all rows and of several groups, of one coset and of several, with rows left over and without.
+ORBITS = pytest.mark.parametrize(
+    ("n", "size", "cosets", "shifted"),
+    [
+        (47, 47, 1, True),
+        (47, 47, 3, True),
+        (47, 10, 1, True),
+        (47, 10, 3, True),
+        (40, 10, 2, True),
+        (47, 47, 6, False),
+        (47, 10, 6, False),
+    ],
+)
+
+
 @VARIABLES
-@pytest.mark.parametrize("within", ["all", "blocks"])
-def test_permutation__equals_its_definition(m, within):
-    data = setting(60, m)
-    null = Permutation(6, within=within, block_rows=25)
-    found = random().test(session_on(data), kernels(m), null)
-    groups = [(0, 60)] if within == "all" else [(0, 25), (25, 50), (50, 60)]
-    orders = np.concatenate([a + draw_permutations(5, a, b - a, 6, m) for a, b in groups], axis=-1)
+@ORBITS
+def test_replicates__equal_their_definition(monkeypatch, m, n, size, cosets, shifted):
+    data, orbit = setting(n, m), Orbit(Groups(n, size, seed=5), cosets, shifted)
+    takes(monkeypatch, orbit)
+    found = random().test(session_on(data), kernels(m), Shifts())
+    rows = {k: oracles.orders_of_orbit(orbit, k) for k in range(1, m)}
     crosses = crosses_of(data)
+    expected = [
+        oracles.nfsic_statistic(moved(crosses, rows, number, orbit.n_shifts), 1e-3)
+        for number in range(len(orbit))
+    ]
+    values = [found.statistic, *found.distribution.values]
+    np.testing.assert_allclose(values, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("m", [2, 3, 4])
+@pytest.mark.parametrize(("size", "cosets"), [(47, 2), (10, 3)])
+def test_stages__equal_their_definition(monkeypatch, m, size, cosets):
+    """The kernel at locations of one variable, and products of those of earlier ones."""
+    n, data = 47, setting(47, m)
+    orbit = Orbit(Groups(n, size, seed=5), cosets)
+    takes(monkeypatch, orbit)
+    combinations = Combinations.single(kernels(m))
+    found = random().test_chain(session_on(data), combinations, Chain())
+    crosses = crosses_of(data)
+    assert [list(stage.pairs) for stage in found.stages] == chain_of([tuple(range(m))])
+    for stage in found.stages:
+        values = np.vstack([stage.resampled.statistics, stage.resampled.replicates])
+        for c, (left, right) in enumerate(stage.pairs):
+            first = np.prod([crosses[k] for k in left], axis=0)
+            expected = [
+                oracles.nfsic_statistic([first, crosses[right][order]], 1e-3)
+                for order in oracles.orders_of_orbit(orbit, right)
+            ]
+            np.testing.assert_allclose(values[:, c], expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("within", ["all", "blocks"])
+def test_permutation__is_of_all_rows_or_of_groups(within):
+    data, null = setting(60, 3), Permutation(6, within=within, block_rows=25)
+    found = random().test(session_on(data), kernels(3), null)
+    crosses, orders = crosses_of(data), oracles.orders_of_permutations(60, null, 5, (1, 2))
     expected = [oracles.nfsic_statistic(permuted(crosses, order), 1e-3) for order in orders]
-    np.testing.assert_allclose(found.distribution.values, expected, rtol=1e-8)
-    assert ("all rows" if within == "all" else "groups of 25 rows") in found.detail
+    np.testing.assert_allclose(found.distribution.values, expected, rtol=1e-9)
+    assert ("all rows" if within == "all" else "groups of 30 rows") in found.detail
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_sequential__takes_the_first_permutations_of_all_rows(m):
+    data = setting(60, m)
+    whole, few = (
+        NFSIC().test(session_on(data), kernels(m), null)
+        for null in (Permutation(40, within="all"), Sequential(2, 40))
+    )
+    drawn = few.distribution.values
+    np.testing.assert_allclose(drawn, whole.distribution.values[: len(drawn)], rtol=1e-9)
+    assert few.statistic == pytest.approx(whole.statistic, rel=1e-9)
+    assert few.rounding == pytest.approx(whole.rounding, rel=1e-6)
 
 
 def test_estimate__is_the_statistic_of_one_row():
@@ -124,12 +205,11 @@ def test_covariance__is_that_of_all_permutations():
     first, second = crosses_of(setting(n, 2), j=3)
     values = [oracles.nfsic_mean([first, second[order]]) for order in orders]
     expected = np.mean([np.outer(u, u) for u in values], axis=0) * (n - 1)
-    found = Terms.of(
-        np.zeros((1, 3)),
+    found = independent_covariance(
         [np.cov(c.T, bias=True) for c in (first, second)],
         [first.mean(axis=0), second.mean(axis=0)],
     )
-    np.testing.assert_allclose(found.covariance, expected, rtol=1e-10, atol=1e-16)
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-16)
 
 
 def test_statistic__of_indicators_is_pearson_s():
@@ -163,29 +243,32 @@ def test_chi_square__is_the_law_of_permutations(m):
         assert abs(share - level) < 4 * np.sqrt(level * (1 - level) / 400)
 
 
-@pytest.mark.parametrize("null", [None, Permutation(3, block_rows=300)])
-@pytest.mark.parametrize("bounds", [(0, 300), (0, 100, 101, 300)])
-def test_left_out_rows__count_as_if_they_were_not_there(null, bounds):
-    data = setting(300, 3)
-    left_out = np.sort(np.random.default_rng(0).choice(300, 120, replace=False))
-    left_out = np.union1d(left_out, [0, 100, 299])
-    maps = tuple(KernelFeatures.at(x[:4], Gaussian(gamma=GAMMA), np.float64) for x in data)
-    locations = Locations(maps, (np.full(4, 0.2),) * 3)
-    if null is not None:
-        bounds = (0, 300)
-
-    def total(values, starts, left):
-        made = LocationPass(locations, null, 5, left)
-        blocks = [RowBlock(a, tuple(x[a:b] for x in values)) for a, b in pairwise(starts)]
-        return reduce(made.combine, map(made.chunk, blocks))
-
-    kept = np.delete(np.arange(300), left_out)
-    none = np.zeros(0, np.intp)
-    expected = total([x[kept] for x in data], (0, len(kept)), none)
-    found = total(data, bounds, left_out)
-    assert found.rows == len(kept)
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+@VARIABLES
+@pytest.mark.parametrize("form", ["joint", "product"])
+@pytest.mark.parametrize("bounds", [(0, 3000), (0, 100, 1101, 3000)])
+@pytest.mark.parametrize("offset", [0.0, 0.2])
+def test_moments__are_those_of_all_rows(m, form, bounds, offset):
+    data, n, j = setting(3000, m), 3000, 4
+    crosses = [oracles.gaussian_gram(x, x[:j], GAMMA) for x in data]
+    tuples = Tuples(
+        kernels(m),
+        tuple(range(m)),
+        tuple(x[:j] for x in data),
+        (TwoSided(tuple(range(m - 1)), m - 1),),
+        (np.arange(j),),
+        tuple(c.mean(axis=0) + offset for c in crosses),
+        np.dtype(np.float64),
+        form,
+    )
+    made = LocationPass(tuples)
+    blocks = [RowBlock(a, tuple(x[a:b] for x in data)) for a, b in pairwise(bounds)]
+    sums = reduce(made.combine, map(made.chunk, blocks))
+    moments = measured(tuples, sums.tuples, n)
+    np.testing.assert_allclose(moments.u[0], oracles.nfsic_mean(crosses), rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(moments.kappa, [c.mean(axis=0) for c in crosses], rtol=1e-12)
+    for side, found in zip(tuples.sides, sums.covariances(n), strict=True):
+        expected = np.cov(np.prod([crosses[k] for k in side], axis=0).T, bias=True)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-15)
 
 
 RADIAL = [Gaussian, InverseMultiquadric, Laplacian, lambda: Matern(2.5), RationalQuadratic]
@@ -335,7 +418,7 @@ def test_training_rows__that_are_all_the_same_are_no_evidence():
 def test_kernels__that_hardly_vary_are_no_evidence():
     x, y = np.random.default_rng(0).standard_normal((2, 300, 1))
     for gamma in (1e-12, 1e-15, 1e-17):
-        for null in (ChiSquare(), Permutation(19)):
+        for null in (ChiSquare(), Permutation(19), Shifts()):
             options = {"kernels": Gaussian(gamma=gamma), "estimator": "nfsic", "null": null}
             assert dhsic.independence_test(x, y, rng=0, **options).pvalue > 0.01
 
@@ -387,29 +470,23 @@ def test_options__are_checked(options, match):
         NFSIC(**options)
 
 
-def test_auto_null__permutes_few_rows_and_takes_the_limit_of_many():
-    null, reason = NFSIC().choose_null(session_on(setting(300, 2)), 99)
-    assert null == Permutation(99, within="all")
-    assert reason.startswith("exact")
-    many = session_on([np.broadcast_to(0.0, (10_000_000, 2))] * 2)
-    null, reason = NFSIC().choose_null(many, 99)
-    assert null == ChiSquare()
-    assert "limit needs no replicates" in reason
+@pytest.mark.parametrize("n", [40, 300, 10_000_000])
+def test_auto_null__is_exact_for_few_rows_and_for_many(n):
+    for m, expected in ((2, Shifts(1000)), (3, Chain(1000))):
+        session = session_on([np.broadcast_to(0.0, (n, 2))] * m)
+        null, reason = NFSIC().choose_null(session, 1000)
+        assert null == expected
+        assert reason.startswith("exact")
 
 
-@pytest.mark.parametrize("placement", ["optimised", "random"])
-@pytest.mark.parametrize(
-    "null", [None, ChiSquare(), Permutation(9, within="blocks"), Permutation(9, within="all")]
-)
-def test_plan__names_the_passes_that_run(null, placement):
-    session = session_on(setting(500, 2))
-    made = NFSIC(placement=placement)
-    plan = made.plan(session, Combinations.single(kernels(2)), null)
-    if null is None:
-        made.estimate(session, kernels(2))
-    else:
-        made.test(session, kernels(2), null)
-    assert [step.name for step in plan.passes] == [done.name for done in session.finished]
+@pytest.mark.parametrize("n", [40, 2500])
+@pytest.mark.parametrize("m", [2, 3])
+def test_auto_null__has_a_thousand_replicates(n, m):
+    data = [x[:, 0] for x in setting(n, m)]
+    found = dhsic.independence_test(*data, estimator=random(2), rng=0)
+    assert found.null == ("shifts" if m == 2 else "chain")
+    count = int(found.null_reason.split(", ")[-1].removesuffix(" replicates").replace(",", ""))
+    assert 1000 * (m - 1) <= count <= 1500 * (m - 1)
 
 
 def test_plan__grows_with_locations_and_resamples():
@@ -422,6 +499,116 @@ def test_plan__grows_with_locations_and_resamples():
     }
     assert peak[5, 100] < peak[10, 100] < peak[10, 400]
     assert peak[10, 400] - peak[10, 100] > 300 * 8 * 10
+
+
+def stored(data, tmp_path):
+    return [
+        zarr.create_array(tmp_path / f"{k}.zarr", data=x, chunks=(700, x.shape[1]))
+        for k, x in enumerate(data)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("m", "null"),
+    [
+        (2, "shifts"),
+        (3, "shifts"),
+        (3, "chain"),
+        (2, Permutation(30, within="blocks", block_rows=500)),
+        (2, "chi-square"),
+    ],
+)
+def test_streamed__is_the_same_as_in_memory(tmp_path, client, m, null):
+    """With rows to train on left out of the test, wherever the data are."""
+    data = setting(9_000, m)
+    options = {"null": null, "estimator": NFSIC(n_locations=3, training_rows=1_000), "rng": 1}
+    arrays = stored(data, tmp_path)
+    here, *others = (
+        dhsic.independence_test(*where, **options, **how)
+        for where, how in [
+            (arrays, {"threads": 1}),
+            (arrays, {"threads": 3}),
+            (arrays, {"client": client}),
+            ([da.from_array(x, chunks=(700, x.shape[1])) for x in data], {"threads": 2}),
+        ]
+    )
+    memory = dhsic.independence_test(*data, **options)
+    for other in others:
+        assert (here.statistic, here.pvalue) == (other.statistic, other.pvalue)
+        if here.null_distribution is not None:
+            assert here.null_distribution.tobytes() == other.null_distribution.tobytes()
+    assert memory.pvalue == pytest.approx(here.pvalue, rel=1e-6)
+    assert here.n == 9_000
+    assert {one.name for one in here.passes} <= {"test locations", "shifts", "permutation null"}
+
+
+@pytest.mark.parametrize("null", ["shifts", Sequential(5, 99)])
+def test_checkpoint__is_resumed(tmp_path, null):
+    options = {"estimator": NFSIC(n_locations=3), "null": null, "rng": 1}
+    data, folder = setting(3_000, 2), str(tmp_path / "kept")
+    first = dhsic.independence_test(*data, **options, checkpoint=folder)
+    heard = []
+    again = dhsic.independence_test(*data, **options, checkpoint=folder, progress=heard.append)
+    assert again.null_distribution.tobytes() == first.null_distribution.tobytes()
+    assert sum(getattr(event, "resumed", 0) == 1_500 for event in heard) >= 1
+    assert not any(type(event).__name__ == "BlockFinished" and event.amount for event in heard)
+
+
+def test_nan__is_found_in_the_row_of_the_data():
+    x, y = np.random.default_rng(0).standard_normal((2, 400))
+    trained = generator(0, "selection").choice(400, 200, replace=False)
+    row = int(np.setdiff1d(np.arange(300, 400), trained)[0])
+    y[row] = np.nan
+    with pytest.raises(DataError, match=f"variable 'x2' has NaN or infinity, first in row {row}"):
+        dhsic.independence_test(x, y, estimator="nfsic", rng=0)
+
+
+LEVEL_CASES = {
+    "dummies": lambda r: [(r.random(300) < 0.03) * 1.0 for _ in range(2)],
+    "Poisson": lambda r: [r.poisson(0.05, 200) for _ in range(2)],
+    "zero-inflated": lambda r: [np.where(r.random(200) < 0.95, 0, r.random(200)) for _ in range(2)],
+    "three of two normals": lambda r: [r.standard_normal((100, 2)) for _ in range(3)],
+    "few rows": lambda r: list(r.standard_normal((2, 12))),
+}
+
+
+@pytest.mark.parametrize("case", LEVEL_CASES)
+def test_default__keeps_the_level(case, monkeypatch):
+    """On rare values and ties, where the limit rejects far too often."""
+    monkeypatch.setattr(nfsic_training, "_MOST_STEPS", 5)
+    runs, options = 60, {"estimator": NFSIC(n_locations=2)}
+    rejected = itertools.islice(rejections(LEVEL_CASES[case], options, 0.1), runs)
+    assert sum(rejected) <= binom.ppf(0.999, runs, 0.1)
+
+
+@pytest.mark.parametrize("null", ["auto", Permutation(199, within="blocks", block_rows=600)])
+@pytest.mark.parametrize("order", ["shuffled", "sorted"])
+def test_power__does_not_depend_on_the_order_of_storage(order, null):
+    """Groups of consecutive rows would hide what sorted rows differ in."""
+    x, noise = np.random.default_rng(0).standard_normal((2, 6_000))
+    y = 0.3 * x + noise
+    if order == "sorted":
+        at = np.argsort(y)
+        x, y = x[at], y[at]
+    options = {"estimator": NFSIC(n_locations=3, training_rows=600), "null": null}
+    assert dhsic.independence_test(x, y, rng=0, **options).pvalue <= 0.01
+
+
+def test_power__of_three_variables_whichever_depend():
+    x, y, z = np.random.default_rng(2).standard_normal((3, 1_000))
+    for data in ((x, x + y, z), (x, y, y + z), (x, y, np.sign(x * y) * np.abs(z))):
+        assert dhsic.independence_test(*data, estimator="nfsic", rng=0).pvalue <= 0.01
+
+
+def test_ties__count_whatever_rounding_does():
+    """Products of few codes tie often: p-values are those of whole numbers."""
+    for seed in range(12):
+        x, y = (np.random.default_rng(seed).random((2, 60)) < 0.15).astype(float)
+        options = {"kernels": "delta", "estimator": random(1), "rng": seed, "null": Shifts(60)}
+        found = dhsic.independence_test(x, y, **options)
+        orders = oracles.orders_of_orbit(Orbit.of(60, 60, seed))
+        squares = [(60 * int(x @ y[o]) - int(x.sum()) * int(y.sum())) ** 2 for o in orders]
+        assert found.pvalue == pytest.approx(np.mean(np.array(squares) >= squares[0]), abs=1e-12)
 
 
 def test_estimate__needs_two_rows_besides_those_to_train_on():

@@ -7,7 +7,7 @@ from scipy.stats import binom
 import dhsic
 from dhsic.engine.events import BlockFinished
 from dhsic.errors import InvalidArgumentError, MemoryBudgetError
-from dhsic.nulls import Sequential, SequentialReplicates, draw_permutations, pvalue
+from dhsic.nulls import Sequential, SequentialReplicates, pvalue
 from dhsic.results import decision
 from tests.estimators.levels import Check
 
@@ -50,12 +50,6 @@ def test_batches__add_up_and_grow(n_exceed, n_resamples):
     drawn = np.cumsum(batches)
     pairs = zip(batches[1:], drawn[:-1], strict=True)
     assert all(size <= max(2 * n_exceed, before // 2) for size, before in pairs)
-
-
-def test_draws__are_those_of_the_permutation_null():
-    null = Sequential(3, 40)
-    found = np.concatenate(list(null.draws(5, 12, 3)))
-    np.testing.assert_array_equal(found, draw_permutations(5, 0, 12, 40, 3))
 
 
 @pytest.mark.parametrize("n_exceed", [1, 4, 30])

@@ -41,12 +41,6 @@ def test_draw_permutations__are_uniform():
     assert np.abs(counts - 1000).max() < 5 * np.sqrt(1000 * 5 / 6)
 
 
-def test_detail__says_which_rows_are_permuted():
-    null = Permutation(9, block_rows=4096)
-    assert null.detail(over_all=True) == "permutes within all rows"
-    assert null.detail(over_all=False) == "permutes within groups of 4,096 rows"
-
-
 @pytest.mark.parametrize("value", [0, -1, 2.0, True, "9"])
 @pytest.mark.parametrize("null", [Multiplier, Permutation])
 def test_null__needs_replicates(null, value):

@@ -31,7 +31,7 @@ from dhsic.estimators.landmark.statistics import (
     plan_tuples,
     resample_tuples,
 )
-from dhsic.estimators.landmark.tuples import Tuples
+from dhsic.estimators.landmark.tuples import Tuples, form_of
 from dhsic.estimators.resample import TwoSided, exact_null, pairs_of
 from dhsic.features import centred_rows, write_phases
 from dhsic.kernels import Combinations, Kernel
@@ -309,7 +309,7 @@ class JointFrequencies:
             (np.arange(self.n_features),) * len(pairs),
             tuple(pilots),
             session.dtype,
-            "product" if isinstance(null, Chain) else "joint",
+            form_of(null),
             parts=2,
         )
 

@@ -53,6 +53,7 @@ __all__ = [
     "ResampledTuples",
     "Tested",
     "TupleNull",
+    "error_of_root",
     "fit_tuples",
     "measure_tuples",
     "plan_tuples",
@@ -135,8 +136,7 @@ def resample_tuples(
                 values[coset * b : (coset + 1) * b, c] = n * squared_norms(whiten[c](at))
                 if coset == 0:
                     write_joint(moments, part, sums, place, c, at[:, 0], n)
-            rounding = _errors(part, sums, place, orbit, n)
-            errors[c] = math.sqrt(n) * _norm_of_errors(whiten[c], rounding)
+            errors[c] = error_of_root(part, sums, place, orbit, n, whiten[c])
     resampled = Resampled.of(values, tie_tolerance(values[0], errors))
     return ResampledTuples(resampled, moments, orbit.detail)
 
@@ -343,6 +343,13 @@ def _about_means(session: Session, tuples: Tuples) -> tuple[Tuples, Tile, Moment
 
 def _of_part(values: Tile, tuples: Tuples, numbers: range) -> Tile:
     return values[tuples.starts[numbers[0]] : tuples.starts[numbers[-1] + 1]]
+
+
+def error_of_root(
+    part: Tuples, sums: TupleSums, c: int, orbit: Orbit, n: int, whiten: Whiten
+) -> float:
+    """Up to how much the root of a statistic, sqrt(n) |L^-1 u|, may be wrong by rounding."""
+    return math.sqrt(n) * _norm_of_errors(whiten, _errors(part, sums, c, orbit, n))
 
 
 def _errors(part: Tuples, sums: TupleSums, c: int, orbit: Orbit, n: int) -> Vector:

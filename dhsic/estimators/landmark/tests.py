@@ -35,7 +35,7 @@ from dhsic.estimators.landmark.statistics import (
     plan_tuples,
     resample_tuples,
 )
-from dhsic.estimators.landmark.tuples import Form, Tuples
+from dhsic.estimators.landmark.tuples import Tuples, form_of
 from dhsic.estimators.resample import Resampled, TwoSided, pairs_of
 from dhsic.kernels import Combinations
 from dhsic.landmarks import Pairing
@@ -152,7 +152,7 @@ class LandmarkTests:
         assert null is None or isinstance(null, TupleNull)
         p, guessed = self.draw.most(session), combinations.guessed(session.dims)
         pairs = pairs_of(combinations.chosen, null)
-        tuples = Tuples.unseen(guessed, session.dims, p, pairs, session.dtype, _form(null))
+        tuples = Tuples.unseen(guessed, session.dims, p, pairs, session.dtype, form_of(null))
         first = self.draw.steps(session, guessed, self.draw.held_bytes(session, len(pairs)))
         estimates = len(combinations) if isinstance(null, Gamma | Spectral) else 1
         last = [DriverStep("estimate", 3 * 8 * p * p)] * estimates
@@ -182,10 +182,5 @@ class LandmarkTests:
             chosen=[(*pair.left, pair.right) for pair in pairs],
         )
         basis.warn_of_rounding(session)
-        tuples = Tuples.at(basis, pairs, session.dtype, _form(null))
+        tuples = Tuples.at(basis, pairs, session.dtype, form_of(null))
         return Prepared(basis, tuples, [partial(basis.whiten, c) for c in range(len(pairs))])
-
-
-def _form(null: Null | None) -> Form:
-    """A stage of a chain takes the variables before it together."""
-    return "product" if isinstance(null, Chain) else "joint"

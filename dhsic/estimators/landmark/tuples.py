@@ -16,8 +16,9 @@ from dhsic.estimators.landmark.basis import LandmarkBasis
 from dhsic.estimators.resample import TwoSided
 from dhsic.kernels import Combinations
 from dhsic.kernels.shared import SharedTiles, TileKernel, tile_operations
+from dhsic.nulls import Chain
 
-__all__ = ["Form", "Place", "Strip", "TupleKernel", "Tuples"]
+__all__ = ["Form", "Place", "Strip", "TupleKernel", "Tuples", "form_of"]
 
 Form = Literal["product", "centred", "joint"]
 Indices = NDArray[np.intp]
@@ -25,6 +26,11 @@ Vector = NDArray[np.float64]
 
 _FEWEST = 16  # landmarks of a kernel in a strip
 _PILOT_ROWS = 256
+
+
+def form_of(null: object) -> Form:
+    """That of a test: a stage of a chain takes the variables before it together."""
+    return "product" if isinstance(null, Chain) else "joint"
 
 
 class TupleKernel(TileKernel, Protocol):

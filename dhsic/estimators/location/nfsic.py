@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple, final, get_args
 
@@ -16,32 +16,27 @@ from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.estimators.approximate import guard_locations
 from dhsic.estimators.base import (
+    ChainOutcome,
     Estimate,
     Null,
     Outcome,
     fit_on_sample,
     fitting_step,
     plan_of,
+    stages_of,
 )
-from dhsic.estimators.location.sums import (
-    LocationPass,
-    Locations,
-    PermutedLocations,
-    Terms,
-)
+from dhsic.estimators.landmark.moments import measured
+from dhsic.estimators.landmark.statistics import ResampledTuples, plan_tuples, resample_tuples
+from dhsic.estimators.landmark.tuples import Tuples, form_of
+from dhsic.estimators.location.held import held_steps, held_test
+from dhsic.estimators.location.sums import LocationPass, Norm, independent_covariance
 from dhsic.estimators.location.training import Placed, Training, place
-from dhsic.estimators.sequential import draw_sequentially, largest_batch
-from dhsic.features import KernelFeatures
+from dhsic.estimators.resample import TwoSided, exact_null, pairs_of
+from dhsic.io.rest import RestSource
 from dhsic.kernels import Combinations, Gaussian, Kernel
+from dhsic.kernels.shared import tile_operations
 from dhsic.landmarks import uniform_rows, warn_of_rounding
-from dhsic.nulls import (
-    ChiSquare,
-    Permutation,
-    Replicates,
-    Sequential,
-    draw_permutations,
-    tie_threshold,
-)
+from dhsic.nulls import Chain, ChiSquare, Permutation, Replicates, Sequential, Shifts
 from dhsic.results import FeatureSummary
 
 __all__ = ["NFSIC", "Placement"]
@@ -53,17 +48,26 @@ _REMEDY = "take fewer locations, training rows, resamples or threads"
 _LOCATIONS = 10
 _ROWS_A_LOCATION = 50
 _FEWEST_ROWS = 2
-_QUICK_OPERATIONS = 4e9
-_PATIENT_OPERATIONS = 5e10
+_EVALUATIONS = 1200.0  # of the kernels at the training rows, with their gradients, about
 
 
-class _Prepared(NamedTuple):
-    """Kernels, locations, rows that the test leaves out, and the kernels of sampled ones."""
+class _Measured(NamedTuple):
+    """What the rows of a test say of the kernels at the locations."""
 
-    kernels: tuple[Kernel, ...]
-    locations: Locations
-    left_out: NDArray[np.intp]
+    rest: Session
+    """These rows."""
+    tuples: Tuples
+    """The statistics."""
+    norms: list[Norm]
+    """Of each."""
+    estimate: Estimate
     sampled: list[Vector]
+    """The kernels of some rows at the locations, shapes (s, J)."""
+
+    def resampled(self, null: Shifts | Chain | Permutation) -> ResampledTuples:
+        """The statistics and their replicates."""
+        whiten = [norm.whiten for norm in self.norms]
+        return resample_tuples(self.rest, self.tuples, whiten, null)
 
 
 @final
@@ -82,6 +86,8 @@ class NFSIC:
     whose limit under independence is the same. But kernels that are narrow enough for no row to
     be near a location in both variables leave it far too small, and such locations are what
     optimisation then finds. S does not change under permutation, either.
+
+    The stages of a `Chain` are tested at the same locations, each with the S of its two sides.
 
     Parameters
     ----------
@@ -137,16 +143,11 @@ class NFSIC:
         return given or Gaussian()
 
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
-        """Permutations of all rows where they are quick, chi-square beyond."""
-        operations = self._operations(session, n_resamples)
-        if operations <= _QUICK_OPERATIONS and self._fits(session, n_resamples):
-            return Permutation(n_resamples, within="all"), "exact, and quick for so few rows"
-        return ChiSquare(), "too many rows to permute quickly; the limit needs no replicates"
+        """Shifts of rows; of three variables or more as a chain."""
+        return exact_null(len(session.sources), n_resamples)
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """What would run."""
-        null = largest_batch(null) if isinstance(null, Sequential) else null
-        zero = session.dtype.type(0)
         count, trained = self._count(session), self._trained(session.n)
         if session.n - trained < _FEWEST_ROWS:
             msg = (
@@ -154,142 +155,103 @@ class NFSIC:
                 f"{session.n - trained}: add rows, or take NFSIC(placement='random')"
             )
             raise DataError(msg)
-        maps = tuple(
-            KernelFeatures(kernel, np.broadcast_to(zero, (count, kernel.width(d))))
-            for kernel, d in zip(combinations.kernels, session.dims, strict=True)
-        )
-        locations = Locations(maps, (np.zeros(count),) * len(maps))
-        left_out = np.zeros(trained, np.intp)
         steps: list[DriverStep | PassPlan] = [fitting_step(session)]
         if trained:
             rows = 8 * trained * sum(session.dims)
-            tiles = 8 * trained * count * len(maps)
-            steps.append(DriverStep("optimise locations", 6 * rows + 12 * tiles, rows))
-        if isinstance(null, Permutation) and self._over_all(session, null):
-            held = 8 * session.n * (sum(session.dims) + (3 + len(maps)) * count)
-            orders = 16 * session.n * null.n_resamples * (len(maps) - 1)
-            work = 32 * session.n * count * session.runtime.threads
-            steps.append(DriverStep("kernels of all rows", 2 * held))
-            steps.append(DriverStep("permutation null", held + orders + work))
-        else:
-            permuted = null if isinstance(null, Permutation) else None
-            steps.append(session.plan(LocationPass(locations, permuted, 0, left_out)))
-            steps.append(DriverStep("solve", 64 * count**2 * (1 + len(maps))))
+            tiles = 8 * trained * count * len(session.sources)
+            columns = sum(map(tile_operations, session.dims))
+            work = _EVALUATIONS * trained * count * columns
+            steps.append(DriverStep("optimise locations", 6 * rows + 12 * tiles, rows, work))
+        rest = _without(session, self._training(session))
+        guessed, pairs = combinations.guessed(session.dims), pairs_of(combinations.chosen, null)
+        tuples = Tuples.unseen(guessed, session.dims, count, pairs, session.dtype, form_of(null))
+        steps.append(rest.plan(LocationPass(tuples)))
+        steps.append(DriverStep("solve", 64 * count * (tuples.n_side_values + count)))
+        if isinstance(null, Sequential):
+            steps += held_steps(rest, tuples, null)
+        elif isinstance(null, Shifts | Chain | Permutation):
+            steps += plan_tuples(rest, tuples, null)
         return plan_of(session, steps, _REMEDY)
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """NFSIC over n, in one pass."""
-        prepared = self._prepare(session, kernels)
-        terms, _ = self._streamed(session, prepared, None)
-        return self._estimate(prepared, terms)
+        return self._measure(session, kernels, None).estimate
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
-        """T and its null distribution, in one pass."""
-        prepared = self._prepare(session, kernels)
+        """T and its null distribution: in one pass, and one more where there are replicates."""
+        found = self._measure(session, kernels, null)
+        (norm,), estimate, n = found.norms, found.estimate, found.rest.n
+        if isinstance(null, ChiSquare):
+            detail = guard_locations(n, found.sampled)
+            return Outcome(n * estimate.value, norm.law, estimate, detail)
         if isinstance(null, Sequential):
-            return self._permuted_sequentially(session, prepared, null)
-        if isinstance(null, Permutation) and self._over_all(session, null):
-            return self._permuted_over_all_rows(session, prepared, null)
-        permuted = null if isinstance(null, Permutation) else None
-        if permuted is None:
-            detail = guard_locations(session.n - len(prepared.left_out), prepared.sampled)
-        else:
-            detail = permuted.detail(over_all=False)
-        terms, n = self._streamed(session, prepared, permuted)
-        return self._outcome(prepared, terms, n, detail)
+            held = held_test(found.rest, found.tuples, norm, null)
+            return Outcome(held.statistic, held.law, estimate, held.detail, held.rounding)
+        assert isinstance(null, Shifts | Permutation)
+        (statistics, replicates, rounding), _, detail = found.resampled(null)
+        law = Replicates(replicates[:, 0])
+        return Outcome(float(statistics[0]), law, estimate, detail, float(rounding[0]))
 
-    def _prepare(self, session: Session, kernels: Sequence[Kernel]) -> _Prepared:
-        """Fit the kernels and place the locations."""
-        fitted, sample = fit_on_sample(session, kernels)
-        rows = self._training(session)
-        if len(rows):
-            placed = self._optimised(session, fitted, rows)
-        else:
-            placed = Placed(fitted, tuple(session.take(self._drawn(session))))
-        maps = tuple(
-            KernelFeatures.at(z, kernel, session.dtype)
-            for kernel, z in zip(placed.kernels, placed.points, strict=True)
+    def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
+        """T of every stage of a chain of tests and its replicates, at the same locations."""
+        found = self._measure(session, combinations.kernels_of(0), null)
+        resampled, _, detail = found.resampled(null)
+        return ChainOutcome(
+            replace(combinations, kernels=found.estimate.kernels),
+            stages_of(combinations.chosen, resampled),
+            lambda _: found.estimate,
+            detail,
         )
-        warn_of_rounding(session.names, placed.kernels, [m.columns for m in maps], session.dtype)
-        sampled = [
-            one(x).astype(np.float64, copy=False) for one, x in zip(maps, sample, strict=True)
-        ]
-        centres = tuple(tile.mean(axis=0) for tile in sampled)
-        return _Prepared(placed.kernels, Locations(maps, centres), rows, sampled)
 
-    def _optimised(
-        self, session: Session, fitted: tuple[Kernel, ...], rows: NDArray[np.intp]
-    ) -> Placed:
-        session.step("optimise locations")
-        training = tuple(session.take([rows] * len(session.sources)))
-        rng = generator(session.seed, "landmarks")
-        return place(Training(fitted, training, self.regularisation), self._count(session), rng)
-
-    def _drawn(self, session: Session) -> list[NDArray[np.intp]]:
-        """Rows of the locations of every variable."""
-        m, count = len(session.sources), self._count(session)
-        return uniform_rows(session.seed, session.n, count, m, pairing="independent", replace=False)
-
-    def _streamed(
-        self, session: Session, prepared: _Prepared, null: Permutation | None
-    ) -> tuple[Terms, int]:
-        """The terms of the data and of their replicates, and the rows of the test."""
-        locations = prepared.locations
-        planned = LocationPass(locations, null, session.seed, prepared.left_out)
-        sums = session.run(planned)
+    def _measure(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> _Measured:
+        """Fit the kernels, place the locations and measure the other rows there."""
+        fitted, samples = fit_on_sample(session, kernels)
+        training, m = self._training(session), len(kernels)
+        rest, placed = _without(session, training), self._place(session, fitted, training)
+        columns = [k.columns(z, session.dtype) for k, z in zip(*placed, strict=True)]
+        warn_of_rounding(session.names, placed.kernels, columns, session.dtype)
+        sampled = [k(x, z) for k, z, x in zip(*placed, samples, strict=True)]
+        pairs = pairs_of([tuple(range(m))], null)
+        tuples = Tuples(
+            placed.kernels,
+            tuple(range(m)),
+            placed.points,
+            tuple(pairs),
+            (np.arange(self._count(session)),) * len(pairs),
+            tuple(k.mean(axis=0) for k in sampled),
+            session.dtype,
+            form_of(null),
+        )
+        sums = rest.run(LocationPass(tuples))
         session.step("solve")
-        return locations.terms(sums), sums.rows
+        moments = measured(tuples, sums.tuples, rest.n)
+        means = list(moments.kappa)
+        of = dict(zip(tuples.sides, sums.covariances(rest.n), strict=True))
+        # S of a stage is that of two sides, which do not depend on each other under the null.
+        joint = self._norm(independent_covariance([of[k,] for k in range(m)], means))
+        stages = (self._norm(of[pair.left] * of[pair.right,]) for pair in pairs)
+        u = moments.u[pairs.index(TwoSided.of(tuple(range(m))))]
+        summary = FeatureSummary(f"{self.placement} locations", (tuples.n_landmarks,))
+        estimate = Estimate(joint(u), placed.kernels, features=summary, quantity="NFSIC / n")
+        norms = list(stages) if isinstance(null, Chain) else [joint]
+        return _Measured(rest, tuples.about(means), norms, estimate, sampled)
 
-    def _permuted_over_all_rows(
-        self, session: Session, prepared: _Prepared, null: Permutation
-    ) -> Outcome:
-        permuted = self._held(session, prepared, null)
-        replicates = session.map("permutation null", permuted, null.n_resamples)
-        terms = permuted.terms(replicates)
-        return self._outcome(prepared, terms, permuted.rows, null.detail(over_all=True))
+    def _place(
+        self, session: Session, fitted: tuple[Kernel, ...], training: NDArray[np.intp]
+    ) -> Placed:
+        m, count = len(fitted), self._count(session)
+        if not len(training):
+            rows = uniform_rows(
+                session.seed, session.n, count, m, pairing="independent", replace=False
+            )
+            return Placed(fitted, tuple(session.take(rows)))
+        session.step("optimise locations")
+        taken = tuple(session.take([training] * m))
+        rng = generator(session.seed, "landmarks")
+        return place(Training(fitted, taken, self.regularisation), count, rng)
 
-    def _permuted_sequentially(
-        self, session: Session, prepared: _Prepared, null: Sequential
-    ) -> Outcome:
-        held = self._held(session, prepared, Permutation(1))
-        terms = held.terms([])
-        statistic = float(terms.statistics(held.rows, self.regularisation)[0])
-
-        def batches() -> Iterator[Vector]:
-            for orders in null.draws(session.seed, held.rows, len(session.sources)):
-                permuted = replace(held, orders=orders)
-                found = permuted.terms(session.map("permutation null", permuted, len(orders)))
-                yield found.statistics(held.rows, self.regularisation)[1:]
-
-        least = tie_threshold(statistic, session.dtype, 0.0)
-        law, detail = draw_sequentially(null, least, batches())
-        return Outcome(statistic, law, self._estimate(prepared, terms), detail)
-
-    def _held(self, session: Session, prepared: _Prepared, null: Permutation) -> PermutedLocations:
-        """The kernels of all rows at the locations, and permutations of the rows."""
-        session.step("kernels of all rows")
-        rows = np.delete(np.arange(session.n), prepared.left_out)
-        m = len(session.sources)
-        about = prepared.locations.about(session.take([rows] * m))
-        shifts = [a.mean(axis=0) for a in about]
-        centres = prepared.locations.centres
-        return PermutedLocations(
-            tuple(a - s for a, s in zip(about, shifts, strict=True)),
-            tuple(c + s for c, s in zip(centres, shifts, strict=True)),
-            draw_permutations(session.seed, 0, len(rows), null.n_resamples, m),
-        )
-
-    def _outcome(self, prepared: _Prepared, terms: Terms, n: int, detail: str) -> Outcome:
-        """By the replicates, where there are any, or by the limit."""
-        values = terms.statistics(n, self.regularisation)
-        law = Replicates(values[1:]) if len(values) > 1 else terms.law(self.regularisation)
-        return Outcome(float(values[0]), law, self._estimate(prepared, terms), detail)
-
-    def _estimate(self, prepared: _Prepared, terms: Terms) -> Estimate:
-        value = float(terms.statistics(1, self.regularisation)[0])
-        counts = (prepared.locations.count,)
-        summary = FeatureSummary(f"{self.placement} locations", counts)
-        return Estimate(value, prepared.kernels, features=summary, quantity="NFSIC / n")
+    def _norm(self, covariance: Vector) -> Norm:
+        return Norm.of(covariance, self.regularisation)
 
     def _training(self, session: Session) -> NDArray[np.intp]:
         """Rows to train on, ascending."""
@@ -307,19 +269,7 @@ class NFSIC:
         most = trained // _ROWS_A_LOCATION if trained else session.n
         return min(_LOCATIONS, max(1, most))
 
-    def _over_all(self, session: Session, null: Permutation) -> bool:
-        """Whether all rows are permuted: as asked, or where they fit and it takes no minute."""
-        if null.within != "auto":
-            return null.within == "all"
-        quick = self._operations(session, null.n_resamples) <= _PATIENT_OPERATIONS
-        few = session.n <= null.block_rows
-        return few or (quick and self._fits(session, null.n_resamples))
 
-    def _operations(self, session: Session, n_resamples: int) -> float:
-        count = self._count(session)
-        return float(session.n) * n_resamples * count * 8 * len(session.sources)
-
-    def _fits(self, session: Session, n_resamples: int) -> bool:
-        m, count = len(session.sources), self._count(session)
-        held = 8 * session.n * (2 * sum(session.dims) + 2 * (3 + m) * count)
-        return held + 16 * session.n * n_resamples * (m - 1) <= session.runtime.memory // 2
+def _without(session: Session, rows: NDArray[np.intp]) -> Session:
+    """The run over all rows but these."""
+    return session.over([RestSource(source, rows) for source in session.sources])

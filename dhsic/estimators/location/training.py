@@ -12,7 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.estimators.base import rounding_unit
-from dhsic.estimators.location.sums import Terms, expanded, joint_terms
+from dhsic.estimators.location.sums import (
+    Norm,
+    expanded,
+    independent_covariance,
+    joint_terms,
+)
 from dhsic.kernels import (
     Gaussian,
     InverseMultiquadric,
@@ -71,9 +76,10 @@ def criterion(
     list of float
         Derivatives in the logarithms of the length scales; 0 of kernels other than radial ones.
     """
-    about, means, covariances, terms = _terms(kernels, points, rows)
-    value = float(terms.statistics(1, regularisation)[0])
-    a = _solved(terms, regularisation)
+    about, means, covariances, u = _moments(kernels, points, rows)
+    norm = Norm.of(independent_covariance(covariances, means), regularisation)
+    # With a = (S + r t I)^-1 u the norm of u changes by 2 a'du - a'(dS + r dt I) a.
+    a = norm.solve(u)
     form = np.outer(a, a) + (regularisation * float(a @ a) / len(a)) * np.eye(len(a))
     gradients, lengths = [], []
     for m, (kernel, x, z) in enumerate(zip(kernels, rows, points, strict=True)):
@@ -81,7 +87,7 @@ def criterion(
         gradient = _in_points(kernel, x, z, weights) if kernel.differentiable else np.zeros_like(z)
         gradients.append(gradient)
         lengths.append(_in_length(kernel, x, z, weights, gradient))
-    return value, gradients, lengths
+    return norm(u), gradients, lengths
 
 
 def value_of(
@@ -91,20 +97,19 @@ def value_of(
     regularisation: float,
 ) -> float:
     """The same without gradients."""
-    *_, terms = _terms(kernels, points, rows)
-    return float(terms.statistics(1, regularisation)[0])
+    _, means, covariances, u = _moments(kernels, points, rows)
+    return Norm.of(independent_covariance(covariances, means), regularisation)(u)
 
 
-def _terms(
+def _moments(
     kernels: Sequence[Kernel], points: Sequence[Vector], rows: Sequence[Vector]
-) -> tuple[list[Vector], list[Vector], list[Vector], Terms]:
-    """Kernel values about their means, the means, the covariances and what T is made of."""
+) -> tuple[list[Vector], list[Vector], list[Vector], Vector]:
+    """Kernel values about their means, the means, the covariances and u."""
     values = [k(x, z) for k, x, z in zip(kernels, rows, points, strict=True)]
     means = [k.mean(axis=0) for k in values]
     about = [_about(k, c) for k, c in zip(values, means, strict=True)]
     covariances = [a.T @ a / len(a) for a in about]
-    terms = Terms.of(joint_terms(about, means).mean(axis=0)[None], covariances, means)
-    return about, means, covariances, terms
+    return about, means, covariances, joint_terms(about, means).mean(axis=0)
 
 
 def _about(values: Vector, means: Vector) -> Vector:
@@ -113,16 +118,6 @@ def _about(values: Vector, means: Vector) -> Vector:
     flat = np.abs(about).max(axis=0) <= rounding_unit(np.float64) * np.abs(values).max(axis=0)
     about[:, flat] = 0.0
     return about
-
-
-def _solved(terms: Terms, regularisation: float) -> Vector:
-    """Solve a = (S + r t I)^-1 u, of which T / n changes by 2 a'du - a'(dS + r dt I) a."""
-    covariance = terms.covariance
-    ridge = regularisation * float(covariance.diagonal().mean())
-    if ridge <= 0.0:
-        return np.zeros(len(covariance))
-    solved: Vector = np.linalg.solve(covariance + ridge * np.eye(len(covariance)), terms.mean[0])
-    return solved
 
 
 def _weights(
