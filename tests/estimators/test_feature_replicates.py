@@ -293,7 +293,7 @@ def stored(data, kind, folder, rows):
 def test_streams__give_the_same_bits(kind, where, null, tmp_path, request, monkeypatch):
     """Whatever stores the rows and wherever tasks run; also with cosets."""
     monkeypatch.setattr("dhsic.estimators.resample._WIDEST", 200)
-    data, kernels = dependent(30_000), (Gaussian(gamma=0.5), Gaussian(gamma=0.5))
+    data, kernels = dependent(60_000), (Gaussian(gamma=0.5), Gaussian(gamma=0.5))
     # More landmarks have sizes that are found where tasks run.
     estimator = NystromHSIC(45 if null == Shifts(600) else 12)
     alone = session_on(data)
