@@ -373,7 +373,7 @@ def plan(
     threads: int | None = None,
     memory: int | str = "2GiB",
 ) -> Plan:
-    """What `independence_test` would run and in how much memory; runs nothing.
+    """Plan `independence_test`: its steps, their memory and their time; runs nothing.
 
     Parameters
     ----------
@@ -385,7 +385,8 @@ def plan(
     Returns
     -------
     Plan
-        With its passes, tasks, predicted peak bytes of a worker and bytes to the driver.
+        With its passes, tasks, predicted peak bytes of a worker, bytes to the driver, and
+        `processor_seconds` of one thread, from a third to three times of which it takes.
 
     Examples
     --------

@@ -49,7 +49,7 @@ def test(**options: Any) -> None:
 @click.command(cls=_Command, short_help="Say what a test would run.")
 @test_options
 def plan(**options: Any) -> None:
-    """Say what 'dhsic test' with the same options would run, in how much memory.
+    """Say what 'dhsic test' with the same options would run, in how much memory and time.
 
     Runs nothing and starts nothing. The seed, the level and the files to write are accepted and
     make no difference to a plan.

@@ -1,4 +1,4 @@
-"""What would run, and in how much memory, before anything runs."""
+"""The steps that would run, their memory and their time, before anything runs."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from scipy.stats import binom
 
-from benchmarks import exact_cost, exact_power
+from benchmarks import exact_cost, exact_power, plan_seconds
 from dhsic.estimators.registry import NULLS
 
 
@@ -98,3 +98,16 @@ def test_exact_cost__counts_processes_that_it_started(monkeypatch):
 
     monkeypatch.setattr(exact_cost.resource, "getrusage", Usage)
     assert exact_cost.processor_seconds() == 3.75
+
+
+def test_plan_seconds__plans_and_measures_every_case(out, monkeypatch):
+    monkeypatch.setattr(plan_seconds, "DIMS", ((1, 1), (2, 1, 1)))
+    options = ["--n", 60, "--estimator", "v-hsic", "--estimator", "nystrom-hsic"]
+    table = run(plan_seconds, out, *options)
+    assert {row["columns"] for row in table} == {"1x1", "2x1x1"}
+    assert {row["null"] for row in table} == {"auto", "permutation", "gamma", "multiplier"}
+    for row in table:
+        ratio = float(row["planned"]) / float(row["seconds"])
+        assert float(row["ratio"]) == pytest.approx(ratio, rel=1e-3)
+    monkeypatch.setattr(plan_seconds, "measured", None)
+    assert run(plan_seconds, out, *options) == table
