@@ -1,8 +1,8 @@
 """Processor seconds that a plan tells beside those that the test takes.
 
 Tests are of independent normal variables in memory, on one thread, by the null that is taken
-without options unless it is named. `ratio` is planned over measured; plans say that it is between a
-third and three. Tests that take less than a tenth of a second are left out of that promise.
+without options unless it is named. `ratio` is planned over measured; plans say that it is most
+often between a third and three, which leaves out tests of less than a tenth of a second.
 Writes benchmarks/results/plan_seconds.csv, whose rows are kept.
 
     python benchmarks/plan_seconds.py

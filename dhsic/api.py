@@ -386,7 +386,7 @@ def plan(
     -------
     Plan
         With its passes, tasks, predicted peak bytes of a worker, bytes to the driver, and
-        `processor_seconds` of one thread, from a third to three times of which it takes.
+        `processor_seconds` of one thread, of which it takes a third to three times most often.
 
     Examples
     --------

@@ -12,6 +12,7 @@ from dhsic.estimators import TABLE
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+RESULTS = ROOT / "benchmarks" / "results"
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
 
 
@@ -40,19 +41,58 @@ def test_readme__commands_exist(command):
 
 
 def test_readme__tables_have_a_command_and_a_file():
-    for script, table in re.findall(r"`python (benchmarks/\w+\.py)` \| `(\w+\.csv)`", README):
+    for script, name in re.findall(r"`python (benchmarks/\w+\.py)` \| `(\w+\.csv)`", README):
         assert (ROOT / script).exists()
-        assert (ROOT / "benchmarks" / "results" / table).exists()
+        assert (RESULTS / name).exists()
+
+
+def table(name):
+    with (RESULTS / name).open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def test_readme__level_is_that_of_the_table():
-    with (ROOT / "benchmarks" / "results" / "level_default.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = table("level_default.csv")
     rates = [100 * float(row["5%"]) for row in rows]
     cells = {tuple(row[key] for key in ("function", "kind", "M", "n")) for row in rows}
     said = f"{min(rates):.1f} to {max(rates):.1f} % in {len(cells)} cells at default arguments"
     assert said in README
     assert {row["ok"] for row in rows} == {"True"}
+
+
+def test_results__level_of_the_family_is_that_of_the_table():
+    rates = [100 * float(row["5%"]) for row in table("level.csv")]
+    said = f"reject {min(rates):.1f} to {max(rates):.1f} % of independent data sets of 200 to 2,000"
+    assert said in (RESULTS / "README.md").read_text()
+
+
+def test_readme__power_of_the_default_is_that_of_the_table():
+    rows = [r for r in table("exact_power.csv") if r["n"] == "200" and r["method"] != "chain"]
+    two = [r for r in rows if not re.search(r" of [34]$", r["data"])]
+    powers = {(r["data"], r["method"]): 100 * float(r["power"]) for r in two}
+    kinds = {kind for kind, _ in powers}
+    most = max(abs(powers[kind, "default"] - powers[kind, "permutation"]) for kind in kinds)
+    said = f"within {most:.0f} points of the power of 499 permutations on {len(kinds)} kinds"
+    assert said in README
+
+
+def test_readme__cost_of_the_default_is_that_of_the_table():
+    seconds = {(r["case"], r["null"]): float(r["seconds"]) for r in table("exact_cost.csv")}
+
+    def times(case, null):
+        return seconds[case, null] / seconds[case, "default"]
+
+    one, many = (1 / times(f"nystrom-m, {k}", "multiplier") for k in ("one kernel", "16 kernels"))
+    assert f"{one:.1f} and {many:.1f} of the time of 250 random signs" in README
+    permuted = times("v-hsic, 16 kernels", "permutation")
+    assert f"250 permutations: {permuted:.0f} times as long" in README
+
+
+def test_readme__seconds_of_plans_are_those_of_the_table():
+    ratios = [float(r["ratio"]) for r in table("plan_seconds.csv") if float(r["seconds"]) >= 0.1]
+    near = sum(1 / 3 <= ratio <= 3 for ratio in ratios) / len(ratios)
+    said = f"{100 * near:.0f} % of {len(ratios)} tests took a third to three times as long"
+    assert said in README
 
 
 def test_readme__table_of_the_family_is_the_registry():

@@ -229,7 +229,10 @@ class Plan:
 
     @property
     def processor_seconds(self) -> float:
-        """Predicted seconds of one thread, those of all tasks together; reading is left out."""
+        """Predicted seconds of one thread, those of all tasks together; reading is left out.
+
+        No landmarks are taken to be pruned, which leaves many where columns are few.
+        """
         return sum(step.operations for step in self.steps) / A_SECOND
 
     def _driver_bytes(self, step: DriverStep | PassPlan) -> int:
@@ -291,7 +294,9 @@ class Plan:
             f"of the driver {format_bytes(self.peak_driver_bytes)}, "
             f"allowed {format_bytes(self.runtime.memory)}"
         )
-        lines.append(f"about {_seconds(self.processor_seconds)} of one thread, a third to thrice")
+        seconds = self.processor_seconds
+        most_often = f"{_seconds(seconds / 3)} to {_seconds(3 * seconds)}"
+        lines.append(f"about {_seconds(seconds)} of one thread, most often {most_often}")
         return "\n".join(lines)
 
 
@@ -386,9 +391,7 @@ def baseline_bytes() -> int:
 
 def _seconds(seconds: float) -> str:
     """Two digits: no more are known."""
-    if seconds < 0.1:
-        return "0.1 s or less"
-    return f"{float(f'{seconds:.2g}'):,g} s"
+    return f"{max(float(f'{seconds:.2g}'), 0.1):,g} s"
 
 
 def _count(number: int, noun: str) -> str:
