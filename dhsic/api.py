@@ -385,8 +385,7 @@ def plan(
     Returns
     -------
     Plan
-        With its passes, tasks, predicted peak bytes of a worker, bytes to the driver, and
-        `processor_seconds` of one thread, of which it takes a third to three times most often.
+        With its passes, tasks, predicted bytes, and `processor_seconds` to a factor of three.
 
     Examples
     --------

@@ -121,21 +121,42 @@ def _on_client(
         emptied.clear()
     try:
         for future in _as_they_finish(list(futures.values()), client):
-            if future.status != "finished":
+            # One whose worker is lost by now is computed again where it is needed, without a wait.
+            if future.status in ("error", "cancelled"):
                 future.result()
             if future.key in amounts:
                 tell(amounts[future.key])
             if future.key not in wanted:  # what waits in the combine tree holds on to it
                 future.release()
-        return [futures[key].result() for key in wanted]
+        return [_fetched(futures[key], client) for key in wanted]
     finally:
         for future in futures.values():  # not Client.cancel, which fails on what waits in the tree
             future.release()
 
 
+def _fetched(future: Any, client: Any) -> Any:
+    """The result, computed again where all workers were lost; an error where none come back."""
+    patience = _patience()
+    wait = max(patience, _LOOK_SECONDS)
+    while True:
+        try:
+            return future.result(timeout=wait)
+        except TimeoutError:
+            if future.status == "error":  # of the task itself
+                raise
+            if not client.nthreads():
+                raise NoWorkersError(patience) from None
+            wait *= 2.0  # a large result may take longer
+
+
+def _patience() -> float:
+    """Seconds that a cluster may be without workers."""
+    return float(dask.config.get(NO_WORKERS_TIMEOUT, _ALONE_SECONDS))
+
+
 def _as_they_finish(pending: Sequence[Any], client: Any) -> Iterator[Any]:
     """Futures as they finish; a cluster that stays without workers is an error, not a wait."""
-    patience = float(dask.config.get(NO_WORKERS_TIMEOUT, _ALONE_SECONDS))
+    patience = _patience()
     completed = as_completed(pending, loop=client.loop)
     left, looked, alone = len(pending), 0.0, None
     while left:

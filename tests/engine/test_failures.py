@@ -14,6 +14,7 @@ from distributed.comm import CommClosedError
 from distributed.scheduler import KilledWorker
 
 from dhsic.engine.checkpoint import Checkpoint
+from dhsic.engine.compute import _fetched
 from dhsic.engine.events import BlockFinished
 from dhsic.engine.failures import NoWorkersError, failures_in_words
 from dhsic.engine.groups import Groups
@@ -208,3 +209,39 @@ def test_run_pass__does_not_wait_for_ever_where_only_combining_is_left(monkeypat
                 *(on(own), retire),
             )
     assert sum(isinstance(one, BlockFinished) for one in finished) == 12
+
+
+class Late:
+    """A future whose result is late for some times, on a client of some workers."""
+
+    def __init__(self, times, workers, status="pending"):
+        self.times, self.workers, self.status, self.waits = times, workers, status, []
+
+    def result(self, timeout):
+        self.waits.append(timeout)
+        if len(self.waits) <= self.times:
+            raise TimeoutError
+        return "it"
+
+    def nthreads(self):
+        return self.workers
+
+
+def test_fetched__waits_longer_where_there_are_workers():
+    late = Late(3, {"there": 1})
+    assert _fetched(late, late) == "it"
+    assert late.waits == [60.0, 120.0, 240.0, 480.0]
+
+
+def test_fetched__does_not_wait_without_workers():
+    late = Late(3, {})
+    with pytest.raises(NoWorkersError):
+        _fetched(late, late)
+    assert len(late.waits) == 1
+
+
+def test_fetched__raises_the_timeout_of_a_task():
+    late = Late(3, {"there": 1}, "error")
+    with pytest.raises(TimeoutError):
+        _fetched(late, late)
+    assert len(late.waits) == 1
