@@ -18,7 +18,7 @@ import numpy as np
 import dhsic
 from benchmarks.cases import NULL_CASES
 from benchmarks.output import parallel_map, write_csv
-from dhsic._arguments import choose_estimator, open_session
+from dhsic._arguments import choose_measure, open_session
 from dhsic.estimators.registry import TABLE
 
 ALPHAS = (0.05, 0.01, 0.001)
@@ -37,7 +37,7 @@ def one_ratio(setting: tuple[Any, int, str, int, int, int]) -> dict[str, list[fl
     estimator, m, case, n, permutations, seed = setting
     data = NULL_CASES[case](n, m, np.random.default_rng([seed, n, m]))
     session = open_session(data, None, seed, "float64", None, 1, "16GiB", None)
-    chosen, _, kernels = choose_estimator(session, None, estimator())
+    chosen, _, kernels = choose_measure(session, None, estimator())
 
     def law(null: Any) -> Any:
         return chosen.test(session, kernels, null).distribution

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from dhsic._random import resolve_seed
-from dhsic._validation import check_choice, parse_bytes
+from dhsic._validation import check_choice, parse_bytes, parse_seconds
 from dhsic.engine.blocks import Source
 from dhsic.engine.plan import Plan
 from dhsic.engine.runtime import Runtime, current_client
@@ -18,8 +18,8 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import (
     Estimator,
     Null,
+    choose_estimator,
     draws_replicates,
-    find_estimator,
     find_null,
     tries_grids,
 )
@@ -31,7 +31,7 @@ from dhsic.nulls import Distribution, FromReplicates, Replicates
 __all__ = [
     "Method",
     "Precision",
-    "choose_estimator",
+    "choose_measure",
     "choose_method",
     "open_session",
     "session_over",
@@ -51,6 +51,7 @@ def open_session(
     progress: Any,
     checkpoint: str | None = None,
     *,
+    time: float | str | None = None,
     tests: bool = True,
 ) -> Session:
     """Open the variables, check what does not depend on them, and say where it runs.
@@ -63,7 +64,7 @@ def open_session(
         msg = f"{what} needs at least {fewest} rows, got {sources[0].shape[0]}: add rows"
         raise DataError(msg)
     where = client, threads, memory, progress, checkpoint
-    return session_over(sources, rng, precision, *where, takes_constants=not tests)
+    return session_over(sources, rng, precision, *where, time=time, takes_constants=not tests)
 
 
 def session_over(
@@ -76,6 +77,7 @@ def session_over(
     progress: Any,
     checkpoint: str | None = None,
     *,
+    time: float | str | None = None,
     takes_constants: bool = False,
 ) -> Session:
     """A session over variables that are open, as `open_session`."""
@@ -90,6 +92,8 @@ def session_over(
         raise InvalidArgumentError(msg)
     folder = None if checkpoint is None else Folder.at(checkpoint, "checkpoint")
     runtime = _runtime(client, threads, parse_bytes(memory))
+    if time is not None:
+        runtime = replace(runtime, seconds=parse_seconds(time))
     seed, constants = resolve_seed(rng), takes_constants
     return Session(sources, runtime, seed, precision, progress, folder, takes_constants=constants)
 
@@ -120,7 +124,7 @@ def _read_kernels(kernels: Any, m: int) -> Grid | tuple[Kernel | None, ...]:
     return tuple(_kernel(kernel) for kernel in kernels)
 
 
-def choose_estimator(
+def choose_measure(
     session: Session, kernels: Any, estimator: str | Estimator
 ) -> tuple[Estimator, str, tuple[Kernel, ...]]:
     """The estimator, why this one, and the kernel that it will fit to each variable.
@@ -135,7 +139,7 @@ def choose_estimator(
         msg = "an estimate needs one kernel for each variable, got a Grid: that is for tests"
         raise InvalidArgumentError(msg)
     usual = Combinations.single([kernel or Gaussian() for kernel in asked])
-    chosen, reason = find_estimator(estimator, session, usual, None, None)
+    chosen, _, reason = choose_estimator(estimator, session, usual, None, None)
     return chosen, reason, _checked(_single(asked, chosen), session.sources).kernels
 
 
@@ -223,8 +227,11 @@ def choose_method(
     else:
         grid = Grid()
         combinations = Combinations.single([kernel or Gaussian() for kernel in asked])
-    chosen, reason = find_estimator(estimator, session, combinations, null, n_resamples)
-    if not isinstance(asked, Grid) and not (tries_grids(chosen) and draws_replicates(null)):
+    chosen, combinations, reason = choose_estimator(
+        estimator, session, combinations, null, n_resamples, reducible=not isinstance(asked, Grid)
+    )
+    tries = estimator == "auto" or tries_grids(chosen)
+    if not isinstance(asked, Grid) and not (tries and draws_replicates(null)):
         combinations = _single(asked, chosen)
     checked = _checked(combinations, session.sources)
     found, null_reason = find_null(null, chosen, session, n_resamples, checked)

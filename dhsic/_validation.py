@@ -12,9 +12,17 @@ import numpy as np
 
 from dhsic.errors import InvalidArgumentError
 
-__all__ = ["check_choice", "check_integer", "check_number", "nearest", "parse_bytes"]
+__all__ = [
+    "check_choice",
+    "check_integer",
+    "check_number",
+    "nearest",
+    "parse_bytes",
+    "parse_seconds",
+]
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_SECONDS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _BINARY_UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
@@ -61,6 +69,15 @@ def parse_bytes(value: int | str) -> int:
         )
         raise InvalidArgumentError(msg)
     return amount
+
+
+def parse_seconds(value: float | str) -> float:
+    """Read a time such as 600, "90s", "10min" or "2h"."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)?", str(value).strip().lower())
+    if match is None or (seconds := float(match[1]) * _SECONDS[match[2] or ""]) <= 0.0:
+        msg = f"time must be a positive number of seconds such as 600 or '10min', got {value!r}"
+        raise InvalidArgumentError(msg)
+    return seconds
 
 
 def _amount(number: str, unit: str, binary: str) -> int:

@@ -7,7 +7,7 @@ These numbers were fitted to processor times of passes over 600 to 60,000 rows o
 
 from __future__ import annotations
 
-__all__ = ["A_SECOND", "ENTRY", "EXPONENTIAL", "PATIENT", "QUICK", "SOLVE", "pair_seconds"]
+__all__ = ["A_SECOND", "ENTRY", "EXPONENTIAL", "LONG", "PATIENT", "QUICK", "SOLVE", "pair_seconds"]
 
 A_SECOND = 2e10
 """Operations of one thread in a second."""
@@ -21,11 +21,15 @@ ENTRY = 10.0
 SOLVE = 2.0
 """Of an entry of a triangular factor and a right-hand side: a product by blocks, half of them 0."""
 
-QUICK = 0.3
+QUICK = 0.6
 """Seconds of one thread that all pairs of rows may take where landmarks would take fewer."""
 
 PATIENT = 60.0
 """Seconds of one thread that one task may take."""
+
+
+LONG = 600.0
+"""Seconds of one thread that a test may take where no time is given."""
 
 
 def pair_seconds(n: int) -> float:

@@ -10,10 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dhsic
-from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
-from dhsic.estimators import Estimate, find_estimator
-from dhsic.io.open import open_variables
+from dhsic.estimators import Estimate
 from dhsic.kernels import Combinations, Gaussian
 from dhsic.results import FeatureSummary
 
@@ -172,7 +170,8 @@ def test_plan__runs_nothing_and_says_what_would():
         def __getitem__(self, key):
             pytest.fail("the plan must not read the data")
 
-    plan = dhsic.plan(X.view(Untouchable), Y, kernels="gaussian", null="multiplier", threads=1)
+    options = {"kernels": "gaussian", "estimator": "nystrom-m", "null": "multiplier"}
+    plan = dhsic.plan(X.view(Untouchable), Y, **options, threads=1)
     assert [step.name for step in plan.passes] == ["kernel sums", "multiplier null"]
     assert "9,000 rows of x1, x2" in str(plan)
     assert plan.passes[1].bytes_to_driver == 8 * (759 * 251 + 250)
@@ -466,61 +465,6 @@ def test_kernels__are_the_gaussian_where_not_given_and_the_null_takes_one(kernel
     assert (left_out.statistic, left_out.pvalue) == (given.statistic, given.pvalue)
 
 
-def test_auto_estimator__takes_all_pairs_of_few_rows_and_says_why():
-    few = {"kernels": "gaussian", "estimator": "auto", "rng": 0, "threads": 1}
-    result = dhsic.independence_test(X[:300], Y[:300], **few)
-    assert (result.estimator, result.estimator_reason) == (
-        "v-hsic",
-        "all pairs of rows, quick for so few",
-    )
-    assert dhsic.hsic(X[:300], Y[:300], **few).estimator == "v-hsic"
-
-
-@pytest.mark.parametrize("null", ["gamma", "spectral"])
-def test_auto_estimator__stands_with_nulls_that_take_one_kernel(null):
-    result = dhsic.independence_test(X[:300], Y[:300], estimator="auto", null=null, rng=0)
-    assert (result.estimator, result.grid) == ("v-hsic", None)
-
-
-@pytest.mark.parametrize(
-    ("n", "options", "reason"),
-    [
-        (9000, {}, "too many rows for all pairs of them"),
-        (1500, {"null": "permutation", "n_resamples": 500}, "too many rows for all pairs of them"),
-        (1500, {"null": dhsic.Permutation(500)}, "too many rows for all pairs of them"),
-        (300, {"null": "normal"}, "normal does not stand with v-hsic"),
-    ],
-)
-def test_auto_estimator__takes_landmarks_otherwise(n, options, reason):
-    session = Session(open_variables((X[:n], Y[:n]), None), Runtime.here(1, 2**31), 0)
-    asked = {"null": "auto", "n_resamples": None, **options}
-    found = find_estimator("auto", session, SINGLE, **asked)
-    assert found == (dhsic.NystromMHSIC(), reason)
-
-
-@pytest.mark.parametrize(
-    ("n", "options"),
-    [
-        (1900, {}),
-        (1500, {"null": "permutation", "n_resamples": 50}),
-        (4000, {"null": "gamma"}),
-        (4000, {"null": None}),
-    ],
-)
-def test_auto_estimator__counts_the_replicates(n, options):
-    session = Session(open_variables((X[:n], Y[:n]), None), Runtime.here(1, 2**31), 0)
-    asked = {"null": "auto", "n_resamples": None, **options}
-    found, _ = find_estimator("auto", session, SINGLE, **asked)
-    assert found == dhsic.VHSIC()
-
-
-def test_auto_estimator__takes_landmarks_where_memory_is_short():
-    session = Session(open_variables((X[:300], Y[:300]), None), Runtime.here(1, 2**20), 0)
-    found, reason = find_estimator("auto", session, SINGLE, "permutation", None)
-    assert found == dhsic.NystromMHSIC()
-    assert reason == "all pairs of rows do not fit the memory"
-
-
 def test_too_many_variables__names_the_estimators_that_take_more():
     match = (
         r"'coco' takes at most 2 variables, got 3: take nystrom-m or rff-hsic or nfsic or v-hsic"
@@ -534,7 +478,7 @@ def test_kernel__is_the_estimator_s_to_choose(monkeypatch):
     monkeypatch.setattr(
         dhsic.NystromMHSIC, "kernel", lambda self, given: given or Gaussian(gamma=3)
     )
-    options = {"kernels": [None, "laplacian"], "null": "gamma", "rng": 0}
+    options = {"kernels": [None, "laplacian"], "estimator": "nystrom-m", "null": "gamma", "rng": 0}
     result = dhsic.independence_test(X[:50], Y[:50], **options)
     first, second = (v.kernel for v in result.variables)
     assert first == "gaussian:3.0"
@@ -544,19 +488,21 @@ def test_kernel__is_the_estimator_s_to_choose(monkeypatch):
 def test_quantity__is_the_estimate_s(monkeypatch):
     measured = Estimate(0.5, (Gaussian(gamma=1.0),) * 2, quantity="COCO", features=FEATURES)
     monkeypatch.setattr(dhsic.NystromMHSIC, "estimate", lambda *_: measured)
-    result = dhsic.hsic(X, Y)
+    result = dhsic.hsic(X, Y, estimator="nystrom-m")
     assert (result.quantity, result.features) == ("COCO", FEATURES)
 
 
 @pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 def test_n_resamples__is_refused_where_auto_finds_a_null_without(monkeypatch):
     monkeypatch.setattr(dhsic.NystromMHSIC, "choose_null", lambda *_: (dhsic.Gamma(), "why"))
-    data, options = (X[:50], Y[:50]), {"kernels": "gaussian", "rng": 0}
+    data = X[:50], Y[:50]
+    options = {"kernels": "gaussian", "estimator": "nystrom-m", "rng": 0}
     assert dhsic.independence_test(*data, **options).null_reason == "why"
     with pytest.raises(dhsic.errors.InvalidArgumentError, match="left out with null 'gamma'"):
         dhsic.independence_test(*data, **options, n_resamples=9)
     for kernels in (GRID, None):
-        several = dhsic.independence_test(*data, kernels=kernels, rng=0, n_resamples=9)
+        asked = {**options, "kernels": kernels, "n_resamples": 9}
+        several = dhsic.independence_test(*data, **asked)
         assert (several.null, len(several.null_distribution)) == ("multiplier", 9)
         assert several.null_reason.startswith("several kernels need replicates that they share")
 

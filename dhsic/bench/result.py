@@ -19,7 +19,7 @@ from dhsic._drawing import axes_of, figure_of
 from dhsic._validation import check_choice
 from dhsic.bench.settings import SETTINGS
 from dhsic.bench.table import MEASURED, Row, table_of, varied_in
-from dhsic.engine.plan import format_bytes
+from dhsic.engine.units import format_bytes
 from dhsic.errors import DataError, InvalidArgumentError, require
 from dhsic.io.whole import write_whole
 

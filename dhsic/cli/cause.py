@@ -20,7 +20,7 @@ from dhsic.cli.cause_options import (
     seen,
 )
 from dhsic.cli.cause_pairs import direction, pairs
-from dhsic.cli.methods import ESTIMATOR_OPTIONS, NULL_OPTIONS, read_estimator, read_null
+from dhsic.cli.methods import NULL_OPTIONS, estimator_options, read_estimator, read_null
 from dhsic.cli.options import (
     DATA_OPTIONS,
     KERNEL_OPTION,
@@ -168,7 +168,7 @@ def _conditional_options(command: Callable[..., Any]) -> Callable[..., Any]:
         (_GIVEN,),
         REGRESSION_OPTIONS,
         KERNEL_OPTIONS,
-        ESTIMATOR_OPTIONS,
+        estimator_options("nystrom-m"),
         NULL_OPTIONS,
         LEVEL_OPTIONS,
         (PLOT_OPTION,),

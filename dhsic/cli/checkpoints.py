@@ -14,7 +14,7 @@ from dhsic.cli.interrupts import last_words
 from dhsic.cli.output import print_columns
 from dhsic.engine.checkpoint import Manifest
 from dhsic.engine.kept import find_checkpoints, kept_passes, remove_checkpoint
-from dhsic.engine.plan import format_bytes
+from dhsic.engine.units import format_bytes
 from dhsic.io.folder import Folder
 
 __all__ = ["checkpoints", "interrupts_keep"]

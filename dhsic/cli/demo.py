@@ -98,7 +98,7 @@ def _test(path: Path, client: Any, seed: int, bar: Bar, what: str) -> Independen
 def _comparison(results: dict[str, IndependenceTestResult]) -> list[list[str]]:
     columns = [
         {
-            "landmarks": f"{r.landmarks.kept:,}" if r.landmarks else "",
+            "estimator": r.estimator,
             "statistic": f"{r.statistic:.4g}",
             "under the null": f"{r.null_distribution.mean():.4g}, {r.null} mean",
             "p-value": f"{r.pvalue:.3g} ± {r.pvalue_error:.2g}",

@@ -21,10 +21,10 @@ from dhsic.landmarks import Pairing, Selection
 from dhsic.nulls import Method, Variance, Within
 
 __all__ = [
-    "ESTIMATOR_OPTIONS",
     "NULL_OPTIONS",
     "Kind",
     "Names",
+    "estimator_options",
     "pairs_table",
     "read_estimator",
     "read_null",
@@ -107,7 +107,11 @@ _ESTIMATOR_FIELDS: Final = {
         "Rows of the pool, a multiple of the landmarks.",
         {"type": int, "metavar": "TIMES"},
     ),
-    "features": _Field("n_features", "Random features of every variable.", _COUNT),
+    "features": _Field(
+        "n_features",
+        "Random features of every variable, or the most principal ones of a kernel; or auto.",
+        _COUNT,
+    ),
     "locations": _Field("n_locations", "Test locations, or auto.", _COUNT),
     "placement": _Field(
         "placement",
@@ -239,6 +243,7 @@ def _fields_of(
     }
 
 
+_WITH_LANDMARKS: Final = "nystrom-m"  # takes any number of variables
 _ESTIMATOR = Kind.estimators(ESTIMATORS)
 _NULL = Kind.nulls(NULLS)
 
@@ -252,7 +257,9 @@ def read_estimator(options: Mapping[str, Any]) -> str | Estimator:
         An option that the estimator does not have, or a value that it cannot use.
     """
     name: str = options["estimator"]
-    given = _ESTIMATOR.given(options)
+    if name == "auto" and any(options.get(option) is not None for option in _ESTIMATOR.fields):
+        name = _WITH_LANDMARKS
+    given = _ESTIMATOR.given({**options, "estimator": name})
     return ESTIMATORS[name](**given) if given else name
 
 
@@ -290,20 +297,25 @@ def pairs_table() -> str:
     return "\n".join(aligned([("estimator", "time", "of", "nulls"), *rows]))
 
 
-ESTIMATOR_OPTIONS = (
-    click.option(
-        "--estimator",
-        type=Names(ESTIMATORS),
-        default="nystrom-m",
-        metavar="NAME",
-        help="One of the table below, or auto: v-hsic where that is quick and fits the memory, "
-        "nystrom-m beyond.",
-    ),
-    *_ESTIMATOR.options(
-        landmarks="A number, or a multiple of sqrt(n) as 8sqrt; auto (nystrom-m) for as many as a "
-        "pilot finds enough."
-    ),
-)
+def estimator_options(default: str) -> tuple[Callable[[Command], Command], ...]:
+    """The option of the estimator, of which this is the default, and those of its fields."""
+    return (
+        click.option(
+            "--estimator",
+            type=Names(ESTIMATORS),
+            default=default,
+            show_default=True,
+            metavar="NAME",
+            help="One of the table below, or auto: v-hsic where that is quick and fits the "
+            "memory; beyond, nystrom-hsic of two variables and nystrom-m of more, or where an "
+            "option of it is given.",
+        ),
+        *_ESTIMATOR.options(
+            landmarks="A number, or a multiple of sqrt(n) as 8sqrt; auto (nystrom-m) for as many "
+            "as a pilot finds enough."
+        ),
+    )
+
 
 NULL_OPTIONS = (
     click.option(

@@ -16,8 +16,8 @@ import dhsic
 from dhsic._arguments import Precision
 from dhsic._validation import nearest
 from dhsic.cli.journal import STDERR
-from dhsic.cli.methods import ESTIMATOR_OPTIONS, NULL_OPTIONS, read_estimator, read_null
-from dhsic.cli.where import WHERE_OPTIONS, Place, read_place
+from dhsic.cli.methods import NULL_OPTIONS, estimator_options, read_estimator, read_null
+from dhsic.cli.where import TIME_OPTION, WHERE_OPTIONS, Place, read_place
 from dhsic.engine.plan import Plan
 from dhsic.estimators import Estimator
 from dhsic.io.open import AnySource, open_group
@@ -285,16 +285,18 @@ def test_options(command: Command) -> Command:
         command,
         DATA_OPTIONS,
         KERNEL_OPTIONS,
-        ESTIMATOR_OPTIONS,
+        estimator_options("auto"),
         NULL_OPTIONS,
         LEVEL_OPTIONS,
+        (TIME_OPTION,),
         RUN_OPTIONS,
     )
 
 
 def measure_options(command: Command) -> Command:
     """Give a command the options that describe a measure of dependence."""
-    return with_options(command, DATA_OPTIONS, (KERNEL_OPTION,), ESTIMATOR_OPTIONS, RUN_OPTIONS)
+    estimator = estimator_options("nystrom-m")
+    return with_options(command, DATA_OPTIONS, (KERNEL_OPTION,), estimator, RUN_OPTIONS)
 
 
 def with_options(command: Command, *groups: Sequence[Callable[..., Any]]) -> Command:
@@ -320,6 +322,7 @@ def read_request(options: dict[str, Any]) -> Request:
         "kernels": read_kernels(options, request.arguments["names"]),
         "null": null,
         "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
+        "time": options["time"],
     }
     return replace(request, arguments=arguments)
 

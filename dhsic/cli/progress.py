@@ -17,8 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dhsic.engine.events import Event, Unit
-from dhsic.engine.plan import format_bytes
 from dhsic.engine.telemetry import Position
+from dhsic.engine.units import format_bytes
 
 __all__ = ["Bar", "heading", "measures", "progress_bar"]
 

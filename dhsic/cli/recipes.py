@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 import dhsic
@@ -21,15 +22,7 @@ __all__ = [
     "code_of_test",
 ]
 
-_USUAL = {
-    "by": "pvalue",
-    "estimator": "nystrom-m",
-    "feature_kernels": parse("gaussian"),
-    "null": "auto",
-    "of": "statistic",
-    "precision": "float64",
-    "target_kernel": parse("gaussian"),
-}
+_USUAL = {"feature_kernels": parse("gaussian"), "target_kernel": parse("gaussian")}
 
 
 def code_of_test(options: Mapping[str, Any], request: Request) -> str:
@@ -46,33 +39,33 @@ def code_of_test(options: Mapping[str, Any], request: Request) -> str:
     -------
     str
     """
-    call = ["result = dhsic.independence_test(", "    *variables,"]
+    call = "result", dhsic.independence_test
     return _code(options, options["variables"], call, request.arguments, request.place)
 
 
 def code_of_map(options: Mapping[str, Any], request: Request) -> str:
     """Code that gives a sensitivity map again, as `code_of_test`."""
-    call = ["found = dhsic.sensitivity_map(", "    *variables,"]
+    call = "found", dhsic.sensitivity_map
     asked = {"of": options["of"], "wrt": list(options["wrt"]) or None, **request.arguments}
     return _code(options, options["variables"], call, asked, request.place)
 
 
 def code_of_ranking(options: Mapping[str, Any], arguments: Mapping[str, Any], place: Place) -> str:
     """Code that gives a ranking again, from the options and what they mean to `rank_features`."""
-    call = ["ranking = dhsic.rank_features(", "    *variables,"]
+    call = "ranking", dhsic.rank_features
     asked = {"by": options["by"], **arguments}
     return _code(options, [options["variable"], options["target"]], call, asked, place)
 
 
 def code_of_interaction(options: Mapping[str, Any], request: Request) -> str:
     """Code that gives the result of a test of interaction again, as `code_of_test`."""
-    call = ["result = dhsic.interaction_test(", "    *variables,"]
+    call = "result", dhsic.interaction_test
     return _code(options, options["variables"], call, request.arguments, request.place)
 
 
 def code_of_samples(options: Mapping[str, Any], request: Request) -> str:
     """Code that gives the result of a two-sample test again, as `code_of_test`."""
-    call = ["result = dhsic.two_sample_test(", "    *variables,"]
+    call = "result", dhsic.two_sample_test
     asked = {key: value for key, value in request.arguments.items() if key != "names"}
     opener = "open_group_samples"
     return _code(options, options["samples"], call, asked, request.place, opener)
@@ -81,21 +74,23 @@ def code_of_samples(options: Mapping[str, Any], request: Request) -> str:
 def _code(
     options: Mapping[str, Any],
     variables: Sequence[str],
-    call: Sequence[str],
+    call: tuple[str, Callable[..., Any]],
     asked: Mapping[str, Any],
     place: Place,
     opener: str = "open_group",
 ) -> str:
     """Lines that open the variables, call a function and print what it returns."""
+    found, function = call
+    usual = {name: one.default for name, one in signature(function).parameters.items()} | _USUAL
     given = {
         name: value
         for name, value in asked.items()
-        if not _left_open(value) and value != _USUAL.get(name)
+        if not _left_open(value) and value != usual.get(name)
     }
     lines = [f"    {name}={value!r}," for name, value in {**given, "rng": options["seed"]}.items()]
     opened = f"variables = {opener}({redacted(options['data'])!r}, {list(variables)!r})"
-    found = call[0].split(" ")[0]
-    body = "\n".join([opened, *call, *lines, ")", f"print({found})"])
+    called = f"{found} = dhsic.{function.__name__}("
+    body = "\n".join([opened, called, "    *variables,", *lines, ")", f"print({found})"])
     return f"{_imports(body, opener)}\n\n{'' if place.cluster is None else _CLUSTER}{body}\n"
 
 

@@ -11,12 +11,13 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from dhsic._validation import parse_bytes
+from dhsic._validation import parse_bytes, parse_seconds
 from dhsic.cluster import TLS, ClusterSpec, PlannedWorkers, SchedulerAt, connect
 
 __all__ = [
     "MEMORY",
     "THREADS_OPTION",
+    "TIME_OPTION",
     "WHERE_OPTIONS",
     "Place",
     "memory_option",
@@ -66,6 +67,11 @@ def _bytes(context: click.Context, option: click.Parameter, value: str | None) -
     return None if value is None else parse_bytes(value)
 
 
+def _seconds(context: click.Context, option: click.Parameter, value: str | None) -> float | None:
+    del context, option
+    return None if value is None else parse_seconds(value)
+
+
 def _file(name: str, what: str) -> Any:
     return click.option(
         f"--tls-{name}",
@@ -92,6 +98,14 @@ THREADS_OPTION = click.option(
     type=click.IntRange(min=1),
     metavar="N",
     help="Threads of this process.  [default: one a processor]",
+)
+
+TIME_OPTION = click.option(
+    "--time",
+    callback=_seconds,
+    metavar="TIME",
+    help="How long a test may take by its plan, as 90s, 10min or 2h: with --estimator auto as many "
+    "landmarks, features and kernels are taken.  [default: ten minutes of one thread]",
 )
 
 WHERE_OPTIONS = (

@@ -107,8 +107,28 @@ class Groups:
 
         Those of all groups together hold every row once, left over ones as well.
         """
-        pieces = (piece for segment in self._segments for piece in segment.pieces(first, last))
-        return tuple((self._start(a), self._start(b)) for a, b in pieces)
+        ends = self.runs((first, last))
+        return tuple((int(a), int(b)) for a, b in zip(*ends[:, 0], strict=True) if a < b)
+
+    def runs(self, bounds: Sequence[int]) -> Rows:
+        """Where the ranges of the runs of groups between bounds start and stop.
+
+        Parameters
+        ----------
+        bounds : sequence of int
+            Numbers of groups, ascending.
+
+        Returns
+        -------
+        ndarray, shape (2, runs, pieces)
+            In the order of their segments; pieces that a run does not have are empty.
+        """
+        first, last = np.array(bounds[:-1]), np.array(bounds[1:])
+        pieces = [segment.pieces(first, last) for segment in self._segments]
+        positions = np.concatenate(pieces, axis=1).swapaxes(1, 2)
+        # Rows left over belong to the row of a group after them, or to the last one.
+        rows = positions + np.searchsorted(self._gaps, positions, side="left")
+        return np.where(positions == self.count * self.size, self.n, rows)
 
     def arrange(self, first: int, last: int) -> Arrangement:
         """Where the rows of the groups first..last-1 are."""
@@ -127,12 +147,6 @@ class Groups:
     def _gaps(self) -> Rows:
         """Rows of groups that come before each row that is left over."""
         return self.left - np.arange(self.n_left)
-
-    def _start(self, position: int) -> int:
-        """The row where a range starts: rows left over belong to the row of a group after them."""
-        if position == self.count * self.size:
-            return self.n
-        return position + int(np.searchsorted(self._gaps, position, side="left"))
 
     @cached_property
     def _segments(self) -> tuple[_Segment, ...]:
@@ -159,13 +173,25 @@ class _Segment(NamedTuple):
         first = self.offset + group * self.rows
         return self.start + np.arange(first, first + self.rows) % (self.n_groups * self.rows)
 
-    def pieces(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Those of a run of groups: one piece, or two where it goes around."""
+    def pieces(self, first: Rows, last: Rows) -> Rows:
+        """Those of runs of groups: two pieces, of which one is empty where it does not go around.
+
+        Parameters
+        ----------
+        first, last : ndarray of int, shapes (runs,)
+            The groups first..last-1 of every run.
+
+        Returns
+        -------
+        ndarray, shape (2, 2, runs)
+            Starts and stops of both pieces.
+        """
         length = self.n_groups * self.rows
         begin = (self.offset + first * self.rows) % length
         end = begin + (last - first) * self.rows
-        cuts = [(begin, min(end, length)), (0, end - length)]
-        return [(self.start + a, self.start + b) for a, b in cuts if a < b]
+        starts = [begin, np.zeros_like(begin)]
+        stops = [np.minimum(end, length), np.maximum(end - length, 0)]
+        return self.start + np.array([starts, stops])
 
 
 def _places(ranges: Sequence[tuple[int, int]], rows: Rows) -> Rows:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import psutil
+from numpy.typing import NDArray
 
 from dhsic._work import A_SECOND
 from dhsic.engine.blocks import GROUPS, PAIRS, Source, block_bounds, group_bounds
@@ -22,6 +23,7 @@ from dhsic.engine.reduction import (
     RowReduction,
 )
 from dhsic.engine.runtime import Runtime
+from dhsic.engine.units import format_bytes, format_seconds
 from dhsic.errors import MemoryBudgetError
 
 __all__ = [
@@ -30,7 +32,6 @@ __all__ = [
     "PassPlan",
     "Plan",
     "baseline_bytes",
-    "format_bytes",
     "plan_groups",
     "plan_pairs",
     "plan_pass",
@@ -118,7 +119,15 @@ class PassPlan:
     @property
     def rows_per_block(self) -> int:
         """Rows of the largest block."""
-        return max(self.rows_of(*span) for span in pairwise(self.bounds))
+        starts, stops = self.runs
+        return int((stops - starts).sum(axis=1).max())
+
+    @property
+    def runs(self) -> NDArray[np.intp]:
+        """Where the ranges of rows of every block start and stop, shape (2, blocks, ranges)."""
+        if self.groups is None:
+            return np.array([self.bounds[:-1], self.bounds[1:]])[..., None]
+        return self.groups.runs(self.bounds)
 
     def ranges(self, start: int, stop: int) -> Ranges:
         """Ranges of rows of the block between two bounds."""
@@ -228,6 +237,16 @@ class Plan:
         return self.baseline_bytes + max((step.worker_bytes for step in self.passes), default=0)
 
     @property
+    def peak_bytes(self) -> int:
+        """Predicted peak bytes of the process that needs most."""
+        return max(self.peak_worker_bytes, self.peak_driver_bytes)
+
+    @property
+    def fits(self) -> bool:
+        """Whether it needs no more than the allowed memory."""
+        return self.peak_bytes <= self.runtime.memory
+
+    @property
     def processor_seconds(self) -> float:
         """Predicted seconds of one thread, those of all tasks together; reading is left out.
 
@@ -250,11 +269,10 @@ class Plan:
         MemoryBudgetError
             Names the step, both amounts and the options to change.
         """
-        worker, driver = self.peak_worker_bytes, self.peak_driver_bytes
-        needed, allowed = max(worker, driver), self.runtime.memory
-        if needed <= allowed:
+        needed, allowed = self.peak_bytes, self.runtime.memory
+        if self.fits:
             return self
-        if driver < needed:
+        if self.peak_driver_bytes < needed:
             amount, name = max((step.worker_bytes, step.name) for step in self.passes)
         else:
             amount, name = max((self._driver_bytes(step), step.name) for step in self.steps)
@@ -295,8 +313,8 @@ class Plan:
             f"allowed {format_bytes(self.runtime.memory)}"
         )
         seconds = self.processor_seconds
-        most_often = f"{_seconds(seconds / 3)} to {_seconds(3 * seconds)}"
-        lines.append(f"about {_seconds(seconds)} of one thread, most often {most_often}")
+        most_often = f"{format_seconds(seconds / 3)} to {format_seconds(3 * seconds)}"
+        lines.append(f"about {format_seconds(seconds)} of one thread, most often {most_often}")
         return "\n".join(lines)
 
 
@@ -389,19 +407,5 @@ def baseline_bytes() -> int:
     return min(int(psutil.Process().memory_info().rss), _LIBRARIES) + _AT_WORK
 
 
-def _seconds(seconds: float) -> str:
-    """Two digits: no more are known."""
-    return f"{max(float(f'{seconds:.2g}'), 0.1):,g} s"
-
-
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def format_bytes(amount: float) -> str:
-    """Write an amount of memory for people."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if amount < 1024:
-            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    return f"{amount:.1f} TiB"

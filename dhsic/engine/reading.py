@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,16 +52,9 @@ def bytes_read_of(number: int, source: Source, plan: PassPlan) -> int:
 
 
 def decoded_rows(source: Source, plan: PassPlan) -> NDArray[np.int64]:
-    """Rows of the stored chunks that every block touches."""
-    if plan.groups is None:
-        return _decoded(source, np.array(plan.bounds[:-1]), np.array(plan.bounds[1:]))
-    blocks = (np.array(plan.ranges(*span)) for span in pairwise(plan.bounds))
-    return np.array([_decoded(source, *ranges.T).sum() for ranges in blocks])
-
-
-def _decoded(source: Source, starts: NDArray[Any], stops: NDArray[Any]) -> NDArray[np.int64]:
-    """The same of ranges of rows."""
+    """Rows of the stored chunks that every block touches, shape (blocks,)."""
+    starts, stops = plan.runs
     step = source.chunk_rows or 1
-    ends: NDArray[np.int64] = np.minimum(-(-stops // step) * step, source.shape[0])
-    rows: NDArray[np.int64] = ends - starts // step * step
-    return rows
+    ends = np.minimum(-(-stops // step) * step, source.shape[0])
+    rows = np.where(starts < stops, ends - starts // step * step, 0)
+    return np.asarray(rows.sum(axis=1), np.int64)

@@ -30,6 +30,8 @@ class Runtime:
         Where not given, tasks run on threads of this process.
     most_threads : int, optional
         Threads of the worker that has most; where not given, all have as many.
+    seconds : float, optional
+        How long a test may take, as predicted, where it leaves a choice.
     """
 
     threads: int
@@ -37,6 +39,12 @@ class Runtime:
     workers: int = 1
     client: Any = None
     most_threads: int | None = None
+    seconds: float | None = None
+
+    @property
+    def processor_seconds(self) -> float | None:
+        """The same in seconds of one thread."""
+        return None if self.seconds is None else self.seconds * self.threads
 
     @property
     def worker_threads(self) -> int:

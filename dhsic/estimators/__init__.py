@@ -29,6 +29,7 @@ from dhsic.estimators.base import (
 )
 from dhsic.estimators.block import BlockHSIC
 from dhsic.estimators.chain import Chained, combine_chain
+from dhsic.estimators.choose import choose_estimator
 from dhsic.estimators.feature.coco import COCO, WitnessFunction, WitnessFunctions
 from dhsic.estimators.feature.normalised import CKA, NOCCO
 from dhsic.estimators.feature.nystrom_hsic import NystromHSIC
@@ -45,7 +46,6 @@ from dhsic.estimators.registry import (
     TABLE,
     Entry,
     draws_replicates,
-    find_estimator,
     find_null,
     tries_grids,
 )
@@ -84,9 +84,9 @@ __all__ = [
     "SubHSIC",
     "WitnessFunction",
     "WitnessFunctions",
+    "choose_estimator",
     "combine_chain",
     "draws_replicates",
-    "find_estimator",
     "find_null",
     "fit_on_sample",
     "plan_of",

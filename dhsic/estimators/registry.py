@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 
 from dhsic._plugins import load_plugins
 from dhsic._validation import check_choice, check_integer, nearest
-from dhsic._work import QUICK, pair_seconds
-from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Estimator, Null, Resampling
@@ -44,6 +42,7 @@ __all__ = [
     "draws_replicates",
     "find_estimator",
     "find_null",
+    "takes_null",
     "tries_grids",
 ]
 
@@ -111,13 +110,7 @@ _Shared = Resampling | Chain
 _Counted = Resampling | Chain | Sequential | FromReplicates
 
 
-def find_estimator(
-    estimator: str | Estimator,
-    session: Session,
-    kernels: Combinations,
-    null: str | Null | None,
-    n_resamples: int | None,
-) -> tuple[Estimator, str]:
+def find_estimator(estimator: str | Estimator, session: Session) -> tuple[Estimator, str]:
     """The estimator of a name, or the value itself, and why this one.
 
     Raises
@@ -125,8 +118,6 @@ def find_estimator(
     InvalidArgumentError
         Unknown, or for fewer variables; the message names those that take more.
     """
-    if isinstance(estimator, str) and estimator == "auto":
-        return _choose_estimator(session, kernels, null, n_resamples)
     if isinstance(estimator, str) and estimator not in ESTIMATORS:
         load_plugins()
     if isinstance(estimator, str):
@@ -153,6 +144,14 @@ def _known(estimator: object) -> bool:
 def tries_grids(estimator: Estimator) -> bool:
     """Whether a test tries several kernels where none are given."""
     return _entry(estimator).tries_grids
+
+
+def takes_null(estimator: Estimator, null: str | Null | None) -> bool:
+    """Whether a null stands with an estimator; "auto" does, and none for estimates."""
+    nulls = _entry(estimator).nulls
+    if null is None or isinstance(null, str):
+        return null in (None, "auto", *(cls.name for cls in nulls))
+    return _stands(null, nulls)
 
 
 def draws_replicates(null: str | Null) -> bool:
@@ -290,49 +289,3 @@ def _pairs() -> str:
     return "; ".join(
         f"{entry.estimator.name}: {', '.join(null.name for null in entry.nulls)}" for entry in TABLE
     )
-
-
-def _choose_estimator(
-    session: Session,
-    kernels: Combinations,
-    null: str | Null | None,
-    n_resamples: int | None,
-) -> tuple[Estimator, str]:
-    """All pairs of rows where they fit the memory and are quick, or quicker than landmarks."""
-    exact, linear = VHSIC(), NystromMHSIC()
-    name = null if null is None or isinstance(null, str) else null.name
-    if not _takes(exact, null):
-        return linear, f"{name} does not stand with {exact.name}"
-    if not _takes(linear, null):
-        return exact, f"{name} does not stand with {linear.name}"
-    too_many = linear, "too many rows for all pairs of them"
-    if pair_seconds(session.n) > QUICK:  # planning takes long itself where rows are many
-        return too_many
-    plan = _plan(exact, session, kernels, null, n_resamples)
-    others = _plan(linear, session, kernels, null, n_resamples)
-    if plan.processor_seconds > max(QUICK, others.processor_seconds):
-        return too_many
-    if max(plan.peak_worker_bytes, plan.peak_driver_bytes) > session.runtime.memory:
-        return linear, "all pairs of rows do not fit the memory"
-    return exact, "all pairs of rows, quick for so few"
-
-
-def _takes(estimator: Estimator, null: str | Null | None) -> bool:
-    nulls = _entry(estimator).nulls
-    if null is None or isinstance(null, str):
-        return null in (None, "auto", *(cls.name for cls in nulls))
-    return _stands(null, nulls)
-
-
-def _plan(
-    estimator: VHSIC | NystromMHSIC,
-    session: Session,
-    kernels: Combinations,
-    null: str | Null | None,
-    n_resamples: int | None,
-) -> Plan:
-    if null is None:
-        return estimator.plan(session, kernels, None)
-    found, _ = find_null(null, estimator, session, n_resamples, kernels)
-    found = found.replicates if isinstance(found, FromReplicates) else found
-    return estimator.plan(session, kernels, found)

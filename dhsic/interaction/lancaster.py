@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dhsic._arguments import Precision, choose_estimator, open_session
+from dhsic._arguments import Precision, choose_measure, open_session
 from dhsic._validation import check_choice
 from dhsic.api import result_fields
 from dhsic.engine.events import Listener
@@ -204,7 +204,7 @@ class _Method:
         estimator = _estimator(estimator)
         _check_kernels(kernels)
         _check_null(null, estimator)
-        chosen, _, fitting = choose_estimator(session, kernels, estimator)
+        chosen, _, fitting = choose_measure(session, kernels, estimator)
         combinations = Combinations.single(fitting)
         # Three variables of which one is moved: shifts, where joint independence takes a chain.
         exact = Shifts.name if isinstance(chosen, NystromMHSIC) else Permutation.name

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Precision, choose_estimator, open_session
+from dhsic._arguments import Precision, choose_measure, open_session
 from dhsic._validation import check_choice
 from dhsic._version import __version__
 from dhsic.engine.events import Listener
@@ -120,7 +120,7 @@ def dependence_matrix(
     )
     method = NystromHSIC(n_landmarks)
     # It takes two variables; kernels are chosen as by what takes several.
-    _, _, fitting = choose_estimator(session, kernels, "nystrom-m")
+    _, _, fitting = choose_measure(session, kernels, "nystrom-m")
     session.expect(plan_of(session, _drawing_steps(session, n_landmarks), _REMEDY))
     asked = _asked(null, n_resamples, len(session.sources))
     session.resume(

@@ -25,8 +25,8 @@ from dhsic.estimators import (
     NystromHSIC,
     NystromMHSIC,
     Resampling,
+    choose_estimator,
     draws_replicates,
-    find_estimator,
     find_null,
 )
 from dhsic.estimators.base import passes_of
@@ -352,7 +352,7 @@ def feature_estimator(
     n_resamples: int | None,
 ) -> tuple[Estimator, str]:
     """The estimator, one that takes many features, and why this one."""
-    chosen, reason = find_estimator(estimator, session, combinations, null, n_resamples)
+    chosen, _, reason = choose_estimator(estimator, session, combinations, null, n_resamples)
     if not isinstance(chosen, FeatureEstimator):
         msg = (
             "many features against one target need estimator 'nystrom-m', 'nystrom-hsic', 'v-hsic' "

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
-from dhsic.engine.plan import format_bytes
+from dhsic.engine.units import format_bytes
 from dhsic.report.parts import Cell, Facts, Listing, Note, Part, Section, Table, number
 from dhsic.results import PassSummary
 

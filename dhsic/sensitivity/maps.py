@@ -10,7 +10,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Precision, choose_estimator, open_session
+from dhsic._arguments import Precision, choose_measure, open_session
 from dhsic._validation import check_choice, nearest
 from dhsic.api import Kernels, result_fields
 from dhsic.engine.events import Listener
@@ -100,7 +100,7 @@ def sensitivity_map(
     session = open_session(
         variables, names, rng, precision, client, threads, memory, progress, checkpoint
     )
-    chosen, choice, fitting = choose_estimator(session, kernels, estimator)
+    chosen, choice, fitting = choose_measure(session, kernels, estimator)
     varied = _varied(session, wrt)
     check_varied(session, fitting, varied)
     session.begin(_plan(session, chosen, of, fitting, varied))

@@ -17,7 +17,16 @@ from dhsic.engine.events import Listener
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.estimators import RFFHSIC, UHSIC, VHSIC, BlockHSIC, Estimator, Null, NystromMHSIC
+from dhsic.estimators import (
+    RFFHSIC,
+    UHSIC,
+    VHSIC,
+    BlockHSIC,
+    Estimator,
+    Null,
+    NystromHSIC,
+    NystromMHSIC,
+)
 from dhsic.io.open import AnySource, open_samples
 from dhsic.io.pooled import LabelSource, PooledSource
 from dhsic.kernels import Candidates, Grid, Kernel
@@ -36,7 +45,7 @@ MMD_ESTIMATORS: dict[str, type[Estimator]] = {
     "u-mmd": UHSIC,
 }
 
-_NAMES = {cls: name for name, cls in MMD_ESTIMATORS.items()}
+_NAMES = {cls: name for name, cls in MMD_ESTIMATORS.items()} | {NystromHSIC: "nystrom-mmd"}
 _FEWEST = 2
 
 

@@ -69,7 +69,6 @@ BAD_OPTIONS: dict[str, tuple[Any, ...]] = {
         "--landmarks goes with --estimator nystrom-m or ",
         "; got v-hsic: drop it or change the estimator",
     ),
-    "landmarks with auto": (("--estimator", "auto", "--landmarks", "9"), "got auto: drop it"),
     "pairing without use": (("--estimator", "v-hsic", "--pairing", "joint"), "--pairing goes with"),
     "features without use": (("--features", "9"), "--features goes with", "got nystrom-m"),
     "features": (("--estimator", "rff-hsic", "--features", "many"), "n_features", "got 'many'"),

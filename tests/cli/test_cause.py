@@ -247,7 +247,11 @@ def test_pairs__that_cannot_be_read_are_refused(
         ("order", (*PAIR, "--variable", "d"), "needs an array 'd'"),
         ("direction", ALL, "--variable is given twice"),
         ("direction", (*PAIR, "--criterion", "hsic", "--resamples", 9), "--resamples goes with"),
-        ("direction", (*PAIR, "--features", 9), "--features goes with --estimator rff-hsic"),
+        (
+            "direction",
+            (*PAIR, "--features", 9),
+            "--features goes with --estimator nystrom-hsic or rff-hsic",
+        ),
         ("direction", (*PAIR, "--max-rows", 2), "max_rows must be an integer >= 4"),
         ("direction", ("--variable", "a", "--variable", "label"), "'label' holds categories"),
         ("conditional", (*ALL, "--given", "label"), "--variable is given twice"),

@@ -64,7 +64,7 @@ def ask(invoke: Invoke, data: str, monkeypatch: pytest.MonkeyPatch) -> Ask:
 
 def test_nothing_is_asked_that_was_not_given(ask: Ask) -> None:
     asked = ask()
-    assert (asked["estimator"], asked["null"]) == ("nystrom-m", "auto")
+    assert (asked["estimator"], asked["null"]) == ("auto", "auto")
     assert (asked["n_resamples"], asked["kernels"]) == (None, [None, None])
 
 

@@ -13,7 +13,7 @@ from dhsic.results import IndependenceTestResult
 from tests.cli.conftest import ROWS, Invoke, TestJson
 
 PAIR = ("--variable", "x", "--variable", "y")
-FEW = ("--resamples", 50)
+FEW = ("--estimator", "nystrom-m", "--resamples", 50)
 ONE = ("--kernel", "gaussian")
 
 
@@ -87,7 +87,8 @@ def test_categories_take_the_delta_kernel(run_test: TestJson) -> None:
 def test_landmarks(run_test: TestJson) -> None:
     drawn = [run_test("--landmarks", count).landmarks for count in ("64", "2sqrt", "8sqrt")]
     assert [z.drawn for z in drawn if z is not None] == [64, 70, 280]
-    assert run_test().landmarks == drawn[2]
+    assert run_test("--estimator", "nystrom-m").landmarks == drawn[2]
+    assert run_test().estimator == "v-hsic"
 
 
 def test_pairing(run_test: TestJson) -> None:

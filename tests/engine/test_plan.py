@@ -9,10 +9,11 @@ import zarr
 
 import dhsic
 from dhsic.engine.blocks import block_bounds
-from dhsic.engine.plan import DriverStep, PassPlan, Plan, baseline_bytes, format_bytes, plan_pass
+from dhsic.engine.plan import DriverStep, PassPlan, Plan, baseline_bytes, plan_pass
 from dhsic.engine.reduction import Footprint
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
+from dhsic.engine.units import format_bytes
 from dhsic.errors import MemoryBudgetError
 from dhsic.estimators.landmark.orbits import MeansPass
 from dhsic.estimators.landmark.terms import SignedPass

@@ -56,6 +56,8 @@ class Side(NamedTuple):
     """Rows that it was described by, shape (s, d)."""
     spread: float = 1.0
     """Mean squared norm of the whitened features of these rows."""
+    projection: Vector | None = None
+    """Makes those that are summed, W phi, in place of the factor, shape (r, D)."""
 
     @classmethod
     def of(cls, one: FeatureMap, sample: Vector, factor: Vector | None = None) -> Side:
@@ -71,6 +73,11 @@ class Side(NamedTuple):
     def n_features(self) -> int:
         """How many, D."""
         return self.map.n_features
+
+    @property
+    def n_summed(self) -> int:
+        """How many are summed."""
+        return self.n_features if self.projection is None else len(self.projection)
 
     def whitened(self, features: Matrix) -> Matrix:
         """Features (b, D), whitened."""
@@ -105,10 +112,22 @@ class Basis:
         return first.factor, second.factor
 
 
-def unseen_sides(maps: Sequence[FeatureMap], *, whitened: bool) -> dict[int, Side]:
-    """Features by number, with means and factors that take no memory, for plans."""
+def unseen_sides(
+    maps: Sequence[FeatureMap], *, whitened: bool, counts: Sequence[int] | None = None
+) -> dict[int, Side]:
+    """Features by number, with means and matrices that take no memory, for plans.
+
+    Parameters
+    ----------
+    maps : sequence of FeatureMap
+        One a kernel.
+    whitened : bool
+        Whether they have factors.
+    counts : sequence of int, optional
+        How many are summed of those of each, by projections.
+    """
     zero = maps[0].dtype.type(0)
-    return {
+    sides = {
         k: Side(
             one,
             np.broadcast_to(zero, one.n_features),
@@ -116,6 +135,10 @@ def unseen_sides(maps: Sequence[FeatureMap], *, whitened: bool) -> dict[int, Sid
         )
         for k, one in enumerate(maps)
     }
+    for k, r in enumerate(counts or ()):
+        projection = np.broadcast_to(0.0, (r, maps[k].n_features))
+        sides[k] = sides[k]._replace(projection=projection)
+    return sides
 
 
 def squared_frobenius_norms(cross: Matrix) -> Vector:

@@ -22,6 +22,7 @@ from dhsic.estimators.base import (
 )
 from dhsic.estimators.feature.basis import SQUARED_HSIC, Basis, Measure, Side
 from dhsic.estimators.feature.moments import Covariances
+from dhsic.estimators.feature.principal import Directions
 from dhsic.estimators.feature.tests import (
     describe_sides,
     estimate_by_moments,
@@ -162,9 +163,10 @@ class OnLandmarks:
         are likely to be kept.
         """
         p = self.n_drawn(session)
-        kept = [p] * len(combinations.kernels)
+        kept, counts = [p] * len(combinations.kernels), None
         if isinstance(null, Resampling):
             kept = likely_counts(session, combinations, p)
+            counts = self.counts(session, combinations, list(map(Directions.guessed, kept)))
         maps = unpruned(session, combinations, kept)
         return plan_features(
             session,
@@ -177,6 +179,7 @@ class OnLandmarks:
             chosen=combinations.chosen,
             measure=self.measure,
             measured=self.measured,
+            counts=counts,
         )
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
@@ -194,6 +197,13 @@ class OnLandmarks:
     ) -> tuple[Basis, Covariances | None]:
         """Those of two variables, with their covariances where these go into the factors."""
         return self.draw(session, Combinations.single(kernels)).bases[0], None
+
+    def counts(
+        self, session: Session, combinations: Combinations, directions: Sequence[Directions]
+    ) -> list[int] | None:
+        """Principal features of every kernel that replicates are made of; None for all."""
+        del session, combinations, directions
+        return None
 
     def n_drawn(self, session: Session) -> int:
         """Landmarks of every variable before pruning."""

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, final
 
+from dhsic._validation import check_integer
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
-from dhsic.estimators.base import FeatureEstimates, FeatureOutcome, GridOutcome, Null, Resampling
-from dhsic.estimators.feature.landmarks import OnLandmarks
+from dhsic.estimators.base import (
+    FeatureEstimates,
+    FeatureOutcome,
+    GridOutcome,
+    Null,
+    Outcome,
+    Resampling,
+)
+from dhsic.estimators.feature.landmarks import LandmarkFeatures, OnLandmarks
+from dhsic.estimators.feature.principal import MOST_PRODUCTS, Directions, feature_counts
 from dhsic.estimators.feature.ranking import (
     estimate_features,
     plan_ranked_features,
     rank_features,
 )
 from dhsic.estimators.feature.tests import grid_outcome
-from dhsic.kernels import Combinations
+from dhsic.kernels import Combinations, Kernel
 
 __all__ = ["NystromHSIC"]
+
+_AUTO = "auto"
 
 
 @final
@@ -44,6 +56,13 @@ class NystromHSIC(OnLandmarks):
         A landmark is dropped where its squared distance to the span of the others, relative to
         the largest, is below it. The default follows the precision: 1e-8 for float64 features,
         1e-4 for float32.
+    n_features : int or str or None, optional
+        How many principal directions of the features of a kernel a test with replicates keeps, by
+        their variances in a sample of 1,000 rows that is drawn for every variable by itself. A
+        number is the most; "auto" takes all with at least 10 / n of the largest variance, and
+        where the products of all combinations of kernels would be more than 16,384, of every
+        kernel the same share of its variances squared; None takes all. Replicates take as long,
+        and as much memory, as there are products, and light directions have little power.
 
     References
     ----------
@@ -53,14 +72,20 @@ class NystromHSIC(OnLandmarks):
     Examples
     --------
     >>> NystromHSIC(n_landmarks=200)
-    NystromHSIC(n_landmarks=200, replace=False, tolerance=None)
+    NystromHSIC(n_landmarks=200, replace=False, tolerance=None, n_features=None)
     """
 
     n_landmarks: int | str = "2sqrt"
     replace: bool = False
     tolerance: float | None = None
+    n_features: int | str | None = None
 
     name: ClassVar[str] = "nystrom-hsic"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n_features not in (None, _AUTO):
+            check_integer("n_features", self.n_features, minimum=1)
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """The steps that would run; of features those of their estimates besides."""
@@ -69,11 +94,17 @@ class NystromHSIC(OnLandmarks):
         assert null is None or isinstance(null, Resampling)
         return plan_ranked_features(session, combinations, null, self.n_drawn(session))
 
+    def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
+        """The statistic, n times what is measured, and its null distribution."""
+        if isinstance(null, Resampling):
+            return self.test_grid(session, Combinations.single(kernels), null).only
+        return super().test(session, kernels, null)
+
     def test_grid(
         self, session: Session, combinations: Combinations, null: Resampling
     ) -> GridOutcome:
         """The statistics of several combinations and their replicates."""
-        drawn = self.draw(session, combinations)
+        drawn = self._principal(session, self.draw(session, combinations))
         return grid_outcome(session, drawn.combinations, drawn.bases, self.measure, null)
 
     def test_features(
@@ -85,3 +116,26 @@ class NystromHSIC(OnLandmarks):
     def estimate_features(self, session: Session, combinations: Combinations) -> FeatureEstimates:
         """The estimates of all features, in one pass."""
         return estimate_features(session, self.draw(session, combinations))
+
+    def counts(
+        self, session: Session, combinations: Combinations, directions: Sequence[Directions]
+    ) -> list[int] | None:
+        """Principal features of every kernel that replicates are made of; None for all."""
+        if self.n_features is None:
+            return None
+        if self.n_features == _AUTO:
+            return feature_counts(combinations, directions, session.n, MOST_PRODUCTS)
+        return [min(one.needed(session.n, 0.0), int(self.n_features)) for one in directions]
+
+    def _principal(self, session: Session, drawn: LandmarkFeatures) -> LandmarkFeatures:
+        """With the principal directions that replicates are made of."""
+        if self.n_features is None:
+            return drawn
+        directions = list(map(Directions.of, drawn.sides))
+        counts = self.counts(session, drawn.combinations, directions) or []
+        return drawn._replace(
+            sides=tuple(
+                side._replace(projection=one.axes[:count])
+                for side, one, count in zip(drawn.sides, directions, counts, strict=True)
+            )
+        )

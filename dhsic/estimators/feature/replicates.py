@@ -175,7 +175,7 @@ class _Resampling:
         if variables is None:
             variables = {number: place for pair in chosen for place, number in enumerate(pair)}
         counts = [
-            sum(sides[number].n_features for number in set(some))
+            sum(sides[number].n_summed for number in set(some))
             for some in zip(*chosen, strict=True)
         ]
         longer = int(counts[1] > counts[0])
@@ -228,7 +228,7 @@ class _Resampling:
         return max(self.pairs, key=lambda pair: math.prod(map(self._n_features, pair)))
 
     def _n_features(self, number: int) -> int:
-        return self.sides[number].n_features
+        return self.sides[number].n_summed
 
     def pieces(self) -> list[_Piece]:
         """As few as fit in memory."""
@@ -349,7 +349,9 @@ class _Resampling:
         single = side.map.dtype == np.float32 and d <= _WIDE
         needed = single or features is not None or self._few_rows(number, piece)
         whitening = None
-        if side.factor is not None and needed:
+        if side.projection is not None:
+            whitening = side.projection[rows].astype(side.map.dtype, copy=False)
+        elif side.factor is not None and needed:
             whitening = np.broadcast_to(side.map.dtype.type(0), (rows.stop - rows.start, d))
             if seen:
                 units = np.eye(d)[:, rows]

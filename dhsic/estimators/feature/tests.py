@@ -66,6 +66,7 @@ def plan_features(
     chosen: Sequence[tuple[int, ...]] = ((0, 1),),
     measure: Measure = SQUARED_HSIC,
     measured: bool = False,
+    counts: Sequence[int] | None = None,
 ) -> Plan:
     """The steps that would run.
 
@@ -91,12 +92,14 @@ def plan_features(
         The size of cross-covariances.
     measured : bool, optional
         Whether the factors come from the covariances of the features over all rows.
+    counts : sequence of int, optional
+        Principal features of each that replicates are made of; all where not given.
 
     Returns
     -------
     Plan
     """
-    sides = unseen_sides(maps, whitened=whitened)
+    sides = unseen_sides(maps, whitened=whitened, counts=counts)
     steps = [*preparation, sample_step(maps)]
     if measured:
         steps += moments_steps(session, sides, then="normalise features")

@@ -1,0 +1,22 @@
+"""Amounts written for people."""
+
+from __future__ import annotations
+
+__all__ = ["format_bytes", "format_seconds"]
+
+
+def format_bytes(amount: float) -> str:
+    """Write an amount of memory for people."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"
+
+
+def format_seconds(seconds: float) -> str:
+    """Write a predicted time for people, with two digits: no more are known."""
+    for size, unit in ((3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * size:
+            return f"{float(f'{seconds / size:.2g}'):,g} {unit}"
+    return f"{max(float(f'{seconds:.2g}'), 0.1):,g} s"

@@ -1,0 +1,125 @@
+"""Principal features: the directions of a kernel that weigh the most in a statistic.
+
+Under independence n |C|^2 is a mixture of chi-squares, weighted by products of the eigenvalues of
+the covariances of either side (Zhang et al. 2018, section 4.1.2). A direction of small variance
+takes as many numbers in every replicate as one that decides. So a test keeps the directions that
+weigh, and where all of them are too many for the replicates of a grid, the same share of every
+kernel: half of the room is for the reference, whose kernels serve smooth dependence best.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+
+from dhsic.estimators.feature.basis import Side
+from dhsic.kernels import Combinations
+from dhsic.linalg import solve_lower
+
+__all__ = ["MOST_PRODUCTS", "Directions", "feature_counts"]
+
+Vector = NDArray[np.float64]
+
+MOST_PRODUCTS = 2**14
+"""Of features of all combinations: 128 MiB of sums for 1,000 replicates."""
+
+_LIGHTEST = 10.0  # over n, of the largest variance: dependence there drowns in that of the others
+_MISSED = np.append(0.0, np.geomspace(1e-3, 1.0, 100))  # shares that are tried in turn
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Directions of the features of a kernel, the one of the largest variance first.
+
+    Parameters
+    ----------
+    variances : ndarray, shape (D,)
+        Descending.
+    axes : ndarray, shape (D, D)
+        A row times the kernel at the landmarks is the feature of a direction.
+    """
+
+    variances: Vector
+    axes: Vector
+
+    @classmethod
+    def of(cls, side: Side) -> Self:
+        """Those of features with a factor L, in the sample that they were described by.
+
+        With the eigenvectors V of the covariance of L^-1 k(z, x), the features V' L^-1 k(z, x) are
+        uncorrelated in the sample.
+        """
+        assert side.sample is not None
+        assert side.factor is not None
+        features = side.whitened((side.map(side.sample) - side.centre).astype(np.float64))
+        variances, vectors = eigh(features.T @ features / len(features), check_finite=False)
+        axes = solve_lower(side.factor, vectors[:, ::-1], transposed=True).T
+        return cls(np.maximum(variances[::-1], 0.0), axes)
+
+    @classmethod
+    def guessed(cls, count: int) -> Self:
+        """As many as a kernel is likely to need, all alike, which take no memory: for plans."""
+        return cls(np.ones(count), np.broadcast_to(0.0, (count, count)))
+
+    def needed(self, n: int, missed: float) -> int:
+        """How many weigh in a test of n rows.
+
+        Parameters
+        ----------
+        n : int
+            Rows.
+        missed : float
+            The share that may be lost of the null's variance, the sum of squared variances.
+        """
+        weights = np.where(self.variances * n >= _LIGHTEST * self.variances[0], self.variances, 0.0)
+        beyond = np.cumsum(weights[::-1] ** 2)[::-1]  # of this direction and all lighter ones
+        if beyond[0] == 0.0:  # a sample of equal rows does not tell
+            return len(weights)
+        return max(1, int(np.count_nonzero(beyond > missed * beyond[0])))
+
+
+def feature_counts(
+    combinations: Combinations, directions: Sequence[Directions], n: int, most: int
+) -> list[int]:
+    """Features of every kernel, so that products of all combinations are no more than `most`.
+
+    Parameters
+    ----------
+    combinations : Combinations
+        Of K kernels of two variables.
+    directions : sequence of Directions
+        One a kernel.
+    n : int
+        Rows of the test.
+    most : int
+        Products of features; more where one feature a kernel makes more.
+
+    Returns
+    -------
+    list of int
+    """
+    reference = combinations.chosen[combinations.reference()]
+    others = [pair for pair in combinations.chosen if pair != reference]
+    if not others or {k for pair in others for k in pair} & set(reference):
+        return _fitting(directions, n, combinations.chosen, most)
+    own = _fitting(directions, n, [reference], most // 2)
+    rest = _fitting(directions, n, others, most - math.prod(own[k] for k in reference))
+    return [a if k in reference else b for k, (a, b) in enumerate(zip(own, rest, strict=True))]
+
+
+def _fitting(
+    directions: Sequence[Directions], n: int, pairs: Sequence[tuple[int, ...]], most: int
+) -> list[int]:
+    """With the least share missed by which the products of all pairs fit."""
+    counts: list[int] = []
+    for missed in _MISSED:
+        counts = [one.needed(n, missed) for one in directions]
+        if sum(math.prod(counts[k] for k in pair) for pair in pairs) <= most:
+            break
+    return counts
