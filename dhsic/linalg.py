@@ -8,8 +8,8 @@ from functools import reduce
 from typing import Any, TypeVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import eigvalsh, lapack, solve_triangular
 
 Matrix = TypeVar("Matrix", bound=NDArray[np.floating[Any]])
 
@@ -67,7 +67,7 @@ class PivotedCholesky:
 
 def solve_lower(factor: NDArray[np.float64], values: Matrix, *, transposed: bool = False) -> Matrix:
     """L^-1 V of a lower triangular L, or L^-T V."""
-    solved: Matrix = solve_triangular(
+    solved: Matrix = scipy.linalg.solve_triangular(
         factor, values, lower=True, trans="T" if transposed else "N", check_finite=False
     )
     return solved
@@ -106,7 +106,9 @@ def pivoted_cholesky(gram: NDArray[np.float64], tolerance: float) -> PivotedChol
     if scale <= 0.0:
         return PivotedCholesky(np.ones((1, 1)), np.zeros(1, np.intp), tolerance)
     # The transposed view of a symmetric C-ordered matrix is what Fortran overwrites in place.
-    factor, pivots, rank, _ = lapack.dpstrf(gram.T, tol=tolerance * scale, lower=1, overwrite_a=1)
+    factor, pivots, rank, _ = scipy.linalg.lapack.dpstrf(
+        gram.T, tol=tolerance * scale, lower=1, overwrite_a=1
+    )
     return PivotedCholesky(
         np.tril(factor[:rank, :rank]), pivots[:rank].astype(np.intp) - 1, tolerance
     )
@@ -131,12 +133,14 @@ def spectrum(gram: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     n, scale = len(whole), float(whole.diagonal().max(initial=0.0))
     if scale <= 0.0:
         return np.zeros(0)
-    factor, _, rank, _ = lapack.dpstrf(whole.T, tol=n * _EPSILON * scale, lower=1, overwrite_a=1)
+    factor, _, rank, _ = scipy.linalg.lapack.dpstrf(
+        whole.T, tol=n * _EPSILON * scale, lower=1, overwrite_a=1
+    )
     if rank > n // 2:
         whole[:] = gram
-        return np.asarray(eigvalsh(whole, overwrite_a=True, check_finite=False))
+        return np.asarray(scipy.linalg.eigvalsh(whole, overwrite_a=True, check_finite=False))
     half = np.tril(factor[:, :rank])
-    return np.asarray(eigvalsh(half.T @ half, overwrite_a=True, check_finite=False))
+    return np.asarray(scipy.linalg.eigvalsh(half.T @ half, overwrite_a=True, check_finite=False))
 
 
 def hadamard(matrices: Iterable[Matrix]) -> Matrix:

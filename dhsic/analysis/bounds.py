@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from scipy.special import lambertw
+import scipy
 
 from dhsic._validation import check_integer, check_number
 from dhsic.analysis.spectrum import CovarianceSpectrum
@@ -107,7 +107,7 @@ def least_landmarks(delta: float, *spectra: CovarianceSpectrum) -> int:
     """
     _check_delta(delta, 1.0)
     c = max(_LEAST, *(12.0 * one.supremum**2 / one.norm for one in spectra))
-    return math.ceil(-c * float(lambertw(-delta / c, k=-1).real))
+    return math.ceil(-c * float(scipy.special.lambertw(-delta / c, k=-1).real))
 
 
 def mean_embedding_bound(

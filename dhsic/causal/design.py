@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import block_diag
 
 from dhsic.causal.basis import SplineBasis
 from dhsic.errors import DataError
@@ -200,7 +200,7 @@ def _scaled(design: SplineDesign, gram: Vector, given: Sequence[int]) -> Vector:
         stop = start + len(penalty)
         blocks.append(penalty * (np.trace(gram[start:stop, start:stop]) / np.trace(penalty)))
         start = stop
-    return np.asarray(block_diag(*blocks))
+    return np.asarray(scipy.linalg.block_diag(*blocks))
 
 
 def _diagonalised(gram: Vector, penalty: Vector) -> tuple[Vector, Vector]:

@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
 from numpy.typing import NDArray
 
 from dhsic import kernels
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
-from dhsic.io.storage import RemoteStore
 from dhsic.io.urls import is_url, redacted
 from dhsic.io.whole import written_whole
 from dhsic.kernels import Kernel
@@ -62,6 +60,8 @@ def write_record(
             whole: dict[str, Any] = {_ATTRIBUTES: np.array(json.dumps(told)), **arrays}
             np.savez(file, **whole)
         return
+    import zarr  # slow to import
+
     try:
         group = zarr.open_group(_store(path, read_only=False), mode="w" if overwrite else "w-")
         for name, values in arrays.items():
@@ -109,12 +109,18 @@ def _read(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         with np.load(path, allow_pickle=False) as file:
             arrays = dict(file)
         return arrays, json.loads(str(arrays.pop(_ATTRIBUTES)))
+    import zarr
+
     group = zarr.open_group(_store(path, read_only=True), mode="r")
     return {name: array[:] for name, array in group.arrays()}, dict(group.attrs)
 
 
 def _store(path: str | Path, *, read_only: bool) -> Any:
-    return RemoteStore(str(path), read_only=read_only) if is_url(str(path)) else str(path)
+    if not is_url(str(path)):
+        return str(path)
+    from dhsic.io.storage import RemoteStore  # by zarr
+
+    return RemoteStore(str(path), read_only=read_only)
 
 
 def kernel_text(kernel: Kernel) -> str:

@@ -18,7 +18,12 @@ _running: list[Any] = []
 
 @functools.cache
 def _libraries() -> Any:
-    """Found once: looking through the loaded libraries takes longer than a small pass."""
+    """Found once: looking through the loaded libraries takes longer than a small pass.
+
+    That of SciPy is another than that of NumPy, and is not found before it is loaded.
+    """
+    import scipy.linalg  # noqa: F401
+
     return ThreadpoolController()
 
 

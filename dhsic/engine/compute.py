@@ -1,4 +1,7 @@
-"""Compute tasks on Dask: on threads of this process or on any cluster."""
+"""Compute tasks on Dask: on threads of this process or on any cluster.
+
+Dask is slow to import, so that each function imports what it uses of it.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,15 @@ import pickle
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
-
-import dask
-from dask.callbacks import Callback
-from dask.delayed import Delayed, delayed
-from distributed import as_completed
-from distributed.protocol.pickle import dumps
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dhsic.engine.blas import one_blas_thread
 from dhsic.engine.failures import NoWorkersError
+from dhsic.engine.reduction import pickled
 from dhsic.engine.runtime import Runtime
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
 
 __all__ = ["NO_WORKERS_TIMEOUT", "Job", "as_task", "begin", "compute", "culled", "held", "ship"]
 
@@ -53,6 +54,8 @@ def compute(job: Job, runtime: Runtime, tell: Callable[[int], None]) -> list[Any
 
 def as_task(function: Callable[..., Any]) -> Any:
     """A function whose calls are tasks, each with a key of its own."""
+    from dask.delayed import delayed
+
     return delayed(function, pure=False, traverse=False)
 
 
@@ -60,11 +63,15 @@ def held(value: Any, runtime: Runtime) -> Any:
     """An argument that many tasks share."""
     if runtime.client is not None:
         return ship(runtime.client, value)
+    from dask.delayed import delayed
+
     return delayed(value, name=f"held-{uuid.uuid4().hex}", pure=False, traverse=False)
 
 
 def culled(tasks: Sequence[Delayed]) -> list[Delayed]:
     """A few tasks, with no more of their graphs than they need."""
+    import dask
+
     return list(dask.optimize(*tasks))
 
 
@@ -72,6 +79,8 @@ def begin(lazy: Sequence[Any], runtime: Runtime) -> list[Any]:
     """Values of what Dask can compute; futures of them where there is a client."""
     if runtime.client is not None:
         return list(runtime.client.compute(lazy))
+    import dask
+
     return list(dask.compute(*lazy, scheduler="threads", num_workers=runtime.threads))
 
 
@@ -80,7 +89,7 @@ def ship(client: Any, value: Any) -> Any:
 
     It goes in pieces, since Dask warns of tasks that carry more than 10 MB.
     """
-    data = dumps(value)
+    data = pickled(value)
     name = f"dhsic-{uuid.uuid4().hex}"
     pieces = [
         client.submit(bytes, data[start : start + _PIECE], key=f"{name}-{start}", pure=False)
@@ -96,6 +105,9 @@ def _assemble(pieces: Sequence[bytes]) -> Any:
 def _on_threads(
     job: Job, amounts: dict[str, int], threads: int, tell: Callable[[int], None]
 ) -> list[Any]:
+    import dask
+    from dask.callbacks import Callback
+
     def finished(key: str, *_: Any) -> None:
         if key in amounts:
             tell(amounts[key])
@@ -151,11 +163,15 @@ def _fetched(future: Any, client: Any) -> Any:
 
 def _patience() -> float:
     """Seconds that a cluster may be without workers."""
+    import dask
+
     return float(dask.config.get(NO_WORKERS_TIMEOUT, _ALONE_SECONDS))
 
 
 def _as_they_finish(pending: Sequence[Any], client: Any) -> Iterator[Any]:
     """Futures as they finish; a cluster that stays without workers is an error, not a wait."""
+    from distributed import as_completed
+
     patience = _patience()
     completed = as_completed(pending, loop=client.loop)
     left, looked, alone = len(pending), 0.0, None

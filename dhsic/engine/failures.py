@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-from distributed.client import FutureCancelledError
-from distributed.comm import CommClosedError
-from distributed.scheduler import KilledWorker
 
 from dhsic.engine.checkpoint import Checkpoint
 from dhsic.errors import DhsicError, MemoryBudgetError
@@ -54,26 +51,36 @@ def failures_in_words(
         again = f"start again, since what is done is kept in {checkpoint.folder}"
     try:
         yield
-    except KilledWorker as error:
+    except NoWorkersError as error:
+        again = again if checkpoint is not None else "run again with the same seed"
+        msg = f"the cluster has had no workers for {error.seconds:.0f} s: start some, and {again}"
+        raise DhsicError(msg) from error
+    except Exception as error:
+        if (told := _told(error, again, rows_of)) is None:
+            raise
+        raise told from error
+
+
+def _told(error: Exception, again: str, rows_of: Callable[[str], str]) -> DhsicError | None:
+    """What an error of a cluster means; None for those of others."""
+    if "distributed" not in sys.modules:  # slow to import, and no error is one of its own
+        return None
+    from distributed.client import FutureCancelledError
+    from distributed.comm import CommClosedError
+    from distributed.scheduler import KilledWorker
+
+    if isinstance(error, KilledWorker):
         where = rows_of(str(error.task))
         msg = (
             f"{error.allowed_failures + 1} workers died while they ran the same task"
             f"{f' ({where})' if where else ''}, most likely because they took more memory than "
             "they have: allow more memory, or take fewer landmarks or resamples"
         )
-        raise MemoryBudgetError(msg) from error
-    except NoWorkersError as error:
-        again = again if checkpoint is not None else "run again with the same seed"
-        msg = f"the cluster has had no workers for {error.seconds:.0f} s: start some, and {again}"
-        raise DhsicError(msg) from error
-    except FutureCancelledError as error:
-        if error.reason != "scheduler-connection-lost":
-            raise
-        raise _lost(again) from error
-    except CommClosedError as error:
-        raise _lost(again) from error
-
-
-def _lost(again: str) -> DhsicError:
+        return MemoryBudgetError(msg)
+    lost = isinstance(error, CommClosedError)
+    if isinstance(error, FutureCancelledError):
+        lost = error.reason == "scheduler-connection-lost"
+    if not lost:
+        return None
     msg = f"the connection to the scheduler was lost: see whether it runs, and {again}"
     return DhsicError(msg)

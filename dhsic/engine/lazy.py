@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from dask.delayed import Delayed
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.engine.blocks import Source
@@ -22,6 +21,9 @@ from dhsic.engine.reduction import RowReduction
 from dhsic.engine.run import Payload, blocks_of, readable, run_chunk
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.take import take_rows
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
 
 __all__ = ["LazyRows"]
 

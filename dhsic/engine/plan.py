@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import psutil
 from numpy.typing import NDArray
 
 from dhsic._work import A_SECOND
@@ -403,7 +402,15 @@ def _costed(
 
 
 def baseline_bytes() -> int:
-    """Bytes of a process with its libraries, without what a user holds in it besides."""
+    """Bytes of a process with its libraries, without what a user holds in it besides.
+
+    Those that every run loads are loaded before it is asked, since they are slow to import and so
+    are not there from the start.
+    """
+    import dask.delayed  # noqa: F401
+    import psutil
+    import scipy.spatial.distance  # noqa: F401
+
     return min(int(psutil.Process().memory_info().rss), _LIBRARIES) + _AT_WORK
 
 

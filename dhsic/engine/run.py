@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from distributed.protocol.pickle import dumps
 from numpy.typing import NDArray
 
 from dhsic.engine.blas import one_blas_thread
@@ -24,7 +23,7 @@ from dhsic.engine.failures import failures_in_words
 from dhsic.engine.groups import Groups, edges
 from dhsic.engine.metrics import count_task
 from dhsic.engine.plan import FAN_IN, PassPlan
-from dhsic.engine.reduction import GroupBlock, Partial, Reduction, RowBlock, unpacked
+from dhsic.engine.reduction import GroupBlock, Partial, Reduction, RowBlock, pickled, unpacked
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.shards import Numbers, compute_missing, keep_shard, load_shard
 
@@ -58,7 +57,7 @@ class Payload(NamedTuple):
     groups: Groups | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return unpacked, (Payload, dumps(tuple(self)))
+        return unpacked, (Payload, pickled(tuple(self)))
 
 
 class Replicates(NamedTuple):
@@ -68,7 +67,7 @@ class Replicates(NamedTuple):
     shards: Shards | None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return unpacked, (Replicates, dumps(tuple(self)))
+        return unpacked, (Replicates, pickled(tuple(self)))
 
 
 def run_pass(

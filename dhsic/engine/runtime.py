@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
-
-from dask.system import CPU_COUNT
-from distributed import default_client
 
 from dhsic._validation import check_integer
 from dhsic.errors import InvalidArgumentError
@@ -55,12 +53,16 @@ class Runtime:
     def here(cls, threads: int | None, memory: int) -> Runtime:
         """Threads of this process; one a processor where not given."""
         if threads is None:
+            from dask.system import CPU_COUNT  # slow to import
+
             threads = CPU_COUNT
         return cls(check_integer("threads", threads, minimum=1), memory)
 
     @classmethod
     def on(cls, client: Any, memory: int, timeout: float = 60.0) -> Runtime:
         """The workers of a client, of which the first may still be on its way."""
+        import distributed  # noqa: F401  # as its workers have; the plan counts what it takes
+
         running = getattr(client, "status", "running") == "running"
         if not hasattr(client, "nthreads") or getattr(client, "asynchronous", False) or not running:
             msg = f"client must be a running, synchronous distributed.Client, got {client!r}"
@@ -80,6 +82,10 @@ class Runtime:
 
 def current_client() -> Any:
     """The client that Dask computes on by default, or None."""
+    if "distributed" not in sys.modules:  # slow to import, and no one has made a client
+        return None
+    from distributed import default_client
+
     try:
         return default_client()
     except ValueError:

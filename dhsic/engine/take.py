@@ -8,13 +8,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from distributed.protocol.pickle import dumps
 from numpy.typing import NDArray
 
 from dhsic.engine.blocks import Source, chunk_starts
 from dhsic.engine.checkpoint import Checkpoint
 from dhsic.engine.compute import Job, as_task, begin, compute, held
 from dhsic.engine.failures import failures_in_words
+from dhsic.engine.reduction import pickled
 from dhsic.engine.runtime import Runtime
 
 __all__ = ["count_tasks", "take_rows"]
@@ -75,8 +75,8 @@ def _tasks(source: Source, rows: Rows, runtime: Runtime) -> list[Any]:
         return []
     # Pickled here with its arrays inside, see `unpacked`. Dask gives so few tasks that share an
     # argument to the worker that has it, and others wait until they steal them.
-    pickled = dumps(source)
-    reader = pickled if len(pickled) <= _SMALL else held(pickled, runtime)
+    data = pickled(source)
+    reader = data if len(data) <= _SMALL else held(data, runtime)
     take, bounds = as_task(_taken), [len(chunks) * i // count for i in range(count + 1)]
     return [take(reader, chunks[a:b]) for a, b in pairwise(bounds)]
 

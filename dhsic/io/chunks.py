@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import product
 from typing import Any
-
-import zarr
 
 __all__ = ["broken_chunk", "missing_folder"]
 
@@ -15,7 +14,11 @@ def missing_folder(array: Any) -> str | None:
 
     A worker on another machine may lack the file system of the process that opened the array.
     """
-    if not isinstance(array, zarr.Array) or not isinstance(array.store, zarr.storage.LocalStore):
+    if not _is_zarr(array):
+        return None
+    import zarr
+
+    if not isinstance(array.store, zarr.storage.LocalStore):
         return None
     folder = array.store.root / array.path
     return None if folder.is_dir() else str(folder)
@@ -23,7 +26,7 @@ def missing_folder(array: Any) -> str | None:
 
 def broken_chunk(array: Any, start: int, stop: int) -> str | None:
     """Name of the first stored chunk, or shard, among the rows that cannot be read."""
-    if not isinstance(array, zarr.Array):
+    if not _is_zarr(array):
         return None
     sizes = array.shards or array.chunks
     spans = [(start, stop), *((0, length) for length in array.shape[1:])]
@@ -37,3 +40,9 @@ def broken_chunk(array: Any, start: int, stop: int) -> str | None:
         except Exception:
             return str(array.store_path / array.metadata.encode_chunk_key(chunk))
     return None
+
+
+def _is_zarr(array: Any) -> bool:
+    """Whether it is a zarr array, asked without zarr, which is slow to import."""
+    zarr = sys.modules.get("zarr")
+    return zarr is not None and isinstance(array, getattr(zarr, "Array", ()))

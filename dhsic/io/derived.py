@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
-from dask import delayed
-from dask.delayed import Delayed
-from distributed.protocol.pickle import dumps
 from numpy.typing import NDArray
 
 from dhsic.engine.blocks import Source, chunk_starts
-from dhsic.engine.reduction import unpacked
+from dhsic.engine.reduction import pickled, unpacked
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
 
 __all__ = ["DerivedSource", "RowFunction"]
 
@@ -98,12 +98,15 @@ class DerivedSource:
         if self.place != "graph":
             return self.function(rows, values)
         import dask.array as da  # with pandas and Xarray, slow to import
+        from dask import delayed
 
         made = delayed(_taken, pure=False)(self._sent, rows, *values)
         return da.from_delayed(made, (len(rows), self.width), dtype=np.float64)
 
     def lazy(self, bounds: Sequence[int]) -> list[Delayed]:
         """Delayed blocks between the bounds, where one of the others is a Dask array."""
+        from dask import delayed
+
         spans = list(pairwise(bounds))
         columns = [
             other.lazy(bounds) if other.place == "graph" else _reads(other, spans)
@@ -117,6 +120,8 @@ class DerivedSource:
 
     @property
     def _sent(self) -> Any:
+        from dask import delayed
+
         return delayed(_Sent(self.function), traverse=False)
 
 
@@ -126,7 +131,7 @@ class _Sent(NamedTuple):
     function: RowFunction
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return unpacked, (_Sent, dumps(tuple(self)))
+        return unpacked, (_Sent, pickled(tuple(self)))
 
     def __call__(
         self, rows: NDArray[np.intp], values: Sequence[NDArray[Any]]
@@ -154,4 +159,6 @@ def _reads(other: Source, spans: Sequence[tuple[int, int]]) -> list[Any]:
     """Blocks of what is no graph: in storage they are read by the tasks, in memory here."""
     if other.place == "memory":
         return [other.read(*span) for span in spans]
+    from dask import delayed
+
     return [delayed(other.read, pure=False)(*span) for span in spans]

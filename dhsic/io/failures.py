@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
+from dhsic.errors import DataError
 from dhsic.io.urls import credentials_of, redacted
 
-__all__ = ["Failure", "failure_of", "remedy_of"]
+__all__ = ["Failure", "StorageError", "failure_of", "remedy_of"]
 
 Kind = Literal["absent", "no bucket", "refused", "passing", "lasting"]
 
@@ -42,6 +43,10 @@ _PASSING_TYPES = {
     "ServiceResponseError",
     "TimeoutError",
 }
+
+
+class StorageError(DataError):
+    """A store does not give an object, for a reason that it stated."""
 
 
 class Failure(NamedTuple):

@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fsspec.core import url_to_fs
-from fsspec.registry import get_filesystem_class, known_implementations
-
 from dhsic.engine.folder import Entry
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError, MissingDependencyError
 from dhsic.io.failures import failure_of, remedy_of
@@ -63,6 +60,8 @@ class Folder:
                 f"sent to workers; got {redacted(url)!r}: {credentials_of(url)}"
             )
             raise InvalidArgumentError(msg)
+        from fsspec.registry import get_filesystem_class, known_implementations  # slow to import
+
         kind = scheme_of(url)
         try:
             folder = cls(checked_url(url))
@@ -174,6 +173,8 @@ class Folder:
             fs.pipe_file(path, data)
 
     def _opened(self, name: str = "") -> tuple[Any, str]:
+        from fsspec.core import url_to_fs
+
         fs, path = url_to_fs(f"{self.url}/{name}" if name else self.url)
         return fs, str(path)
 

@@ -7,16 +7,14 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
-import zarr
 from numpy.typing import NDArray
 
 from dhsic._validation import nearest
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.io.sources import ArraySource, Columns, GraphSource, StoredSource
-from dhsic.io.storage import RemoteStore
 from dhsic.io.urls import is_url, scheme_of
 
 __all__ = [
@@ -144,7 +142,7 @@ def open_group_samples(path: str, samples: Sequence[str]) -> list[AnySource]:
 
 def _members(path: str, variables: Sequence[str]) -> list[AnySource]:
     """Arrays of a group, or columns of them."""
-    group = _open_stored(zarr.open_group, path, "group")
+    group = _open_stored(path, "group")
     opened: list[AnySource] = []
     for text in variables:
         name, key, chosen = parse_variable(text)
@@ -239,8 +237,8 @@ def _open(x: Any, name: str) -> AnySource:
     if isinstance(x, AnySource):
         return replace(x, name=name)
     if isinstance(x, (str, bytes)) or hasattr(x, "__fspath__"):
-        return _stored(_open_stored(zarr.open_array, os.fsdecode(x), "array"), name)
-    if isinstance(x, zarr.Array):
+        return _stored(_open_stored(os.fsdecode(x), "array"), name)
+    if _is(x, "zarr", "Array"):
         return _stored(x, name)
     if _is(x, "dask.dataframe", "DataFrame") or _is(x, "dask.dataframe", "Series"):
         x = x.to_dask_array(lengths=True)
@@ -272,7 +270,7 @@ def _open(x: Any, name: str) -> AnySource:
 def _is(x: Any, module: str, cls: str) -> bool:
     """Whether x is of a class of a library that need not be installed."""
     loaded = sys.modules.get(module)
-    return loaded is not None and isinstance(x, getattr(loaded, cls))
+    return loaded is not None and isinstance(x, getattr(loaded, cls, ()))
 
 
 def _listed(x: Sequence[Any], name: str) -> NDArray[Any]:
@@ -283,10 +281,15 @@ def _listed(x: Sequence[Any], name: str) -> NDArray[Any]:
         raise DataError(msg) from error
 
 
-def _open_stored(opener: Callable[..., Any], path: str, kind: str) -> Any:
+def _open_stored(path: str, kind: Literal["array", "group"]) -> Any:
     """Open a zarr array or group at a path or URL."""
+    import zarr  # slow to import, and arrays in memory do without
+
+    opener = zarr.open_array if kind == "array" else zarr.open_group
     if not is_url(path):
         return _opened(opener, path, kind, None)
+    from dhsic.io.storage import RemoteStore  # by zarr
+
     store = RemoteStore(path)
     try:
         # Format by format, since a store may refuse to say that the names of the other are absent.
@@ -315,7 +318,7 @@ def _member(group: Any, key: str, variable: str, path: str) -> Any:
         array = group[key]
     except KeyError:
         array = None
-    if isinstance(array, zarr.Array):
+    if _is(array, "zarr", "Array"):
         return array
     known = sorted(name for name, _ in group.arrays())
     msg = (
@@ -340,6 +343,10 @@ def _stored(array: Any, name: str, columns: Columns = None) -> StoredSource:
 
 def _in_memory(store: Any) -> bool:
     """Whether no other process sees what is stored."""
+    import zarr
+
+    from dhsic.io.storage import RemoteStore
+
     if isinstance(store, RemoteStore):
         return scheme_of(store.url) == "memory"
     return isinstance(store, zarr.storage.MemoryStore)

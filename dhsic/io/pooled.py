@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from dask.delayed import Delayed
 from numpy.typing import NDArray
 
 from dhsic.io.open import AnySource
 from dhsic.io.sources import GraphSource
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
 
 __all__ = ["LabelSource", "PooledSource", "rows_of_samples"]
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from dask import delayed
-from dask.delayed import Delayed
 from numpy.typing import NDArray
 
 from dhsic.engine.blocks import Source
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
 
 __all__ = ["RestSource"]
 
@@ -89,6 +90,8 @@ class RestSource:
 
     def lazy(self, bounds: Sequence[int]) -> list[Delayed]:
         """Delayed blocks between the bounds, where the whole is a Dask array."""
+        from dask import delayed  # slow to import
+
         inner = self._rows(np.array(bounds[1:-1], np.intp)).tolist()
         outer = [0, *inner, self.whole.shape[0]]
         drop = delayed(_without, pure=False)

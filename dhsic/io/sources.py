@@ -9,16 +9,18 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from dask.delayed import Delayed
 from numpy.typing import NDArray
 
 from dhsic.engine.blocks import chunk_starts
 from dhsic.errors import DataError
 from dhsic.io.chunks import broken_chunk, missing_folder
-from dhsic.io.storage import StorageError
+from dhsic.io.failures import StorageError
+
+if TYPE_CHECKING:
+    from dask.delayed import Delayed
 
 __all__ = ["ArraySource", "Columns", "GraphSource", "StoredSource"]
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from zarr.storage import WrapperStore
 
-from dhsic.errors import DataError, MissingDependencyError
+from dhsic.errors import MissingDependencyError
 from dhsic.io.backends import backend
-from dhsic.io.failures import Failure, failure_of, remedy_of
+from dhsic.io.failures import Failure, StorageError, failure_of, remedy_of
 from dhsic.io.urls import checked_url
 
 __all__ = ["RemoteStore", "StorageError"]
@@ -25,10 +25,6 @@ __all__ = ["RemoteStore", "StorageError"]
 _TRIES = 4
 _PAUSE_SECONDS = 0.25
 _PATIENCE_SECONDS = 20.0
-
-
-class StorageError(DataError):
-    """A store does not give an object, for a reason that it stated."""
 
 
 class RemoteStore(WrapperStore):  # type: ignore[misc]

@@ -6,28 +6,18 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from zarr.core.sync import sync
 
 from dhsic.errors import InvalidArgumentError
 from dhsic.io.storage import RemoteStore
 from dhsic.io.urls import scheme_of
+from dhsic.io.whole import Place
 
-__all__ = ["Place", "Upload", "uploading"]
+__all__ = ["Upload", "uploading"]
 
 _METADATA = "zarr.json"
-
-
-class Place(NamedTuple):
-    """Where a group is written."""
-
-    scratch: Path
-    """A folder for temporary files."""
-    group: Any
-    """The group under construction: a path or a zarr store."""
-    target: Path | str
-    """Where it will be."""
 
 
 @contextmanager

@@ -6,8 +6,6 @@ import re
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from fsspec.registry import known_implementations
-
 from dhsic._validation import nearest
 from dhsic.errors import InvalidArgumentError, require
 
@@ -94,7 +92,7 @@ def checked_url(url: str) -> str:
     if not url.isprintable():
         msg = f"a URL must have no control characters, got {url!r}: remove them"
         raise InvalidArgumentError(msg)
-    if library is None and scheme not in known_implementations:
+    if library is None and not _fsspec_knows(scheme):
         msg = (
             f"a URL must be of a kind that can be read ({', '.join(sorted(_LIBRARIES))} or another "
             f"of fsspec), got {url!r}{nearest(scheme, _LIBRARIES)}"
@@ -113,6 +111,12 @@ def credentials_of(url: str) -> str:
     """How to give the credentials for a URL."""
     library = _LIBRARIES.get(scheme_of(url))
     return library.credentials if library else "use the environment or settings of its library"
+
+
+def _fsspec_knows(scheme: str) -> bool:
+    from fsspec.registry import known_implementations  # slow to import
+
+    return scheme in known_implementations
 
 
 def _installed(library: _Library) -> bool:

@@ -14,13 +14,11 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-import zarr
 from numpy.typing import DTypeLike, NDArray
-from zarr.codecs import Crc32cCodec, ZstdCodec
 
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.io.upload import Place, uploading
 from dhsic.io.urls import is_url
+from dhsic.io.whole import Place
 
 __all__ = [
     "GroupWriter",
@@ -229,6 +227,9 @@ class GroupWriter:
                 array[start : start + rows] = buffers[name][:rows]
 
     def _create_arrays(self, first_rows: int) -> dict[str, Any]:
+        import zarr  # slow to import
+        from zarr.codecs import Crc32cCodec, ZstdCodec
+
         # A table shorter than one chunk gets a smaller one, which is not padded with much.
         rows = max(1 << (first_rows - 1).bit_length(), _MIN_CHUNK_ROWS)
         group = zarr.open_group(self._group, mode="w-", zarr_format=3)
@@ -297,7 +298,7 @@ def new_group(
 
     Examples
     --------
-    >>> import tempfile
+    >>> import tempfile, zarr
     >>> folder = tempfile.TemporaryDirectory()
     >>> path = Path(folder.name) / "pair.zarr"
     >>> with new_group(path, {"x": 2, "y": 1}) as writer:
@@ -306,6 +307,8 @@ def new_group(
     (3, 2)
     >>> folder.cleanup()
     """
+    from dhsic.io.upload import uploading  # by zarr, slow to import
+
     stored = check_dtype(dtype)
     _check_columns(columns)
     text = os.fspath(destination)

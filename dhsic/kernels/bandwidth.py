@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.spatial.distance import pdist
 
 from dhsic.errors import DataError
 
@@ -64,7 +64,7 @@ def median_distance(
             "the same: drop the variable, or give the kernel's bandwidth"
         )
         raise DataError(msg)
-    return median_or_mean(pdist(sample, metric))
+    return median_or_mean(scipy.spatial.distance.pdist(sample, metric))
 
 
 def median_or_mean(sizes: NDArray[np.float64]) -> float:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy
 from numpy.typing import DTypeLike, NDArray
-from scipy.spatial.distance import cdist
 
 from dhsic.kernels.bandwidth import median_distance
 from dhsic.kernels.base import Kernel, Matrix, positive
@@ -393,6 +393,6 @@ def _squarings(narrow: Gaussian | Laplacian, wide: Kernel) -> int:
 
 def _cityblock(rows: Matrix, columns: Matrix, out: Matrix, strip: int = 32) -> None:
     """Write |x - z|_1 into `out`, by strips, because `cdist` returns float64 only."""
-    columns = columns.astype(np.float64, copy=False)
+    columns, distances = columns.astype(np.float64, copy=False), scipy.spatial.distance.cdist
     for first in range(0, len(rows), strip):
-        out[first : first + strip] = cdist(rows[first : first + strip], columns, "cityblock")
+        out[first : first + strip] = distances(rows[first : first + strip], columns, "cityblock")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import cholesky, eigvalsh
 
 from dhsic.landmarks.pool import ROW_TILE, Pool
 from dhsic.linalg import solve_lower, squared_norms
@@ -91,7 +91,7 @@ def tail_ridge(pool: Pool, sample: Indices, weights: Vector, dimensions: int) ->
         More than what may be rounding.
     """
     gram = _weighted_gram(pool, sample, weights)
-    values = eigvalsh(gram.T, overwrite_a=True, check_finite=False)
+    values = scipy.linalg.eigvalsh(gram.T, overwrite_a=True, check_finite=False)
     rounding = pool.tolerance() * float(weights.max()) ** 2
     return max(float(values[:-dimensions].sum()) / dimensions, rounding)
 
@@ -124,7 +124,7 @@ def ridge_scores(
     """
     gram = _weighted_gram(pool, sample, weights)
     gram.flat[:: len(gram) + 1] += ridge
-    factor = cholesky(gram.T, lower=True, overwrite_a=True, check_finite=False)
+    factor = scipy.linalg.cholesky(gram.T, lower=True, overwrite_a=True, check_finite=False)
     left = pool.diagonal()[rows]
     for start in range(0, len(rows), ROW_TILE):
         at = slice(start, start + ROW_TILE)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import gammaincc
 
 from dhsic.nulls.shifts import CombinedBy
 
@@ -43,7 +43,7 @@ class CombinedPvalues:
     def sf(self, statistic: float) -> float:
         """Probability of a value at least as large."""
         if self.combined_by == "fisher":
-            return float(gammaincc(self.stages, max(statistic, 0.0) / 2.0))
+            return float(scipy.special.gammaincc(self.stages, max(statistic, 0.0) / 2.0))
         return -math.expm1(self.stages * math.log1p(-min(10.0**-statistic, 1.0 - 1e-16)))
 
     def draws(self, rng: np.random.Generator, size: int) -> Vector:

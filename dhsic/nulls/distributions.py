@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaincc, ndtr, stdtr
 
 from dhsic.errors import DataError
 
@@ -111,7 +111,7 @@ class GammaDistribution:
         """Probability of a value at least as large."""
         if statistic <= 0.0 or self._degenerate:
             return 1.0
-        return float(gammaincc(self._shape, statistic / self._scale))
+        return float(scipy.special.gammaincc(self._shape, statistic / self._scale))
 
     def draws(self, rng: np.random.Generator, size: int) -> Vector:
         """Independent values, shape (size,)."""
@@ -152,7 +152,9 @@ class StudentT:
 
     def sf(self, statistic: float) -> float:
         """Probability of a value at least as large."""
-        return float(ndtr(-statistic) if math.isinf(self.df) else stdtr(self.df, -statistic))
+        if math.isinf(self.df):
+            return float(scipy.special.ndtr(-statistic))
+        return float(scipy.special.stdtr(self.df, -statistic))
 
     def draws(self, rng: np.random.Generator, size: int) -> Vector:
         """Independent values, shape (size,)."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import fft
 
 from dhsic.engine.groups import Groups
 from dhsic.engine.reduction import Footprint, GroupBlock, add
@@ -153,7 +153,7 @@ class OrbitPass:
             product = np.outer(sums.sums[one.first], sums.sums[one.second])
             one.of(sums.cross)[:, 0] -= shifts / n * product
         shifted = self.orbit.shifted
-        cross: Vector = fft.irfft(sums.cross, shifts, axis=1) if shifted else sums.cross.real
+        cross: Vector = scipy.fft.irfft(sums.cross, shifts, axis=1) if shifted else sums.cross.real
         cross /= n
         return cross.reshape(-1, cross.shape[2])
 
@@ -266,7 +266,7 @@ class OrbitPass:
             return features.reshape(1, count * b, width)
         transforms = np.empty((self.shape[1], count, width), self._dtype)
         for g, group in enumerate(features):
-            transforms[:, g] = fft.rfft(group, axis=0)
+            transforms[:, g] = scipy.fft.rfft(group, axis=0)
         return transforms
 
     def _add_products(self, total: Transform, own: Transform, moved: Transform) -> None:

@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import svd
 
 from dhsic._random import random_signs
 from dhsic.engine.reduction import Footprint, RowBlock, add
@@ -208,7 +208,7 @@ def _separated(features: Matrix) -> tuple[Matrix, Matrix]:
     """Left (k, g) and right (k, D) with features (g, D) = left' right to their last digit."""
     if features.shape[1] > _SEPARABLE:
         return features.T, np.eye(features.shape[1])
-    u, sizes, right = svd(features.astype(np.float64), full_matrices=False)
+    u, sizes, right = scipy.linalg.svd(features.astype(np.float64), full_matrices=False)
     k = np.count_nonzero(sizes > np.finfo(features.dtype).eps * sizes[0])
     left = (u[:, :k] * sizes[:k]).T.astype(features.dtype, order="C")
     return left, right[:k]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import fft
 
 from dhsic.engine.groups import Groups
 from dhsic.estimators.gram.permutations import PermutedGramPass, batches
@@ -158,7 +158,7 @@ class GramOrbit:
         if isinstance(self.reduction, PermutedGramPass):
             return values
         b, length = self.orbit.groups.size, self.reduction.length
-        values = fft.irfft(np.conj(values), length, axis=1)
+        values = scipy.fft.irfft(np.conj(values), length, axis=1)
         if length > b:  # lines were padded: what was shifted beyond their end goes around
             values = values[:, :b] + values[:, length - b :]
         return values + self.sums.constants[:, None]
@@ -175,12 +175,12 @@ class GramOrbit:
         both = zip(right, self.sides.pairs, strict=True)
         moved = np.array([self._moved(values, r, pair.right) for values, pair in both])
         first, second = (
-            fft.rfft(values[:, :grouped].reshape(len(values), -1, b), axis=2)
+            scipy.fft.rfft(values[:, :grouped].reshape(len(values), -1, b), axis=2)
             for values in (left, moved)
         )
         spectra = np.einsum("cgf,cgf->cf", np.conj(first), second)
         staying = np.einsum("ci,ci->c", left[:, grouped:], moved[:, grouped:])
-        values: Vector = fft.irfft(spectra, b, axis=1) + staying[:, None]
+        values: Vector = scipy.fft.irfft(spectra, b, axis=1) + staying[:, None]
         return values
 
     def _lefts(self, r: int) -> list[int]:

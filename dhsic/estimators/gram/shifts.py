@@ -18,8 +18,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import fft
 
 from dhsic.engine.reduction import Footprint, GroupBlock
 from dhsic.engine.tiles import Matrix
@@ -57,7 +57,7 @@ class ShiftedGramPass(GramPass):
     def length(self) -> int:
         """Length of transforms: b where that is quick, else twice b and more, padded by zeros."""
         b = self.groups.size
-        return b if _is_quick(b) else int(fft.next_fast_len(2 * b, real=True))
+        return b if _is_quick(b) else int(scipy.fft.next_fast_len(2 * b, real=True))
 
     @property
     def frequencies(self) -> int:
@@ -299,4 +299,4 @@ def _transform(lines: Matrix, length: int, out: NDArray[Any]) -> None:
     if lines.dtype == np.float64:
         np.fft.rfft(lines, length, axis=1, out=out)
     else:
-        out[...] = fft.rfft(lines, length, axis=1)
+        out[...] = scipy.fft.rfft(lines, length, axis=1)

@@ -6,8 +6,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import fft
 
 from dhsic.engine.tiles import Tile
 from dhsic.estimators.landmark.orbits import TupleSums
@@ -70,7 +70,9 @@ def _covariances(part: Tuples, sums: TupleSums, c: int, r: int, b: int, n: int) 
     cross = sums.cross[r, at]
     found: Tile = cross.copy()
     if b > 1:
-        found = fft.irfft(cross, b, axis=1) if part.parts == 1 else fft.ifft(cross, axis=1)
+        found = (
+            scipy.fft.irfft(cross, b, axis=1) if part.parts == 1 else scipy.fft.ifft(cross, axis=1)
+        )
     found += sums.left_over[at, None]
     found /= n
     left, right = (mean_about_pilot(part, sums, c, s, r, n) for s in (pair.left, (pair.right,)))

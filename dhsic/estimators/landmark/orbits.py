@@ -15,8 +15,8 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import fft
 
 from dhsic._work import ENTRY
 from dhsic.engine.groups import Groups
@@ -304,7 +304,7 @@ class OrbitPass:
 
 def _transform(values: Tile) -> Spectrum:
     """Along rows; of real numbers half of the frequencies say all."""
-    transform = fft.fft if np.iscomplexobj(values) else fft.rfft
+    transform = scipy.fft.fft if np.iscomplexobj(values) else scipy.fft.rfft
     found: Spectrum = transform(values, axis=1)
     return found
 
