@@ -1,4 +1,7 @@
-"""Progress on stderr, where it is a terminal."""
+"""Progress on stderr, where it is a terminal.
+
+Only there is rich loaded, which is slow to import.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
-
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.spinner import Spinner
-from rich.table import Table
-from rich.text import Text
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from dhsic.engine.events import Event, Unit
 from dhsic.engine.telemetry import Position
 from dhsic.engine.units import format_bytes
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.spinner import Spinner
+    from rich.text import Text
 
 __all__ = ["Bar", "heading", "measures", "progress_bar"]
 
@@ -49,7 +51,6 @@ class Bar:
         self._clock = clock
         self._what = ""
         self._shown: tuple[str, Mapping[str, Any]] | None = None
-        self._spinner = Spinner("dots")
 
     def begin(self, what: str, total: int | None = None, unit: Unit = "rows") -> None:
         """Start another piece of work, of so many rows or other units where that is known."""
@@ -78,6 +79,10 @@ class Bar:
         return hear
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
         position, now = self.position, self._clock()
         numbers = measures(position, self.workers(), options.max_width - len(_INDENT))
         line = Table.grid(padding=(0, 1), pad_edge=False)
@@ -89,6 +94,12 @@ class Bar:
         yield line
         if numbers:
             yield Text(_INDENT + numbers, style="dim", no_wrap=True, overflow="ellipsis")
+
+    @cached_property
+    def _spinner(self) -> Spinner:
+        from rich.spinner import Spinner
+
+        return Spinner("dots")
 
 
 def heading(position: Position) -> str:
@@ -141,6 +152,8 @@ def _fitting(parts: Sequence[str], width: int) -> str:
 
 def _when(position: Position, now: float) -> Text:
     """Percent and time left of a pass; time spent where that is not known."""
+    from rich.text import Text
+
     left = position.seconds_left(now)
     if left is None or not position.amount:
         return Text(_duration(now - position.began), style="cyan")
@@ -159,6 +172,9 @@ def _unknown() -> int | None:
 @contextmanager
 def progress_bar(shown: bool = True) -> Iterator[Bar]:
     """A bar that is gone when the block ends; nothing at all where stderr is no terminal."""
+    from rich.console import Console
+    from rich.live import Live
+
     console, bar = Console(stderr=True), Bar()
     if not shown or not console.is_interactive:
         yield bar

@@ -8,15 +8,9 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-import dask
-
 from dhsic._validation import parse_bytes
 from dhsic.cluster import checks
-from dhsic.cluster.gateway import gateway_client
-from dhsic.cluster.job_queues import job_client
-from dhsic.cluster.kubernetes import kubernetes_client
 from dhsic.cluster.local import local_cluster, memory_share, processors
-from dhsic.cluster.remote import scheduler_client
 from dhsic.cluster.sections import TLS, SchedulerAt
 from dhsic.cluster.spec import JOB_QUEUES, ClusterSpec
 from dhsic.engine.compute import NO_WORKERS_TIMEOUT
@@ -76,6 +70,8 @@ def connect(
     >>> with connect("cluster.yaml") as client:  # doctest: +SKIP
     ...     dhsic.independence_test("x.zarr", "y.zarr", client=client)
     """
+    import dask  # slow to import
+
     spec = described(where, memory=memory, tls=tls, insecure=insecure, timeout=timeout)
     patience = {} if spec.kind == "local" else {NO_WORKERS_TIMEOUT: spec.patience}
     with dask.config.set(patience), _started(spec) as client:
@@ -133,8 +129,19 @@ def _drop(where: str, unused: tuple[str, ...], given: dict[str, Any]) -> None:
 def _started(spec: ClusterSpec) -> AbstractContextManager[Any]:
     if spec.kind == "local":
         return local_cluster(spec.workers, spec.memory, spec.threads)
+    # Each of these imports distributed, which is slow.
     if spec.kind == "scheduler":
+        from dhsic.cluster.remote import scheduler_client
+
         return scheduler_client(spec)
     if spec.kind in JOB_QUEUES:
+        from dhsic.cluster.job_queues import job_client
+
         return job_client(spec)
-    return kubernetes_client(spec) if spec.kind == "kubernetes" else gateway_client(spec)
+    if spec.kind == "kubernetes":
+        from dhsic.cluster.kubernetes import kubernetes_client
+
+        return kubernetes_client(spec)
+    from dhsic.cluster.gateway import gateway_client
+
+    return gateway_client(spec)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import copy
 import logging
 import signal
 import tempfile
@@ -13,11 +11,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from typing import Any
-
-import dask
-from dask.system import CPU_COUNT
-from distributed import Client, LocalCluster, Nanny
-from distributed.system import MEMORY_LIMIT
 
 from dhsic._validation import check_integer, parse_bytes
 from dhsic.cluster.sections import Adaptive
@@ -57,16 +50,10 @@ class PlannedWorkers:
         return {f"worker {number}": self.threads for number in range(self.workers)}
 
 
-class _Worker(Nanny):  # type: ignore[misc]
-    """A worker process with our settings, also where it is started while others work."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        with dask.config.set(WORKER_SETTINGS):
-            super().__init__(*arguments, config=copy.deepcopy(dask.config.config), **options)
-
-
 def processors() -> int:
     """Processors that this process may use, by its affinity and its control group."""
+    from dask.system import CPU_COUNT  # slow to import, as is distributed below
+
     return int(CPU_COUNT)
 
 
@@ -77,6 +64,8 @@ def default_workers(threads: int) -> int:
 
 def memory_share(workers: int) -> int:
     """Bytes that the plan may use in one process where so many share this machine."""
+    from distributed.system import MEMORY_LIMIT
+
     return process_share(MEMORY_LIMIT // workers)
 
 
@@ -109,6 +98,12 @@ def local_cluster(
     InvalidArgumentError
         A number that cannot be used.
     """
+    import dask
+    from distributed import Client, LocalCluster
+    from distributed.system import MEMORY_LIMIT
+
+    from dhsic.cluster.worker import Worker
+
     threads = check_integer("threads", threads, minimum=1)
     if workers is None:
         workers = default_workers(threads)
@@ -128,7 +123,7 @@ def local_cluster(
                 n_workers=workers.minimum if isinstance(workers, Adaptive) else workers,
                 threads_per_worker=threads,
                 processes=True,
-                worker_class=_Worker,
+                worker_class=Worker,
                 host="127.0.0.1",
                 dashboard_address=None,
                 # Even without a dashboard it serves its health, by default on a fixed port.
@@ -184,6 +179,7 @@ def _interrupts_blocked() -> Iterator[None]:
 
 def _kill(cluster: Any) -> None:
     """End the workers without waiting for the tasks that they are in."""
+    import asyncio  # slow to import
 
     async def close() -> None:
         nannies = list(cluster.workers.values())

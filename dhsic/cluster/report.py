@@ -8,8 +8,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import distributed
-
 from dhsic._version import __version__
 from dhsic.errors import InvalidArgumentError, require
 from dhsic.io.whole import written_whole
@@ -71,6 +69,8 @@ def performance_report(client: Any, path: str | Path) -> Iterator[None]:
     except PackageNotFoundError as error:
         purpose = "a performance report, which the scheduler makes,"
         raise require("bokeh", "report", purpose) from error  # noqa: EM101
+    import distributed  # slow to import
+
     with client.as_current():
         report = distributed.performance_report(mode="inline")
         client.sync(report.__aenter__)

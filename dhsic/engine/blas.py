@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from threadpoolctl import ThreadpoolController
-
 __all__ = ["one_blas_thread"]
 
 _lock = threading.Lock()
@@ -23,6 +21,7 @@ def _libraries() -> Any:
     That of SciPy is another than that of NumPy, and is not found before it is loaded.
     """
     import scipy.linalg  # noqa: F401
+    from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 

@@ -7,7 +7,9 @@ its HTTP port. They count work: a block that ran twice counts twice.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cache
 from importlib import import_module
+from threading import Lock
 from typing import Any
 
 from dhsic.engine.reduction import GroupBlock, RowBlock
@@ -22,23 +24,27 @@ _COUNTED = {
 }
 
 
+_FIRST = Lock()
+"""Tasks of several threads may count first at the same time."""
+
+
 def count_task(name: str, blocks: Collection[RowBlock | GroupBlock], seconds: float) -> None:
     """Count a task of the pass of that name, with the row blocks it took and its time."""
-    if not _COUNTERS:
+    with _FIRST:
+        counters = _counters()
+    if not counters:
         return
     arrays = [values for block in blocks for values in block.values]
     rows, size = sum(block.rows for block in blocks), sum(values.nbytes for values in arrays)
-    for counter, amount in zip(_COUNTERS, (1, rows, size, seconds), strict=True):
+    for counter, amount in zip(counters, (1, rows, size, seconds), strict=True):
         counter.labels(name).inc(amount)
 
 
+@cache
 def _counters() -> list[Any]:
-    """At import, since tasks of several threads may count first at the same time."""
+    """Made once, when a task counts first: the library is slow to import."""
     try:
         library = import_module("prometheus_client")
     except ImportError:
         return []
     return [library.Counter(name, meaning, ["pass"]) for name, meaning in _COUNTED.items()]
-
-
-_COUNTERS = _counters()

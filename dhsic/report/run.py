@@ -6,7 +6,6 @@ import os
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 
 from dhsic.engine.units import format_bytes
 from dhsic.report.parts import Cell, Facts, Listing, Note, Part, Section, Table, number
@@ -102,6 +101,8 @@ def _memory(memory: Sequence[MemoryUse]) -> Part:
 
 def reproduction(run: Run, seed: int, made_by: str) -> Section:
     """How to get the result again."""
+    from importlib.metadata import version  # slow to import
+
     listings = [("By command", run.command), ("By Python", run.python)]
     versions = ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
     system = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"

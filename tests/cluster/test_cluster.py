@@ -15,7 +15,7 @@ from distributed import LocalCluster, wait
 
 import dhsic
 from dhsic.cli import main
-from dhsic.cluster import PlannedWorkers, connect, local, local_cluster, processors
+from dhsic.cluster import PlannedWorkers, connect, local_cluster, processors
 from dhsic.cluster.local import _interrupts_held
 from dhsic.errors import InvalidArgumentError
 from dhsic.results import IndependenceTestResult
@@ -92,7 +92,7 @@ def test_clusters_that_start_in_two_threads_leave_the_settings_as_they_were(
             seen.append(intervals())
             raise TimeoutError
 
-        monkeypatch.setattr(local, "LocalCluster", cluster)
+        monkeypatch.setattr("distributed.LocalCluster", cluster)
         with pytest.raises(TimeoutError), local_cluster(1):
             pass
 
