@@ -3,8 +3,6 @@
 import importlib
 import inspect
 import pkgutil
-import subprocess
-import sys
 
 import pytest
 from numpydoc.validate import validate
@@ -53,14 +51,6 @@ def test_docstring__is_complete(name):
         exempt = {"PR01"}
     found = [(code, text) for code, text in validate(name)["errors"] if code in REQUIRED - exempt]
     assert not found
-
-
-def test_import__leaves_what_few_runs_need():
-    """A start of the command or of a worker would take twice the time."""
-    names = "bokeh dask.array matplotlib pandas pyarrow scipy.optimize scipy.stats sklearn xarray"
-    code = f"import sys, dhsic.cli\nprint(set({names.split()}) & sys.modules.keys())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
 
 
 def test_version__is_the_package_s():

@@ -11,7 +11,6 @@ import pytest
 import zarr
 
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.io import zarr_output
 from dhsic.io.zarr_output import GroupWriter, WrittenGroup, chunk_rows, new_group
 
 COLUMNS = {"x": 3, "y": 1}
@@ -259,7 +258,7 @@ def test_new_group__says_when_the_disk_is_full(tmp_path, monkeypatch):
     def full(*args, **options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(zarr_output.zarr, "open_group", full)
+    monkeypatch.setattr("zarr.open_group", full)
     with pytest.raises(DataError, match=r"cannot write .*g\.zarr: No space left"):
         write(tmp_path / "g.zarr")
     assert names(tmp_path) == []
