@@ -1,6 +1,6 @@
 """Progress on stderr, where it is a terminal.
 
-Only there is rich loaded, which is slow to import.
+Rich is slow to import, and is loaded with the first bar.
 """
 
 from __future__ import annotations
