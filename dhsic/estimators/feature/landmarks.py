@@ -41,7 +41,7 @@ from dhsic.landmarks import (
     warn_of_zeros,
 )
 from dhsic.linalg import PivotedCholesky, pivoted_cholesky
-from dhsic.results import LandmarkSummary
+from dhsic.results import FeatureSummary, LandmarkSummary
 
 __all__ = [
     "REMEDY",
@@ -124,12 +124,12 @@ class LandmarkFeatures(NamedTuple):
     @property
     def bases(self) -> list[Basis]:
         """The features of every combination of two kernels."""
-        of, kept = self.combinations.of, [side.n_features for side in self.sides]
         return [
             Basis(
                 self.combinations.kernels_of(c),
-                tuple(of(self.sides, c)),
-                changed(self.summary, kept=tuple(of(kept, c))),
+                tuple(sides := self.combinations.of(self.sides, c)),
+                changed(self.summary, kept=tuple(side.n_features for side in sides)),
+                _principal(sides),
             )
             for c in range(len(self.combinations))
         ]
@@ -258,6 +258,13 @@ class OnLandmarks:
             tolerance=factors[0].tolerance,
         )
         return LandmarkFeatures(fitted, tuple(sides), points, summary)
+
+
+def _principal(sides: Sequence[Side]) -> FeatureSummary | None:
+    """How many directions are summed, where not all are."""
+    if any(side.projection is None for side in sides):
+        return None
+    return FeatureSummary("principal", tuple(side.n_summed for side in sides))
 
 
 def _factor(name: str, kernel: Kernel, landmarks: Vector, tolerance: float) -> PivotedCholesky:

@@ -125,7 +125,7 @@ class NystromHSIC(OnLandmarks):
             return None
         if self.n_features == _AUTO:
             return feature_counts(combinations, directions, session.n, MOST_PRODUCTS)
-        return [min(one.needed(session.n, 0.0), int(self.n_features)) for one in directions]
+        return [min(len(one.variances), int(self.n_features)) for one in directions]
 
     def _principal(self, session: Session, drawn: LandmarkFeatures) -> LandmarkFeatures:
         """With the principal directions that replicates are made of."""

@@ -10,6 +10,7 @@ kernel: half of the room is for the reference, whose kernels serve smooth depend
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -30,7 +31,7 @@ MOST_PRODUCTS = 2**14
 """Of features of all combinations: 128 MiB of sums for 1,000 replicates."""
 
 _LIGHTEST = 10.0  # over n, of the largest variance: dependence there drowns in that of the others
-_MISSED = np.append(0.0, np.geomspace(1e-3, 1.0, 100))  # shares that are tried in turn
+_MISSED = np.linspace(0.0, 1.0, 1001)  # shares that are tried
 
 
 @dataclass(frozen=True)
@@ -117,9 +118,12 @@ def _fitting(
     directions: Sequence[Directions], n: int, pairs: Sequence[tuple[int, ...]], most: int
 ) -> list[int]:
     """With the least share missed by which the products of all pairs fit."""
-    counts: list[int] = []
-    for missed in _MISSED:
-        counts = [one.needed(n, missed) for one in directions]
-        if sum(math.prod(counts[k] for k in pair) for pair in pairs) <= most:
-            break
-    return counts
+
+    def counts(missed: float) -> list[int]:
+        return [one.needed(n, missed) for one in directions]
+
+    def fits(missed: float) -> bool:
+        some = counts(missed)
+        return sum(math.prod(some[k] for k in pair) for pair in pairs) <= most
+
+    return counts(_MISSED[min(bisect_left(_MISSED, True, key=fits), len(_MISSED) - 1)])
