@@ -118,8 +118,14 @@ def whole(result: Any) -> float:
     return float(result.pvalue)
 
 
+LANDMARKS = "independence_test, landmarks"
+"""The default of many rows of three variables and more."""
+
 FUNCTIONS: dict[str, Function] = {
     "independence_test": Function(variables, dhsic.independence_test, {"whole": whole}),
+    LANDMARKS: Function(
+        variables, partial(dhsic.independence_test, estimator="nystrom-m"), {"whole": whole}
+    ),
     "two_sample_test": Function(samples, dhsic.two_sample_test, {"whole": whole}),
     "dependence_matrix": Function(
         variables,
@@ -189,7 +195,7 @@ class Tested(NamedTuple):
 def one_data_set(cell: Cell, number: int) -> Tested:
     """Draw and test a data set, all by the seed that belongs to the cell and the number."""
     function = FUNCTIONS[cell.function]
-    named = zlib.crc32(f"{cell.function}, {cell.kind}".encode())
+    named = zlib.crc32(f"{cell.function.split(',')[0]}, {cell.kind}".encode())
     rng = np.random.default_rng([named, cell.m, cell.n, number])
     seed = int(rng.integers(2**31))
     drawing = Drawing(cell.kind, rng)

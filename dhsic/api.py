@@ -260,7 +260,7 @@ def hsic(
         One for all variables, or one a variable; "gaussian" where the estimator does not say
         otherwise.
     estimator, rng, names, precision, client, threads, memory, progress, checkpoint
-        As for `independence_test`; "auto" takes 512 landmarks for two variables.
+        As for `independence_test`; of two variables "auto" is unbiased: "u-hsic" or features.
 
     Returns
     -------

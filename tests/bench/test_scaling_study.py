@@ -22,7 +22,13 @@ from dhsic.io.synthetic import synthetic
 
 N = 600
 HERE = {"workers": [1], "scheduler": ["threads"]}
-QUICK = {"kernels": "gaussian", "n_resamples": 19, "progress": None, "repeats": 1}
+QUICK = {
+    "kernels": "gaussian",
+    "estimator": "nystrom-m",
+    "n_resamples": 19,
+    "progress": None,
+    "repeats": 1,
+}
 
 
 @pytest.fixture
@@ -79,7 +85,8 @@ def test_study__tells_what_it_takes(data):
     assert 0.0 < row["pass_seconds"] < row["seconds"]
     assert row["processor_seconds"] > 0.0
     assert row["task_seconds"] > 0.0
-    planned = dhsic.plan(*data, kernels="gaussian", n_resamples=19, threads=1)
+    options = {"kernels": "gaussian", "estimator": "nystrom-m", "n_resamples": 19}
+    planned = dhsic.plan(*data, **options, threads=1)
     assert row["planned_bytes"] == pytest.approx(planned.peak_worker_bytes, rel=0.05)
     assert row["peak_bytes"] is None or row["peak_bytes"] > 2**20
     passes = [value for name, value in row.items() if name.startswith("seconds: ")]
@@ -193,7 +200,8 @@ def test_study__on_processes_that_it_starts(data, tmp_path):
     study = scaling_study(str(path), data[1], vary={"workers": [1]}, **QUICK)
     (row,) = study.table
     assert row["scheduler"] == "processes"
-    alone = dhsic.independence_test(*data, kernels="gaussian", n_resamples=19, rng=0, threads=1)
+    options = {"kernels": "gaussian", "estimator": "nystrom-m", "n_resamples": 19}
+    alone = dhsic.independence_test(*data, **options, rng=0, threads=1)
     assert row["pvalue"] == alone.pvalue
 
 

@@ -57,7 +57,8 @@ def test_parts__are_as_many_as_blocks_finish(options, unit):
 
 def test_run__starts_with_what_was_planned():
     told = []
-    options = {"null": "multiplier", "n_resamples": 20, "threads": 2, "names": ["a", "b"]}
+    options = {"estimator": "nystrom-m", "null": "multiplier", "n_resamples": 20}
+    options |= {"threads": 2, "names": ["a", "b"]}
     dhsic.independence_test(X, Y, rng=0, progress=told.append, **options)
     plan = dhsic.plan(X, Y, **options)
     first = told[0]

@@ -104,11 +104,12 @@ def test_independence_test__refuses_before_it_reads(memory):
         def __getitem__(self, rows):
             raise AssertionError
 
+    asked = {"kernels": "gaussian", "estimator": "nystrom-m", "memory": memory}
     with pytest.raises(
         MemoryBudgetError,
         match=r"in one process and 95.4 MiB are allowed; .* 'prune landmarks' with 1.4 GiB",
     ):
-        dhsic.independence_test(Unread(), Unread(), kernels="gaussian", memory=memory, rng=0)
+        dhsic.independence_test(Unread(), Unread(), **asked, rng=0)
 
 
 def test_str__has_the_numbers():

@@ -82,6 +82,31 @@ def test_estimate__is_v_hsic_with_all_rows_as_landmarks():
     assert found.landmarks.kept == (60, 60)
 
 
+@pytest.mark.parametrize("kernel", [Gaussian(gamma=GAMMA), Delta()])
+@pytest.mark.parametrize("n", [4, 11])
+def test_unbiased_estimate__is_u_hsic_with_all_rows_as_landmarks(n, kernel):
+    rng = np.random.default_rng(n)
+    x = rng.standard_normal((n, 2)) if kernel != Delta() else rng.integers(0, 3, (n, 1))
+    data = x.astype(float), rng.standard_normal((n, 2)) + x[:, :1]
+    kernels = kernel, Gaussian(gamma=GAMMA)
+    found = estimator(p=n, unbiased=True).estimate(session_on(data), kernels)
+    grams = [one(part) for one, part in zip(kernels, data, strict=True)]
+    assert found.value == pytest.approx(oracles.u_hsic(*grams), rel=1e-9)
+
+
+def test_unbiased_estimate__has_the_mean_of_u_hsic():
+    """Of independent variables it is 0, where |C|^2 is a multiple of its standard error."""
+    means = {}
+    for unbiased in (True, False):
+        values = []
+        for seed in range(60):
+            data = np.random.default_rng(seed).standard_normal((2, 60, 2))
+            one = estimator(unbiased=unbiased).estimate(session_on(data, seed=seed), KERNELS)
+            values.append(one.value)
+        means[unbiased] = abs(np.mean(values)) / (np.std(values) / np.sqrt(60))
+    assert means[True] < 4.0 < 20.0 < means[False]
+
+
 def test_multiplier__equals_its_definition():
     data = dependent(60)
     found = outcome(data, Multiplier(7))

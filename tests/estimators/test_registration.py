@@ -150,7 +150,8 @@ def test_null__of_some_estimators():
     assert run(null="maximum", estimator="u-hsic").null == "maximum"
     for null in ("maximum", Maximum()):
         with pytest.raises(InvalidArgumentError, match="stands with 'nystrom-m'"):
-            run(null=null)
+            run(null=null, estimator="nystrom-m")
+        assert run(null=null).estimator == "v-hsic"
 
 
 def test_null__derived_from_another():

@@ -140,6 +140,7 @@ class OnLandmarks:
 
     measure: ClassVar[Measure] = SQUARED_HSIC
     measured: ClassVar[bool] = False  # whether covariances over all rows go into the factors
+    unbiased: bool = False
 
     n_landmarks: int | str
     replace: bool
@@ -180,12 +181,13 @@ class OnLandmarks:
             measure=self.measure,
             measured=self.measured,
             counts=counts,
+            unbiased=self.unbiased,
         )
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The measure of the data, in one pass."""
         basis, found = self.features(session, kernels)
-        return estimate_by_moments(session, basis, self.measure, found)
+        return estimate_by_moments(session, basis, self.measure, found, unbiased=self.unbiased)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The statistic, n times what is measured, and its null distribution, in a pass or two."""

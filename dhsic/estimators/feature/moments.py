@@ -25,6 +25,7 @@ __all__ = [
     "fourth_moment",
     "moments_layout",
     "moments_steps",
+    "unbiased_hsic",
 ]
 
 Matrix = NDArray[np.floating[Any]]
@@ -120,7 +121,9 @@ def feature_moments(session: Session, layout: Layout) -> Covariances:
     return reduction.covariances(session.run(reduction), session.n)
 
 
-def moments_layout(sides: Mapping[int, Side], *, normed: bool = False) -> Layout:
+def moments_layout(
+    sides: Mapping[int, Side], *, normed: bool = False, crossed: bool = False
+) -> Layout:
     """The features of two variables, with products of both, and of either with itself.
 
     Parameters
@@ -129,17 +132,24 @@ def moments_layout(sides: Mapping[int, Side], *, normed: bool = False) -> Layout
         Those of variables 0 and 1.
     normed : bool, optional
         Whiten features, and put their squared norm beside them.
+    crossed : bool, optional
+        Leave out the products of either with itself.
     """
     kernels = tuple((m, _kernel(m, side, normed=normed)) for m, side in sides.items())
-    pairs = (0, 1), (0, 0), (1, 1)
+    pairs = ((0, 1), (0, 0), (1, 1))[: 1 if crossed else None]
     return Layout(kernels, tuple(Rectangle((i,), (j,)) for i, j in pairs))
 
 
 def moments_steps(
-    session: Session, sides: Mapping[int, Side], *, normed: bool = False, then: str = "solve"
+    session: Session,
+    sides: Mapping[int, Side],
+    *,
+    normed: bool = False,
+    crossed: bool = False,
+    then: str = "solve",
 ) -> list[DriverStep | PassPlan]:
     """The pass over the features of two variables and the step after it."""
-    layout = moments_layout(sides, normed=normed)
+    layout = moments_layout(sides, normed=normed, crossed=crossed)
     widest = max(side.n_features for side in sides.values())
     held = 8 * (layout.n_features + layout.n_products)
     return [
@@ -199,6 +209,38 @@ class NormedFeatures:
         features -= self.side.centre
         whitened = self.side.whitened(features.astype(np.float64, copy=False))
         return np.column_stack([whitened, squared_norms(whitened.T)])
+
+
+def unbiased_hsic(found: Covariances, n: int) -> float:
+    """U-HSIC of n rows by their features (Song et al. 2012, equation 5; Zhang et al. 2018, 6).
+
+    With k_i = |phi_i - mu|^2 and q_i of the other variable, features about their means have Gram
+    matrices of row sums 0, so that without their diagonals 1'K1 = -sum_i k_i, 1'KL1 = sum_i k_i q_i
+    and tr(KL) = n^2 |C|^2 - sum_i k_i q_i.
+
+    Parameters
+    ----------
+    found : Covariances
+        Of (phi, |phi|^2) of variables 0 and 1 about provisional means, as `NormedFeatures` make.
+    n : int
+        Rows, 4 or more.
+
+    Returns
+    -------
+    float
+    """
+    cross = found.of(0, 1)
+    (left, k), (right, q) = (_about_mean(found.mean(m)) for m in (0, 1))
+    products = n * (float(left @ cross @ right) + k * q)
+    trace = n**2 * float(np.vdot(cross[:-1, :-1], cross[:-1, :-1])) - products
+    sums = n**2 * k * q / ((n - 1) * (n - 2))
+    return (trace + sums - 2.0 * products / (n - 2)) / (n * (n - 3))
+
+
+def _about_mean(means: Vector) -> tuple[Vector, float]:
+    """The form by which (phi, |phi|^2) gives |phi - mu|^2 up to a constant, and its mean."""
+    mean, square = means[:-1], float(means[-1])
+    return np.append(-2.0 * mean, 1.0), square - float(mean @ mean)
 
 
 def fourth_moment(found: Covariances, number: int) -> float:

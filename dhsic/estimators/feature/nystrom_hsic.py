@@ -63,6 +63,9 @@ class NystromHSIC(OnLandmarks):
         where the products of all combinations of kernels would be more than 16,384, of every
         kernel the same share of its variances squared; None takes all. Replicates take as long,
         and as much memory, as there are products, and light directions have little power.
+    unbiased : bool, optional
+        Whether `hsic` gives the U-statistic of the features, negative at times, in place of |C|^2,
+        whose expectation is larger by a share of 1 / n.
 
     References
     ----------
@@ -72,13 +75,14 @@ class NystromHSIC(OnLandmarks):
     Examples
     --------
     >>> NystromHSIC(n_landmarks=200)
-    NystromHSIC(n_landmarks=200, replace=False, tolerance=None, n_features=None)
+    NystromHSIC(n_landmarks=200, replace=False, tolerance=None, n_features=None, unbiased=False)
     """
 
     n_landmarks: int | str = "2sqrt"
     replace: bool = False
     tolerance: float | None = None
     n_features: int | str | None = None
+    unbiased: bool = False
 
     name: ClassVar[str] = "nystrom-hsic"
 

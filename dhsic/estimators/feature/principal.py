@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 
 from dhsic.estimators.feature.basis import Side
 from dhsic.kernels import Combinations
@@ -59,7 +59,9 @@ class Directions:
         assert side.sample is not None
         assert side.factor is not None
         features = side.whitened((side.map(side.sample) - side.centre).astype(np.float64))
-        variances, vectors = eigh(features.T @ features / len(features), check_finite=False)
+        variances, vectors = scipy.linalg.eigh(
+            features.T @ features / len(features), check_finite=False
+        )
         axes = solve_lower(side.factor, vectors[:, ::-1], transposed=True).T
         return cls(np.maximum(variances[::-1], 0.0), axes)
 

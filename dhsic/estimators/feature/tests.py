@@ -33,6 +33,7 @@ from dhsic.estimators.feature.moments import (
     fourth_moment,
     moments_layout,
     moments_steps,
+    unbiased_hsic,
 )
 from dhsic.estimators.feature.replicates import resample_features, resampling_steps
 from dhsic.estimators.feature.sizes import independent_rounding
@@ -67,6 +68,7 @@ def plan_features(
     measure: Measure = SQUARED_HSIC,
     measured: bool = False,
     counts: Sequence[int] | None = None,
+    unbiased: bool = False,
 ) -> Plan:
     """The steps that would run.
 
@@ -94,6 +96,8 @@ def plan_features(
         Whether the factors come from the covariances of the features over all rows.
     counts : sequence of int, optional
         Principal features of each that replicates are made of; all where not given.
+    unbiased : bool, optional
+        Whether an estimate is that of `unbiased_hsic`.
 
     Returns
     -------
@@ -109,6 +113,8 @@ def plan_features(
         steps += moments_steps(session, sides, normed=True)
     elif measured:
         steps += moments_steps(session, sides)[1:]
+    elif null is None:
+        steps += moments_steps(session, sides, normed=unbiased, crossed=True)
     else:
         steps += moments_steps(session, sides)
     return plan_of(session, steps, remedy, n_landmarks)
@@ -134,11 +140,20 @@ def describe_sides(
 
 
 def estimate_by_moments(
-    session: Session, basis: Basis, measure: Measure, found: Covariances | None = None
+    session: Session,
+    basis: Basis,
+    measure: Measure,
+    found: Covariances | None = None,
+    *,
+    unbiased: bool = False,
 ) -> Estimate:
     """The measure of the data, in a pass where the covariances are not known."""
-    found = found or feature_moments(session, moments_layout(dict(enumerate(basis.sides))))
+    if found is None:
+        layout = moments_layout(dict(enumerate(basis.sides)), normed=unbiased, crossed=True)
+        found = feature_moments(session, layout)
     session.step("solve")
+    if unbiased:
+        return _estimate(basis, measure, unbiased_hsic(found, session.n))
     return _estimate(basis, measure, _size(basis, measure, found.of(0, 1)))
 
 
