@@ -202,7 +202,7 @@ def _run(
     assert isinstance(estimator, GridEstimator)
     assert isinstance(null, Resampling)
     found = estimator.test_grid(session, combinations, null)
-    if len(combinations) == 1:
+    if len(found.combinations) == 1:
         return found.only, None, ()
     whole = aggregate(
         found.statistics,
@@ -210,7 +210,7 @@ def _run(
         method.grid.aggregate,
         found.rounding,
         session.dtype,
-        reference=combinations.reference(),
+        reference=found.combinations.reference(),
         share=method.grid.reference_share,
     )
     estimate = found.estimate(whole.strongest)
@@ -230,7 +230,7 @@ def _grid_summary(found: GridOutcome, whole: Aggregated, method: Method) -> Grid
     return GridSummary(
         method.grid.aggregate,
         method.grid.reference_share,
-        method.combinations.reference(),
+        found.combinations.reference(),
         whole.strongest,
         tuple(combinations),
     )

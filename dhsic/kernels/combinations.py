@@ -64,8 +64,11 @@ class Combinations:
 
     def part(self, numbers: Iterable[int]) -> Self:
         """Some of the combinations, with their kernels only."""
-        chosen = [self.chosen[c] for c in numbers]
-        used = sorted({k for one in chosen for k in one})
+        numbers = list(numbers)
+        chosen, used = (
+            [self.chosen[c] for c in numbers],
+            self.used(range(len(self.kernels)), numbers),
+        )
         place = {k: number for number, k in enumerate(used)}
         return replace(
             self,
@@ -74,6 +77,10 @@ class Combinations:
             chosen=tuple(tuple(place[k] for k in one) for one in chosen),
             factors=tuple(self.factors[k] for k in used),
         )
+
+    def used(self, values: Sequence[Value], numbers: Iterable[int]) -> list[Value]:
+        """Those of K values that belong to the kernels of some of the combinations."""
+        return [values[k] for k in sorted({k for c in numbers for k in self.chosen[c]})]
 
     def fitted(self, kernels: Iterable[Kernel]) -> Self:
         """With kernels that were fitted, and are widened here."""

@@ -145,6 +145,29 @@ def test_plan__holds_less_with_fewer_features():
     assert bytes_of["auto"].bytes_to_driver <= bytes_of[None].bytes_to_driver
 
 
+def test_identity__is_left_out_and_said():
+    data = dependent(400)
+    narrow = Grid((Candidates("gaussian", (1.0, 0.001)), Candidates("gaussian", (1.0, 2.0))))
+    options = {"estimator": NystromHSIC(40, n_features="auto"), "rng": 0, "n_resamples": 50}
+    found = dhsic.independence_test(*data, kernels=narrow, **options)
+    assert found.grid is None  # the reference alone is left
+    assert "combinations left out, with kernels that are 0 between rows: 1" in found.null_reason
+    alone = dhsic.independence_test(*data, kernels="gaussian", **options)
+    assert (found.statistic, found.pvalue) == (alone.statistic, alone.pvalue)
+    every = Grid(narrow.candidates, combine="all")
+    found = dhsic.independence_test(*data, kernels=every, **options)
+    assert [c.kernels[0] for c in found.grid.combinations] == [found.variables[0].kernel] * 2
+    assert "left out" not in dhsic.independence_test(*data, kernels=Grid(), **options).null_reason
+
+
+def test_identity__is_no_kernel_that_compares():
+    codes = np.arange(300) % 20
+    grid = Grid((Candidates("delta"), Candidates("gaussian", (0.5, 1.0))))
+    options = {"estimator": NystromHSIC(40, n_features="auto"), "rng": 0, "n_resamples": 50}
+    found = dhsic.independence_test(codes, codes + np.arange(300) % 7, kernels=grid, **options)
+    assert len(found.grid.combinations) == 2
+
+
 def rare(rng, n):
     """Dummies with 3 % ones, the first of which at least one row has."""
     x, y = (rng.random((2, n)) < 0.03).astype(float)

@@ -111,6 +111,12 @@ class LandmarkFeatures(NamedTuple):
     summary: LandmarkSummary
     """Their summary in a result."""
 
+    def part(self, numbers: Sequence[int]) -> LandmarkFeatures:
+        """Those of some of the combinations."""
+        used = self.combinations.used
+        sides, points = tuple(used(self.sides, numbers)), tuple(used(self.points, numbers))
+        return LandmarkFeatures(self.combinations.part(numbers), sides, points, self.summary)
+
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """As fitted."""

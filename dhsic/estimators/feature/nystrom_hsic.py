@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
 from dhsic._validation import check_integer
@@ -18,7 +18,12 @@ from dhsic.estimators.base import (
     Resampling,
 )
 from dhsic.estimators.feature.landmarks import LandmarkFeatures, OnLandmarks
-from dhsic.estimators.feature.principal import MOST_PRODUCTS, Directions, feature_counts
+from dhsic.estimators.feature.principal import (
+    MOST_PRODUCTS,
+    Directions,
+    compared,
+    feature_counts,
+)
 from dhsic.estimators.feature.ranking import (
     estimate_features,
     plan_ranked_features,
@@ -60,9 +65,10 @@ class NystromHSIC(OnLandmarks):
         How many principal directions of the features of a kernel a test with replicates keeps, by
         their variances in a sample of 1,000 rows that is drawn for every variable by itself. A
         number is the most; "auto" takes all with at least 10 / n of the largest variance, and
-        where the products of all combinations of kernels would be more than 16,384, of every
+        where the products of all combinations of kernels would be more than 12,288, of every
         kernel the same share of its variances squared; None takes all. Replicates take as long,
-        and as much memory, as there are products, and light directions have little power.
+        and as much memory, as there are products, and light directions have little power. Where it
+        is given, kernels that are 0 between all rows of the sample and the landmarks are left out.
     unbiased : bool, optional
         Whether `hsic` gives the U-statistic of the features, negative at times, in place of |C|^2,
         whose expectation is larger by a share of 1 / n.
@@ -109,7 +115,12 @@ class NystromHSIC(OnLandmarks):
     ) -> GridOutcome:
         """The statistics of several combinations and their replicates."""
         drawn = self._principal(session, self.draw(session, combinations))
-        return grid_outcome(session, drawn.combinations, drawn.bases, self.measure, null)
+        found = grid_outcome(session, drawn.combinations, drawn.bases, self.measure, null)
+        left_out = len(combinations) - len(drawn.combinations)
+        if left_out == 0:
+            return found
+        why = f"combinations left out, with kernels that are 0 between rows: {left_out}"
+        return replace(found, detail="; ".join(filter(None, (found.detail, why))))
 
     def test_features(
         self, session: Session, combinations: Combinations, null: Resampling
@@ -136,6 +147,8 @@ class NystromHSIC(OnLandmarks):
         if self.n_features is None:
             return drawn
         directions = list(map(Directions.of, drawn.sides))
+        numbers = compared(drawn.combinations, directions, session.n)
+        drawn, directions = drawn.part(numbers), drawn.combinations.used(directions, numbers)
         counts = self.counts(session, drawn.combinations, directions) or []
         return drawn._replace(
             sides=tuple(
