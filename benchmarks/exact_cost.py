@@ -84,7 +84,9 @@ def cases(fewer: int = 1) -> dict[str, Case]:
         "nystrom-m, 16 kernels": large(options=landmarks | sixteen),
         **{
             f"replicates, n = {n:,}": Case(
-                over(n), {f"default, {b:,}": {"n_resamples": over(b)} for b in REPLICATES}
+                over(n),
+                {f"default, {b:,}": {"n_resamples": over(b)} for b in REPLICATES},
+                {"estimator": "nystrom-m"},
             )
             for n in (1000, 10_000)
         },

@@ -48,8 +48,12 @@ class Method:
 
 
 METHODS: dict[str, Method] = {
-    "nystrom-m, grid": Method({"kernels": Grid.auto()}, "#D55E00", "-", "o"),
-    "nystrom-m, median": Method({"kernels": "gaussian"}, "#D55E00", ":", "o"),
+    "nystrom-m, grid": Method(
+        {"kernels": Grid.auto(), "estimator": "nystrom-m"}, "#D55E00", "-", "o"
+    ),
+    "nystrom-m, median": Method(
+        {"kernels": "gaussian", "estimator": "nystrom-m"}, "#D55E00", ":", "o"
+    ),
     "v-hsic, grid": Method(
         {"kernels": Grid.auto(), "estimator": "v-hsic"}, "#0072B2", "-", "s", most_rows=1000
     ),

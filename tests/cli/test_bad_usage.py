@@ -29,6 +29,7 @@ BAD_OPTIONS: dict[str, tuple[Any, ...]] = {
     "kernel for all twice": (("--kernel", "linear", "--kernel", "delta"), "twice for all"),
     "estimator": (("--estimator", "nystrom"), "'auto', 'nystrom-m', "),
     "no landmarks": (("--landmarks", "0"), "an integer >= 1", "got 0"),
+    "time in words": (("--time", "soon"), "time must be a positive number of seconds"),
     "landmarks in words": (("--landmarks", "many"), "as '8sqrt', got 'many'"),
     "landmarks with two signs": (("--landmarks=+-3",), "got '+-3'"),
     "too many landmarks": (("--landmarks", "99999"), "1225"),

@@ -32,6 +32,7 @@ def test_says_what_would_run(invoke: Invoke, long_data: str) -> None:
         (("--workers", 3), "3 workers with 3 threads in all"),
         (("--landmarks", 77), "77 landmarks before pruning"),
         (("--memory", "1GiB"), "allowed 1.0 GiB"),
+        (("--time", "0.01s", "--threads", 1), "64 landmarks before pruning"),
         (("--null", "multiplier"), "multiplier null"),
         (("--null", "permutation", "--within", "blocks"), "permutation null: 5 blocks"),
         (("--null", "permutation", "--within", "all"), "permutation null: 1 block"),
