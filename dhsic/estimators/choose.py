@@ -100,8 +100,8 @@ def choose_estimator(
     if pair_seconds(session.n) > QUICK:  # planning takes long itself where rows are many
         return _fitting(session, offers, *asked, too_many)
     plan = _plan(exact, session, combinations, *asked)
-    others = _plan(linear, session, combinations, *asked)
-    if plan.processor_seconds > max(QUICK, others.processor_seconds):
+    seconds = plan.processor_seconds
+    if seconds > QUICK and seconds > _plan(linear, session, combinations, *asked).processor_seconds:
         return _fitting(session, offers, *asked, too_many)
     if not plan.fits:
         return _fitting(session, offers, *asked, "all pairs of rows do not fit the memory")

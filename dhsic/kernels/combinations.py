@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Self, TypeVar
 
 import numpy as np
@@ -89,9 +90,9 @@ class Combinations:
 
     def guessed(self, dims: Sequence[int]) -> Self:
         """As if fitted to variables of so many columns, for plans: costs depend on no value."""
-        samples = [np.array([np.zeros(d), np.ones(d)]) for d in dims]
-        pairs = zip(self.kernels, self.variables, strict=True)
-        return self.fitted(kernel.fit(samples[m]) for kernel, m in pairs)
+        return self.fitted(
+            _guess(k, dims[m]) for k, m in zip(self.kernels, self.variables, strict=True)
+        )
 
     def __len__(self) -> int:
         return len(self.chosen)
@@ -130,6 +131,12 @@ class Combinations:
     def kernels_of(self, combination: int) -> tuple[Kernel, ...]:
         """The kernels of a combination, one a variable."""
         return tuple(self.of(self.kernels, combination))
+
+
+@lru_cache(maxsize=1024)
+def _guess(kernel: Kernel, d: int) -> Kernel:
+    """Fitted to two rows of so many columns; plans of one test ask many times."""
+    return kernel.fit(np.array([np.zeros(d), np.ones(d)]))
 
 
 def change(kernel: Kernel, factor: float) -> float:

@@ -248,7 +248,8 @@ class Quadratic:
             return [range(count)]
         size = 1
         if not isinstance(null, Spectral):
-            size = max(bisect_left(range(1, count + 1), True, key=exceeds), 1)
+            fits = not exceeds(count)  # as most often, of which one plan is enough
+            size = count if fits else max(bisect_left(range(1, count), True, key=exceeds), 1)
         return [range(start, min(start + size, count)) for start in range(0, count, size)]
 
     def _guessed(
