@@ -3,10 +3,10 @@
 All tests are of "nystrom-m" with the kernels that are taken without options. With two variables
 they have the same statistic too, so that only the null differs: `null="auto"` or 499 permutations
 of all rows. With three and four variables the joint null by shifts, with the statistic that
-permutations have, and the chain of tests of two sides are beside them, where they exist. Where there are more than 200
-rows only sqrt(200 n), drawn at random, are dependent: the others have lost their partners, so that
-the power stays away from 1. `low` and `high` are exact 95 % limits of the power. Writes
-benchmarks/results/exact_power.csv, whose rows are kept, and a picture of it beside.
+permutations have, and the chain of tests of two sides are beside them, where they exist. Where
+there are more than 200 rows only sqrt(200 n), drawn at random, are dependent: the others have lost
+their partners, so that the power stays away from 1. `low` and `high` are exact 95 % limits of the
+power. Writes benchmarks/results/exact_power.csv, whose rows are kept, and a picture of it beside.
 
     python benchmarks/exact_power.py
 """
