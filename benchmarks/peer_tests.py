@@ -135,9 +135,11 @@ def _sklearn(sampler: str, components: int) -> Method:
 
 METHODS: Mapping[str, Method] = {
     "dhsic default": _dhsic("auto"),
-    "dhsic nystrom-m, permutation": _dhsic("permutation", kernels="gaussian"),
-    "dhsic nystrom-m, multiplier": _dhsic("multiplier", kernels="gaussian"),
-    "dhsic nystrom-m, spectral": _dhsic("spectral", kernels="gaussian"),
+    "dhsic nystrom-m, permutation": _dhsic(
+        "permutation", kernels="gaussian", estimator="nystrom-m"
+    ),
+    "dhsic nystrom-m, multiplier": _dhsic("multiplier", kernels="gaussian", estimator="nystrom-m"),
+    "dhsic nystrom-m, spectral": _dhsic("spectral", kernels="gaussian", estimator="nystrom-m"),
     "dhsic nystrom-m, 500 landmarks": _dhsic(
         "multiplier", kernels="gaussian", estimator=dhsic.NystromMHSIC(n_landmarks=500)
     ),
