@@ -125,9 +125,11 @@ def _read_kernels(kernels: Any, m: int) -> Grid | tuple[Kernel | None, ...]:
 
 
 def choose_measure(
-    session: Session, kernels: Any, estimator: str | Estimator
+    session: Session, kernels: Any, estimator: str | Estimator, *, unbiased: bool = True
 ) -> tuple[Estimator, str, tuple[Kernel, ...]]:
     """The estimator, why this one, and the kernel that it will fit to each variable.
+
+    "auto" is unbiased of two variables, unless it is to be one that tests are made of.
 
     Raises
     ------
@@ -139,7 +141,7 @@ def choose_measure(
         msg = "an estimate needs one kernel for each variable, got a Grid: that is for tests"
         raise InvalidArgumentError(msg)
     usual = Combinations.single([kernel or Gaussian() for kernel in asked])
-    chosen, _, reason = choose_estimator(estimator, session, usual, None, None)
+    chosen, _, reason = choose_estimator(estimator, session, usual, None, None, unbiased=unbiased)
     return chosen, reason, _checked(_single(asked, chosen), session.sources).kernels
 
 

@@ -56,6 +56,7 @@ def choose_estimator(
     n_resamples: int | None,
     *,
     reducible: bool = False,
+    unbiased: bool = True,
 ) -> Choice:
     """The estimator that was asked for, or for "auto" the best that is quick enough.
 
@@ -73,6 +74,8 @@ def choose_estimator(
         What was asked for.
     reducible : bool, optional
         Whether the reference may stand for all combinations.
+    unbiased : bool, optional
+        Whether an estimate of two variables is to be: else it is one that tests are made of.
 
     Returns
     -------
@@ -87,9 +90,11 @@ def choose_estimator(
         found, reason = find_estimator(estimator, session)
         return Choice(found, combinations, reason)
     asked = null, n_resamples
-    estimates = null is None and len(session.sources) == 2 and session.n >= _FEWEST_UNBIASED
-    exact = UHSIC() if estimates else VHSIC()
-    offers = _offers(session, combinations, null, reducible=reducible)
+    two = len(session.sources) == 2 and not combinations.features
+    estimates = two and null is None and unbiased
+    exact = UHSIC() if estimates and session.n >= _FEWEST_UNBIASED else VHSIC()
+    pairs = estimates or (two and null is not None and takes_null(NystromHSIC(), null))
+    offers = _offers(session, combinations, null, pairs=pairs, reducible=reducible)
     linear = offers[0].estimator
     name = getattr(null, "name", null)
     if not takes_null(exact, null):  # if neither does, the check of the null says so
@@ -109,18 +114,22 @@ def choose_estimator(
 
 
 def _offers(
-    session: Session, combinations: Combinations, null: str | Null | None, *, reducible: bool
+    session: Session,
+    combinations: Combinations,
+    null: str | Null | None,
+    *,
+    pairs: bool,
+    reducible: bool,
 ) -> list[_Offer]:
     """What is linear in the rows, from the best to the quickest.
 
-    Of two variables all pairs of features, of more tuples of landmarks.
+    All pairs of features of two variables, or tuples of landmarks.
     """
     n, kernels = session.n, [(combinations, "")]
     if reducible and len(combinations) > 1:
         one = combinations.part([combinations.reference()])
         kernels.append((one, f"one of {len(combinations)} combinations of kernels with "))
-    two = len(session.sources) == 2 and not combinations.features
-    if not two or not takes_null(NystromHSIC(), null):
+    if not pairs:
         return list(_tuples(n, kernels))
     if null is None:
         estimates = [NystromHSIC(min(p, n), unbiased=True) for p in _OF_ESTIMATES]

@@ -100,7 +100,7 @@ def sensitivity_map(
     session = open_session(
         variables, names, rng, precision, client, threads, memory, progress, checkpoint
     )
-    chosen, choice, fitting = choose_measure(session, kernels, estimator)
+    chosen, choice, fitting = choose_measure(session, kernels, estimator, unbiased=False)
     varied = _varied(session, wrt)
     check_varied(session, fitting, varied)
     session.begin(_plan(session, chosen, of, fitting, varied))
