@@ -76,6 +76,18 @@ def test_readme__power_of_the_default_is_that_of_the_table():
     assert said in README
 
 
+def test_readme__cost_of_the_default_beside_one_kernel_is_that_of_the_table():
+    rows = table("default_cost.csv")
+    few, many = (
+        [float(row["over one kernel"]) for row in rows if (int(row["n"]) == 1000) == is_few]
+        for is_few in (True, False)
+    )
+    (largest,) = (r for r in rows if (r["n"], r["columns"]) == ("1000000", "90+1"))
+    assert f"{min(few):.1f} to {max(few):.1f} times the time of one kernel at 1,000 rows" in README
+    assert f"{min(many):.1f} to {max(many):.1f} times from 10,000 to 1,000,000" in README
+    assert f"{float(largest['seconds']):.0f} s of the processor for 1,000,000 x 90 + 1" in README
+
+
 def test_readme__cost_of_the_default_is_that_of_the_table():
     seconds = {(r["case"], r["null"]): float(r["seconds"]) for r in table("exact_cost.csv")}
 

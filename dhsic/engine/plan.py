@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import A_SECOND
+from dhsic._work import A_SECOND, LONG
 from dhsic.engine.blocks import GROUPS, PAIRS, Source, block_bounds, group_bounds
 from dhsic.engine.events import PassStarted, RunStarted, Unit
 from dhsic.engine.groups import Groups, Ranges
@@ -312,8 +312,10 @@ class Plan:
             f"allowed {format_bytes(self.runtime.memory)}"
         )
         seconds = self.processor_seconds
-        most_often = f"{format_seconds(seconds / 3)} to {format_seconds(3 * seconds)}"
-        lines.append(f"about {format_seconds(seconds)} of one thread, most often {most_often}")
+        about, low, high = (format_seconds(times * seconds) for times in (1, 1 / 3, 3))
+        lines.append(f"about {about} of one thread, most often {low} to {high}")
+        if seconds > LONG * self.runtime.threads:
+            lines.append(f"{math.ceil(seconds / LONG):,} threads would take ten minutes")
         return "\n".join(lines)
 
 

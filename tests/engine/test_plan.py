@@ -8,6 +8,7 @@ import pytest
 import zarr
 
 import dhsic
+from dhsic._work import A_SECOND
 from dhsic.engine.blocks import block_bounds
 from dhsic.engine.plan import DriverStep, PassPlan, Plan, baseline_bytes, plan_pass
 from dhsic.engine.reduction import Footprint
@@ -125,6 +126,14 @@ def test_str__has_the_numbers():
     ]
     assert [fact for fact in facts if fact not in text] == []
     assert "2 workers with 4 threads in all" in str(plan(client=object()))
+
+
+def test_str__tells_how_many_threads_take_ten_minutes():
+    long = PassPlan("shifts", (0, 130), 0, 0, 0, operations=9000 * A_SECOND)
+    text = str(plan(steps=(long,)))
+    assert "about 2.5 h of one thread, most often 50 min to 7.5 h" in text
+    assert "15 threads would take ten minutes" in text
+    assert "ten minutes" not in str(plan())
 
 
 @pytest.mark.parametrize(
