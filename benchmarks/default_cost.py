@@ -15,10 +15,9 @@ from typing import Any
 
 import click
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 import dhsic
-from benchmarks.exact_cost import processor_seconds
+from benchmarks.exact_cost import timed_test
 from benchmarks.machine import processor
 from benchmarks.output import keys_of, read_csv, write_csv
 
@@ -29,22 +28,15 @@ LONG = 20.0
 KEYS = ("n", "columns", "precision")
 
 
-def timed(data: Sequence[Any], **options: Any) -> tuple[float, dhsic.IndependenceTestResult]:
-    """Processor seconds and result of one test."""
-    with threadpool_limits(1, "blas"):
-        began = processor_seconds()
-        found = dhsic.independence_test(*data, rng=0, threads=1, memory="4GiB", **options)
-        return processor_seconds() - began, found
-
-
 def measured(n: int, columns: str, precision: str, repeats: int) -> dict[str, Any]:
     """A row."""
     rng = np.random.default_rng(0)
     data = [rng.standard_normal((n, int(d))).astype(precision) for d in columns.split("+")]
+    options = {"precision": precision, "memory": "4GiB"}
     seconds, results = [], []
     for _ in range(repeats + 1):
-        one, alone = timed(data, kernels="gaussian", precision=precision)
-        whole, found = timed(data, precision=precision)
+        one, alone = timed_test(data, kernels="gaussian", **options)
+        whole, found = timed_test(data, **options)
         seconds.append((whole, one))
         results = [found, alone]
         if whole > LONG:

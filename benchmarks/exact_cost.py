@@ -99,13 +99,18 @@ def processor_seconds() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def timed(data: Sequence[Any], case: Case, null: str) -> tuple[float, dhsic.IndependenceTestResult]:
-    """Processor seconds and result of one test."""
-    options = {**case.options, **case.nulls[null], "precision": case.precision}
+def timed_test(data: Sequence[Any], **options: Any) -> tuple[float, dhsic.IndependenceTestResult]:
+    """Processor seconds and result of one test on one thread."""
     with threadpool_limits(1, "blas"):
         began = processor_seconds()
-        result = dhsic.independence_test(*data, rng=0, threads=1, **options)
+        result = dhsic.independence_test(*data, **{"rng": 0, "threads": 1, **options})
         return processor_seconds() - began, result
+
+
+def timed(data: Sequence[Any], case: Case, null: str) -> tuple[float, dhsic.IndependenceTestResult]:
+    """Those of a test of a case."""
+    options = {**case.options, **case.nulls[null], "precision": case.precision}
+    return timed_test(data, **options)
 
 
 def case_rows(name: str, case: Case, repeats: int) -> Iterator[dict[str, Any]]:

@@ -17,10 +17,9 @@ from typing import Any
 
 import click
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 import dhsic
-from benchmarks.exact_cost import processor_seconds
+from benchmarks.exact_cost import timed_test
 from benchmarks.machine import processor
 from benchmarks.output import keys_of, read_csv, write_csv
 
@@ -71,10 +70,7 @@ def measured(
     options: dict[str, Any] = {"estimator": estimator, "null": null, "threads": 1}
     options |= {"memory": "8GiB", **KERNELS[kernels]}
     planned = dhsic.plan(*data, **options).processor_seconds
-    with threadpool_limits(1, "blas"):
-        began = processor_seconds()
-        dhsic.independence_test(*data, **options, rng=0)
-        seconds = processor_seconds() - began
+    seconds, _ = timed_test(data, **options)
     return {
         **named(estimator, null, kernels, dims, n),
         "planned": planned,

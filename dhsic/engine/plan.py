@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,14 +17,9 @@ from dhsic.engine.blocks import GROUPS, PAIRS, Source, block_bounds, group_bound
 from dhsic.engine.events import PassStarted, RunStarted, Unit
 from dhsic.engine.groups import Groups, Ranges
 from dhsic.engine.reading import bytes_read_of, decoded_rows, is_shared, taken_bytes, task_bytes
-from dhsic.engine.reduction import (
-    GroupReduction,
-    PairReduction,
-    Reduction,
-    RowReduction,
-)
+from dhsic.engine.reduction import GroupReduction, PairReduction, Reduction, RowReduction
 from dhsic.engine.runtime import Runtime
-from dhsic.engine.units import format_bytes, format_seconds
+from dhsic.engine.units import format_bytes, format_count, format_seconds
 from dhsic.errors import MemoryBudgetError
 
 __all__ = [
@@ -118,15 +115,13 @@ class PassPlan:
     @property
     def rows_per_block(self) -> int:
         """Rows of the largest block."""
-        starts, stops = self.runs
-        return int((stops - starts).sum(axis=1).max())
+        return max(self._rows.values())
 
-    @property
+    @cached_property
     def runs(self) -> NDArray[np.intp]:
         """Where the ranges of rows of every block start and stop, shape (2, blocks, ranges)."""
-        if self.groups is None:
-            return np.array([self.bounds[:-1], self.bounds[1:]])[..., None]
-        return self.groups.runs(self.bounds)
+        alone = np.array([self.bounds[:-1], self.bounds[1:]])[..., None]
+        return alone if self.groups is None else self.groups.runs(self.bounds)
 
     def ranges(self, start: int, stop: int) -> Ranges:
         """Ranges of rows of the block between two bounds."""
@@ -134,7 +129,13 @@ class PassPlan:
 
     def rows_of(self, start: int, stop: int) -> int:
         """Rows of the block between two bounds."""
-        return sum(b - a for a, b in self.ranges(start, stop))
+        return self._rows[start, stop]
+
+    @cached_property
+    def _rows(self) -> dict[tuple[int, int], int]:
+        """Rows of every block by its bounds, found at once: pairs of blocks ask many times."""
+        starts, stops = self.runs
+        return dict(zip(pairwise(self.bounds), (stops - starts).sum(axis=1).tolist(), strict=True))
 
     @property
     def leaves(self) -> int:
@@ -285,10 +286,10 @@ class Plan:
 
     def __str__(self) -> str:
         where = (
-            f"{_count(self.runtime.threads, 'thread')} of this process"
+            f"{format_count(self.runtime.threads, 'thread')} of this process"
             if self.runtime.client is None
-            else f"{_count(self.runtime.workers, 'worker')} with "
-            f"{_count(self.runtime.threads, 'thread')} in all"
+            else f"{format_count(self.runtime.workers, 'worker')} with "
+            f"{format_count(self.runtime.threads, 'thread')} in all"
         )
         lines = [
             f"{self.n:,} rows of {', '.join(self.variables)}",
@@ -297,19 +298,18 @@ class Plan:
         ]
         for step in self.steps:
             if isinstance(step, PassPlan):
-                pairs = f"{_count(step.leaves, 'pair')} of " if step.pairs else ""
+                pairs = f"{format_count(step.leaves, 'pair')} of " if step.pairs else ""
                 lines.append(
-                    f"pass    {step.name}: {pairs}{_count(step.blocks, 'block')} of up to "
-                    f"{step.rows_per_block:,} rows, {_count(step.tasks, 'task')}, reads "
+                    f"pass    {step.name}: {pairs}{format_count(step.blocks, 'block')} of up to "
+                    f"{step.rows_per_block:,} rows, {format_count(step.tasks, 'task')}, reads "
                     f"{format_bytes(step.bytes_read)}, {format_bytes(step.worker_bytes)} a worker, "
                     f"{format_bytes(step.bytes_to_driver)} to the driver"
                 )
             else:
                 lines.append(f"driver  {step.name}: {format_bytes(step.working_bytes)}")
         lines.append(
-            f"peak memory of a worker {format_bytes(self.peak_worker_bytes)}, "
-            f"of the driver {format_bytes(self.peak_driver_bytes)}, "
-            f"allowed {format_bytes(self.runtime.memory)}"
+            f"peak memory of a worker {format_bytes(self.peak_worker_bytes)}, of the driver "
+            f"{format_bytes(self.peak_driver_bytes)}, allowed {format_bytes(self.runtime.memory)}"
         )
         seconds = self.processor_seconds
         about, low, high = (format_seconds(times * seconds) for times in (1, 1 / 3, 3))
@@ -414,7 +414,3 @@ def baseline_bytes() -> int:
     import scipy.spatial.distance  # noqa: F401
 
     return min(int(psutil.Process().memory_info().rss), _LIBRARIES) + _AT_WORK
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["format_bytes", "format_seconds"]
+__all__ = ["format_bytes", "format_count", "format_seconds"]
 
 
 def format_bytes(amount: float) -> str:
@@ -12,6 +12,11 @@ def format_bytes(amount: float) -> str:
             return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
         amount /= 1024
     return f"{amount:.1f} TiB"
+
+
+def format_count(number: int, noun: str) -> str:
+    """Write how many there are of something, for people."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def format_seconds(seconds: float) -> str:

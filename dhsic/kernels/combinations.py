@@ -66,10 +66,8 @@ class Combinations:
     def part(self, numbers: Iterable[int]) -> Self:
         """Some of the combinations, with their kernels only."""
         numbers = list(numbers)
-        chosen, used = (
-            [self.chosen[c] for c in numbers],
-            self.used(range(len(self.kernels)), numbers),
-        )
+        chosen = [self.chosen[c] for c in numbers]
+        used = self.used(range(len(self.kernels)), numbers)
         place = {k: number for number, k in enumerate(used)}
         return replace(
             self,
@@ -90,9 +88,8 @@ class Combinations:
 
     def guessed(self, dims: Sequence[int]) -> Self:
         """As if fitted to variables of so many columns, for plans: costs depend on no value."""
-        return self.fitted(
-            _guess(k, dims[m]) for k, m in zip(self.kernels, self.variables, strict=True)
-        )
+        columns = self.spread(dims)
+        return self.fitted(map(_guess, self.kernels, columns))
 
     def __len__(self) -> int:
         return len(self.chosen)

@@ -1,20 +1,11 @@
 """What the default takes: its power beside others, and its cost beside one kernel."""
 
-import csv
-
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import dhsic
 from benchmarks import default_cost, default_power
-
-
-def run(module, out, *arguments):
-    asked = [*map(str, arguments), "--out", str(out)]
-    CliRunner().invoke(module.main, asked, catch_exceptions=False)
-    with out.open(newline="") as file:
-        return list(csv.DictReader(file))
+from tests.benchmarks.test_exact import run
 
 
 @pytest.fixture

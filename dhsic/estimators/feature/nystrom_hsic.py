@@ -149,7 +149,8 @@ class NystromHSIC(OnLandmarks):
         directions = list(map(Directions.of, drawn.sides))
         numbers = compared(drawn.combinations, directions, session.n)
         drawn, directions = drawn.part(numbers), drawn.combinations.used(directions, numbers)
-        counts = self.counts(session, drawn.combinations, directions) or []
+        counts = self.counts(session, drawn.combinations, directions)
+        assert counts is not None
         return drawn._replace(
             sides=tuple(
                 side._replace(projection=one.axes[:count])

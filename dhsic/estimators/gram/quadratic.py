@@ -241,8 +241,7 @@ class Quadratic:
 
         def exceeds(size: int) -> bool:
             steps = self._guessed(session, combinations.part(range(size)), null)
-            plan = plan_steps(session, [steps])
-            return max(plan.peak_worker_bytes, plan.peak_driver_bytes) > session.runtime.memory
+            return not plan_steps(session, [steps]).fits
 
         if count == 1 or isinstance(null, Chain):
             return [range(count)]
