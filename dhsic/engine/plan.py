@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -115,13 +116,13 @@ class PassPlan:
         """Rows of the data."""
         return self.bounds[-1] if self.groups is None else self.groups.n
 
-    @property
+    @cached_property
     def rows_per_block(self) -> int:
         """Rows of the largest block."""
         starts, stops = self.runs
         return int((stops - starts).sum(axis=1).max())
 
-    @property
+    @cached_property
     def runs(self) -> NDArray[np.intp]:
         """Where the ranges of rows of every block start and stop, shape (2, blocks, ranges)."""
         if self.groups is None:

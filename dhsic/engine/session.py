@@ -210,15 +210,22 @@ class Session:
         """
         return self._run(reduction, self.plan_groups(reduction))
 
-    def run_pairs(self, reduction: PairReduction[State]) -> State:
+    def run_pairs(self, reduction: PairReduction[State], plan: PassPlan | None = None) -> State:
         """Run a pass over all pairs of groups of rows and return its combined state.
+
+        Parameters
+        ----------
+        reduction : PairReduction
+            What to compute.
+        plan : PassPlan, optional
+            What `plan_pairs` says of it, where that is known.
 
         Raises
         ------
         DataError
             A value is NaN or infinite, or a source cannot be read.
         """
-        return self._run(reduction, self.plan_pairs(reduction))
+        return self._run(reduction, self.plan_pairs(reduction) if plan is None else plan)
 
     def lazy(self, reduction: RowReduction[tuple[NDArray[Any], ...]], plan: PassPlan) -> LazyRows:
         """What a reduction makes of the row blocks of a plan, computed when it is asked for."""

@@ -28,7 +28,7 @@ __all__ = ["HeldShifts"]
 Spectrum = NDArray[np.complexfloating[Any, Any]]
 
 _HELD_BYTES = 2**25  # of all Gram matrices; beyond, gathering takes longer than exponentials
-_BATCH_BYTES = 2**20  # of the lines that are gathered at a time
+_BATCH_BYTES = 2**19  # of the lines that are gathered at a time
 _STRIP_ENTRIES = 2**15  # of a tile
 _MOST_IN_VAIN = 4  # pairs of kernels that are multiplied for one that is wanted
 
@@ -68,7 +68,7 @@ class HeldShifts:
         sides, n, f = self.sides, self._rows, self.length // 2 + 1
         most, part = max(len(self._lefts), len(self._rights)), self._batch * self._part
         tiles = len(sides.combinations.kernels) + sides.shared.work_tiles + 2
-        own = 4 * f * self._lines * len(self._lefts)
+        own = 2 * f * self._lines * len(self._lefts)
         gathered = part * most * (n + 6 * f)
         met = 8 * f * self._batch * len(self._lefts) * len(self._rights)
         entries = most * n**2 + tiles * self._strip * n + own + gathered + met
@@ -120,11 +120,12 @@ class HeldShifts:
     def _own(self, values: Matrix) -> Spectrum:
         """Transforms of the left sides, conjugate and weighted, shape (F, L, D)."""
         weights = Diagonals.of_tile(self._rows, same=True).weights.astype(values.dtype)
-        parts = [
-            np.conj(self._spectra(values, range(1), part)) * weights[part.start : part.stop, None]
-            for part in _cut(self._lines, self._part)
-        ]
-        own: Spectrum = np.concatenate(parts, axis=1, dtype=parts[0].dtype)
+        shape = self.length // 2 + 1, self._lines, len(self._lefts)
+        own: Spectrum = np.empty(shape, np.result_type(values.dtype, np.complex64))
+        for part in _cut(self._lines, self._part):
+            at = slice(part.start, part.stop)
+            np.conj(self._spectra(values, range(1), part), out=own[:, at])
+            own[:, at] *= weights[at, None]
         return own.swapaxes(1, 2)
 
     def _spectra(self, values: Matrix, cosets: range, part: range) -> Spectrum:

@@ -185,10 +185,7 @@ class GramOrbit:
     def _meetings(self, cosets: range, left: Vector, right: Vector) -> Vector:
         """sum_i left_i right_s(i) of vectors (C, n) under all shifts of cosets, (R, C, b)."""
         b, count = self.orbit.groups.size, self.orbit.groups.count
-        both = list(zip(right, self.sides.pairs, strict=True))
-        moved = np.array(
-            [[self._moved(values, r, pair.right) for values, pair in both] for r in cosets]
-        )
+        moved = self._moved_rights(right, cosets)
         first, second = (
             scipy.fft.rfft(values[..., : count * b].reshape(*values.shape[:-1], count, b), axis=-1)
             for values in (left, moved)
@@ -197,6 +194,16 @@ class GramOrbit:
         staying = np.einsum("ci,rci->rc", left[:, count * b :], moved[..., count * b :])
         values: Vector = scipy.fft.irfft(spectra, b, axis=2) + staying[..., None]
         return values
+
+    def _moved_rights(self, right: Vector, cosets: range) -> Vector:
+        """Vectors (C, n) of the right sides in the order of some cosets, shape (R, C, n)."""
+        variables = np.array(self.sides.combinations.variables)[[k for _, k in self.sides.pairs]]
+        moved = np.empty((len(cosets), *right.shape))
+        for m in set(variables.tolist()):
+            at = variables == m
+            orders = np.array([self._order(r, m) for r in cosets])
+            moved[:, at] = right[at][:, orders].swapaxes(0, 1)
+        return moved
 
     def _lefts(self, r: int) -> list[int]:
         """Numbers of the left sides in a coset, which permutes products alone if any."""
@@ -227,14 +234,15 @@ class GramOrbit:
     def _moved(self, values: Vector, r: int, k: int) -> Vector:
         """Values of rows in the order that a coset gives to the variable of a kernel."""
         m = self.sides.combinations.variables[k]
-        if r == 0 or m == 0:
-            return values
-        if (r, m) not in self._orders and len(self._row_orders) == self.orbit.groups.size:
-            self._orders[r, m] = self.orbit.whole_orders(m)[r]
-        elif (r, m) not in self._orders:
+        return values if r == 0 or m == 0 else values[self._order(r, m)]
+
+    def _order(self, r: int, m: int) -> NDArray[np.intp]:
+        """The order of the rows of a variable in a coset."""
+        if m > 0 and len(self._row_orders) == self.orbit.groups.size:
+            return self.orbit.whole_orders(m)[r]
+        if (r, m) not in self._orders:
             self._orders[r, m] = self._row_orders.of_variable(r, m)
-        moved: Vector = values[self._orders[r, m]]
-        return moved
+        return self._orders[r, m]
 
     @cached_property
     def _orders(self) -> dict[tuple[int, int], NDArray[np.intp]]:

@@ -234,7 +234,8 @@ class Quadratic:
         """Statistics, their rounding, replicates, and HSIC of every variable with itself."""
         each = [grams.sums_of(one) for one in part.chosen]
         factors = np.array([self.factor(one) for one in each])
-        own = np.array([marginal_hsic(one, unbiased=self.unbiased) for one in each])
+        kernels = grams.sums_of_kernels(range(len(part.kernels)))
+        own = marginal_hsic(kernels, unbiased=self.unbiased)[np.array(part.chosen)]
         statistics, replicates, errors = grams.resampled()
         return factors * statistics, factors * errors, factors * replicates, own
 
