@@ -108,6 +108,6 @@ def _near(sizes: NDArray[np.float64], middle: int) -> tuple[int, NDArray[np.floa
     """
     few = np.sort(sizes[:: len(sizes) // _FEW])
     low, high = few[int(0.45 * len(few))], few[int(0.55 * len(few))]
-    below = np.count_nonzero(sizes < low)
+    below = int(np.count_nonzero(sizes < low))
     near = sizes[(sizes >= low) & (sizes <= high)]
     return (below, near) if below < middle - 1 and below + len(near) > middle else (0, sizes)

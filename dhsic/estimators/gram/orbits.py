@@ -239,7 +239,8 @@ class GramOrbit:
     def _order(self, r: int, m: int) -> NDArray[np.intp]:
         """The order of the rows of a variable in a coset."""
         if m > 0 and len(self._row_orders) == self.orbit.groups.size:
-            return self.orbit.whole_orders(m)[r]
+            order: NDArray[np.intp] = self.orbit.whole_orders(m)[r]
+            return order
         if (r, m) not in self._orders:
             self._orders[r, m] = self._row_orders.of_variable(r, m)
         return self._orders[r, m]

@@ -234,8 +234,9 @@ class Quadratic:
         """Statistics, their rounding, replicates, and HSIC of every variable with itself."""
         each = [grams.sums_of(one) for one in part.chosen]
         factors = np.array([self.factor(one) for one in each])
-        kernels = grams.sums_of_kernels(range(len(part.kernels)))
-        own = marginal_hsic(kernels, unbiased=self.unbiased)[np.array(part.chosen)]
+        used, at = np.unique(part.chosen, return_inverse=True)  # some may be in no combination
+        kernels = grams.sums_of_kernels(used.tolist())
+        own = marginal_hsic(kernels, unbiased=self.unbiased)[at.reshape(len(part), -1)]
         statistics, replicates, errors = grams.resampled()
         return factors * statistics, factors * errors, factors * replicates, own
 
