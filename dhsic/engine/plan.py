@@ -16,12 +16,7 @@ from dhsic.engine.blocks import GROUPS, PAIRS, Source, block_bounds, group_bound
 from dhsic.engine.events import PassStarted, RunStarted, Unit
 from dhsic.engine.groups import Groups, Ranges
 from dhsic.engine.reading import bytes_read_of, decoded_rows, is_shared, taken_bytes, task_bytes
-from dhsic.engine.reduction import (
-    GroupReduction,
-    PairReduction,
-    Reduction,
-    RowReduction,
-)
+from dhsic.engine.reduction import GroupReduction, PairReduction, Reduction, RowReduction
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.units import format_bytes, format_seconds
 from dhsic.errors import MemoryBudgetError
