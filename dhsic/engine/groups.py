@@ -99,6 +99,8 @@ class Groups:
     @cached_property
     def left(self) -> Rows:
         """These rows, ascending: drawn from all, since the last ones may be unlike the others."""
+        if not self.n_left:
+            return np.empty(0, np.intp)
         rng = generator(self.seed, "groups")
         return np.sort(rng.choice(self.n, self.n_left, replace=False))
 

@@ -112,7 +112,7 @@ class PassPlan:
         """Rows of the data."""
         return self.bounds[-1] if self.groups is None else self.groups.n
 
-    @property
+    @cached_property
     def rows_per_block(self) -> int:
         """Rows of the largest block."""
         return max(self._rows.values())

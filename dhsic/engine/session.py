@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from typing import Any, NoReturn, TypeVar
 
@@ -83,6 +83,7 @@ class Session:
         self._folder = folder
         self._checkpoint: Checkpoint | None = None
         self._differing: dict[tuple[int, tuple[int, ...], bytes], Differing] = {}
+        self._made: dict[Hashable, Any] = {}
 
     @property
     def n(self) -> int:
@@ -108,7 +109,7 @@ class Session:
             The variables; the data and the seed say all of them.
         """
         other = copy(self)
-        other.sources, other._differing = tuple(sources), {}
+        other.sources, other._differing, other._made = tuple(sources), {}, {}
         return other
 
     def begin(self, plan: Plan) -> None:
@@ -157,6 +158,26 @@ class Session:
         }
         self._checkpoint = Checkpoint.open(self._folder, described)
 
+    def once(self, key: Hashable, make: Callable[[], Value]) -> Value:
+        """What a function returns, which is called where it was not for this key.
+
+        Parameters
+        ----------
+        key : hashable
+            Says, with the session, all that the value depends on.
+        make : callable
+            Makes the value.
+
+        Returns
+        -------
+        object
+            The same one every time.
+        """
+        if key not in self._made:
+            self._made[key] = make()
+        value: Value = self._made[key]
+        return value
+
     def plan(self, reduction: RowReduction[Any]) -> PassPlan:
         """Choose the blocks of a pass."""
         return plan_pass(reduction, self.sources, self.runtime)
@@ -189,15 +210,22 @@ class Session:
         """
         return self._run(reduction, self.plan_groups(reduction))
 
-    def run_pairs(self, reduction: PairReduction[State]) -> State:
+    def run_pairs(self, reduction: PairReduction[State], plan: PassPlan | None = None) -> State:
         """Run a pass over all pairs of groups of rows and return its combined state.
+
+        Parameters
+        ----------
+        reduction : PairReduction
+            What to compute.
+        plan : PassPlan, optional
+            What `plan_pairs` says of it, where that is known.
 
         Raises
         ------
         DataError
             A value is NaN or infinite, or a source cannot be read.
         """
-        return self._run(reduction, self.plan_pairs(reduction))
+        return self._run(reduction, self.plan_pairs(reduction) if plan is None else plan)
 
     def lazy(self, reduction: RowReduction[tuple[NDArray[Any], ...]], plan: PassPlan) -> LazyRows:
         """What a reduction makes of the row blocks of a plan, computed when it is asked for."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -120,16 +121,26 @@ class Orbit:
         Every coset, group and variable has its own, so that neither chunks nor workers change
         them. Those of coset 0 are the identity.
         """
-        b = self.groups.size
+        b, seed = self.groups.size, self.groups.seed
         if coset == 0:
             return np.broadcast_to(np.arange(b), (count, b))
-        seed = self.groups.seed
         return np.stack(
             [
                 generator(seed, "shifts", coset, variable, group).permutation(b)
                 for group in range(first, first + count)
             ]
         )
+
+    def whole_orders(self, variable: int) -> NDArray[np.intp]:
+        """Those of the first group in all cosets, shape (R, b), drawn once: a draw is dear."""
+        if variable not in self._whole_orders:
+            drawn = [self.orders(coset, 0, 1, variable)[0] for coset in range(self.cosets)]
+            self._whole_orders[variable] = np.array(drawn)
+        return self._whole_orders[variable]
+
+    @cached_property
+    def _whole_orders(self) -> dict[int, NDArray[np.intp]]:
+        return {}
 
 
 def transform_error(dtype: DTypeLike, length: int) -> float:

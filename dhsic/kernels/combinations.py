@@ -115,7 +115,8 @@ class Combinations:
 
     def reference(self) -> int:
         """The number of the combination whose length scales are changed the least."""
-        return min(range(len(self)), key=lambda c: sum(self.of(self._changes, c)))
+        changes = self._changes
+        return min(range(len(self)), key=lambda c: sum(self.of(changes, c)))
 
     @property
     def _changes(self) -> list[float]:

@@ -97,8 +97,9 @@ class SharedTiles:
         """The other kernels, each after the one that it follows from."""
         powers = []
         depths: dict[int, int] = {}
-        for k in sorted(range(len(self.kernels)), key=lambda k: len(self._wider(k))):
-            wider = self._wider(k)
+        all_wider = [self._wider(k) for k in range(len(self.kernels))]
+        for k in sorted(range(len(self.kernels)), key=lambda k: len(all_wider[k])):
+            wider = all_wider[k]
             near = min((j for j in wider if j in depths), key=wider.__getitem__, default=None)
             depth = 0 if near is None else depths[near] + wider[near]
             depths[k] = depth if depth <= _MOST_SQUARINGS else 0
@@ -108,16 +109,16 @@ class SharedTiles:
 
     def _wider(self, k: int) -> dict[int, int]:
         """Kernels that a kernel is a power of, with the squarings between them."""
-        kernel = self.kernels[k]
-        squarings = {
-            j: kernel.squarings(wide)
+        kernel, variable = self.kernels[k], self.variables[k]
+        if not isinstance(kernel, Kernel):
+            return {}
+        others = (
+            (j, wide)
             for j, wide in enumerate(self.kernels)
-            if j != k
-            and self.variables[j] == self.variables[k]
-            and isinstance(kernel, Kernel)
-            and isinstance(wide, Kernel)
-        }
-        return {j: count for j, count in squarings.items() if count > 0}
+            if self.variables[j] == variable and j != k and isinstance(wide, Kernel)
+        )
+        squarings = ((j, kernel.squarings(wide)) for j, wide in others)
+        return {j: count for j, count in squarings if count > 0}
 
     @property
     def work_tiles(self) -> int:

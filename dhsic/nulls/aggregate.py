@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic.kernels import Aggregate
 from dhsic.nulls.distributions import Replicates, check_finite
-from dhsic.nulls.pvalue import pvalue
+from dhsic.nulls.pvalue import pvalues
 
 __all__ = ["Aggregated", "aggregate", "standardised"]
 
@@ -115,12 +115,7 @@ def aggregate(
         scores.rounding,
         scores.strongest,
         distances[0],
-        np.array(
-            [
-                pvalue(statistic, Replicates(column), dtype, own)
-                for statistic, column, own in zip(statistics, replicates.T, rounding, strict=True)
-            ]
-        ),
+        pvalues(statistics, replicates, dtype, rounding),
     )
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 
 from dhsic.nulls.distributions import Distribution, Replicates, check_finite
 
-__all__ = ["monte_carlo_error", "pvalue", "tie_threshold"]
+__all__ = ["monte_carlo_error", "pvalue", "pvalues", "tie_threshold"]
+
+Vector = NDArray[np.float64]
 
 _SMALLEST = float(np.finfo(np.float64).tiny)
 
@@ -61,6 +63,31 @@ def pvalue(
     else:
         least = statistic - rounding
     return max(float(distribution.sf(least)), _SMALLEST)
+
+
+def pvalues(statistics: Vector, replicates: Vector, dtype: DTypeLike, rounding: Vector) -> Vector:
+    """As `pvalue`, of several statistics with replicates in the columns.
+
+    Parameters
+    ----------
+    statistics : ndarray, shape (G,)
+        The observed values.
+    replicates : ndarray, shape (b, G)
+        Of each, finite.
+    dtype : dtype
+        The precision in which replicates were computed.
+    rounding : ndarray, shape (G,)
+        Absolute differences up to which values are equal.
+
+    Returns
+    -------
+    ndarray, shape (G,)
+    """
+    size = math.sqrt(np.finfo(dtype).eps) * np.abs(statistics)
+    least = statistics - np.maximum(rounding, size)
+    counts = np.count_nonzero(replicates >= least, axis=0)
+    p: Vector = (1 + counts) / (len(replicates) + 1)
+    return p
 
 
 def tie_threshold(statistic: float, dtype: DTypeLike, rounding: float) -> float:

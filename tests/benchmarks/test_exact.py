@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from scipy.stats import binom
 
-from benchmarks import exact_cost, exact_power, plan_seconds
+from benchmarks import exact_cost, exact_power, plan_seconds, small
 from dhsic.estimators.registry import NULLS
 
 
@@ -111,3 +111,30 @@ def test_plan_seconds__plans_and_measures_every_case(out, monkeypatch):
         assert float(row["ratio"]) == pytest.approx(ratio, rel=1e-3)
     monkeypatch.setattr(plan_seconds, "measured", None)
     assert run(plan_seconds, out, *options) == table
+
+
+def test_small__has_every_method_that_is_installed(out, monkeypatch):
+    monkeypatch.setattr(small, "find_spec", lambda name: None)
+    table = run(small, out, "--n", 30, "--columns", 1, "--columns", 2, "--turns", 1)
+    ours = ["dhsic default", "dhsic one gaussian kernel"]
+    assert [(row["columns"], row["method"]) for row in table] == [
+        (d, name) for d in "12" for name in ours
+    ]
+    assert all(float(row["milliseconds"]) > 0.0 for row in table)
+    assert {row["over quickest peer"] for row in table} == {""}
+
+
+def test_small__compares_with_the_quickest_peer(out, monkeypatch):
+    monkeypatch.setattr(small, "find_spec", lambda name: name)
+    peers = {"slow": lambda *_: sum(range(10**5)), "quick": lambda *_: 0.0}
+    monkeypatch.setattr(small, "PEERS", peers)
+    table = run(small, out, "--n", 30, "--columns", 1, "--turns", 3)
+    assert [row["method"] for row in table] == [*small.OURS, *peers]
+    over = {row["method"]: float(row["over quickest peer"]) for row in table}
+    assert over["quick"] == 1.0
+
+
+def test_small__says_what_is_left_out(monkeypatch, capsys):
+    monkeypatch.setattr(small, "find_spec", lambda name: None)
+    assert list(small.methods()) == list(small.OURS)
+    assert "hyppo is left out" in capsys.readouterr().err

@@ -255,3 +255,15 @@ def test_run__refuses_integers_that_float64_rounds():
         x[17] = value
         with pytest.raises(DataError, match=r"hold integers beyond 2\*\*53.*subtract an offset"):
             session(normal(N), x).run(Sums())
+
+
+def test_once__makes_a_value_for_every_key_and_session():
+    begun, made = session(normal(9), normal(9)), []
+
+    def make():
+        made.append(len(made))
+        return made[-1]
+
+    assert [begun.once(key, make) for key in ("a", "b", "a")] == [0, 1, 0]
+    other = begun.over(begun.sources)
+    assert [other.once("a", make), begun.once("a", make)] == [2, 0]

@@ -24,6 +24,15 @@ def test_median_distance__is_to_the_bit_that_of_numpy(n, levels):
             assert median_distance(x) == median
 
 
+@pytest.mark.parametrize("n", [140, 141, 142])  # odd and even numbers of many pairs
+@pytest.mark.parametrize("levels", [2, 3, 9, 2**40])
+def test_median_distance__of_many_pairs_is_to_the_bit_that_of_numpy(n, levels):
+    drawn = np.random.default_rng(n).integers(levels, size=(n, 2)) / 7
+    for x in (drawn, np.sort(drawn, axis=0), drawn**5, np.tile(drawn[:2], (n, 1))[:n]):
+        if median := np.median(pdist(x)):
+            assert median_distance(x) == median
+
+
 def test_median_distance__takes_the_cityblock_metric():
     assert median_distance(np.array([[0.0, 0.0], [3.0, 4.0]])) == 5.0
     assert median_distance(np.array([[0.0, 0.0], [3.0, 4.0]]), "cityblock") == 7.0

@@ -7,6 +7,7 @@ import pytest
 
 from dhsic.errors import DataError
 from dhsic.nulls import GammaDistribution, Replicates, StudentT, monte_carlo_error, pvalue
+from dhsic.nulls.pvalue import pvalues
 
 ROUNDING = {"float64": 2.0**-26, "float32": math.sqrt(2.0**-23)}
 
@@ -83,3 +84,14 @@ def test_pvalue__of_a_fitted_law_is_its_tail_at_the_statistic_less_rounding():
 def test_pvalue__of_a_fitted_law_is_never_zero(law):
     assert law.sf(1e6) == 0.0
     assert pvalue(1e6, law) == np.finfo(float).tiny
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_pvalues__are_those_of_each(dtype):
+    rng = np.random.default_rng(0)
+    replicates = rng.integers(5, size=(99, 6)).astype(float)
+    statistics, rounding = replicates[0] + 1e-9, np.array([0.0, 1e-9, 1.0, 9.0, 0.0, 2.0])
+    statistics[4:] = -1.0, 50.0
+    each = zip(statistics, replicates.T, rounding, strict=True)
+    expected = [pvalue(t, Replicates(column), dtype, error) for t, column, error in each]
+    np.testing.assert_array_equal(pvalues(statistics, replicates, dtype, rounding), expected)

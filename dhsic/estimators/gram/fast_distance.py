@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -160,6 +161,11 @@ class SortedGrams:
     def sums_of(self, one: tuple[int, ...]) -> GramSums:
         """Those of the only combination."""
         del one
+        return self.sums
+
+    def sums_of_kernels(self, kernels: Sequence[int]) -> GramSums:
+        """Those of both kernels."""
+        del kernels
         return self.sums
 
     def resampled(self) -> Resampled:

@@ -25,6 +25,7 @@ __all__ = ["GramOrbit", "rows_in_order"]
 Vector = NDArray[np.float64]
 
 _SAFETY = 4.0
+_BATCH = 2**16  # entries of vectors of all rows, for every statistic and some cosets
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class GramOrbit:
             every = batches(range(self.orbit.cosets))
             values = np.concatenate([self.permuted(batch) for batch in every])
         else:
-            values = np.concatenate([self._of_coset(r).T for r in range(self.orbit.cosets)])
+            values = np.concatenate([self._of_cosets(some) for some in self._batches()])
         return Resampled.of(values, self.rounding())
 
     def permuted(self, cosets: range) -> Vector:
@@ -86,7 +87,7 @@ class GramOrbit:
     def joint_hsic(self, one: tuple[int, ...]) -> float:
         """The V-statistic for the joint independence of the variables of a combination."""
         c = self.sides.pairs.index(TwoSided.of(one))
-        return float(self._two_sided(0)[c, 0] + self._others(0)[c, 0]) / self.n
+        return float(self._two_sided(range(1))[0, c, 0] + self._others(0)[c, 0]) / self.n
 
     def sums_of(self, one: tuple[int, ...]) -> GramSums:
         """Sums of the Gram matrices of a combination, as far as HSIC asks for them.
@@ -110,16 +111,28 @@ class GramOrbit:
         means[:, rows_in_order(self.orbit.groups)] = self._row_means(at)
         return means
 
-    def _of_coset(self, r: int) -> Vector:
-        """All statistics under all shifts of a coset, shape (C, b)."""
-        values = self._two_sided(r)
-        return values + self._others(r) if self.sides.joint else values
+    def _batches(self) -> list[range]:
+        """Cosets that are taken at a time: many of few rows, to save calls."""
+        step = max(1, _BATCH // (len(self.sides.pairs) * self.n))
+        if any(coset for coset, _ in self.sides.numbers):  # left sides change with the coset
+            step = 1
+        cosets = self.orbit.cosets
+        return [range(r, min(r + step, cosets)) for r in range(0, cosets, step)]
 
-    def _two_sided(self, r: int) -> Vector:
-        """HSIC of both sides times n, shape (C, b)."""
-        alpha, beta = (self.sums.rows[at] / self.n for at in (self._lefts(r), self._rights))
+    def _of_cosets(self, cosets: range) -> Vector:
+        """All statistics under all shifts of some cosets, shape (R b, C)."""
+        values = self._two_sided(cosets)
+        if self.sides.joint:
+            values = values + np.array([self._others(r) for r in cosets])
+        return values.swapaxes(1, 2).reshape(-1, len(self.sides.pairs))
+
+    def _two_sided(self, cosets: range) -> Vector:
+        """HSIC of both sides times n, shape (R, C, b)."""
+        lefts = self._lefts(cosets.start)
+        alpha, beta = (self.sums.rows[at] / self.n for at in (lefts, self._rights))
         totals = alpha.mean(axis=1) * beta.mean(axis=1)
-        return self._centred(self._products(r), self._meetings(r, alpha, beta), totals[:, None])
+        meetings = self._meetings(cosets, alpha, beta)
+        return self._centred(self._products(cosets), meetings, totals[:, None])
 
     def _centred(self, products: Vector, meetings: Vector, totals: Vector) -> Vector:
         """HSIC times n from sums of products of matrices as they are, permuted by s.
@@ -149,39 +162,48 @@ class GramOrbit:
         rows = np.array([self._row_product(pair.left, r) for pair in self.sides.pairs])
         means = np.array([self._product_of_means(pair.left) for pair in self.sides.pairs])
         constants = self.n * (means - whole.mean(axis=1)) * last.mean(axis=1)
-        values: Vector = constants[:, None] - 2.0 * self._meetings(r, rows - whole, last)
+        (meetings,) = self._meetings(range(r, r + 1), rows - whole, last)
+        values: Vector = constants[:, None] - 2.0 * meetings
         return values
 
-    def _products(self, r: int) -> Vector:
-        """sum_ij A_ij B_s(i)s(j) under all shifts of a coset, shape (C, b)."""
-        values: Vector = self.sums.products[r]
+    def _products(self, cosets: range) -> Vector:
+        """sum_ij A_ij B_s(i)s(j) under all shifts of some cosets, shape (R, C, b)."""
+        values: Vector = self.sums.products[cosets.start : cosets.stop]
         if isinstance(self.reduction, PermutedGramPass):
             return values
         b, length = self.orbit.groups.size, self.reduction.length
-        values = scipy.fft.irfft(np.conj(values), length, axis=1)
+        values = scipy.fft.irfft(np.conj(values), length, axis=2)
         if length > b:  # lines were padded: what was shifted beyond their end goes around
-            values = values[:, :b] + values[:, length - b :]
+            values = values[..., :b] + values[..., length - b :]
         return values + self.sums.constants[:, None]
 
     @cached_property
     def _observed(self) -> Vector:
         """sum_ij A_ij B_ij, shape (C,)."""
-        return self._products(0)[:, 0].copy()
+        return self._products(range(1))[0, :, 0].copy()
 
-    def _meetings(self, r: int, left: Vector, right: Vector) -> Vector:
-        """sum_i left_i right_s(i) of vectors (C, n) under all shifts of a coset, shape (C, b)."""
-        b = self.orbit.groups.size
-        grouped = self.orbit.groups.count * b
-        both = zip(right, self.sides.pairs, strict=True)
-        moved = np.array([self._moved(values, r, pair.right) for values, pair in both])
+    def _meetings(self, cosets: range, left: Vector, right: Vector) -> Vector:
+        """sum_i left_i right_s(i) of vectors (C, n) under all shifts of cosets, (R, C, b)."""
+        b, count = self.orbit.groups.size, self.orbit.groups.count
+        moved = self._moved_rights(right, cosets)
         first, second = (
-            scipy.fft.rfft(values[:, :grouped].reshape(len(values), -1, b), axis=2)
+            scipy.fft.rfft(values[..., : count * b].reshape(*values.shape[:-1], count, b), axis=-1)
             for values in (left, moved)
         )
-        spectra = np.einsum("cgf,cgf->cf", np.conj(first), second)
-        staying = np.einsum("ci,ci->c", left[:, grouped:], moved[:, grouped:])
-        values: Vector = scipy.fft.irfft(spectra, b, axis=1) + staying[:, None]
+        spectra = np.einsum("cgf,rcgf->rcf", np.conj(first), second)
+        staying = np.einsum("ci,rci->rc", left[:, count * b :], moved[..., count * b :])
+        values: Vector = scipy.fft.irfft(spectra, b, axis=2) + staying[..., None]
         return values
+
+    def _moved_rights(self, right: Vector, cosets: range) -> Vector:
+        """Vectors (C, n) of the right sides in the order of some cosets, shape (R, C, n)."""
+        variables = np.array(self.sides.combinations.variables)[[k for _, k in self.sides.pairs]]
+        moved = np.empty((len(cosets), *right.shape))
+        for m in set(variables.tolist()):
+            at = variables == m
+            orders = np.array([self._order(r, m) for r in cosets])
+            moved[:, at] = right[at][:, orders].swapaxes(0, 1)
+        return moved
 
     def _lefts(self, r: int) -> list[int]:
         """Numbers of the left sides in a coset, which permutes products alone if any."""
@@ -212,12 +234,16 @@ class GramOrbit:
     def _moved(self, values: Vector, r: int, k: int) -> Vector:
         """Values of rows in the order that a coset gives to the variable of a kernel."""
         m = self.sides.combinations.variables[k]
-        if r == 0 or m == 0:
-            return values
+        return values if r == 0 or m == 0 else values[self._order(r, m)]
+
+    def _order(self, r: int, m: int) -> NDArray[np.intp]:
+        """The order of the rows of a variable in a coset."""
+        if m > 0 and len(self._row_orders) == self.orbit.groups.size:
+            order: NDArray[np.intp] = self.orbit.whole_orders(m)[r]
+            return order
         if (r, m) not in self._orders:
             self._orders[r, m] = self._row_orders.of_variable(r, m)
-        moved: Vector = values[self._orders[r, m]]
-        return moved
+        return self._orders[r, m]
 
     @cached_property
     def _orders(self) -> dict[tuple[int, int], NDArray[np.intp]]:

@@ -65,6 +65,15 @@ class GramFit(NamedTuple):
     """The estimate."""
 
 
+class _Planned(NamedTuple):
+    """What a run will do."""
+
+    parts: list[range]
+    """The combinations that are taken at a time."""
+    plan: Plan
+    """Its steps."""
+
+
 class Quadratic:
     """Estimate and test of a multiple of the squared HSIC by all pairs of rows.
 
@@ -106,8 +115,7 @@ class Quadratic:
         """The steps that would run."""
         check_rows(session.n, unbiased=self.unbiased)
         self._check_null(null)
-        parts = _cut(combinations, self._parts(session, combinations, null))
-        return plan_steps(session, (self._guessed(session, part, null) for part in parts))
+        return self._planned(session, combinations, null).plan
 
     def _check_null(self, null: Null | None) -> None:
         """Refuse a gamma distribution for a statistic that is negative at times."""
@@ -201,7 +209,7 @@ class Quadratic:
         self._check_null(null)
         fitted, samples = fit_combinations_on_sample(session, combinations)
         note = guard_grams(session, fitted, samples, null)
-        parts = _cut(fitted, self._parts(session, combinations, null))
+        parts = _cut(fitted, self._planned(session, combinations, null).parts)
         runs = (run_steps(session, self._steps(session, one, samples, null)) for one in parts)
         return fitted, note, zip(parts, runs, strict=True)
 
@@ -226,30 +234,42 @@ class Quadratic:
         """Statistics, their rounding, replicates, and HSIC of every variable with itself."""
         each = [grams.sums_of(one) for one in part.chosen]
         factors = np.array([self.factor(one) for one in each])
-        own = np.array([marginal_hsic(one, unbiased=self.unbiased) for one in each])
+        used, at = np.unique(part.chosen, return_inverse=True)  # some may be in no combination
+        kernels = grams.sums_of_kernels(used.tolist())
+        own = marginal_hsic(kernels, unbiased=self.unbiased)[at.reshape(len(part), -1)]
         statistics, replicates, errors = grams.resampled()
         return factors * statistics, factors * errors, factors * replicates, own
 
-    def _parts(
+    def _planned(self, session: Session, combinations: Combinations, null: Null | None) -> _Planned:
+        """What the run will do, found once: planning takes as long as a test of few rows."""
+        key = self, combinations, null
+        return session.once(key, lambda: self._plan_parts(session, combinations, null))
+
+    def _plan_parts(
         self, session: Session, combinations: Combinations, null: Null | None
-    ) -> list[range]:
+    ) -> _Planned:
         """Combinations that are taken at a time: as many as fit in memory, and one at least.
 
         A chain takes all of them, and eigenvalues are those of one.
         """
         count = len(combinations)
 
+        def plan_of_parts(*parts: Combinations) -> Plan:
+            return plan_steps(session, (self._guessed(session, part, null) for part in parts))
+
         def exceeds(size: int) -> bool:
-            steps = self._guessed(session, combinations.part(range(size)), null)
-            return not plan_steps(session, [steps]).fits
+            return not plan_of_parts(combinations.part(range(size))).fits
 
         if count == 1 or isinstance(null, Chain):
-            return [range(count)]
+            return _Planned([range(count)], plan_of_parts(combinations))
         size = 1
         if not isinstance(null, Spectral):
-            fits = not exceeds(count)  # as most often, of which one plan is enough
-            size = count if fits else max(bisect_left(range(1, count), True, key=exceeds), 1)
-        return [range(start, min(start + size, count)) for start in range(0, count, size)]
+            whole = plan_of_parts(combinations)
+            if whole.fits:
+                return _Planned([range(count)], whole)
+            size = max(bisect_left(range(1, count), True, key=exceeds), 1)
+        parts = [range(start, min(start + size, count)) for start in range(0, count, size)]
+        return _Planned(parts, plan_of_parts(*_cut(combinations, parts)))
 
     def _guessed(
         self, session: Session, combinations: Combinations, null: Null | None

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from dhsic.engine.reduction import Footprint, GroupBlock
 from dhsic.engine.tiles import Matrix
+from dhsic.estimators.gram.held_shifts import HeldShifts
 from dhsic.estimators.gram.lines import Across, Diagonals, Lines
 from dhsic.estimators.gram.sides import GramPass, OrbitSums, Rows, Side
 
@@ -65,6 +66,12 @@ class ShiftedGramPass(GramPass):
         return self.length // 2 + 1
 
     @cached_property
+    def _held(self) -> HeldShifts | None:
+        """The way of few rows, where it suits."""
+        held = HeldShifts(self.sides, self.length)
+        return held if held.suits else None
+
+    @cached_property
     def band(self) -> int:
         """Lines that are cut from tiles at a time, of all kernels and cosets."""
         lines = _BAND_BYTES // (self._n_roots * self.groups.size * self.sides.dtype.itemsize)
@@ -83,25 +90,39 @@ class ShiftedGramPass(GramPass):
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a pair of blocks of so many rows."""
-        sides = self.sides
-        size, cosets, q = sides.dtype.itemsize, sides.orbit.cosets, len(sides.numbers)
+        sides, b = self.sides, self.groups.size
         prepared, work = sides.prepared_entries(rows)
-        wrapped = 2 * (self.groups.size + self.band) * (sides.width(0) + len(sides.sides))
-        shared, transforms = sides.shared, len(sides.sides) + (cosets - 1) * len(sides.moved)
+        wrapped = 2 * (b + self.band) * (sides.width(0) + len(sides.sides))
+        if self._held is None:
+            made = _Buffers.nbytes_of(self) + sides.dtype.itemsize * wrapped
+        else:
+            made = self._held.nbytes
         return Footprint(
             payload=sum(pilots.nbytes for pilots in sides.pilots),
-            scratch=size * (2 * prepared + wrapped)
-            + _Buffers.nbytes_of(self)
-            + 8 * (work + 2 * q * self.groups.size),
+            scratch=sides.dtype.itemsize * 2 * prepared
+            + made
+            + 8 * (work + 2 * len(sides.numbers) * b),
             state=OrbitSums.nbytes_of(sides, self.frequencies),
-            operations=shared.operations(sides.width(0))
-            + (cosets - 1) * shared.operations(sides.width(1))
+            operations=self._operations,
+        )
+
+    @property
+    def _operations(self) -> float:
+        """Of a pair of rows."""
+        sides, cosets = self.sides, self.sides.orbit.cosets
+        computed = 1 if self._held is not None else cosets
+        transforms = len(sides.sides) + (cosets - 1) * len(sides.moved)
+        return (
+            sides.shared.operations(sides.width(0))
+            + (computed - 1) * sides.shared.operations(sides.width(1))
             + _TRANSFORM * transforms
-            + _MEETING * cosets * len(sides.pairs),
+            + _MEETING * cosets * len(sides.pairs)
         )
 
     def chunk(self, left: GroupBlock, right: GroupBlock) -> OrbitSums:
         """Sums over one pair of blocks and its transpose."""
+        if self._held is not None:  # there is one block
+            return self._held.sums_of(left)
         return _Task(self).sums_of(left, right)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -125,6 +126,10 @@ class SignedGrams:
     def sums_of(self, one: tuple[int, ...]) -> GramSums:
         """Those of the Gram matrices of a combination."""
         return self.grams.sums_of(one)
+
+    def sums_of_kernels(self, kernels: Sequence[int]) -> GramSums:
+        """Those of some kernels."""
+        return self.grams.sums_of_kernels(kernels)
 
     def resampled(self) -> Resampled:
         """The statistics, and (w - mean w)' H (w - mean w) over the same divisor.

@@ -168,7 +168,7 @@ def _plain(session: Session, combinations: Combinations, samples: Sequence[Vecto
 def _passing_steps(session: Session, reduction: ShiftedGramPass | PermutedGramPass) -> list[Step]:
     """One pass over tiles that no one holds, and what follows from it."""
     plan = session.plan_pairs(reduction)
-    step = Step(plan, lambda _: session.run_pairs(reduction))
+    step = Step(plan, lambda _: session.run_pairs(reduction, plan))
     return [step, _statistics(session, reduction)]
 
 
@@ -189,8 +189,10 @@ def _orbit(session: Session, combinations: Combinations, null: Permuting) -> Orb
         held = _gram_bytes(session, combinations.part([0]))
         held += 8 * session.n * BATCH * (len(session.sources) - 1)
         return orbit_of(session, null, lambda _: held <= session.runtime.memory // 2)
-    fewest = min(session.n, _FEWEST)
-    return orbit_of(session, replace(null, n_resamples=max(null.n_resamples, fewest)))
+    least = max(null.n_resamples, min(session.n, _FEWEST))
+    return session.once(
+        ("orbit", null, least), lambda: orbit_of(session, replace(null, n_resamples=least))
+    )
 
 
 def signed_steps(
