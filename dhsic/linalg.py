@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, TypeVar
 
@@ -49,6 +49,13 @@ class PivotedCholesky:
     def rank(self) -> int:
         """Number of kept rows."""
         return len(self.kept)
+
+    def in_order(self) -> PivotedCholesky:
+        """That of the kept rows as they come, in place of the order of the pivots."""
+        order = np.argsort(self.kept)
+        rows = self.factor[order]
+        factor = scipy.linalg.cholesky(rows @ rows.T, lower=True, check_finite=False)
+        return replace(self, factor=factor, kept=self.kept[order])
 
     def squared_norm(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Squared RKHS norm v' K^-1 v of functions given by their values at the kept rows.

@@ -22,7 +22,7 @@ from dhsic.nulls import FromReplicates
 __all__ = ["Choice", "choose_estimator"]
 
 _LANDMARKS = 256  # of either variable; 512 found no more on six kinds of 4,000 rows
-_OF_ESTIMATES = 1024, 512, 256, 64  # the first are 3 to 4 % low of 4,000 rows of 20 to 90 columns
+_OF_ESTIMATES = _LANDMARKS, 64
 _FEWEST_UNBIASED = 4  # rows
 _MOST_TUPLES, _FEWEST_TUPLES = 2048, 64
 _MANY_KERNELS = 256  # tuples, below which one kernel of each variable is taken
@@ -92,7 +92,8 @@ def choose_estimator(
     asked = null, n_resamples
     two = len(session.sources) == 2 and not combinations.features
     estimates = two and null is None and unbiased
-    exact = UHSIC() if estimates and session.n >= _FEWEST_UNBIASED else VHSIC()
+    enough = session.n >= _FEWEST_UNBIASED
+    exact = UHSIC() if estimates and enough else VHSIC(two and null is not None and enough)
     pairs = estimates or (two and null is not None and takes_null(NystromHSIC(), null))
     offers = _offers(session, combinations, null, pairs=pairs, reducible=reducible)
     linear = offers[0].estimator
@@ -132,7 +133,7 @@ def _offers(
     if not pairs:
         return list(_tuples(n, kernels))
     if null is None:
-        estimates = [NystromHSIC(min(p, n), unbiased=True) for p in _OF_ESTIMATES]
+        estimates = [NystromHSIC(min(p, n), unbiased_estimate=True) for p in _OF_ESTIMATES]
         return [_Offer(one, combinations, f"{one.n_landmarks} landmarks") for one in estimates]
     return list(_features(n, kernels))
 
@@ -141,7 +142,9 @@ def _features(n: int, kernels: Sequence[tuple[Combinations, str]]) -> Iterator[_
     for (some, what), (p, r) in product(kernels, _FEATURES):
         features = "principal features" if r == "auto" else f"at most {r} features of a kernel"
         yield _Offer(
-            NystromHSIC(min(p, n), n_features=r), some, f"{what}{p} landmarks and {features}"
+            NystromHSIC(min(p, n), n_features=r, unbiased_estimate=True),
+            some,
+            f"{what}{p} landmarks and {features}",
         )
 
 

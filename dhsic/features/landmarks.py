@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic.features.base import Matrix
+from dhsic.features.base import FeatureMap, Matrix
 from dhsic.kernels import Kernel
 from dhsic.kernels.shared import tile_operations
 
@@ -28,6 +29,8 @@ class KernelFeatures:
         Fitted to the variable.
     columns : ndarray, shape (D, w)
         The prepared landmarks, in the precision of the features.
+    rows : hashable, optional
+        Tells the landmarks: features of two kernels where it is equal are at the same ones.
 
     Examples
     --------
@@ -39,11 +42,20 @@ class KernelFeatures:
 
     kernel: Kernel
     columns: Matrix
+    rows: Hashable = None
 
     @classmethod
-    def at(cls, landmarks: NDArray[Any], kernel: Kernel, dtype: DTypeLike) -> Self:
+    def at(
+        cls, landmarks: NDArray[Any], kernel: Kernel, dtype: DTypeLike, rows: Hashable = None
+    ) -> Self:
         """At landmarks (D, d)."""
-        return cls(kernel, kernel.columns(landmarks, dtype))
+        return cls(kernel, kernel.columns(landmarks, dtype), rows)
+
+    def squarings(self, wide: FeatureMap) -> int:
+        """How often features of a wider kernel are to be squared to give these; 0 if never."""
+        if not isinstance(wide, KernelFeatures) or self.rows is None or self.rows != wide.rows:
+            return 0
+        return self.kernel.squarings(wide.kernel)
 
     @property
     def n_features(self) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -13,9 +13,10 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic._work import EXPONENTIAL
 from dhsic.kernels.base import Kernel, Matrix
 
-__all__ = ["Power", "SharedTiles", "TileKernel", "tile_operations"]
+__all__ = ["Power", "SharedTiles", "TileKernel", "powers_among", "tile_operations"]
 
 Tile = NDArray[Any]
+T = TypeVar("T")
 
 _MOST_SQUARINGS = 6  # in float32 errors up to 2e-5; a tile that is computed has up to 8e-6
 
@@ -95,30 +96,7 @@ class SharedTiles:
     @cached_property
     def powers(self) -> tuple[Power, ...]:
         """The other kernels, each after the one that it follows from."""
-        powers = []
-        depths: dict[int, int] = {}
-        all_wider = [self._wider(k) for k in range(len(self.kernels))]
-        for k in sorted(range(len(self.kernels)), key=lambda k: len(all_wider[k])):
-            wider = all_wider[k]
-            near = min((j for j in wider if j in depths), key=wider.__getitem__, default=None)
-            depth = 0 if near is None else depths[near] + wider[near]
-            depths[k] = depth if depth <= _MOST_SQUARINGS else 0
-            if near is not None and depths[k] > 0:
-                powers.append(Power(k, near, wider[near]))
-        return tuple(powers)
-
-    def _wider(self, k: int) -> dict[int, int]:
-        """Kernels that a kernel is a power of, with the squarings between them."""
-        kernel, variable = self.kernels[k], self.variables[k]
-        if not isinstance(kernel, Kernel):
-            return {}
-        others = (
-            (j, wide)
-            for j, wide in enumerate(self.kernels)
-            if self.variables[j] == variable and j != k and isinstance(wide, Kernel)
-        )
-        squarings = ((j, kernel.squarings(wide)) for j, wide in others)
-        return {j: count for j, count in squarings if count > 0}
+        return powers_among(list(zip(self.kernels, self.variables, strict=True)), _squarings)
 
     @property
     def work_tiles(self) -> int:
@@ -197,6 +175,44 @@ class SharedTiles:
         for power in self.powers:
             if needed is None or power.k in needed:
                 power.write(outs)
+
+
+def powers_among(tiles: Sequence[T], squarings: Callable[[T, T], int]) -> tuple[Power, ...]:
+    """Tiles that are powers of others, each after the one that it follows from.
+
+    Parameters
+    ----------
+    tiles : sequence
+        Whatever tells a tile.
+    squarings : callable
+        How often the second tile is to be squared to give the first; 0 if never.
+
+    Returns
+    -------
+    tuple of Power
+    """
+    powers = []
+    depths: dict[int, int] = {}
+    all_wider = [
+        {j: count for j, wide in enumerate(tiles) if j != k and (count := squarings(one, wide)) > 0}
+        for k, one in enumerate(tiles)
+    ]
+    for k in sorted(range(len(tiles)), key=lambda k: len(all_wider[k])):
+        wider = all_wider[k]
+        near = min((j for j in wider if j in depths), key=wider.__getitem__, default=None)
+        depth = 0 if near is None else depths[near] + wider[near]
+        depths[k] = depth if depth <= _MOST_SQUARINGS else 0
+        if near is not None and depths[k] > 0:
+            powers.append(Power(k, near, wider[near]))
+    return tuple(powers)
+
+
+def _squarings(narrow: tuple[TileKernel, int], wide: tuple[TileKernel, int]) -> int:
+    """Of kernels with their variables."""
+    (kernel, variable), (other, of_other) = narrow, wide
+    if variable != of_other or not isinstance(kernel, Kernel) or not isinstance(other, Kernel):
+        return 0
+    return kernel.squarings(other)
 
 
 def tile_operations(width: int, exponentials: int = 1) -> float:

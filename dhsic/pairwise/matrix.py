@@ -249,7 +249,7 @@ def _exact_pvalues(
     session: Session, sides: Sequence[Side], pairs: Sequence[tuple[int, ...]], null: Shifts
 ) -> tuple[Vector, str]:
     """With the later variable of every pair shifted; the smallest there are on the diagonal."""
-    found, detail = resample_features(
+    found, _, detail = resample_features(
         session,
         dict(enumerate(sides)),
         pairs,

@@ -34,7 +34,7 @@ def test_auto_estimator__stands_with_nulls_that_take_one_kernel(null):
     assert (result.estimator, result.grid) == ("v-hsic", None)
 
 
-FEATURES = dhsic.NystromHSIC(256, n_features="auto")
+FEATURES = dhsic.NystromHSIC(256, n_features="auto", unbiased_estimate=True)
 
 
 def session_of(*data, memory=2**31, seconds=None):
@@ -76,13 +76,13 @@ def test_auto_estimator__takes_landmarks_of_three_variables_and_for_other_nulls(
 def test_auto_estimator__counts_the_replicates(n, options):
     asked = {"null": "auto", "n_resamples": None, **options}
     found = choose_estimator("auto", session_of(X[:n], Y[:n]), SINGLE, **asked)
-    assert found.estimator == dhsic.VHSIC()
+    assert found.estimator == dhsic.VHSIC(unbiased_estimate=True)
 
 
 def test_auto_estimator__takes_features_where_memory_is_short():
     few = session_of(X[:300], Y[:300], memory=2**20)
     found = choose_estimator("auto", few, SINGLE, "permutation", None)
-    assert found.estimator == dhsic.NystromHSIC(64, n_features=16)
+    assert found.estimator == dhsic.NystromHSIC(64, n_features=16, unbiased_estimate=True)
     assert found.reason.startswith("all pairs of rows do not fit the memory; 64 landmarks")
 
 
@@ -95,7 +95,7 @@ GRID_OF_TWO = dhsic.Grid().combinations(2)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "landmarks", "kernels"), [(1e4, 256, 17), (300, 128, 17), (30, 128, 1), (1, 64, 1)]
+    ("seconds", "landmarks", "kernels"), [(1e4, 256, 17), (300, 128, 17), (45, 128, 1), (1, 64, 1)]
 )
 def test_time__is_what_the_auto_estimator_fits(seconds, landmarks, kernels):
     session = session_of(ones(10**7, 20), ones(10**7), seconds=seconds)
@@ -129,10 +129,10 @@ def test_estimates__are_unbiased():
     assert few.estimate == dhsic.hsic(X[:300], Y[:300], estimator="u-hsic", rng=0).estimate
     assert dhsic.hsic(X[:3], Y[:3], rng=0).estimator == "v-hsic"
     long = choose_estimator("auto", session_of(ones(10**6), ones(10**6)), SINGLE, None, None)
-    assert long.estimator == dhsic.NystromHSIC(1024, unbiased=True)
+    assert long.estimator == dhsic.NystromHSIC(256, unbiased_estimate=True)
     quick = session_of(ones(10**8), ones(10**8), seconds=1)
     found = choose_estimator("auto", quick, SINGLE, None, None)
-    assert found.estimator == dhsic.NystromHSIC(64, unbiased=True)
+    assert found.estimator == dhsic.NystromHSIC(64, unbiased_estimate=True)
     many = dhsic.hsic(X, Y, rng=0)
     assert many.estimate == pytest.approx(
         dhsic.hsic(X, Y, estimator="u-hsic", rng=0).estimate, rel=0.05

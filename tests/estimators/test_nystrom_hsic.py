@@ -89,7 +89,7 @@ def test_unbiased_estimate__is_u_hsic_with_all_rows_as_landmarks(n, kernel):
     x = rng.standard_normal((n, 2)) if kernel != Delta() else rng.integers(0, 3, (n, 1))
     data = x.astype(float), rng.standard_normal((n, 2)) + x[:, :1]
     kernels = kernel, Gaussian(gamma=GAMMA)
-    found = estimator(p=n, unbiased=True).estimate(session_on(data), kernels)
+    found = estimator(p=n, unbiased_estimate=True).estimate(session_on(data), kernels)
     grams = [one(part) for one, part in zip(kernels, data, strict=True)]
     assert found.value == pytest.approx(oracles.u_hsic(*grams), rel=1e-9)
 
@@ -101,7 +101,7 @@ def test_unbiased_estimate__has_the_mean_of_u_hsic():
         values = []
         for seed in range(60):
             data = np.random.default_rng(seed).standard_normal((2, 60, 2))
-            one = estimator(unbiased=unbiased).estimate(session_on(data, seed=seed), KERNELS)
+            one = estimator(unbiased_estimate=unbiased).estimate(session_on(data, seed=seed), KERNELS)
             values.append(one.value)
         means[unbiased] = abs(np.mean(values)) / (np.std(values) / np.sqrt(60))
     assert means[True] < 4.0 < 20.0 < means[False]

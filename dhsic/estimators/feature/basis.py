@@ -58,6 +58,8 @@ class Side(NamedTuple):
     """Mean squared norm of the whitened features of these rows."""
     projection: Vector | None = None
     """Makes those that are summed, W phi, in place of the factor, shape (r, D)."""
+    spanned: bool = False
+    """Whether the features hold the kernel but for what rounding leaves."""
 
     @classmethod
     def of(cls, one: FeatureMap, sample: Vector, factor: Vector | None = None) -> Side:
@@ -113,7 +115,11 @@ class Basis:
 
 
 def unseen_sides(
-    maps: Sequence[FeatureMap], *, whitened: bool, counts: Sequence[int] | None = None
+    maps: Sequence[FeatureMap],
+    *,
+    whitened: bool,
+    counts: Sequence[int] | None = None,
+    spanned: Sequence[bool] | None = None,
 ) -> dict[int, Side]:
     """Features by number, with means and matrices that take no memory, for plans.
 
@@ -125,6 +131,8 @@ def unseen_sides(
         Whether they have factors.
     counts : sequence of int, optional
         How many are summed of those of each, by projections.
+    spanned : sequence of bool, optional
+        Whether those of each hold their kernel.
     """
     zero = maps[0].dtype.type(0)
     sides = {
@@ -138,6 +146,8 @@ def unseen_sides(
     for k, r in enumerate(counts or ()):
         projection = np.broadcast_to(0.0, (r, maps[k].n_features))
         sides[k] = sides[k]._replace(projection=projection)
+    for k, whole in enumerate(spanned or ()):
+        sides[k] = sides[k]._replace(spanned=whole)
     return sides
 
 

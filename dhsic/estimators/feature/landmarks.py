@@ -28,6 +28,7 @@ from dhsic.estimators.feature.tests import (
     estimate_by_moments,
     feature_outcome,
     plan_features,
+    unbiased_estimate,
 )
 from dhsic.estimators.resample import exact_null
 from dhsic.features import FeatureMap, KernelFeatures
@@ -66,8 +67,10 @@ def unpruned(
     zero = session.dtype.type(0)
     dims = combinations.spread(session.dims)
     return [
-        KernelFeatures(kernel, np.broadcast_to(zero, (r, kernel.width(d))))
-        for kernel, d, r in zip(combinations.kernels, dims, kept, strict=True)
+        KernelFeatures(kernel, np.broadcast_to(zero, (r, kernel.width(d))), (m, r))
+        for kernel, m, d, r in zip(
+            combinations.kernels, combinations.variables, dims, kept, strict=True
+        )
     ]
 
 
@@ -146,7 +149,7 @@ class OnLandmarks:
 
     measure: ClassVar[Measure] = SQUARED_HSIC
     measured: ClassVar[bool] = False  # whether covariances over all rows go into the factors
-    unbiased: bool = False
+    unbiased_estimate: bool = False
 
     n_landmarks: int | str
     replace: bool
@@ -169,10 +172,11 @@ class OnLandmarks:
         Replicates take as many passes as fit the memory, and are counted for the landmarks that
         are likely to be kept.
         """
-        p = self.n_drawn(session)
+        p, combinations = self.n_drawn(session), combinations.guessed(session.dims)
         kept, counts = [p] * len(combinations.kernels), None
-        if isinstance(null, Resampling):
+        if isinstance(null, Resampling) or self.unbiased_estimate:
             kept = likely_counts(session, combinations, p)
+        if isinstance(null, Resampling):
             counts = self.counts(session, combinations, list(map(Directions.guessed, kept)))
         maps = unpruned(session, combinations, kept)
         return plan_features(
@@ -187,13 +191,16 @@ class OnLandmarks:
             measure=self.measure,
             measured=self.measured,
             counts=counts,
-            unbiased=self.unbiased,
+            spanned=[count < p for count in kept],
+            unbiased=self.unbiased_estimate,
         )
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """The measure of the data, in one pass."""
         basis, found = self.features(session, kernels)
-        return estimate_by_moments(session, basis, self.measure, found, unbiased=self.unbiased)
+        if self.unbiased_estimate:
+            return unbiased_estimate(session, basis)
+        return estimate_by_moments(session, basis, self.measure, found)
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The statistic, n times what is measured, and its null distribution, in a pass or two."""
@@ -252,12 +259,19 @@ class OnLandmarks:
         ]
         points = tuple(z[factor.kept] for z, factor in zip(landmarks, factors, strict=True))
         maps = [
-            KernelFeatures.at(z, kernel, session.dtype)
-            for z, kernel in zip(points, fitted.kernels, strict=True)
+            KernelFeatures.at(z, kernel, session.dtype, (m, *factor.kept.tolist()))
+            for z, kernel, m, factor in zip(
+                points, fitted.kernels, fitted.variables, factors, strict=True
+            )
         ]
         warn_of_rounding(names, fitted.kernels, [one.columns for one in maps], session.dtype)
         lower = [factor.factor for factor in factors]
-        sides = describe_sides(session, maps, fitted.spread(samples), lower)
+        sides = [
+            side._replace(spanned=factor.rank < p)
+            for side, factor in zip(
+                describe_sides(session, maps, fitted.spread(samples), lower), factors, strict=True
+            )
+        ]
         summary = LandmarkSummary(
             drawn=p,
             kept=tuple(factor.rank for factor in factors),
@@ -278,4 +292,5 @@ def _principal(sides: Sequence[Side]) -> FeatureSummary | None:
 def _factor(name: str, kernel: Kernel, landmarks: Vector, tolerance: float) -> PivotedCholesky:
     gram = kernel(landmarks)
     warn_of_zeros(gram, f"the kernel of variable {name!r}")
-    return pivoted_cholesky(gram, tolerance)
+    found = pivoted_cholesky(gram, tolerance)
+    return found if found.rank < len(landmarks) else found.in_order()

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.estimators.feature.basis import Side
-from dhsic.features import FeatureMap
+from dhsic.features import FeatureMap, KernelFeatures
+from dhsic.kernels.shared import Power, powers_among
 
 __all__ = ["Crossing", "KernelSide", "Layout", "Pair", "Place", "Rectangle"]
 
@@ -52,20 +53,13 @@ class KernelSide(NamedTuple):
 
     @property
     def operations(self) -> float:
-        """Floating-point operations a row."""
-        whitening = 0.0 if self.whitening is None else 2.0 * self.whitening.size
-        return self.map.operations + whitening
+        """Floating-point operations a row, besides those of the map."""
+        return 0.0 if self.whitening is None else 2.0 * self.whitening.size
 
     def scratch(self, rows: int) -> int:
         """Bytes of the features of so many rows, their squares and their transforms."""
         values = 2 * self.map.n_features + 4 * self.n_summed
         return self.map.scratch(rows) + rows * (self.map.dtype.itemsize * values + 8)
-
-    def raw(self, x: NDArray[Any]) -> Matrix:
-        """All features of rows (b, d) about their provisional mean, shape (b, D)."""
-        features = self.map(x)
-        features -= self.centre
-        return features
 
     def summed(self, raw: Matrix) -> Matrix:
         """Those that are summed, shape (b, r)."""
@@ -164,6 +158,31 @@ class Layout:
         return dict(zip(dict(self.kernels), places, strict=True))
 
     @cached_property
+    def powers(self) -> dict[int, Power]:
+        """Kernels whose features are powers of those of others, see `SharedTiles`."""
+        numbers = [number for number, _ in self.kernels]
+        maps = [side.map for _, side in self.kernels]
+        return {
+            numbers[k]: Power(numbers[k], numbers[source], squarings)
+            for k, source, squarings in powers_among(maps, _squarings)
+        }
+
+    @cached_property
+    def _sources(self) -> frozenset[int]:
+        """Kernels that others are powers of."""
+        return frozenset(power.source for power in self.powers.values())
+
+    @cached_property
+    def _wide_first(self) -> list[int]:
+        """All kernels, each after the one that it is a power of."""
+        return [*(k for k, _ in self.kernels if k not in self.powers), *self.powers]
+
+    @property
+    def n_held(self) -> int:
+        """Features that are held for powers of them."""
+        return sum(side.map.n_features for k, side in self.kernels if k in self._sources)
+
+    @cached_property
     def crossings(self) -> tuple[Crossing, ...]:
         """Where the products of every rectangle are."""
         sides = [(self._span(one.firsts), self._span(one.seconds)) for one in self.rectangles]
@@ -193,12 +212,18 @@ class Layout:
     @property
     def operations(self) -> float:
         """Floating-point operations a row to make the features."""
-        return sum(side.operations for _, side in self.kernels)
+        made = sum(side.map.operations for k, side in self.kernels if k not in self.powers)
+        return made + sum(
+            side.operations + self.powers[k].squarings * side.map.n_features
+            if k in self.powers
+            else side.operations
+            for k, side in self.kernels
+        )
 
     def scratch(self, rows: int) -> int:
         """Bytes of the features of so many rows and of what the costliest kernel needs."""
         one = max(side.scratch(rows) for _, side in self.kernels)
-        return one + rows * self.dtype.itemsize * self.n_features
+        return one + rows * self.dtype.itemsize * (self.n_features + self.n_held)
 
     def place(self, pair: Pair) -> Place:
         """Where the products of two kernels are."""
@@ -214,13 +239,35 @@ class Layout:
     def features(self, values: Sequence[NDArray[Any]]) -> Matrix:
         """Those that are summed, of rows of all variables, shape (b, D)."""
         out = np.empty((len(values[0]), self.n_features), self.dtype)
-        for number, side in self.kernels:
-            out[:, self.places[number]] = side.summed(side.raw(values[side.variable]))
+        for number, side, raw in self.raw(values):
+            out[:, self.places[number]] = side.summed(raw)
         return out
+
+    def raw(self, values: Sequence[NDArray[Any]]) -> Iterator[tuple[int, KernelSide, Matrix]]:
+        """All features of every kernel about their provisional mean, shape (b, D_k).
+
+        Those of a kernel that is a power of a wider one follow from that one's.
+        """
+        held: dict[int, Matrix] = {}
+        sides = dict(self.kernels)
+        for number in self._wide_first:
+            side, power = sides[number], self.powers.get(number)
+            whole = power.of(held[power.source]) if power else side.map(values[side.variable])
+            if number in self._sources:
+                held[number] = whole
+                yield number, side, whole - side.centre
+            else:
+                whole -= side.centre
+                yield number, side, whole
 
     def _span(self, numbers: Sequence[int]) -> slice:
         """Where the features of kernels are that are side by side."""
         return slice(self.places[numbers[0]].start, self.places[numbers[-1]].stop)
+
+
+def _squarings(narrow: FeatureMap, wide: FeatureMap) -> int:
+    """How often features are to be squared to give others; 0 if never."""
+    return narrow.squarings(wide) if isinstance(narrow, KernelFeatures) else 0
 
 
 def _side_by_side(counts: Iterable[int]) -> Iterator[slice]:

@@ -25,7 +25,6 @@ __all__ = [
     "fourth_moment",
     "moments_layout",
     "moments_steps",
-    "unbiased_hsic",
 ]
 
 Matrix = NDArray[np.floating[Any]]
@@ -209,38 +208,6 @@ class NormedFeatures:
         features -= self.side.centre
         whitened = self.side.whitened(features.astype(np.float64, copy=False))
         return np.column_stack([whitened, squared_norms(whitened.T)])
-
-
-def unbiased_hsic(found: Covariances, n: int) -> float:
-    """U-HSIC of n rows by their features (Song et al. 2012, equation 5; Zhang et al. 2018, 6).
-
-    With k_i = |phi_i - mu|^2 and q_i of the other variable, features about their means have Gram
-    matrices of row sums 0, so that without their diagonals 1'K1 = -sum_i k_i, 1'KL1 = sum_i k_i q_i
-    and tr(KL) = n^2 |C|^2 - sum_i k_i q_i.
-
-    Parameters
-    ----------
-    found : Covariances
-        Of (phi, |phi|^2) of variables 0 and 1 about provisional means, as `NormedFeatures` make.
-    n : int
-        Rows, 4 or more.
-
-    Returns
-    -------
-    float
-    """
-    cross = found.of(0, 1)
-    (left, k), (right, q) = (_about_mean(found.mean(m)) for m in (0, 1))
-    products = n * (float(left @ cross @ right) + k * q)
-    trace = n**2 * float(np.vdot(cross[:-1, :-1], cross[:-1, :-1])) - products
-    sums = n**2 * k * q / ((n - 1) * (n - 2))
-    return (trace + sums - 2.0 * products / (n - 2)) / (n * (n - 3))
-
-
-def _about_mean(means: Vector) -> tuple[Vector, float]:
-    """The form by which (phi, |phi|^2) gives |phi - mu|^2 up to a constant, and its mean."""
-    mean, square = means[:-1], float(means[-1])
-    return np.append(-2.0 * mean, 1.0), square - float(mean @ mean)
 
 
 def fourth_moment(found: Covariances, number: int) -> float:

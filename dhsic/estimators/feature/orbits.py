@@ -9,7 +9,7 @@ features of all rows with those of the other variable in another order.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dhsic.engine.groups import Groups
 from dhsic.engine.reduction import Footprint, GroupBlock, add
+from dhsic.estimators.feature.blocks import BlockDifferences
 from dhsic.estimators.feature.layout import Crossing, KernelSide, Layout
 from dhsic.estimators.resample import Orbit
 
@@ -33,6 +34,7 @@ _BATCH = 2**17  # entries of features that are made at a time, which stay in the
 _BATCH_ROWS = 4096  # float32 sums of more would lose digits
 _PRODUCTS = 2**17  # entries of products that wait to be added
 _TRANSFORM = 240.0  # operations an entry of the features
+_NO_BLOCKS = Footprint(payload=0, scratch=0, state=0, operations=0.0)
 _MEETING = 4.0  # and of a product of two, beside those of real numbers
 
 
@@ -49,6 +51,8 @@ class OrbitSums(NamedTuple):
     """Squared norms of the features that are summed, shape (K,)."""
     products: Vector
     """Over groups, products of the squared norms of two kernels there, shape (K, K)."""
+    blocks: Vector
+    """Those of `BlockDifferences`, one block a group; none where estimates are as they are."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +73,15 @@ class OrbitPass:
     tile_bytes : int
         Bytes of the features and transforms of groups that are multiplied at a time, or half of
         those of the sums: the more of them, the fewer times their products are added to the sums.
+    blocks : BlockDifferences, optional
+        Sums that make estimates unbiased.
     """
 
     layout: Layout
     orbit: Orbit
     cosets: range
     tile_bytes: int
+    blocks: BlockDifferences | None = None
 
     @property
     def name(self) -> str:
@@ -101,10 +108,9 @@ class OrbitPass:
         """Cost of a block of so many rows."""
         layout, (cosets, _, products) = self.layout, self.shape
         tile = min(self._tile_groups, max(1, rows // self.groups.size))
-        batch = max(
-            s.scratch(min(tile, self._batch_groups(s)) * self.groups.size)
-            for _, s in layout.kernels
-        )
+        batch_rows = min(tile, self._batch_groups) * self.groups.size
+        batch = max(s.scratch(batch_rows) for _, s in layout.kernels)
+        batch += self._dtype.itemsize * batch_rows * layout.n_held
         waiting = max(
             self._slab(one) * (math.prod(one.shape) + min(tile, _BATCH_ROWS) * one.shape[0])
             for one in layout.crossings
@@ -113,11 +119,19 @@ class OrbitPass:
         small = layout.n_features + sum(s.map.n_features for _, s in layout.kernels)
         small += len(layout.kernels) * (len(layout.kernels) + 1)
         transforms = layout.n_features + (cosets - 1) * self._n_moved
+        blocks = _NO_BLOCKS
+        if self.blocks is not None:
+            blocks = self.blocks.footprint(layout.n_features)
         return Footprint(
-            payload=layout.nbytes,
-            scratch=tile * self._group_bytes + batch + self._dtype.itemsize * waiting + orders,
-            state=self._state_bytes + 8 * small,
+            payload=layout.nbytes + blocks.payload,
+            scratch=tile * self._group_bytes
+            + batch
+            + blocks.scratch
+            + self._dtype.itemsize * waiting
+            + orders,
+            state=self._state_bytes + 8 * small + blocks.state,
             operations=layout.operations
+            + blocks.operations * self._block_rows / self.groups.size
             + (_TRANSFORM * transforms + _MEETING * cosets * products) * self.orbit.shifted
             + 2.0 * cosets * products,
         )
@@ -131,6 +145,7 @@ class OrbitPass:
             np.zeros(sum(raw)),
             np.zeros(count),
             np.zeros((count, count)),
+            np.zeros(0 if self.blocks is None else self.blocks.size),
         )
         for at in _slices(block.n_groups, self._tile_groups):
             self._add_tile(block, at.start, at.stop, sums)
@@ -156,6 +171,10 @@ class OrbitPass:
         cross: Vector = scipy.fft.irfft(sums.cross, shifts, axis=1) if shifted else sums.cross.real
         cross /= n
         return cross.reshape(-1, cross.shape[2])
+
+    @property
+    def _block_rows(self) -> int:
+        return 0 if self.blocks is None else self.blocks.rows
 
     @property
     def _dtype(self) -> np.dtype[Any]:
@@ -204,10 +223,11 @@ class OrbitPass:
         size = max(self.tile_bytes, self._state_bytes // 2)
         return max(1, min(_MOST_GROUPS, size // self._group_bytes))
 
-    def _batch_groups(self, side: KernelSide) -> int:
+    @property
+    def _batch_groups(self) -> int:
         """Groups whose features are made at a time."""
-        rows = min(_BATCH // side.map.n_features, _BATCH_ROWS)
-        return max(1, rows // self.groups.size)
+        most = max(side.map.n_features for _, side in self.layout.kernels)
+        return max(1, min(_BATCH // most, _BATCH_ROWS) // self.groups.size)
 
     def _slab(self, crossing: Crossing) -> int:
         """Frequencies that are multiplied at a time."""
@@ -234,24 +254,37 @@ class OrbitPass:
         own = np.empty((self.shape[1], count * rows, layout.n_features), self._dtype)
         kept = np.empty((count, b, self._n_kept), layout.dtype)
         norms = np.empty((len(layout.kernels), count))
-        for place, (number, side) in enumerate(layout.kernels):
-            to, moved = layout.places[number], layout.places[number].start - self._first_moved
-            values = block.values[side.variable][start * b : stop * b]
-            for at in _slices(count, self._batch_groups(side)):
-                x = values[at.start * b : at.stop * b]
-                features, norms[place, at] = self._features(number, side, x, sums)
+        order = list(layout.places)
+        for at in _slices(count, self._batch_groups):
+            of = slice((start + at.start) * b, (start + at.stop) * b)
+            values, heads = [x[of] for x in block.values], {}
+            for number, side, raw in layout.raw(values):
+                features, norms[order.index(number), at] = self._features(number, side, raw, sums)
+                to, moved = layout.places[number], layout.places[number].start - self._first_moved
                 own[:, at.start * rows : at.stop * rows, to] = self._transform(features)
                 if self._n_kept and moved >= 0:
                     kept[at, :, moved : moved + side.n_summed] = features
+                heads[number] = features[:, : self._block_rows]
+            self._add_blocks(values, heads, sums)
         sums.norms[:] += norms.sum(axis=1)
         sums.products[:] += norms @ norms.T
         return own, kept
 
+    def _add_blocks(
+        self, values: Sequence[NDArray[Any]], heads: Mapping[int, Matrix], sums: OrbitSums
+    ) -> None:
+        """Add the sums over the first rows of groups, whose features are (g, b, r)."""
+        if self.blocks is None:
+            return
+        for g, start in enumerate(range(0, len(values[0]), self.groups.size)):
+            rows = [x[start : start + self.blocks.rows] for x in values]
+            sums.blocks[:] += self.blocks.of(rows, {k: head[g] for k, head in heads.items()})
+
     def _features(
-        self, number: int, side: KernelSide, x: NDArray[Any], sums: OrbitSums
+        self, number: int, side: KernelSide, raw: Matrix, sums: OrbitSums
     ) -> tuple[Matrix, Vector]:
         """Those of rows of groups that are summed, (g, b, r), and their squared norms, (g,)."""
-        b, raw = self.groups.size, side.raw(x)
+        b = self.groups.size
         summed, squares = side.summed(raw), _group_sums(np.square(raw), b)
         sums.raw[self.layout.raw_places[number]] += squares.sum(axis=0)
         sums.sums[self.layout.places[number]] += _group_sums(summed, b).sum(axis=0)

@@ -27,6 +27,7 @@ from dhsic.engine.plan import DriverStep, PassPlan, baseline_bytes
 from dhsic.engine.session import Session
 from dhsic.estimators.base import Resampling
 from dhsic.estimators.feature.basis import Factors, Measure, Side
+from dhsic.estimators.feature.blocks import BlockDifferences, block_rows
 from dhsic.estimators.feature.layout import KernelSide, Layout, Pair
 from dhsic.estimators.feature.orbits import OrbitPass
 from dhsic.estimators.feature.signs import SignedFeaturePass
@@ -37,14 +38,16 @@ from dhsic.estimators.feature.sizes import (
     rounding_error,
 )
 from dhsic.estimators.resample import Orbit, Resampled, orbit_of, suits_one_task, tie_tolerance
+from dhsic.features import KernelFeatures
 from dhsic.linalg import solve_lower
 from dhsic.nulls import Multiplier
 
-__all__ = ["fewest_parts", "resample_features", "resampling_steps"]
+__all__ = ["FeatureReplicates", "fewest_parts", "resample_features", "resampling_steps"]
 
 Vector = NDArray[np.float64]
 
 _LEAST_GROUP = 16  # rows
+_ESTIMATED = 1024  # rows of a group of which nothing moves
 _SIZE = 400.0  # operations of an entry of a cross-covariance that is transformed back and measured
 _WIDE = 256  # features, beyond which whitening them row by row takes long
 _TILE_BYTES = 2**25  # of the features and transforms in a task
@@ -57,9 +60,11 @@ def resample_features(
     sides: Mapping[int, Side],
     chosen: Sequence[Pair],
     measure: Measure,
-    null: Resampling,
+    null: Resampling | None,
     variables: Mapping[int, int] | None = None,
-) -> tuple[Resampled, str]:
+    *,
+    unbiased: bool = False,
+) -> FeatureReplicates:
     """Statistics of the data, n times the measure, and their replicates.
 
     Parameters
@@ -72,25 +77,27 @@ def resample_features(
         G pairs of numbers; the variable of the second is shifted or permuted.
     measure : Measure
         The size of cross-covariances.
-    null : Shifts, Permutation or Multiplier
-        The null distribution.
+    null : Shifts, Permutation, Multiplier or None
+        The null distribution; without one there are no replicates.
     variables : dict of int to int, optional
         The variable of every kernel; where not given, first ones of a pair are of variable 0 and
         second ones of variable 1.
+    unbiased : bool, optional
+        Whether estimates are unbiased, as `BlockDifferences` makes squared HSIC; permutations and
+        shifts alone.
 
     Returns
     -------
-    Resampled
-        Statistics of the G combinations.
-    str
-        How the replicates were made, where the null leaves a choice.
+    FeatureReplicates
     """
-    resampling = _Resampling.of(session, sides, chosen, measure, null, variables)
+    resampling = _Resampling.of(session, sides, chosen, measure, null, variables, unbiased=unbiased)
     columns = {pair: g for g, pair in enumerate(resampling.pairs)}
     values = np.zeros((resampling.count, len(columns)))
     errors: dict[tuple[Pair, int], float] = {}
+    estimates: dict[Pair, float] = {}
     for piece in resampling.pieces():
-        sizes, own = resampling.sizes(piece)
+        sizes, own, better = resampling.sizes(piece)
+        estimates |= better
         at = [columns[pair] for pair in piece.pairs]
         values[resampling.replicates(piece), at] += session.n * sizes
         errors |= {(pair, piece.start): e for pair, e in zip(piece.pairs, own, strict=True)}
@@ -98,11 +105,16 @@ def resample_features(
     for (pair, _), error in errors.items():
         squares[columns[pair]] += error**2
     at = [columns[pair] for pair in chosen]
+    own_sizes = np.array(
+        [estimates.get(pair, values[0, columns[pair]] / session.n) for pair in chosen]
+    )
     if isinstance(resampling.moves, Orbit):
         tolerance = tie_tolerance(values[0, at], np.sqrt(squares[at]))
-        return Resampled.of(values[:, at], tolerance), resampling.moves.detail
+        return FeatureReplicates(
+            Resampled.of(values[:, at], tolerance), own_sizes, resampling.moves.detail
+        )
     rounding = [independent_rounding(session, [sides[k] for k in pair]) for pair in chosen]
-    return Resampled.of(values[:, at], np.array(rounding)), ""
+    return FeatureReplicates(Resampled.of(values[:, at], np.array(rounding)), own_sizes, "")
 
 
 def resampling_steps(
@@ -110,12 +122,25 @@ def resampling_steps(
     sides: Mapping[int, Side],
     chosen: Sequence[Pair],
     measure: Measure,
-    null: Resampling,
+    null: Resampling | None,
     variables: Mapping[int, int] | None = None,
+    *,
+    unbiased: bool = False,
 ) -> list[DriverStep | PassPlan]:
     """The passes of `resample_features` and the step after each."""
-    resampling = _Resampling.of(session, sides, chosen, measure, null, variables)
+    resampling = _Resampling.of(session, sides, chosen, measure, null, variables, unbiased=unbiased)
     return [step for piece in resampling.pieces() for step in resampling.steps(piece)]
+
+
+class FeatureReplicates(NamedTuple):
+    """What resampling finds."""
+
+    resampled: Resampled
+    """Statistics of G combinations, n times the measure, with their replicates."""
+    estimates: Vector
+    """The measure of each, or what is unbiased, shape (G,)."""
+    detail: str
+    """How the replicates were made, where the null leaves a choice."""
 
 
 class _Piece(NamedTuple):
@@ -152,6 +177,8 @@ class _Resampling:
         The size of cross-covariances.
     moves : Orbit or Multiplier
         The permutations, or random signs.
+    unbiased : bool, optional
+        Whether blocks make estimates unbiased.
     """
 
     session: Session
@@ -160,6 +187,7 @@ class _Resampling:
     pairs: tuple[Pair, ...]
     measure: Measure
     moves: Orbit | Multiplier
+    unbiased: bool = False
 
     @classmethod
     def of(
@@ -168,8 +196,10 @@ class _Resampling:
         sides: Mapping[int, Side],
         chosen: Sequence[Pair],
         measure: Measure,
-        null: Resampling,
+        null: Resampling | None,
         variables: Mapping[int, int] | None,
+        *,
+        unbiased: bool,
     ) -> _Resampling:
         """With smaller groups and more cosets where a combination does not fit otherwise."""
         if variables is None:
@@ -180,7 +210,9 @@ class _Resampling:
         ]
         longer = int(counts[1] > counts[0])
         pairs = tuple(sorted(set(chosen), key=lambda pair: (pair[longer], pair)))
-        made = partial(cls, session, sides, variables, pairs, measure)
+        made = partial(cls, session, sides, variables, pairs, measure, unbiased=unbiased)
+        if null is None:
+            return made(Orbit(Groups.of(session.n, _ESTIMATED, session.seed), 1, shifted=False))
         if isinstance(null, Multiplier):
             return made(null)
         found = made(orbit_of(session, null, lambda orbit: made(orbit)._suits(orbit)))
@@ -292,7 +324,7 @@ class _Resampling:
             return [self.session.plan_groups(reduction), solve]
         return [self.session.plan(reduction), solve]
 
-    def sizes(self, piece: _Piece) -> tuple[Vector, Vector]:
+    def sizes(self, piece: _Piece) -> tuple[Vector, Vector, dict[Pair, float]]:
         """For every replicate and pair of a piece, and what rounding leaves in their roots.
 
         Returns
@@ -301,6 +333,8 @@ class _Resampling:
             By the measure.
         errors : ndarray, shape (pairs,)
             Bounds for the roots of the statistics; 0 of signs, whose replicates have no ties.
+        estimates : dict of tuple of int to float
+            Of the pairs whose estimates blocks make unbiased.
         """
         reduction, errors = self._reduction(piece, seen=True), np.zeros(len(piece.pairs))
         if isinstance(reduction, OrbitPass):
@@ -318,8 +352,15 @@ class _Resampling:
             self.measure,
         )
         if cross.nbytes <= _QUICK_BYTES:
-            return sizes(range(len(cross))), errors
-        return np.concatenate(self.session.map("solve", sizes, len(cross))), errors
+            found = sizes(range(len(cross)))
+        else:
+            found = np.concatenate(self.session.map("solve", sizes, len(cross)))
+        if not isinstance(reduction, OrbitPass) or reduction.blocks is None:
+            return found, errors, {}
+        own = reduction.blocks.estimates(
+            sums.blocks, reduction.groups.count, found[0], self.session.n
+        )
+        return found, errors, dict(zip(piece.pairs, own.tolist(), strict=True))
 
     def _reduction(self, piece: _Piece, *, seen: bool) -> OrbitPass | SignedFeaturePass:
         if isinstance(self.moves, Orbit):
@@ -329,7 +370,23 @@ class _Resampling:
 
     def _orbit_pass(self, piece: _Piece, orbit: Orbit, *, seen: bool) -> OrbitPass:
         layout = self._layout(piece, seen=seen)
-        return OrbitPass(layout, orbit, piece.cosets, self._tile_bytes)
+        blocks = self._blocks(piece, orbit, layout)
+        return OrbitPass(layout, orbit, piece.cosets, self._tile_bytes, blocks)
+
+    def _blocks(self, piece: _Piece, orbit: Orbit, layout: Layout) -> BlockDifferences | None:
+        """The first piece of a pair has them; of some of the features there are none."""
+        if not self.unbiased or piece.cosets.start > 0 or piece.features is not None:
+            return None
+        sides = {number: self.sides[number] for number in layout.places}
+        whitened = {number: side.whitening is not None for number, side in layout.kernels}
+        rows = block_rows(orbit.groups, spanned=all(side.spanned for side in sides.values()))
+        return BlockDifferences(
+            {k: s.map for k, s in sides.items() if isinstance(s.map, KernelFeatures)},
+            {k: None if whitened[k] else s.factor for k, s in sides.items()},
+            self.variables,
+            piece.pairs,
+            rows,
+        )
 
     def _layout(self, piece: _Piece, *, seen: bool) -> Layout:
         numbers = {number for pair in piece.pairs for number in pair}

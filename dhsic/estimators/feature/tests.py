@@ -33,7 +33,6 @@ from dhsic.estimators.feature.moments import (
     fourth_moment,
     moments_layout,
     moments_steps,
-    unbiased_hsic,
 )
 from dhsic.estimators.feature.replicates import resample_features, resampling_steps
 from dhsic.estimators.feature.sizes import independent_rounding
@@ -50,6 +49,7 @@ __all__ = [
     "grid_outcome",
     "plan_features",
     "sample_step",
+    "unbiased_estimate",
 ]
 
 Vector = NDArray[np.float64]
@@ -68,6 +68,7 @@ def plan_features(
     measure: Measure = SQUARED_HSIC,
     measured: bool = False,
     counts: Sequence[int] | None = None,
+    spanned: Sequence[bool] | None = None,
     unbiased: bool = False,
 ) -> Plan:
     """The steps that would run.
@@ -96,25 +97,29 @@ def plan_features(
         Whether the factors come from the covariances of the features over all rows.
     counts : sequence of int, optional
         Principal features of each that replicates are made of; all where not given.
+    spanned : sequence of bool, optional
+        Whether the features of each hold their kernel.
     unbiased : bool, optional
-        Whether an estimate is that of `unbiased_hsic`.
+        Whether blocks make the estimate unbiased.
 
     Returns
     -------
     Plan
     """
-    sides = unseen_sides(maps, whitened=whitened, counts=counts)
+    sides = unseen_sides(maps, whitened=whitened, counts=counts, spanned=spanned)
     steps = [*preparation, sample_step(maps)]
     if measured:
         steps += moments_steps(session, sides, then="normalise features")
     if isinstance(null, Resampling):
-        steps += resampling_steps(session, sides, chosen, measure, null)
+        steps += resampling_steps(session, sides, chosen, measure, null, unbiased=unbiased)
     elif isinstance(null, Gamma):
         steps += moments_steps(session, sides, normed=True)
     elif measured:
         steps += moments_steps(session, sides)[1:]
+    elif null is None and unbiased:
+        steps += resampling_steps(session, sides, chosen, measure, None, unbiased=True)
     elif null is None:
-        steps += moments_steps(session, sides, normed=unbiased, crossed=True)
+        steps += moments_steps(session, sides, crossed=True)
     else:
         steps += moments_steps(session, sides)
     return plan_of(session, steps, remedy, n_landmarks)
@@ -144,17 +149,21 @@ def estimate_by_moments(
     basis: Basis,
     measure: Measure,
     found: Covariances | None = None,
-    *,
-    unbiased: bool = False,
 ) -> Estimate:
     """The measure of the data, in a pass where the covariances are not known."""
     if found is None:
-        layout = moments_layout(dict(enumerate(basis.sides)), normed=unbiased, crossed=True)
+        layout = moments_layout(dict(enumerate(basis.sides)), crossed=True)
         found = feature_moments(session, layout)
     session.step("solve")
-    if unbiased:
-        return _estimate(basis, measure, unbiased_hsic(found, session.n))
     return _estimate(basis, measure, _size(basis, measure, found.of(0, 1)))
+
+
+def unbiased_estimate(session: Session, basis: Basis) -> Estimate:
+    """Squared HSIC of the data by blocks and features, in a pass."""
+    found = resample_features(
+        session, dict(enumerate(basis.sides)), [(0, 1)], SQUARED_HSIC, None, unbiased=True
+    )
+    return _estimate(basis, SQUARED_HSIC, float(found.estimates[0]))
 
 
 def feature_outcome(
@@ -210,6 +219,8 @@ def grid_outcome(
     bases: Sequence[Basis],
     measure: Measure,
     null: Resampling,
+    *,
+    unbiased: bool = False,
 ) -> GridOutcome:
     """The statistics of combinations, n times the measure, with their replicates.
 
@@ -225,6 +236,8 @@ def grid_outcome(
         The size of cross-covariances.
     null : Multiplier, Permutation or Shifts
         The null distribution.
+    unbiased : bool, optional
+        Whether estimates are unbiased, of squared HSIC.
 
     Returns
     -------
@@ -237,14 +250,14 @@ def grid_outcome(
         for number, side in zip(pair, basis.sides, strict=True)
     }
     note = guard_features(session, sides, chosen, null)
-    found, detail = resample_features(session, sides, chosen, measure, null)
+    found = resample_features(session, sides, chosen, measure, null, unbiased=unbiased)
     return GridOutcome(
         combinations,
-        found.statistics,
-        found.replicates,
-        lambda g: _estimate(bases[g], measure, float(found.statistics[g]) / session.n),
-        note or detail,
-        found.rounding,
+        found.resampled.statistics,
+        found.resampled.replicates,
+        lambda g: _estimate(bases[g], measure, float(found.estimates[g])),
+        note or found.detail,
+        found.resampled.rounding,
     )
 
 

@@ -106,6 +106,7 @@ class HeldShifts:
                 values[at, :, place] = centred
                 number = sides.numbers[0, side]
                 sums.rows[number, at] = centred.sum(axis=1, dtype=np.float64)
+                sums.diagonal[number, at] = centred[:, at].diagonal()
                 sums.squares[number] += np.vdot(centred, centred)
         return values.reshape(n**2, len(some))
 

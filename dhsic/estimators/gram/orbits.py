@@ -101,7 +101,7 @@ class GramOrbit:
     def sums_of_kernels(self, kernels: Sequence[int]) -> GramSums:
         """The same of kernels that are in no combination."""
         at = [self.sides.numbers[0, (k,)] for k in kernels]
-        diagonal = self.sums.diagonal[at] * (not self.orbit.shifted)
+        diagonal = self.sums.diagonal[at]
         return GramSums(self.sums.rows[at], diagonal, self.sums.squares[at], math.nan)
 
     def row_means(self, kernels: Sequence[int]) -> Vector:

@@ -90,6 +90,11 @@ class Quadratic:
         """The U-statistic, for two variables; else the V-statistic."""
         return False
 
+    @property
+    def unbiased_estimate(self) -> bool:
+        """The U-statistic as the estimate, whatever the statistic of a test is."""
+        return self.unbiased
+
     def factor(self, sums: GramSums) -> float:
         """The factor of the squared HSIC; permutations must leave it as it is."""
         del sums
@@ -98,6 +103,10 @@ class Quadratic:
     def size(self, sums: GramSums) -> float:
         """The multiple of the squared HSIC; n times it is the statistic."""
         return self.factor(sums) * hsic(sums, unbiased=self.unbiased)
+
+    def estimated(self, sums: GramSums) -> float:
+        """The multiple of the squared HSIC that the estimate tells."""
+        return self.factor(sums) * hsic(sums, unbiased=self.unbiased_estimate)
 
     def reported(self, size: float) -> float:
         """The estimate, from its size."""
@@ -113,12 +122,18 @@ class Quadratic:
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """The steps that would run."""
-        check_rows(session.n, unbiased=self.unbiased)
-        self._check_null(null)
+        self._check(session, null)
         return self._planned(session, combinations, null).plan
 
-    def _check_null(self, null: Null | None) -> None:
-        """Refuse a gamma distribution for a statistic that is negative at times."""
+    def _check(self, session: Session, null: Null | None) -> None:
+        """Refuse what is not defined: few rows, many variables, a law of what may be negative."""
+        check_rows(session.n, unbiased=self.unbiased_estimate)
+        if self.unbiased_estimate and len(session.sources) > 2:
+            msg = (
+                f"an unbiased estimate needs two variables, got {len(session.sources)}: take "
+                "unbiased_estimate=False"
+            )
+            raise InvalidArgumentError(msg)
         if isinstance(null, Gamma) and self.unbiased:
             msg = (
                 "null 'gamma' needs a statistic that is never negative, got an unbiased one: take "
@@ -128,15 +143,15 @@ class Quadratic:
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
         """In one pass."""
-        ((value,), _, fitted) = self.sizes(session, Combinations.single(kernels))
-        return self._estimated(value, fitted.kernels)
+        fitted, _, ((_, grams),) = self._run(session, Combinations.single(kernels), None)
+        return self._estimated(self.estimated(grams.sums_of(fitted.chosen[0])), fitted.kernels)
 
     def fit(self, session: Session, kernels: Sequence[Kernel]) -> GramFit:
         """The estimate with all that it is made of."""
         fitted, _, ((_, grams),) = self._run(session, Combinations.single(kernels), None)
-        size = self.size(grams.sums_of(fitted.chosen[0]))
+        value = self.estimated(grams.sums_of(fitted.chosen[0]))
         means = grams.row_means(range(len(kernels)))
-        return GramFit(means, self._estimated(size, fitted.kernels))
+        return GramFit(means, self._estimated(value, fitted.kernels))
 
     def sizes(
         self, session: Session, combinations: Combinations
@@ -166,7 +181,7 @@ class Quadratic:
                 sums = grams.sums_of(one)
                 factor, size = self.factor(sums), self.size(sums)
                 law = self._law(null, sums, grams.limit, session.seed)
-                estimate = self._estimated(size, part.kernels_of(c))
+                estimate = self._estimated(self.estimated(sums), part.kernels_of(c))
                 outcomes.append(Outcome(session.n * size, law, estimate, note, factor * error))
         return outcomes
 
@@ -183,10 +198,10 @@ class Quadratic:
             found.append(self._scaled(grams, part))
             note = note or grams.detail
         *values, replicates, own = zip(*found, strict=True)
-        statistics, errors = map(np.concatenate, values)
+        statistics, estimates, errors = map(np.concatenate, values)
 
         def estimate(c: int) -> Estimate:
-            return self._estimated(statistics[c] / session.n, fitted.kernels_of(c))
+            return self._estimated(estimates[c], fitted.kernels_of(c))
 
         return GridOutcome(
             fitted, statistics, np.hstack(replicates), estimate, note, errors, np.vstack(own)
@@ -206,7 +221,7 @@ class Quadratic:
         self, session: Session, combinations: Combinations, null: Null | None
     ) -> tuple[Combinations, str, Iterator[tuple[Combinations, Any]]]:
         """Fit the kernels, guard the null, and run the steps of part after part."""
-        self._check_null(null)
+        self._check(session, null)
         fitted, samples = fit_combinations_on_sample(session, combinations)
         note = guard_grams(session, fitted, samples, null)
         parts = _cut(fitted, self._planned(session, combinations, null).parts)
@@ -230,15 +245,24 @@ class Quadratic:
 
     def _scaled(
         self, grams: GramOrbit | SignedGrams, part: Combinations
-    ) -> tuple[Vector, Vector, Vector, Vector]:
-        """Statistics, their rounding, replicates, and HSIC of every variable with itself."""
+    ) -> tuple[Vector, Vector, Vector, Vector, Vector]:
+        """Statistics, estimates, rounding, replicates, HSIC of every variable with itself."""
         each = [grams.sums_of(one) for one in part.chosen]
         factors = np.array([self.factor(one) for one in each])
         used, at = np.unique(part.chosen, return_inverse=True)  # some may be in no combination
         kernels = grams.sums_of_kernels(used.tolist())
         own = marginal_hsic(kernels, unbiased=self.unbiased)[at.reshape(len(part), -1)]
         statistics, replicates, errors = grams.resampled()
-        return factors * statistics, factors * errors, factors * replicates, own
+        estimates = statistics / each[0].n
+        if self.unbiased_estimate and not self.unbiased:
+            estimates = np.array([hsic(one, unbiased=True) for one in each])
+        return (
+            factors * statistics,
+            factors * estimates,
+            factors * errors,
+            factors * replicates,
+            own,
+        )
 
     def _planned(self, session: Session, combinations: Combinations, null: Null | None) -> _Planned:
         """What the run will do, found once: planning takes as long as a test of few rows."""

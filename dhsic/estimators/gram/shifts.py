@@ -220,7 +220,7 @@ class _Task:
                 own: dict[Side, Spectrum] = {}
                 for coset, tiles in enumerate(roots):
                     some = {k: tile[at] for k, tile in tiles.items()}
-                    moved = self._transformed(part, some, offsets[coset], sums, coset)
+                    moved = self._transformed(part, some, offsets[coset], sums, coset, rows)
                     own = own or moved
                     self._meet(own, moved, part.weights, coset)
         self._sums.rows[:, rows] += sums[0]
@@ -248,8 +248,9 @@ class _Task:
         offsets: dict[Side, tuple[Matrix, Matrix]],
         sums: tuple[Vector, Vector],
         coset: int,
+        places: NDArray[np.intp],
     ) -> dict[Side, Spectrum]:
-        """Transforms of all sides that a coset needs, about their pilots."""
+        """Transforms of all sides that a coset needs, about their pilots, from rows at places."""
         sides, at = self._sides, slice(part.start, part.stop)
         self._raise(tiles, coset, len(part))
         padded, weights = self._buffers.lines[: len(part)], part.weights
@@ -265,6 +266,8 @@ class _Task:
                 lines[part.main] = 0.0
             number = sides.numbers.get((coset, side))
             if number is not None:
+                if part.main.stop:
+                    self._sums.diagonal[number, places] = lines[0]
                 self._sums.squares[number] += np.vecdot(lines, lines) @ weights
                 part.add_sums(padded, sums[0][number], sums[1][number])
             begin = len(sides.sides) if coset else 0
