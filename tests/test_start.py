@@ -69,7 +69,7 @@ def test_plan_and_test_of_arrays__load_neither_clusters_nor_stores_nor_tables():
 
 
 def test_plan__counts_the_libraries_of_a_run_before_they_are_used():
-    code = "from dhsic.engine.plan import baseline_bytes\nbaseline_bytes()"
+    code = "from dhsic.engine.memory import baseline_bytes\nbaseline_bytes()"
     assert loaded(code) >= {"dask", "scipy.linalg", "scipy.spatial", "scipy.special"}
 
 

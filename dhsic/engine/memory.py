@@ -1,4 +1,4 @@
-"""How much memory processes have used at most."""
+"""How much memory processes use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["forget_peak", "high_water_bytes", "peak_bytes", "worker_peak_bytes"]
+__all__ = ["baseline_bytes", "forget_peak", "high_water_bytes", "peak_bytes", "worker_peak_bytes"]
+
+_LIBRARIES = 250 * 2**20
+_AT_WORK = 48 * 2**20  # what Dask, zarr and the allocator were measured to take once they work
 
 
 def peak_bytes() -> int | None:
@@ -46,3 +49,16 @@ def worker_peak_bytes(client: Any) -> int | None:
     """That of the worker process of a client that had most; None where none tells."""
     peaks = client.run(peak_bytes, on_error="ignore").values()
     return max((peak for peak in peaks if peak is not None), default=None)
+
+
+def baseline_bytes() -> int:
+    """Bytes of a process with its libraries, without what a user holds in it besides.
+
+    Those that every run loads are loaded before it is asked, since they are slow to import and so
+    are not there from the start.
+    """
+    import dask.delayed  # noqa: F401
+    import psutil
+    import scipy.spatial.distance  # noqa: F401
+
+    return min(int(psutil.Process().memory_info().rss), _LIBRARIES) + _AT_WORK

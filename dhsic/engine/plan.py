@@ -27,13 +27,13 @@ __all__ = [
     "DriverStep",
     "PassPlan",
     "Plan",
-    "baseline_bytes",
     "plan_groups",
     "plan_pairs",
     "plan_pass",
 ]
 
 FAN_IN = 4
+_LARGE_STATE = 2**24  # bytes of a partial result, of which few are to wait for others
 
 
 @dataclass(frozen=True)
@@ -167,9 +167,14 @@ class PassPlan:
         """Tasks of the graph: one a block or pair, and those that combine them."""
         tasks = level = self.leaves
         while level > 1:
-            level = -(-level // FAN_IN)
+            level = -(-level // self.fan_in)
             tasks += level
         return tasks
+
+    @property
+    def fan_in(self) -> int:
+        """Partial results that a task combines."""
+        return 2 if self.bytes_to_driver >= _LARGE_STATE else FAN_IN
 
 
 @dataclass(frozen=True)
@@ -319,8 +324,6 @@ class Plan:
         return "\n".join(lines)
 
 
-_LIBRARIES = 250 * 2**20
-_AT_WORK = 48 * 2**20  # what Dask, zarr and the allocator were measured to take once they work
 _MOST_DECODED = 4  # times the rows of the data; beyond, every chunk is read once and cut
 _COPIES_SENT = 4  # pickled, cut into pieces, in the messages, and at the scheduler
 
@@ -389,7 +392,8 @@ def _costed(
     # The chunks that a block touches are decoded whole beside it; partial results wait along one
     # path of the combine tree.
     threads = min(runtime.worker_threads, plan.leaves)
-    waiting = (FAN_IN - 1) * math.ceil(math.log(plan.leaves, FAN_IN)) if plan.leaves > 1 else 0
+    plan = replace(plan, bytes_to_driver=cost.state)
+    waiting = (plan.fan_in - 1) * math.ceil(math.log(plan.leaves, plan.fan_in))
     task = cost.scratch + sum(task_bytes(m, source, plan) for m, source in enumerate(sources))
     passing = cost.payload + kept + threads * task + (2 * threads + waiting) * cost.state
     taking = runtime.worker_threads * max(map(taken_bytes, sources)) if remote else 0
@@ -397,20 +401,6 @@ def _costed(
         plan,
         bytes_read=sum(bytes_read_of(m, source, plan) for m, source in enumerate(sources)),
         worker_bytes=max(passing, taking),
-        bytes_to_driver=cost.state,
         sent_bytes=sent,
         operations=cost.operations * plan.amount,
     )
-
-
-def baseline_bytes() -> int:
-    """Bytes of a process with its libraries, without what a user holds in it besides.
-
-    Those that every run loads are loaded before it is asked, since they are slow to import and so
-    are not there from the start.
-    """
-    import dask.delayed  # noqa: F401
-    import psutil
-    import scipy.spatial.distance  # noqa: F401
-
-    return min(int(psutil.Process().memory_info().rss), _LIBRARIES) + _AT_WORK

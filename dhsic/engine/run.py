@@ -22,7 +22,7 @@ from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStart
 from dhsic.engine.failures import failures_in_words
 from dhsic.engine.groups import Groups, edges
 from dhsic.engine.metrics import count_task
-from dhsic.engine.plan import FAN_IN, PassPlan
+from dhsic.engine.plan import PassPlan
 from dhsic.engine.reduction import GroupBlock, Partial, Reduction, RowBlock, pickled, unpacked
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.shards import Numbers, compute_missing, keep_shard, load_shard
@@ -125,8 +125,8 @@ def run_pass(
     spans = _spans(plan)
     shards, groups = None, [spans]
     if checkpoint is not None:
-        groups = _groups(spans)
-        determined = (reduction, plan.bounds, plan.pairs, plan.groups, finite, FAN_IN)
+        groups = _groups(spans, plan.fan_in)
+        determined = (reduction, plan.bounds, plan.pairs, plan.groups, finite, plan.fan_in)
         shards = checkpoint.shards(plan.name, len(groups), determined)
     payload = Payload(reduction, shared, finite, shards, plan.groups)
     if len(spans) == 1 and runtime.client is None and None not in shared and shards is None:
@@ -218,11 +218,11 @@ def _amount(plan: PassPlan, spans: Spans) -> int:
     return math.comb(sizes[0] + 1, 2) if spans[1:] == spans[:1] else math.prod(sizes)
 
 
-def _groups(spans: list[Spans]) -> list[list[Spans]]:
+def _groups(spans: list[Spans], fan_in: int) -> list[list[Spans]]:
     """Leaves of every shard: whole subtrees of the tree that combines, as few as are enough."""
     size = 1
     while -(-len(spans) // size) > _MOST_SHARDS:
-        size *= FAN_IN
+        size *= fan_in
     return [spans[i : i + size] for i in range(0, len(spans), size)]
 
 
@@ -254,11 +254,11 @@ def _job(
             for spans in groups[number]
         ]
         leaves.extend(own)
-        top = _tree(shared, own)
+        top = _tree(shared, own, plan.fan_in)
         return top if payload.shards is None else keep(shared, number, top)
 
     keep, load = as_task(keep_shard), as_task(load_shard)
-    top = _tree(shared, [subtree(number) for number in range(len(groups))])
+    top = _tree(shared, [subtree(number) for number in range(len(groups))], plan.fan_in)
     return Job(leaves, [_amount(plan, spans) for group in missing for spans in group], [top])
 
 
@@ -276,11 +276,11 @@ def _replicates_job(
     return Job(list(leaves.values()), [len(ranges[n]) for n in missing], wanted)
 
 
-def _tree(shared: Any, level: list[Any]) -> Any:
+def _tree(shared: Any, level: list[Any], fan_in: int) -> Any:
     """The task that combines tasks in order, a few at a time."""
     combine = as_task(_combine)
     while len(level) > 1:
-        level = [combine(shared, *level[i : i + FAN_IN]) for i in range(0, len(level), FAN_IN)]
+        level = [combine(shared, *level[i : i + fan_in]) for i in range(0, len(level), fan_in)]
     return level[0]
 
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic._random import generator
-from dhsic.engine.plan import DriverStep, PassPlan, Plan, baseline_bytes
+from dhsic.engine.memory import baseline_bytes
+from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.estimators.fitting_samples import FittingSamples

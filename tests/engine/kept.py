@@ -63,7 +63,8 @@ def go(reduction, bounds, checkpoint=None, runtime=None, data=(X, Y), listener=l
 
 
 def groups(bounds, pairs=False):
-    return _groups(_spans(plan_of(bounds, pairs=pairs)))
+    plan = plan_of(bounds, pairs=pairs)
+    return _groups(_spans(plan), plan.fan_in)
 
 
 def shard_files(folder):

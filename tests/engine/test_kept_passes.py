@@ -133,8 +133,11 @@ def test_run_pass__keeps_each_pass_apart(folder):
 
 
 def test_shards__are_few_and_whole_subtrees():
-    for leaves, size in [(1, 1), (128, 1), (129, 4), (512, 4), (513, 16), (10_000, 256)]:
-        found = _groups([((i, i + 1),) for i in range(leaves)])
+    for leaves, size, fan_in in [
+        *((1, 1, 4), (128, 1, 4), (129, 4, 4), (512, 4, 4), (513, 16, 4), (10_000, 256, 4)),
+        *((128, 1, 2), (129, 2, 2), (513, 8, 2)),
+    ]:
+        found = _groups([((i, i + 1),) for i in range(leaves)], fan_in)
         assert {len(group) for group in found[:-1]} <= {size}
         assert len(found) == -(-leaves // size) <= 128
 

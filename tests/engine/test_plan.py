@@ -10,7 +10,8 @@ import zarr
 import dhsic
 from dhsic._work import A_SECOND
 from dhsic.engine.blocks import block_bounds
-from dhsic.engine.plan import DriverStep, PassPlan, Plan, baseline_bytes, plan_pass
+from dhsic.engine.memory import baseline_bytes
+from dhsic.engine.plan import DriverStep, PassPlan, Plan, plan_pass
 from dhsic.engine.reduction import Footprint
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
@@ -297,3 +298,11 @@ def test_independence_test__says_what_to_do_for_its_estimator():
             estimator="v-hsic",
             null=dhsic.Permutation(within="all"),
         )
+
+
+@pytest.mark.parametrize(
+    ("state", "fan_in", "tasks"), [(2**24 - 1, 4, 14 + 4 + 1), (2**24, 2, 14 + 7 + 4 + 2 + 1)]
+)
+def test_plan__combines_two_large_states_at_a_time(state, fan_in, tasks):
+    plan = PassPlan("sums", tuple(range(15)), 0, 0, state)
+    assert (plan.fan_in, plan.tasks) == (fan_in, tasks)

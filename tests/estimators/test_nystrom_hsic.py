@@ -101,7 +101,9 @@ def test_unbiased_estimate__has_the_mean_of_u_hsic():
         values = []
         for seed in range(60):
             data = np.random.default_rng(seed).standard_normal((2, 60, 2))
-            one = estimator(unbiased_estimate=unbiased).estimate(session_on(data, seed=seed), KERNELS)
+            one = estimator(unbiased_estimate=unbiased).estimate(
+                session_on(data, seed=seed), KERNELS
+            )
             values.append(one.value)
         means[unbiased] = abs(np.mean(values)) / (np.std(values) / np.sqrt(60))
     assert means[True] < 4.0 < 20.0 < means[False]

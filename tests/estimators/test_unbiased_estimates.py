@@ -5,7 +5,6 @@ import pytest
 
 import dhsic
 from dhsic.engine.groups import Groups
-from dhsic.engine.reduction import GroupBlock
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.feature.blocks import BlockDifferences, block_rows
 from dhsic.features import KernelFeatures

@@ -26,7 +26,8 @@ from dhsic.estimators.feature.landmarks import (
 )
 from dhsic.estimators.feature.layout import KernelSide, Layout, Rectangle
 from dhsic.estimators.feature.moments import Covariances, MomentsPass, feature_moments
-from dhsic.estimators.feature.replicates import fewest_parts, resampling_steps
+from dhsic.estimators.feature.pieces import fewest_parts
+from dhsic.estimators.feature.replicates import resampling_steps
 from dhsic.estimators.feature.tests import grid_outcome, sample_step
 from dhsic.features import FeatureMap
 from dhsic.kernels import Combinations

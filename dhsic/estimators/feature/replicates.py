@@ -12,24 +12,24 @@ cosets, then some of the features of the first variable, over which squared norm
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.groups import Groups
-from dhsic.engine.plan import DriverStep, PassPlan, baseline_bytes
+from dhsic.engine.memory import baseline_bytes
+from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import Resampling
 from dhsic.estimators.feature.basis import Factors, Measure, Side
 from dhsic.estimators.feature.blocks import BlockDifferences, block_rows
 from dhsic.estimators.feature.layout import KernelSide, Layout, Pair
 from dhsic.estimators.feature.orbits import OrbitPass
+from dhsic.estimators.feature.pieces import Piece, fewest_parts, parted
 from dhsic.estimators.feature.signs import SignedFeaturePass
 from dhsic.estimators.feature.sizes import (
     SLAB_BYTES,
@@ -42,7 +42,7 @@ from dhsic.features import KernelFeatures
 from dhsic.linalg import solve_lower
 from dhsic.nulls import Multiplier
 
-__all__ = ["FeatureReplicates", "fewest_parts", "resample_features", "resampling_steps"]
+__all__ = ["FeatureReplicates", "resample_features", "resampling_steps"]
 
 Vector = NDArray[np.float64]
 
@@ -143,22 +143,6 @@ class FeatureReplicates(NamedTuple):
     """How the replicates were made, where the null leaves a choice."""
 
 
-class _Piece(NamedTuple):
-    """The part of the work that one pass takes."""
-
-    pairs: tuple[Pair, ...]
-    """Combinations."""
-    cosets: range
-    """Numbers of cosets of the orbit; of signs there is one."""
-    features: range | None = None
-    """Features of the first side of a single combination; all where not given."""
-
-    @property
-    def start(self) -> int:
-        """The first of its features."""
-        return 0 if self.features is None else self.features.start
-
-
 @dataclass(frozen=True)
 class _Resampling:
     """How statistics are computed for all replicates.
@@ -236,13 +220,13 @@ class _Resampling:
         """Replicates of such a part."""
         return self.count // self.n_cosets
 
-    def replicates(self, piece: _Piece) -> slice:
+    def replicates(self, piece: Piece) -> slice:
         """Their numbers."""
         return slice(self.each * piece.cosets.start, self.each * piece.cosets.stop)
 
     def _suits(self, orbit: Orbit) -> bool:
         """Whether one task can take all permutations of a combination by itself."""
-        whole = _Piece((self._largest,), range(orbit.cosets))
+        whole = Piece((self._largest,), range(orbit.cosets))
         return suits_one_task(self.session, self._orbit_pass(whole, orbit, seen=False))
 
     @property
@@ -253,7 +237,7 @@ class _Resampling:
             return True
         small = orbit.groups.size < 2 * _LEAST_GROUP
         last = range(self.n_cosets)[-1:]
-        return small or self._fits(_Piece((self._largest,), last))
+        return small or self._fits(Piece((self._largest,), last))
 
     @property
     def _largest(self) -> Pair:
@@ -262,27 +246,27 @@ class _Resampling:
     def _n_features(self, number: int) -> int:
         return self.sides[number].n_summed
 
-    def pieces(self) -> list[_Piece]:
+    def pieces(self) -> list[Piece]:
         """As few as fit in memory."""
-        return list(self._cut(_Piece(self.pairs, range(self.n_cosets))))
+        return list(self._cut(Piece(self.pairs, range(self.n_cosets))))
 
-    def _cut(self, piece: _Piece) -> Iterator[_Piece]:
+    def _cut(self, piece: Piece) -> Iterator[Piece]:
         parts = [] if self._fits(piece) else self._parts(piece)
         if not parts:
             yield piece
         for part in parts:
             yield from self._cut(part)
 
-    def _parts(self, piece: _Piece) -> list[_Piece]:
+    def _parts(self, piece: Piece) -> list[Piece]:
         """Halves of the combinations, else of the cosets; else parts of the features.
 
         None where they would be too large as well: the plan says so.
         """
         if len(piece.pairs) > 1:
-            return [piece._replace(pairs=some) for some in _parted(piece.pairs, 2)]
+            return [piece._replace(pairs=some) for some in parted(piece.pairs, 2)]
         one = piece._replace(cosets=piece.cosets[-1:])
         if self._fits(one):
-            return [piece._replace(cosets=some) for some in _parted(piece.cosets, 2)]
+            return [piece._replace(cosets=some) for some in parted(piece.cosets, 2)]
         if (
             piece.features
             or not self.measure.adds
@@ -293,7 +277,7 @@ class _Resampling:
         parts = fewest_parts(features, lambda some: self._fits(one._replace(features=some)))
         return [piece._replace(features=some) for some in parts]
 
-    def _fits(self, piece: _Piece) -> bool:
+    def _fits(self, piece: Piece) -> bool:
         """Whether a piece leaves memory for what the driver holds."""
         needed = (
             step.worker_bytes if isinstance(step, PassPlan) else step.working_bytes
@@ -312,7 +296,7 @@ class _Resampling:
         share = max(1, self._allowed // (4 * self.session.runtime.worker_threads))
         return int(min(_TILE_BYTES, max(_LEAST_TILE_BYTES, 2 ** (share.bit_length() - 1))))
 
-    def steps(self, piece: _Piece) -> list[DriverStep | PassPlan]:
+    def steps(self, piece: Piece) -> list[DriverStep | PassPlan]:
         """The pass of `sizes` and the step after it."""
         reduction = self._reduction(piece, seen=False)
         needed = SLAB_BYTES * self.session.runtime.worker_threads
@@ -324,7 +308,7 @@ class _Resampling:
             return [self.session.plan_groups(reduction), solve]
         return [self.session.plan(reduction), solve]
 
-    def sizes(self, piece: _Piece) -> tuple[Vector, Vector, dict[Pair, float]]:
+    def sizes(self, piece: Piece) -> tuple[Vector, Vector, dict[Pair, float]]:
         """For every replicate and pair of a piece, and what rounding leaves in their roots.
 
         Returns
@@ -362,18 +346,18 @@ class _Resampling:
         )
         return found, errors, dict(zip(piece.pairs, own.tolist(), strict=True))
 
-    def _reduction(self, piece: _Piece, *, seen: bool) -> OrbitPass | SignedFeaturePass:
+    def _reduction(self, piece: Piece, *, seen: bool) -> OrbitPass | SignedFeaturePass:
         if isinstance(self.moves, Orbit):
             return self._orbit_pass(piece, self.moves, seen=seen)
         layout = self._layout(piece, seen=seen)
         return SignedFeaturePass(layout, self.moves.n_resamples, self.session.seed)
 
-    def _orbit_pass(self, piece: _Piece, orbit: Orbit, *, seen: bool) -> OrbitPass:
+    def _orbit_pass(self, piece: Piece, orbit: Orbit, *, seen: bool) -> OrbitPass:
         layout = self._layout(piece, seen=seen)
         blocks = self._blocks(piece, orbit, layout)
         return OrbitPass(layout, orbit, piece.cosets, self._tile_bytes, blocks)
 
-    def _blocks(self, piece: _Piece, orbit: Orbit, layout: Layout) -> BlockDifferences | None:
+    def _blocks(self, piece: Piece, orbit: Orbit, layout: Layout) -> BlockDifferences | None:
         """The first piece of a pair has them; of some of the features there are none."""
         if not self.unbiased or piece.cosets.start > 0 or piece.features is not None:
             return None
@@ -388,12 +372,12 @@ class _Resampling:
             rows,
         )
 
-    def _layout(self, piece: _Piece, *, seen: bool) -> Layout:
+    def _layout(self, piece: Piece, *, seen: bool) -> Layout:
         numbers = {number for pair in piece.pairs for number in pair}
         kernels = {number: self._kernel(number, piece, seen=seen) for number in numbers}
         return Layout.of(kernels, piece.pairs)
 
-    def _kernel(self, number: int, piece: _Piece, *, seen: bool) -> KernelSide:
+    def _kernel(self, number: int, piece: Piece, *, seen: bool) -> KernelSide:
         """The features of a kernel, or some of them; with whitening that takes no memory for plans.
 
         They are whitened row by row where that is quicker than to whiten the cross-covariances, or
@@ -416,7 +400,7 @@ class _Resampling:
                 whitening = whitening.astype(side.map.dtype)
         return KernelSide(self.variables[number], side.map, side.centre, rows, whitening)
 
-    def _few_rows(self, number: int, piece: _Piece) -> bool:
+    def _few_rows(self, number: int, piece: Piece) -> bool:
         """Whether there are fewer rows than columns of the cross-covariances that it has."""
         others = {k for pair in piece.pairs if number in pair for k in pair} - {number}
         columns = len(piece.features or ()) or sum(map(self._n_features, others))
@@ -430,16 +414,3 @@ class _Resampling:
             for number in pair
         )
         return first, second
-
-
-def fewest_parts(whole: Any, fits: Callable[[Any], bool]) -> list[Any]:
-    """As few parts of a sequence as fit, each of one entry at the least."""
-    counts = range(1, len(whole))
-    fewest = bisect_left(counts, True, key=lambda count: all(map(fits, _parted(whole, count))))
-    return _parted(whole, fewest + 1)
-
-
-def _parted(whole: Any, count: int) -> list[Any]:
-    """So many parts, of which the first is the longest."""
-    cuts = [-(-len(whole) * i // count) for i in range(count + 1)]
-    return [whole[a:b] for a, b in pairwise(cuts)]

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._work import ENTRY, SOLVE
-from dhsic.engine.plan import DriverStep, PassPlan, baseline_bytes
+from dhsic.engine.memory import baseline_bytes
+from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tile
 from dhsic.estimators.landmark.moments import (

@@ -1,0 +1,41 @@
+"""The parts that replicates of features are cut into, so that each fits in memory."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from dhsic.estimators.feature.layout import Pair
+
+__all__ = ["Piece", "fewest_parts", "parted"]
+
+
+class Piece(NamedTuple):
+    """The part of the work that one pass takes."""
+
+    pairs: tuple[Pair, ...]
+    """Combinations."""
+    cosets: range
+    """Numbers of cosets of the orbit; of signs there is one."""
+    features: range | None = None
+    """Features of the first side of a single combination; all where not given."""
+
+    @property
+    def start(self) -> int:
+        """The first of its features."""
+        return 0 if self.features is None else self.features.start
+
+
+def fewest_parts(whole: Any, fits: Callable[[Any], bool]) -> list[Any]:
+    """As few parts of a sequence as fit, each of one entry at the least."""
+    counts = range(1, len(whole))
+    fewest = bisect_left(counts, True, key=lambda count: all(map(fits, parted(whole, count))))
+    return parted(whole, fewest + 1)
+
+
+def parted(whole: Any, count: int) -> list[Any]:
+    """So many parts, of which the first is the longest."""
+    cuts = [-(-len(whole) * i // count) for i in range(count + 1)]
+    return [whole[a:b] for a, b in pairwise(cuts)]
