@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dhsic
-from benchmarks import default_cost, default_power
+from benchmarks import default_cost, default_power, estimates
 from tests.benchmarks.test_exact import run
 
 
@@ -49,3 +49,15 @@ def test_default_cost__times_both_and_keeps_rows(out):
     both = run(default_cost, out, "--n", 200, "--columns", "2+1", "--repeats", 1)
     assert both[0] == row
     assert [r["n"] for r in both] == ["300", "200"]
+
+
+def test_estimates__are_beside_those_of_all_pairs(out):
+    asked = ["--data", "1 of 20 columns", "--n", 2500, "--runs", 2]
+    table = run(estimates, out, *asked)
+    assert [row["method"] for row in table] == list(estimates.METHODS)
+    found = {row["method"]: row for row in table}
+    assert (float(found["u-hsic"]["ratio"]), float(found["u-hsic"]["noise"])) == (1.0, 0.0)
+    for name in ("test", "hsic", "256 landmarks, unbiased"):
+        assert float(found[name]["ratio"]) == pytest.approx(1.0, abs=0.15)
+    assert float(found["v-hsic"]["ratio"]) > 1.2
+    assert run(estimates, out, *asked) == table
