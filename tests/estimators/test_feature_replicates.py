@@ -312,10 +312,12 @@ def test_streams__give_the_same_bits(kind, where, null, tmp_path, request, monke
 
 
 @pytest.mark.parametrize("at", [3, 20])
-def test_checkpoint__goes_on_with_the_same_bits(at, tmp_path):
+@pytest.mark.parametrize("unbiased", [False, True])
+def test_checkpoint__goes_on_with_the_same_bits(at, unbiased, tmp_path):
     """Stopped in the pass, and while sizes are found."""
     x, y = dependent(70_000)
-    options = {"kernels": "gaussian", "estimator": NystromHSIC(50), "null": Shifts(300), "rng": 0}
+    estimator = NystromHSIC(50, unbiased_estimate=unbiased)
+    options = {"kernels": "gaussian", "estimator": estimator, "null": Shifts(300), "rng": 0}
     expected = dhsic.independence_test(x, y, **options)
 
     class Stop:
@@ -332,6 +334,7 @@ def test_checkpoint__goes_on_with_the_same_bits(at, tmp_path):
     heard = []
     found = dhsic.independence_test(x, y, **options, checkpoint=folder, progress=heard.append)
     np.testing.assert_array_equal(found.null_distribution, expected.null_distribution)
+    assert found.estimate == expected.estimate
     resumed = [e.resumed_parts for e in heard if isinstance(e, PassStarted)]
     assert max(resumed) >= (2 if at == 3 else 10)
 

@@ -73,22 +73,26 @@ def test_unbiased_estimate__needs_two_variables_and_four_rows():
 def test_blocks__are_u_hsic_of_kernels_less_that_of_features():
     rng = np.random.default_rng(0)
     data = rng.standard_normal((9, 2)), rng.standard_normal((9, 1))
-    kernels = {0: Gaussian(gamma=0.5), 1: Laplacian(gamma=0.5), 2: Gaussian(gamma=2.0)}
-    variables = {0: 0, 1: 0, 2: 1}
-    maps = {k: KernelFeatures.at(data[variables[k]][:3], one, float) for k, one in kernels.items()}
-    factors = {0: np.linalg.cholesky(kernels[0](data[0][:3])), 1: None, 2: None}
-    features = {k: one(data[variables[k]]) for k, one in maps.items()}
-    blocks = BlockDifferences(maps, factors, variables, ((0, 2), (1, 2)), rows=9)
-    found = blocks.of(data, features)
-    features[0] = solve_lower(factors[0], features[0].T).T
-    grams = {k: one(data[variables[k]]) for k, one in kernels.items()}
-    held = {k: f @ f.T for k, f in features.items()}
-    norms = {k: 9 / 8 * ((f - f.mean(axis=0)) ** 2).sum(axis=1) for k, f in features.items()}
-    for g, (i, j) in enumerate(blocks.pairs):
+    numbers, variables = (3, 5, 8), (0, 0, 1)
+    values = [data[m] for m in variables]
+    kernels = Gaussian(gamma=0.5), Laplacian(gamma=0.5), Gaussian(gamma=2.0)
+    maps = tuple(
+        KernelFeatures.at(x[:3], kernel, float) for x, kernel in zip(values, kernels, strict=True)
+    )
+    factor = np.linalg.cholesky(kernels[0](data[0][:3]))
+    features = [one(x) for one, x in zip(maps, values, strict=True)]
+    pairs = (3, 8), (5, 8)
+    blocks = BlockDifferences(numbers, maps, (factor, None, None), variables, pairs, rows=9)
+    found = blocks.of(data, dict(zip(numbers, features, strict=True)))
+    features[0] = solve_lower(factor, features[0].T).T
+    grams = [kernel(x) for kernel, x in zip(kernels, values, strict=True)]
+    held = [f @ f.T for f in features]
+    norms = [9 / 8 * ((f - f.mean(axis=0)) ** 2).sum(axis=1) for f in features]
+    for g, (i, j) in enumerate([(0, 2), (1, 2)]):
         expected = oracles.u_hsic(grams[i], grams[j]) - oracles.u_hsic(held[i], held[j])
         assert found[g] == pytest.approx(expected, rel=1e-10)
         assert found[2 + g] == pytest.approx(np.mean(norms[i] * norms[j]), rel=1e-12)
-    np.testing.assert_allclose(found[4:], [norms[k].mean() for k in maps], rtol=1e-12)
+    np.testing.assert_allclose(found[4:], np.mean(norms, axis=1), rtol=1e-12)
     assert len(found) == blocks.size
 
 

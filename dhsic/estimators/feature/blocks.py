@@ -54,21 +54,24 @@ class BlockDifferences:
 
     Parameters
     ----------
-    maps : dict of int to KernelFeatures
-        Those of the kernels, by number.
-    factors : dict of int to (ndarray or None)
+    numbers : tuple of int
+        Those of the kernels, shape (K,).
+    maps : tuple of KernelFeatures
+        Their features.
+    factors : tuple of (ndarray or None)
         Factors that still whiten the features.
-    variables : dict of int to int
+    variables : tuple of int
         The variable of every kernel.
     pairs : tuple of tuple of int
-        The combinations.
+        The combinations, of numbers of kernels.
     rows : int
         Rows of a block, 4 or more.
     """
 
-    maps: Mapping[int, KernelFeatures]
-    factors: Mapping[int, Vector | None]
-    variables: Mapping[int, int]
+    numbers: tuple[int, ...]
+    maps: tuple[KernelFeatures, ...]
+    factors: tuple[Vector | None, ...]
+    variables: tuple[int, ...]
     pairs: tuple[Pair, ...]
     rows: int
 
@@ -80,27 +83,23 @@ class BlockDifferences:
     @cached_property
     def places(self) -> NDArray[np.intp]:
         """Of both kernels of every pair among all kernels, shape (2, G)."""
-        numbers = list(self.maps)
-        return np.array([[numbers.index(k) for k in pair] for pair in self.pairs]).T
+        return np.array([[self.numbers.index(k) for k in pair] for pair in self.pairs]).T
 
     @cached_property
     def shared(self) -> SharedTiles:
         """How the tiles of the kernels come from each other."""
-        variables = tuple(self.variables[k] for k in self.maps)
-        return SharedTiles(tuple(one.kernel for one in self.maps.values()), variables)
+        return SharedTiles(tuple(one.kernel for one in self.maps), self.variables)
 
     def footprint(self, n_features: int) -> Footprint:
         """Cost of a block, of whose rows so many features are summed; operations a row."""
-        maps, factors = (
-            list(self.maps.values()),
-            [f for f in self.factors.values() if f is not None],
-        )
-        tiles = 3 * len(maps) + self.shared.work_tiles + 2
-        width = sum(maps[k].columns.shape[1] for k in self.shared.roots)
-        entry = self.shared.operations(width) + _CENTRING * len(maps) + 2.0 * n_features
+        factors = [factor for factor in self.factors if factor is not None]
+        tiles = 3 * len(self.maps) + self.shared.work_tiles + 2
+        width = sum(self.maps[k].columns.shape[1] for k in self.shared.roots)
+        entry = self.shared.operations(width) + _CENTRING * len(self.maps) + 2.0 * n_features
+        tile_bytes = self.maps[0].dtype.itemsize * self.rows
         return Footprint(
             payload=sum(factor.nbytes for factor in factors),
-            scratch=self.rows * (maps[0].dtype.itemsize * tiles * self.rows + 3 * 8 * n_features),
+            scratch=self.rows * (tile_bytes * tiles + 3 * 8 * n_features),
             state=8 * self.size,
             operations=self.rows * entry + sum(float(factor.size) for factor in factors),
         )
@@ -115,7 +114,10 @@ class BlockDifferences:
         features : dict of int to ndarray, shapes (b, D_k)
             Features of every kernel there.
         """
-        whitened = [self._whitened(k, features[k]) for k in self.maps]
+        whitened = [
+            _whitened(factor, features[number])
+            for number, factor in zip(self.numbers, self.factors, strict=True)
+        ]
         norms = np.array([_squared_distances_to_mean(f) for f in whitened])
         differences = self._products(self._grams(values, whitened[0].dtype))
         differences -= self._products([f @ f.T for f in whitened])
@@ -156,10 +158,6 @@ class BlockDifferences:
         found: Vector = own / (n * (n - 3)) + differences
         return found
 
-    def _whitened(self, number: int, features: Matrix) -> Matrix:
-        factor = self.factors[number]
-        return features if factor is None else solve_lower(factor, features.T).T
-
     def _grams(self, values: Sequence[NDArray[Any]], dtype: DTypeLike) -> list[Matrix]:
         """Gram matrices of all kernels."""
         k, b = len(self.maps), len(values[0])
@@ -180,6 +178,10 @@ class BlockDifferences:
         at = [first.index(k) for k in self.places[0]], [second.index(k) for k in self.places[1]]
         values: Vector = products[at].astype(np.float64) / (b * (b - 3))
         return values
+
+
+def _whitened(factor: Vector | None, features: Matrix) -> Matrix:
+    return features if factor is None else solve_lower(factor, features.T).T
 
 
 def _squared_distances_to_mean(features: Matrix) -> Vector:

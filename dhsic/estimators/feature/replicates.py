@@ -361,15 +361,18 @@ class _Resampling:
         """The first piece of a pair has them; of some of the features there are none."""
         if not self.unbiased or piece.cosets.start > 0 or piece.features is not None:
             return None
-        sides = {number: self.sides[number] for number in layout.places}
-        whitened = {number: side.whitening is not None for number, side in layout.kernels}
-        rows = block_rows(orbit.groups, spanned=all(side.spanned for side in sides.values()))
+        numbers, summed = zip(*layout.kernels, strict=True)
+        sides = [self.sides[number] for number in numbers]
         return BlockDifferences(
-            {k: s.map for k, s in sides.items() if isinstance(s.map, KernelFeatures)},
-            {k: None if whitened[k] else s.factor for k, s in sides.items()},
-            self.variables,
+            numbers,
+            tuple(side.map for side in sides if isinstance(side.map, KernelFeatures)),
+            tuple(
+                side.factor if one.whitening is None else None
+                for side, one in zip(sides, summed, strict=True)
+            ),
+            tuple(one.variable for one in summed),
             piece.pairs,
-            rows,
+            block_rows(orbit.groups, spanned=all(side.spanned for side in sides)),
         )
 
     def _layout(self, piece: Piece, *, seen: bool) -> Layout:
