@@ -270,11 +270,12 @@ def test_little_memory__takes_smaller_groups_where_sizes_do_not_add_up(case, mon
     assert p == pytest.approx(1 / count)
 
 
-def test_little_memory__is_refused_in_words():
+def test_little_memory__is_refused_in_words(monkeypatch):
+    little(monkeypatch)
     x, y = dependent(2000)
     with pytest.raises(MemoryBudgetError, match="take fewer landmarks, fewer resamples"):
         dhsic.independence_test(
-            x, y, kernels="gaussian", estimator="nystrom-hsic", null=Shifts(), memory="320MiB",
+            x, y, kernels="gaussian", estimator="nystrom-hsic", null=Shifts(), memory="6MiB",
             threads=4, rng=0,
         )  # fmt: skip
 
