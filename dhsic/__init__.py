@@ -2,7 +2,7 @@
 
 from dhsic import errors
 from dhsic._version import __version__
-from dhsic.api import hsic, independence_test, plan, witness_functions
+from dhsic.api import hsic, independence_test, plan
 from dhsic.embedding import MeanEmbedding, load_embedding, mean_embedding, mmd
 from dhsic.estimators import (
     CKA,
@@ -49,6 +49,7 @@ from dhsic.ranking import (
 from dhsic.results import DependenceEstimate, IndependenceTestResult
 from dhsic.sensitivity import SensitivityMap, sensitivity_map
 from dhsic.twosample import TwoSampleTestResult, plan_two_sample, two_sample_test
+from dhsic.witness import witness_functions
 
 __all__ = [
     "CKA",

@@ -20,9 +20,11 @@ from dhsic.estimators import (
     Null,
     choose_estimator,
     draws_replicates,
+    find_estimator,
     find_null,
     tries_grids,
 )
+from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.io.folder import Folder
 from dhsic.io.open import open_variables
 from dhsic.kernels import Candidates, Combinations, Gaussian, Grid, Kernel, parse
@@ -34,6 +36,8 @@ __all__ = [
     "choose_measure",
     "choose_method",
     "open_session",
+    "plan_measure",
+    "read_kernel",
     "session_over",
 ]
 
@@ -121,15 +125,21 @@ def _read_kernels(kernels: Any, m: int) -> Grid | tuple[Kernel | None, ...]:
         raise InvalidArgumentError(msg)
     if any(isinstance(kernel, Candidates) for kernel in kernels):
         return Grid(tuple(k if isinstance(k, Candidates) else _candidates(k) for k in kernels))
-    return tuple(_kernel(kernel) for kernel in kernels)
+    return tuple(read_kernel(kernel) for kernel in kernels)
 
 
 def choose_measure(
-    session: Session, kernels: Any, estimator: str | Estimator, *, unbiased: bool = True
+    session: Session,
+    kernels: Any,
+    estimator: str | Estimator,
+    *,
+    unbiased: bool = True,
+    planner: Planner | None = None,
 ) -> tuple[Estimator, str, tuple[Kernel, ...]]:
     """The estimator, why this one, and the kernel that it will fit to each variable.
 
-    "auto" is unbiased of two variables, unless it is to be one that tests are made of.
+    "auto" is unbiased of two variables, unless it is to be one that tests are made of. `planner`
+    tells what would run, where that is not the estimate alone.
 
     Raises
     ------
@@ -140,13 +150,34 @@ def choose_measure(
     if isinstance(asked, Grid):
         msg = "an estimate needs one kernel for each variable, got a Grid: that is for tests"
         raise InvalidArgumentError(msg)
-    usual = Combinations.single([kernel or Gaussian() for kernel in asked])
-    chosen, _, reason = choose_estimator(estimator, session, usual, None, None, unbiased=unbiased)
-    return chosen, reason, _checked(_single(asked, chosen), session.sources).kernels
+    fitting = _checked(_single(asked, _named(estimator, session)), session.sources)
+    chosen, _, reason = choose_estimator(
+        estimator, session, fitting, None, None, unbiased=unbiased, planner=planner
+    )
+    return chosen, reason, fitting.kernels
 
 
-def _single(asked: Sequence[Kernel | None], estimator: Estimator) -> Combinations:
-    return Combinations.single([estimator.kernel(kernel) for kernel in asked])
+def plan_measure(session: Session, estimator: Estimator, kernels: Sequence[Kernel]) -> Plan:
+    """What an estimate would run; where that is refused it tells what would fit."""
+    return planned(_plan_estimate, estimator, session, Combinations.single(kernels))
+
+
+def _plan_estimate(estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
+    return plan_once(estimator, session, combinations, None)
+
+
+def _named(estimator: str | Estimator, session: Session) -> Estimator | None:
+    """What was asked for; None where that is left open."""
+    if isinstance(estimator, str) and estimator == "auto":
+        return None
+    return find_estimator(estimator, session)[0]
+
+
+def _single(asked: Sequence[Kernel | None], named: Estimator | None) -> Combinations:
+    """One kernel a variable: what was given, or what the estimator takes."""
+    return Combinations.single(
+        [kernel or Gaussian() if named is None else named.kernel(kernel) for kernel in asked]
+    )
 
 
 @dataclass(frozen=True)
@@ -202,8 +233,12 @@ class Method:
         }
 
     def plan(self, session: Session) -> Plan:
-        """What would run."""
-        return self.estimator.plan(session, self.combinations, self.drawn)
+        """What would run; where that is refused it tells what would fit."""
+
+        def planner(estimator: Estimator, some: Session, combinations: Combinations) -> Plan:
+            return plan_once(estimator, some, combinations, self.drawn)
+
+        return planned(planner, self.estimator, session, self.combinations)
 
 
 def choose_method(
@@ -221,21 +256,24 @@ def choose_method(
         What was asked for does not go together.
     """
     asked = _read_kernels(kernels, len(session.sources))
+    named = _named(estimator, session)
     if isinstance(asked, Grid):
         grid, combinations = asked, asked.combinations(len(session.sources))
-    elif draws_replicates(null):
-        grid = Grid(tuple(map(_candidates, asked)))
-        combinations = grid.combinations(len(session.sources))
     else:
-        grid = Grid()
-        combinations = Combinations.single([kernel or Gaussian() for kernel in asked])
-    chosen, combinations, reason = choose_estimator(
-        estimator, session, combinations, null, n_resamples, reducible=not isinstance(asked, Grid)
+        draws = draws_replicates(null)
+        grid = Grid(tuple(map(_candidates, asked))) if draws else Grid()
+        if draws and (named is None or tries_grids(named)):
+            combinations = grid.combinations(len(session.sources))
+        else:
+            combinations = _single(asked, named)
+    chosen, checked, reason = choose_estimator(
+        estimator,
+        session,
+        _checked(combinations, session.sources),
+        null,
+        n_resamples,
+        reducible=not isinstance(asked, Grid),
     )
-    tries = estimator == "auto" or tries_grids(chosen)
-    if not isinstance(asked, Grid) and not (tries and draws_replicates(null)):
-        combinations = _single(asked, chosen)
-    checked = _checked(combinations, session.sources)
     found, null_reason = find_null(null, chosen, session, n_resamples, checked)
     return Method(chosen, reason, checked, grid, found, null_reason)
 
@@ -258,7 +296,8 @@ def _checked(combinations: Combinations, sources: Sequence[Source]) -> Combinati
     return combinations
 
 
-def _kernel(kernel: Any) -> Kernel | None:
+def read_kernel(kernel: Any) -> Kernel | None:
+    """The kernel of a text, or as it is."""
     if isinstance(kernel, str):
         return parse(kernel)
     if kernel is None or isinstance(kernel, Kernel):

@@ -8,15 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from dhsic._arguments import Method, Precision, choose_measure, choose_method, open_session
+from dhsic._arguments import (
+    Method,
+    Precision,
+    choose_measure,
+    choose_method,
+    open_session,
+    plan_measure,
+)
 from dhsic._random import generator
 from dhsic._version import __version__
 from dhsic.engine.events import Listener
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
-from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import (
-    COCO,
     ChainEstimator,
     Estimate,
     Estimator,
@@ -25,11 +30,10 @@ from dhsic.estimators import (
     Null,
     Outcome,
     Resampling,
-    WitnessFunctions,
     combine_chain,
 )
 from dhsic.estimators.base import passes_of
-from dhsic.kernels import Combinations, Grid, Kernel
+from dhsic.kernels import Grid, Kernel
 from dhsic.nulls import Aggregated, Chain, Replicates, aggregate, monte_carlo_error, pvalue
 from dhsic.results import (
     DependenceEstimate,
@@ -47,7 +51,6 @@ __all__ = [
     "plan",
     "result_fields",
     "tested_fields",
-    "witness_functions",
 ]
 
 Kernels = str | Kernel | Sequence[str | Kernel | None]
@@ -288,75 +291,10 @@ def hsic(
     where = client, threads, memory, progress, checkpoint
     session = open_session(variables, names, rng, precision, *where, tests=False)
     chosen, choice, fitting = choose_measure(session, kernels, estimator)
-    session.begin(chosen.plan(session, Combinations.single(fitting), None))
+    session.begin(plan_measure(session, chosen, fitting))
     session.resume(computes="estimate", estimator=chosen, kernels=fitting)
     estimate = chosen.estimate(session, fitting)
     return DependenceEstimate(**result_fields(session, chosen, choice, estimate, began))
-
-
-def witness_functions(
-    x: Any,
-    y: Any,
-    *,
-    kernels: Kernels | None = None,
-    estimator: str | Estimator = "coco",
-    rng: int | np.random.Generator | None = None,
-    names: Sequence[str] | None = None,
-    precision: Precision = "float64",
-    client: Any = None,
-    threads: int | None = None,
-    memory: int | str = "2GiB",
-    progress: Listener | None = None,
-    checkpoint: str | None = None,
-) -> WitnessFunctions:
-    """Find the smooth functions of two variables whose covariance is largest.
-
-    They show where the dependence lies that `COCO` measures.
-
-    Parameters
-    ----------
-    x, y : array-like, shapes (n,) or (n, d)
-        As for `independence_test`.
-    kernels : str, Kernel or a sequence of them, optional
-        As for `hsic`.
-    estimator : str or COCO, optional
-        "coco", or a value with its options.
-    rng, names, precision, client, threads, memory, progress, checkpoint
-        As for `independence_test`.
-
-    Returns
-    -------
-    WitnessFunctions
-
-    Raises
-    ------
-    InvalidArgumentError, DataError, MemoryBudgetError
-        As for `independence_test`.
-
-    References
-    ----------
-    .. [1] A. Gretton. Notes on mean embeddings and covariance operators. 2020, section 4.1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import dhsic
-    >>> x, noise = np.random.default_rng(0).standard_normal((2, 500))
-    >>> found = dhsic.witness_functions(x, x**2 + noise, rng=0)
-    >>> f = found.first(np.array([[-1.5], [0.0], [1.5]]))
-    >>> bool(abs(f[0] - f[1]) > 3 * abs(f[0] - f[2]))  # nearly even, as the square is
-    True
-    """
-    session = open_session(
-        (x, y), names, rng, precision, client, threads, memory, progress, checkpoint
-    )
-    chosen, _, fitting = choose_measure(session, kernels, estimator)
-    if not isinstance(chosen, COCO):
-        msg = f"witness functions need estimator 'coco' or a COCO value, got {estimator!r}"
-        raise InvalidArgumentError(msg)
-    session.begin(chosen.plan(session, Combinations.single(fitting), None))
-    session.resume(computes="witness functions", estimator=chosen, kernels=fitting)
-    return chosen.witness_functions(session, fitting)
 
 
 def plan(

@@ -18,7 +18,7 @@ from dhsic.causal.roc import (
     precision_recall_curve,
     roc_curve,
 )
-from dhsic.results import JsonValue, Parts, Summarised, one_of, several_of
+from dhsic.results import AS_ASKED, JsonValue, Parts, Summarised, one_of, several_of
 
 __all__ = ["CausalDirection", "CausalDirections", "Criterion", "Side"]
 
@@ -74,6 +74,8 @@ class CausalDirection(Summarised, JsonValue):
         What the score compares.
     estimator : str
         Of the dependence.
+    estimator_reason : str
+        Why this one.
     null : str or None
         How the p-values were made, where the criterion asks for them.
     regression : str
@@ -106,6 +108,7 @@ class CausalDirection(Summarised, JsonValue):
     seed: int
     seconds: float
     version: str
+    estimator_reason: str = AS_ASKED
 
     @property
     def direction(self) -> str:
@@ -119,12 +122,13 @@ class CausalDirection(Summarised, JsonValue):
         """Label and text of every line that a person reads."""
         first, second = self.names
         by = self.criterion if self.null is None else f"{self.criterion}, {self.null} null"
+        reason = "" if self.estimator_reason == AS_ASKED else f": {self.estimator_reason}"
         return [
             ("direction", self.direction),
             ("score", f"{self.score:.6g} (by {by})"),
             (f"{first} -> {second}", str(self.forward)),
             (f"{second} -> {first}", str(self.backward)),
-            ("estimator", self.estimator),
+            ("estimator", f"{self.estimator}{reason}"),
             ("regression", self.regression),
             ("n", f"{self.n:,}"),
             ("seed", str(self.seed)),

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._arguments import open_session, read_kernel
 from dhsic._validation import check_choice
 from dhsic.api import hsic, independence_test
 from dhsic.causal.decisions import Criterion, Side
+from dhsic.engine.plan import Plan
+from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import Estimator, Null
-from dhsic.kernels import Kernel
+from dhsic.estimators import VHSIC, Estimator, Null, NystromMHSIC
+from dhsic.estimators.choose import choose_among, plan_test
+from dhsic.estimators.reach import plan_once
+from dhsic.kernels import Combinations, Kernel
+from dhsic.results import AS_ASKED
 from dhsic.sensitivity import sensitivity_map
+from dhsic.sensitivity.maps import plan_map
 
 __all__ = ["Measure", "MeasuredSide"]
 
@@ -55,7 +62,7 @@ class Measure:
     """
 
     criterion: Criterion = "p-value"
-    estimator: str | Estimator = "v-hsic"
+    estimator: str | Estimator = "auto"
     null: str | Null | None = None
     n_resamples: int | None = None
     kernel: str | Kernel | None = "gaussian"
@@ -73,6 +80,28 @@ class Measure:
                     f"p-values, got {getattr(self, name)!r}: drop it, or take criterion='p-value'"
                 )
                 raise InvalidArgumentError(msg)
+
+    def settled(self, *variables: Vector) -> tuple[Measure, str]:
+        """With the estimator for two variables and the residuals of either, and why this one."""
+        if self.estimator != "auto":
+            return self, AS_ASKED
+        widest = sorted(variables, key=lambda x: x.shape[1])  # the same for both directions
+        session = open_session(
+            widest, None, 0, "float64", None, self.threads, self.memory, None, tests=False
+        )
+        single = Combinations.single([VHSIC().kernel(read_kernel(self.kernel))] * len(widest))
+        names = VHSIC.name, NystromMHSIC.name
+        chosen, _, reason = choose_among(names, session, single, self._plan)
+        return replace(self, estimator=chosen), reason
+
+    def _plan(self, estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
+        """What measuring one side would run."""
+        if self.criterion == "sensitivity":
+            return plan_map(estimator, session, combinations, "statistic", (0, 1))
+        if self.criterion == "hsic":
+            return plan_once(estimator, session, combinations, None)
+        null = "gamma" if self.null is None else self.null
+        return plan_test(estimator, session, combinations, null, self.n_resamples)
 
     def side(
         self, cause: Vector, residuals: Vector, names: Sequence[str], seed: int

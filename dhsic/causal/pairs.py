@@ -71,6 +71,7 @@ class PairResiduals:
         """
         began = time.perf_counter()
         one, two = self.names
+        measure, reason = measure.settled(self.first, self.second)
         forward = measure.side(self.first, self.of_second, (one, f"residuals of {two}"), self.seed)
         backward = measure.side(self.second, self.of_first, (two, f"residuals of {one}"), self.seed)
         return CausalDirection(
@@ -80,6 +81,7 @@ class PairResiduals:
             backward=backward.side,
             criterion=measure.criterion,
             estimator=forward.estimator,
+            estimator_reason=reason,
             null=forward.null,
             regression=self.regression,
             n=len(self.first),
@@ -149,7 +151,7 @@ def direction(
     y: Any,
     *,
     criterion: Criterion = "p-value",
-    estimator: str | Estimator = "v-hsic",
+    estimator: str | Estimator = "auto",
     regression: str | Regression = "splines",
     null: str | Null | None = None,
     n_resamples: int | None = None,
@@ -180,7 +182,9 @@ def direction(
         sensitivity maps, C_s of [3]_, each norm the root mean square over the rows of the
         derivatives of n HSIC.
     estimator : str or Estimator, optional
-        "v-hsic", "rff-hsic", "nystrom-m", or another one that has what the criterion needs.
+        "v-hsic", "rff-hsic", "nystrom-m", or another one that has what the criterion needs. "auto"
+        takes "v-hsic" where all pairs of rows fit the memory and ten minutes of one thread, and
+        "nystrom-m" beyond, for both directions alike.
     regression : str or Regression, optional
         "splines", "random-forest", "gaussian-process", or a value.
     null : str or Null, optional

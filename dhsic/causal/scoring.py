@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,10 +18,13 @@ from dhsic.causal.regression import Regression, find_regression
 from dhsic.causal.residuals import plan_regressions, residual_variables
 from dhsic.causal.scores import DAGScores
 from dhsic.engine.events import Listener
+from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import VHSIC, Null, NystromMHSIC, Resampling, find_null
+from dhsic.estimators import VHSIC, Estimator, Null, NystromMHSIC, Resampling, find_null
 from dhsic.estimators.base import passes_of, plan_of
+from dhsic.estimators.choose import choose_among
+from dhsic.estimators.reach import plan_once, planned
 from dhsic.kernels import Combinations, Kernel, OnColumns
 from dhsic.nulls import (
     Distribution,
@@ -151,7 +154,8 @@ def score_dags(
     session.begin(plan_of(session, steps, _REMEDY))
     residuals = residual_variables(session, regressor, sets)
     tested = Session(residuals, session.runtime, session.seed, session.dtype, session.listener)
-    tested.begin(method.estimator.plan(tested, combinations, method.null))
+    method = method.on(tested, combinations)
+    tested.begin(method.plan(tested, combinations))
     scores = method.test(tested, combinations)
     return DAGScores(
         names=session.names,
@@ -197,12 +201,31 @@ class Method:
         The null distribution.
     null_reason : str
         Why this one.
+    names : tuple of str
+        Of the estimators to choose from, the better first, where a value was not given.
     """
 
     estimator: DependenceMeasure
     estimator_reason: str
     null: Gamma | Spectral | Resampling
     null_reason: str
+    names: tuple[str, ...]
+
+    def on(self, session: Session, combinations: Combinations) -> Method:
+        """With an estimator that fits the memory and the time, where that is left open."""
+        if not self.names:
+            return self
+        chosen, _, told = choose_among(self.names, session, combinations, self._plan)
+        assert isinstance(chosen, DependenceMeasure)
+        reasons = [one for one in (self.estimator_reason, told) if one != AS_ASKED]
+        return replace(self, estimator=chosen, estimator_reason="; ".join(reasons) or AS_ASKED)
+
+    def plan(self, session: Session, combinations: Combinations) -> Plan:
+        """What would run; where that is refused it tells what would fit."""
+        return planned(self._plan, self.estimator, session, combinations)
+
+    def _plan(self, estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
+        return plan_once(estimator, session, combinations, self.null)
 
     def test(self, session: Session, combinations: Combinations) -> list[Score]:
         """Statistic and p-value of every combination by itself."""
@@ -252,15 +275,17 @@ def choose_measure(
     InvalidArgumentError
         What was asked for does not go together, or there is none of that name.
     """
-    reason = AS_ASKED
+    reason, names = AS_ASKED, tuple[str, ...]()
     if isinstance(estimator, str):
         name = check_choice("estimator", estimator, ("auto", VHSIC.name, NystromMHSIC.name))
+        names = (name,)
         if name == "auto":
             # Of many tests all pairs share more: kernels of residuals, and no replicates.
             most = _QUICK_ROWS if n_tests <= _MANY_GRAPHS else _QUICK_ROWS_OF_MANY
             quick = session.n <= most
             reason = f"{'up to' if quick else 'more than'} {most:,} rows"
-            name = VHSIC.name if quick else NystromMHSIC.name
+            names = (VHSIC.name, NystromMHSIC.name)[not quick :]
+            name = names[0]
         estimator = VHSIC() if name == VHSIC.name else NystromMHSIC()
     if not isinstance(estimator, DependenceMeasure):
         msg = (
@@ -285,7 +310,7 @@ def choose_measure(
             "for two nodes, for exact p-values"
         )
         raise InvalidArgumentError(msg)
-    return Method(estimator, reason, found, why)
+    return Method(estimator, reason, found, why, names)
 
 
 def _read_dags(dags: Any, names: tuple[str, ...]) -> tuple[Parents, ...]:

@@ -26,7 +26,7 @@ from dhsic.estimators import Null
 from dhsic.estimators.base import passes_of, plan_of
 from dhsic.io.derived import DerivedSource
 from dhsic.kernels import Combinations, Kernel, OnColumns
-from dhsic.results import JsonValue, Parts, PassSummary, Summarised, several_of
+from dhsic.results import AS_ASKED, JsonValue, Parts, PassSummary, Summarised, several_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,6 +81,9 @@ class DAGSearch(Summarised, JsonValue):
         How nodes were regressed.
     estimator : str
         Of the dependence.
+    estimator_reason : str
+        Why this one in the test of all residuals, with fewer landmarks than usual where the usual
+        ones do not fit; the tests on the way choose in the same manner.
     null : str
         How its null distribution was made.
     precision : str
@@ -130,6 +133,7 @@ class DAGSearch(Summarised, JsonValue):
     passes: tuple[PassSummary, ...]
     seconds: float
     version: str
+    estimator_reason: str = AS_ASKED
 
     @property
     def dag(self) -> DAG:
@@ -254,7 +258,7 @@ def search_dag(
     search = _Search(session, fitted, method, kernel_of)
     order, ordering = search.order()
     parents, pruning = search.prune(order, level)
-    joint = search.joint(parents)
+    joint, reason = search.joint(parents)
     return DAGSearch(
         names=session.names,
         parents=parents,
@@ -267,6 +271,7 @@ def search_dag(
         n=session.n,
         regression=regressor.name,
         estimator=method.estimator.name,
+        estimator_reason=reason,
         null=method.null.name,
         precision=session.dtype.name,
         seed=session.seed,
@@ -335,8 +340,8 @@ class _Search:
             parents[node] = own
         return tuple(parents[node] for node in sorted(parents)), tuple(tests)
 
-    def joint(self, parents: Parents) -> Score:
-        """The test that the residuals of a graph are jointly independent."""
+    def joint(self, parents: Parents) -> tuple[Score, str]:
+        """The test that the residuals of a graph are jointly independent, and why its estimator."""
         residuals = self.fitted.variables({j: [own] for j, own in enumerate(parents)})
         return self._tested(residuals, self.kernels)
 
@@ -348,17 +353,18 @@ class _Search:
         joined = DerivedSource(", ".join(names[j] for j in against), others, Joined(), width)
         # Nodes have units of their own.
         beside = OnColumns(self.method.estimator.kernel(None), tuple(range(width)), scaled=True)
-        score = self._tested([residual, joined], (self.kernels[node], beside))
+        score, _ = self._tested([residual, joined], (self.kernels[node], beside))
         return SearchTest(names[node], tuple(names[j] for j in given), *score)
 
-    def _tested(self, variables: Sequence[Source], kernels: Sequence[Kernel]) -> Score:
+    def _tested(self, variables: Sequence[Source], kernels: Sequence[Kernel]) -> tuple[Score, str]:
         whole = self.session
         tested = Session(variables, whole.runtime, whole.seed, whole.dtype, whole.listener)
         combinations = Combinations.single(kernels)
-        tested.expect(self.method.estimator.plan(tested, combinations, self.method.null))
-        (score,) = self.method.test(tested, combinations)
+        method = self.method.on(tested, combinations)
+        tested.expect(method.plan(tested, combinations))
+        (score,) = method.test(tested, combinations)
         whole.finished.extend(tested.finished)
-        return score
+        return score, method.estimator_reason
 
 
 def _without(nodes: Sequence[int], node: int) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,11 +18,12 @@ from dhsic.embedding.store import kernel_of_text, read_record
 from dhsic.embedding.sums import EmbeddingPass
 from dhsic.embedding.value import MeanEmbedding
 from dhsic.engine.events import Listener
-from dhsic.engine.plan import DriverStep, PassPlan
+from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tiling
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_kernels, passes_of, plan_of
+from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
 from dhsic.io.open import open_samples
 from dhsic.kernels import Combinations, Kernel, parse
 from dhsic.landmarks import (
@@ -42,13 +44,14 @@ __all__ = ["embed_like", "load_embedding", "mean_embedding"]
 
 Vector = NDArray[np.float64]
 
+_USUAL, _FEWEST = "8sqrt", 64
 _REMEDY = "take fewer landmarks or fewer threads"
 
 
 def mean_embedding(
     x: Any,
     kernel: str | Kernel = "gaussian",
-    n_landmarks: int | str = "8sqrt",
+    n_landmarks: int | str | None = None,
     *,
     selection: Selection = "uniform",
     pool: int = 4,
@@ -71,7 +74,9 @@ def mean_embedding(
         A bandwidth that is not given follows the median heuristic, as for `independence_test`.
     n_landmarks : int or str, optional
         Landmarks to draw, the m of [1]_: a number, or a multiple of sqrt(n) as "8sqrt". The error
-        of the embedding of the law reaches its n^-1/2 near sqrt(n) log(n).
+        of the embedding of the law reaches its n^-1/2 near sqrt(n) log(n). Where not given,
+        "8sqrt", or the largest power of two that fits the memory and ten minutes of one thread by
+        the plan, if that is less; `choice` of the result says so.
     selection : str, optional
         "uniform", or how they are chosen from a pool of uniformly drawn rows: "rpcholesky",
         "leverage", "kmeans++", "coherence" or "determinant", see `dhsic.landmarks.select`.
@@ -107,7 +112,7 @@ def mean_embedding(
     >>> bool(abs(found.integrate(lambda z: np.exp(-0.5 * z[:, 0] ** 2)) - 0.5**0.5) < 0.02)
     True
     """
-    check_landmark_options(n_landmarks, tolerance)
+    check_landmark_options(n_landmarks or _USUAL, tolerance)
     check_choice("selection", selection, get_args(Selection))
     check_integer("pool", pool, minimum=1)
     session = _session(x, rng, precision, client, threads, memory, progress, checkpoint)
@@ -115,9 +120,16 @@ def mean_embedding(
     if session.sources[0].categorical and not asked.nominal:
         msg = f"x holds categories, so its kernel must be 'delta', got {asked.spec()!r}"
         raise InvalidArgumentError(msg)
-    p = landmark_count(n_landmarks, session.n, replace=False)
-    s = p if selection == "uniform" else min(session.n, pool * p)
-    _plan(session, asked, p, s, selection)
+    p = landmark_count(_USUAL if n_landmarks is None else n_landmarks, session.n, replace=False)
+    planner = partial(_plan, session, asked, selection, pool)
+    choice = ""
+    if n_landmarks is None:
+        offers = [
+            Offer(k, f"{k:,} landmarks", partial(planner, k)) for k in powers_below(p, _FEWEST)
+        ]
+        p, choice = first_that_fits(session, [offers])
+    session.begin(telling(planner(p), [Way("landmarks", p, planner)]))
+    s = _pool_rows(session, selection, pool, p)
     session.resume(
         computes="mean embedding",
         kernel=asked,
@@ -145,6 +157,7 @@ def mean_embedding(
         precision=session.dtype.name,
         seed=session.seed,
         passes=passes_of(session),
+        choice=choice,
     )
 
 
@@ -282,9 +295,14 @@ def _sums(session: Session, kernel: Kernel, landmarks: Vector) -> ExactSums:
     return session.run(EmbeddingPass(tiling))
 
 
-def _plan(session: Session, asked: Kernel, p: int, s: int, selection: Selection) -> None:
-    """Refuse what does not fit in memory, and tell what starts."""
-    (d,) = session.dims
+def _pool_rows(session: Session, selection: Selection, pool: int, p: int) -> int:
+    """Rows that p landmarks are chosen from."""
+    return p if selection == "uniform" else min(session.n, pool * p)
+
+
+def _plan(session: Session, asked: Kernel, selection: Selection, pool: int, p: int) -> Plan:
+    """What would run with p landmarks."""
+    (d,), s = session.dims, _pool_rows(session, selection, pool, p)
     guessed = asked.fit(np.array([np.zeros(d), np.ones(d)]))
     rows = 8 * d * (s + BANDWIDTH_ROWS)
     fetch = 3 * rows + session.sources[0].take_bytes
@@ -296,4 +314,4 @@ def _plan(session: Session, asked: Kernel, p: int, s: int, selection: Selection)
         DriverStep("prune landmarks", 4 * 8 * p * p),
         session.plan(EmbeddingPass(_tiling(session, guessed, np.zeros((p, d))))),
     ]
-    session.begin(plan_of(session, steps, _REMEDY, n_landmarks=p))
+    return plan_of(session, steps, _REMEDY, n_landmarks=p)

@@ -56,6 +56,8 @@ class MeanEmbedding:
         Fixes every draw.
     passes : tuple of PassSummary, optional
         The passes over the data.
+    choice : str, optional
+        Why fewer landmarks were drawn than usual, where their number was not given.
 
     References
     ----------
@@ -85,6 +87,7 @@ class MeanEmbedding:
     precision: str
     seed: int
     passes: tuple[PassSummary, ...] = ()
+    choice: str = ""
 
     def __post_init__(self) -> None:
         for array in (self.landmarks, self.indices, self.sums.digits):
@@ -256,6 +259,7 @@ class MeanEmbedding:
             "tolerance": self.tolerance,
             "precision": self.precision,
             "seed": self.seed,
+            "choice": self.choice,
         }
         write_record(path, arrays, attributes, overwrite=overwrite)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -197,6 +197,8 @@ class Plan:
         Of a process that has loaded its libraries and no data.
     remedy : str
         What to do where it needs too much memory.
+    would_fit : callable
+        Tells the largest numbers that would fit, to come after it.
     """
 
     n: int
@@ -206,6 +208,7 @@ class Plan:
     steps: tuple[DriverStep | PassPlan, ...]
     baseline_bytes: int
     remedy: str
+    would_fit: Callable[[], str] = field(default=str, compare=False, repr=False)
 
     @property
     def passes(self) -> tuple[PassPlan, ...]:
@@ -285,7 +288,7 @@ class Plan:
             f"the plan needs {format_bytes(needed)} in one process and {format_bytes(allowed)} "
             f"are allowed; {format_bytes(self.baseline_bytes)} of it are the libraries, and the "
             f"largest step is {name!r} with {format_bytes(amount)}: {self.remedy}, or allow more "
-            "memory"
+            f"memory{self.would_fit()}"
         )
         raise MemoryBudgetError(msg)
 

@@ -46,6 +46,7 @@ from dhsic.estimators.registry import (
     TABLE,
     Entry,
     draws_replicates,
+    find_estimator,
     find_null,
     tries_grids,
 )
@@ -87,6 +88,7 @@ __all__ = [
     "choose_estimator",
     "combine_chain",
     "draws_replicates",
+    "find_estimator",
     "find_null",
     "fit_on_sample",
     "plan_of",

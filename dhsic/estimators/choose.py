@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
-from dhsic._work import LONG, QUICK, pair_seconds
+from dhsic._work import QUICK, pair_seconds
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
-from dhsic.engine.units import format_bytes, format_seconds
 from dhsic.estimators.base import Estimator, Null
 from dhsic.estimators.feature.nystrom_hsic import NystromHSIC
 from dhsic.estimators.gram.exact import UHSIC, VHSIC
 from dhsic.estimators.landmark.nystrom_m import NystromMHSIC
+from dhsic.estimators.reach import (
+    Offer,
+    Planner,
+    first_that_fits,
+    noun_of,
+    plan_once,
+    powers_below,
+    size_of,
+    with_size,
+)
 from dhsic.estimators.registry import find_estimator, find_null, takes_null
 from dhsic.kernels import Combinations
 from dhsic.landmarks import landmark_count
 from dhsic.nulls import FromReplicates
+from dhsic.results import AS_ASKED
 
-__all__ = ["Choice", "choose_estimator"]
+__all__ = ["Choice", "choose_among", "choose_estimator", "plan_test"]
 
 _LANDMARKS = 256  # of either variable; 512 found no more on six kinds of 4,000 rows
 _OF_ESTIMATES = _LANDMARKS, 64
 _FEWEST_UNBIASED = 4  # rows
-_MOST_TUPLES, _FEWEST_TUPLES = 2048, 64
+_MOST_TUPLES, _FEWEST = 2048, 64
+_PAIRS = "all pairs of rows"
 _MANY_KERNELS = 256  # tuples, below which one kernel of each variable is taken
 
-_FEATURES: tuple[tuple[int, int | str], ...] = ((_LANDMARKS, "auto"), (128, 32), (64, 16))
+_FEATURES: tuple[tuple[int, int | str, str], ...] = (
+    (_LANDMARKS, "auto", "principal features"),
+    (128, 32, "at most 32 features of a kernel"),
+    (64, 16, "at most 16 features of a kernel"),
+)
 
 
 class Choice(NamedTuple):
@@ -40,12 +55,8 @@ class Choice(NamedTuple):
     """Why these."""
 
 
-class _Offer(NamedTuple):
-    """A choice that may fit."""
-
-    estimator: NystromHSIC | NystromMHSIC
-    combinations: Combinations
-    what: str
+_Kernels = Sequence[tuple[Combinations, str]]
+_Offers = list[list[Offer[tuple[Estimator, Combinations]]]]
 
 
 def choose_estimator(
@@ -57,8 +68,13 @@ def choose_estimator(
     *,
     reducible: bool = False,
     unbiased: bool = True,
+    planner: Planner | None = None,
 ) -> Choice:
     """The estimator that was asked for, or for "auto" the best that is quick enough.
+
+    A name leaves the options open: of landmarks, features or the like the estimator takes the
+    usual number, or the largest power of two that fits the memory and the time. A value is taken
+    as it is.
 
     Parameters
     ----------
@@ -76,6 +92,8 @@ def choose_estimator(
         Whether the reference may stand for all combinations.
     unbiased : bool, optional
         Whether an estimate of two variables is to be: else it is one that tests are made of.
+    planner : callable, optional
+        What would run, where that is not the test or the estimate alone.
 
     Returns
     -------
@@ -86,111 +104,151 @@ def choose_estimator(
     InvalidArgumentError
         The estimator is unknown, or takes fewer variables.
     """
+    planner = planner or partial(plan_test, null=null, n_resamples=n_resamples)
+    kernels = _kernels(combinations, reducible=reducible)
     if not (isinstance(estimator, str) and estimator == "auto"):
         found, reason = find_estimator(estimator, session)
-        return Choice(found, combinations, reason)
-    asked = null, n_resamples
+        if not isinstance(estimator, str):
+            return Choice(found, combinations, reason)
+        return _fitting(session, _by_name(session, found, kernels, planner), reason)
     two = len(session.sources) == 2 and not combinations.features
     estimates = two and null is None and unbiased
     enough = session.n >= _FEWEST_UNBIASED
     exact = UHSIC() if estimates and enough else VHSIC(two and null is not None and enough)
     pairs = estimates or (two and null is not None and takes_null(NystromHSIC(), null))
-    offers = _offers(session, combinations, null, pairs=pairs, reducible=reducible)
-    linear = offers[0].estimator
+    if not pairs:
+        offers = _tuples(session, kernels, planner)
+    elif null is None:
+        offers = _estimates(session, combinations, planner)
+    else:
+        offers = _features(session, kernels, planner)
+    linear = offers[0][0].value[0]
     name = getattr(null, "name", null)
     if not takes_null(exact, null):  # if neither does, the check of the null says so
-        return _fitting(session, offers, *asked, f"{name} does not stand with {exact.name}")
+        return _fitting(session, offers, f"{name} does not stand with {exact.name}")
     if not takes_null(linear, null):
         return Choice(exact, combinations, f"{name} does not stand with {linear.name}")
     too_many = "too many rows for all pairs of them"
     if pair_seconds(session.n) > QUICK:  # planning takes long itself where rows are many
-        return _fitting(session, offers, *asked, too_many)
-    plan = _plan(exact, session, combinations, *asked)
+        return _fitting(session, offers, too_many)
+    plan = planner(exact, session, combinations)
     seconds = plan.processor_seconds
-    if seconds > QUICK and seconds > _plan(linear, session, combinations, *asked).processor_seconds:
-        return _fitting(session, offers, *asked, too_many)
+    if seconds > QUICK and seconds > offers[0][0].plan().processor_seconds:
+        return _fitting(session, offers, too_many)
     if not plan.fits:
-        return _fitting(session, offers, *asked, "all pairs of rows do not fit the memory")
+        return _fitting(session, offers, "all pairs of rows do not fit the memory")
     return Choice(exact, combinations, "all pairs of rows, quick for so few")
 
 
-def _offers(
+def choose_among(
+    names: Sequence[str], session: Session, combinations: Combinations, planner: Planner
+) -> Choice:
+    """The first of some estimators that fits the memory and the time, or the last.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The better first.
+    session, combinations, planner
+        As for `choose_estimator`.
+
+    Returns
+    -------
+    Choice
+        As asked, where it is the first with all its landmarks or features.
+    """
+    kernels = _kernels(combinations, reducible=False)
+    found = [find_estimator(name, session)[0] for name in names]
+    offers = [some for one in found for some in _by_name(session, one, kernels, planner)]
+    return _fitting(session, offers, AS_ASKED)
+
+
+def _kernels(combinations: Combinations, *, reducible: bool) -> _Kernels:
+    """All combinations, and the reference alone where it may stand for them."""
+    if not reducible or len(combinations) == 1:
+        return [(combinations, "")]
+    one = combinations.part([combinations.reference()])
+    return [(combinations, ""), (one, f"one of {len(combinations)} combinations of kernels with ")]
+
+
+def _estimates(session: Session, combinations: Combinations, planner: Planner) -> _Offers:
+    return [
+        [
+            Offer(
+                (one, combinations), f"{p} landmarks", partial(planner, one, session, combinations)
+            )
+            for p in _OF_ESTIMATES
+            for one in [NystromHSIC(min(p, session.n), unbiased_estimate=True)]
+        ]
+    ]
+
+
+def _features(session: Session, kernels: _Kernels, planner: Planner) -> _Offers:
+    """All pairs of principal features of two variables."""
+    return [
+        [
+            Offer(
+                (one, some),
+                f"{which}{p} landmarks and {what}",
+                partial(planner, one, session, some),
+            )
+            for p, r, what in _FEATURES
+            for one in [NystromHSIC(min(p, session.n), n_features=r, unbiased_estimate=True)]
+        ]
+        for some, which in kernels
+    ]
+
+
+def _tuples(session: Session, kernels: _Kernels, planner: Planner) -> _Offers:
+    """Tuples of landmarks."""
+    usual = landmark_count(NystromMHSIC().n_landmarks, session.n, replace=False)
+    return _powers(session, NystromMHSIC(), min(usual, _MOST_TUPLES), kernels, planner)
+
+
+def _by_name(
+    session: Session, estimator: Estimator, kernels: _Kernels, planner: Planner
+) -> _Offers:
+    """With its usual number of landmarks, features or the like, and fewer."""
+    usual = size_of(estimator, session.n)
+    if usual is not None:
+        return _powers(session, estimator, usual, kernels, planner)
+    some = kernels[0][0]
+    return [[Offer((estimator, some), _PAIRS, partial(planner, estimator, session, some))]]
+
+
+def _powers(
+    session: Session, estimator: Estimator, most: int, kernels: _Kernels, planner: Planner
+) -> _Offers:
+    """The most landmarks, features or the like, and the powers of two below."""
+    usual, what = size_of(estimator, session.n), noun_of(estimator)
+    last = kernels[-1][0]
+    return [
+        [
+            Offer((one, some), f"{which}{count:,} {what}", partial(planner, one, session, some))
+            for count in powers_below(most, _FEWEST if some is last else _MANY_KERNELS)
+            for one in [estimator if count == usual else with_size(estimator, count)]
+        ]
+        for some, which in kernels
+    ]
+
+
+def _fitting(session: Session, offers: _Offers, why: str) -> Choice:
+    """The first offer that fits the memory and the time, or the last."""
+    chosen, told = first_that_fits(session, offers)
+    reasons = [told] if told and why == AS_ASKED else [why, *filter(None, [told])]
+    return Choice(*chosen, "; ".join(reasons))
+
+
+def plan_test(
+    estimator: Estimator,
     session: Session,
     combinations: Combinations,
     null: str | Null | None,
-    *,
-    pairs: bool,
-    reducible: bool,
-) -> list[_Offer]:
-    """What is linear in the rows, from the best to the quickest.
-
-    All pairs of features of two variables, or tuples of landmarks.
-    """
-    n, kernels = session.n, [(combinations, "")]
-    if reducible and len(combinations) > 1:
-        one = combinations.part([combinations.reference()])
-        kernels.append((one, f"one of {len(combinations)} combinations of kernels with "))
-    if not pairs:
-        return list(_tuples(n, kernels))
-    if null is None:
-        estimates = [NystromHSIC(min(p, n), unbiased_estimate=True) for p in _OF_ESTIMATES]
-        return [_Offer(one, combinations, f"{one.n_landmarks} landmarks") for one in estimates]
-    return list(_features(n, kernels))
-
-
-def _features(n: int, kernels: Sequence[tuple[Combinations, str]]) -> Iterator[_Offer]:
-    for (some, what), (p, r) in product(kernels, _FEATURES):
-        features = "principal features" if r == "auto" else f"at most {r} features of a kernel"
-        yield _Offer(
-            NystromHSIC(min(p, n), n_features=r, unbiased_estimate=True),
-            some,
-            f"{what}{p} landmarks and {features}",
-        )
-
-
-def _tuples(n: int, kernels: Sequence[tuple[Combinations, str]]) -> Iterator[_Offer]:
-    usual = landmark_count(NystromMHSIC().n_landmarks, n, replace=False)
-    most = min(usual, _MOST_TUPLES)
-    for some, what in kernels:
-        fewest = _MANY_KERNELS if len(some) > 1 else _FEWEST_TUPLES
-        p = most
-        while p == most or p >= fewest:
-            one = NystromMHSIC() if p == usual else NystromMHSIC(p)
-            yield _Offer(one, some, f"{what}{p:,} landmarks")
-            p //= 2
-
-
-def _fitting(
-    session: Session,
-    offers: list[_Offer],
-    null: str | Null | None,
-    n_resamples: int | None,
-    why: str,
-) -> Choice:
-    """The first offer that fits the memory and the time, or the last."""
-    allowed = session.runtime.processor_seconds or LONG
-    first: Plan | None = None
-    for offer in offers:
-        plan = _plan(offer.estimator, session, offer.combinations, null, n_resamples)
-        if (plan.fits and plan.processor_seconds <= allowed) or offer is offers[-1]:
-            break
-        first = first or plan
-    if first is not None:
-        seconds, needed = format_seconds(first.processor_seconds), format_bytes(first.peak_bytes)
-        why += f"; {offer.what}, since {offers[0].what} would take {seconds} of one thread"
-        why += f" and {needed}: allow so much for them"
-    return Choice(offer.estimator, offer.combinations, why)
-
-
-def _plan(
-    estimator: Estimator,
-    session: Session,
-    kernels: Combinations,
-    null: str | Null | None,
     n_resamples: int | None,
 ) -> Plan:
+    """That of a test or an estimate, once."""
     if null is None:
-        return estimator.plan(session, kernels, None)
-    found, _ = find_null(null, estimator, session, n_resamples, kernels)
+        return plan_once(estimator, session, combinations, None)
+    found, _ = find_null(null, estimator, session, n_resamples, combinations)
     found = found.replicates if isinstance(found, FromReplicates) else found
-    return estimator.plan(session, kernels, found)
+    return plan_once(estimator, session, combinations, found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from dhsic.engine.events import Listener
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import VHSIC, Estimate, NystromMHSIC, Resampling, find_null
+from dhsic.estimators import VHSIC, Estimate, Estimator, NystromMHSIC, Resampling, find_null
 from dhsic.estimators.landmark.draws import AUTO
+from dhsic.estimators.reach import planned
 from dhsic.interaction.landmarks import (
     FACTORISATIONS,
     Replicated,
@@ -35,7 +37,6 @@ from dhsic.nulls import (
     monte_carlo_error,
     pvalue,
 )
-from dhsic.results import AS_ASKED
 
 __all__ = ["INTERACTION_ESTIMATORS", "interaction_test", "plan_interaction"]
 
@@ -187,6 +188,7 @@ class _Method:
     """How a test is run: statistic, kernels to fit, null distribution and why this one."""
 
     estimator: NystromMHSIC | VHSIC
+    estimator_reason: str
     kernels: tuple[Kernel, ...]
     null: Resampling
     null_reason: str
@@ -201,20 +203,16 @@ class _Method:
         n_resamples: int | None,
     ) -> _Method:
         """Check what the user passed, and choose the rest."""
-        estimator = _estimator(estimator)
+        asked = _estimator(estimator)
         _check_kernels(kernels)
-        _check_null(null, estimator)
-        chosen, _, fitting = choose_measure(session, kernels, estimator)
-        combinations = Combinations.single(fitting)
-        # Three variables of which one is moved: shifts, where joint independence takes a chain.
-        exact = Shifts.name if isinstance(chosen, NystromMHSIC) else Permutation.name
-        asked = exact if null == "auto" else null
-        found, reason = find_null(asked, chosen, session, n_resamples, combinations)
-        if null == "auto":
-            reason = "exact for exchangeable rows"
+        _check_null(null, asked)
+        found, why = _find_null(null, asked, session, n_resamples)
+        name_or_value = asked.name if isinstance(estimator, str) else asked
+        chosen, reason, fitting = choose_measure(
+            session, kernels, name_or_value, planner=partial(_plan, null=found)
+        )
         assert isinstance(chosen, NystromMHSIC | VHSIC)
-        assert isinstance(found, Resampling)
-        return cls(chosen, fitting, found, reason)
+        return cls(chosen, reason, fitting, found, why)
 
     @property
     def described(self) -> dict[str, Any]:
@@ -222,11 +220,9 @@ class _Method:
         return {"estimator": self.estimator, "kernels": self.kernels, "null": self.null}
 
     def plan(self, session: Session) -> Plan:
-        """What would run."""
-        if isinstance(self.estimator, VHSIC):
-            assert isinstance(self.null, Permutation | Multiplier)
-            return plan_of_pairs(session, self.kernels, self.null)
-        return plan_at_landmarks(session, self.estimator, self.kernels, self.null)
+        """What would run; where that is refused it tells what would fit."""
+        combinations = Combinations.single(self.kernels)
+        return planned(partial(_plan, null=self.null), self.estimator, session, combinations)
 
     def run(self, session: Session) -> Replicated:
         """The statistic and its replicates."""
@@ -234,6 +230,28 @@ class _Method:
             assert isinstance(self.null, Permutation | Multiplier)
             return replicate_pairs(session, self.kernels, self.null)
         return replicate_at_landmarks(session, self.estimator, self.kernels, self.null)
+
+
+def _plan(
+    estimator: Estimator, session: Session, combinations: Combinations, null: Resampling
+) -> Plan:
+    if isinstance(estimator, VHSIC):
+        assert isinstance(null, Permutation | Multiplier)
+        return plan_of_pairs(session, combinations.kernels, null)
+    assert isinstance(estimator, NystromMHSIC)
+    return plan_at_landmarks(session, estimator, combinations.kernels, null)
+
+
+def _find_null(
+    null: Any, estimator: NystromMHSIC | VHSIC, session: Session, n_resamples: int | None
+) -> tuple[Resampling, str]:
+    # Three variables of which one is moved: shifts, where joint independence takes a chain.
+    exact = Shifts.name if isinstance(estimator, NystromMHSIC) else Permutation.name
+    single = Combinations.single([estimator.kernel(None)] * len(session.sources))
+    asked = exact if null == "auto" else null
+    found, reason = find_null(asked, estimator, session, n_resamples, single)
+    assert isinstance(found, Resampling)
+    return found, "exact for exchangeable rows" if null == "auto" else reason
 
 
 def _three(variables: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -318,7 +336,7 @@ def _result(
     largest = int(np.argmax(pvalues))
     statistic = float(found.statistics[largest])
     estimate = Estimate(statistic / session.n, found.kernels, found.landmarks, quantity=_QUANTITY)
-    fields = result_fields(session, method.estimator, AS_ASKED, estimate, began)
+    fields = result_fields(session, method.estimator, method.estimator_reason, estimate, began)
     fields["estimator"] = _NAMES[type(method.estimator)]
     return InteractionTestResult(
         statistic=statistic,

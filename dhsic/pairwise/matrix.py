@@ -6,6 +6,8 @@ import itertools
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +20,7 @@ from dhsic.engine.events import Listener
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import NystromHSIC
+from dhsic.estimators import NystromHSIC, NystromMHSIC
 from dhsic.estimators.approximate import guard_features
 from dhsic.estimators.base import BANDWIDTH_ROWS, passes_of, plan_of, rounding_unit
 from dhsic.estimators.feature.basis import SQUARED_HSIC, Side, whiten
@@ -26,8 +28,8 @@ from dhsic.estimators.feature.landmarks import LandmarkFeatures
 from dhsic.estimators.feature.layout import KernelSide, Layout, Rectangle
 from dhsic.estimators.feature.moments import MomentsPass, feature_moments
 from dhsic.estimators.feature.replicates import resample_features, resampling_steps
+from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
 from dhsic.kernels import Combinations, Kernel
-from dhsic.landmarks import landmark_count
 from dhsic.linalg import spectrum
 from dhsic.nulls import ChiSquareMixture, Replicates, Shifts, Spectral, pvalue
 from dhsic.pairwise.result import DependenceMatrix
@@ -39,6 +41,7 @@ Kernels = str | Kernel | Sequence[str | Kernel | None]
 PairNull = Shifts | Spectral
 Vector = NDArray[np.float64]
 
+_USUAL, _FEWEST = "2sqrt", 8
 _REMEDY = "take fewer landmarks, fewer variables or fewer threads"
 _MOST_PAIRS = 200
 _MOST_PASSES = 8
@@ -48,7 +51,7 @@ _RESAMPLES_OF_PAIR = 40
 def dependence_matrix(
     *variables: Any,
     kernels: Kernels | None = None,
-    n_landmarks: int | str = "2sqrt",
+    n_landmarks: int | str | None = None,
     null: str | PairNull = "auto",
     n_resamples: int | None = None,
     rng: int | np.random.Generator | None = None,
@@ -76,7 +79,9 @@ def dependence_matrix(
         One for all variables, or one a variable; "gaussian" where not given.
     n_landmarks : int or str, optional
         Landmarks of every variable: a number, or a multiple of sqrt(n) as "2sqrt". Memory grows
-        with the square of the number that pruning keeps of all variables.
+        with the square of the number that pruning keeps of all variables. Where not given,
+        "2sqrt", or the largest power of two that fits the memory and ten minutes of one thread by
+        the plan, if that is less; `landmarks.choice` of the result says so.
     null : {"auto", "shifts", "spectral"}, Shifts or Spectral, optional
         "auto" takes exact replicates, but for more than 200 pairs, or where they would take more
         than 8 passes; the result says which and why.
@@ -118,17 +123,15 @@ def dependence_matrix(
     session = open_session(
         variables, names, rng, precision, client, threads, memory, progress, checkpoint
     )
-    method = NystromHSIC(n_landmarks)
+    method = NystromHSIC(_USUAL if n_landmarks is None else n_landmarks)
     # It takes two variables; kernels are chosen as by what takes several.
-    _, _, fitting = choose_measure(session, kernels, "nystrom-m")
-    session.expect(plan_of(session, _drawing_steps(session, n_landmarks), _REMEDY))
+    _, _, fitting = choose_measure(session, kernels, NystromMHSIC())
     asked = _asked(null, n_resamples, len(session.sources))
     session.resume(
         computes="dependence matrix", estimator=method, kernels=fitting, null=null, resampling=asked
     )
-    drawn = method.draw(session, Combinations.single(fitting))
-    found = _chosen(session, drawn, null, asked)
-    session.begin(_plan(session, drawn, found.null))
+    matrix = _Matrix(session, Combinations.single(fitting), null, asked)
+    drawn, found = matrix.begin(method.n_drawn(session), open_=n_landmarks is None)
     hsic, pvalues, detail = _measure(session, drawn, found.null)
     norms = np.sqrt(hsic.diagonal())
     if not norms.all():
@@ -155,6 +158,44 @@ def dependence_matrix(
         seconds=time.perf_counter() - began,
         version=__version__,
     )
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """What is computed, but for the number of landmarks."""
+
+    session: Session
+    kernels: Combinations
+    null: Any
+    asked: PairNull
+
+    def begin(self, p: int, *, open_: bool) -> tuple[LandmarkFeatures, _Chosen]:
+        """Draw landmarks, p or what fits, choose the null, and tell what starts."""
+        choice = ""
+        if open_:
+            offers = [
+                Offer(k, f"{k:,} landmarks", partial(self.plan, k))
+                for k in powers_below(p, _FEWEST)
+            ]
+            p, choice = first_that_fits(self.session, [offers])
+        self.session.begin(telling(self.plan(p), [Way("landmarks", p, self.plan)]))
+        drawn, found = self.drawn(p)
+        return drawn._replace(summary=replace(drawn.summary, choice=choice)), found
+
+    def plan(self, p: int) -> Plan:
+        """What is still to run with p landmarks as pruned; or drawing them, if that is too much."""
+        drawing = plan_of(self.session, _drawing_steps(self.session, p), _REMEDY)
+        if not drawing.fits:
+            return drawing
+        drawn, found = self.drawn(p)
+        return _plan(self.session, drawn, found.null)
+
+    def drawn(self, p: int) -> tuple[LandmarkFeatures, _Chosen]:
+        """The landmarks, drawn once, and the null distribution."""
+        drawn = self.session.once(
+            ("drawn", p), lambda: NystromHSIC(p).draw(self.session, self.kernels)
+        )
+        return drawn, _chosen(self.session, drawn, self.null, self.asked)
 
 
 class _Chosen(NamedTuple):
@@ -284,8 +325,8 @@ def _spectral_pvalues(
     return pvalues
 
 
-def _drawing_steps(session: Session, n_landmarks: int | str) -> list[DriverStep | PassPlan]:
-    p, m = landmark_count(n_landmarks, session.n, replace=False), len(session.sources)
+def _drawing_steps(session: Session, p: int) -> list[DriverStep | PassPlan]:
+    m = len(session.sources)
     rows = 8 * sum(session.dims) * (p + BANDWIDTH_ROWS)
     fetch = 3 * rows + max(source.take_bytes for source in session.sources)
     return [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,9 +14,10 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator
 from dhsic.kernels import Kernel
 from dhsic.ranking.features import read_kernel
+from dhsic.ranking.result import By
 from dhsic.sensitivity.maps import check_varied, column_sensitivities, map_passes
 
-__all__ = ["JointMap"]
+__all__ = ["JointMap", "JointReader", "joint_reader"]
 
 
 class JointMap(NamedTuple):
@@ -57,3 +58,17 @@ class JointMap(NamedTuple):
         """Sums of the sensitivities of the columns of every feature, shape (k,)."""
         _, found = column_sensitivities(session, self.estimator, "statistic", self.kernels, (0,))
         return np.array([found[list(one)].sum() for one in columns])
+
+
+JointReader = Callable[[Session, Estimator], JointMap | None]
+
+
+def joint_reader(by: By, feature_kernels: Any, target_kernel: Any) -> JointReader:
+    """What makes the map of all columns by an estimator, where there is to be one."""
+
+    def read(session: Session, estimator: Estimator) -> JointMap | None:
+        if by != "sensitivity":
+            return None
+        return JointMap.read(session, estimator, feature_kernels, target_kernel)
+
+    return read

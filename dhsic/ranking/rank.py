@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -27,16 +28,19 @@ from dhsic.estimators import (
     Resampling,
     choose_estimator,
     draws_replicates,
+    find_estimator,
     find_null,
 )
 from dhsic.estimators.base import passes_of
+from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.io.open import AnySource
 from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns
 from dhsic.nulls import Replicates, adjust, pvalue, standardised, step_down
 from dhsic.ranking.constants import without_constants
 from dhsic.ranking.features import Features, Groups, read_features, read_kernel
-from dhsic.ranking.joint import JointMap
+from dhsic.ranking.joint import JointReader, joint_reader
 from dhsic.ranking.result import By, FeatureRanking, RankedFeature
+from dhsic.results import AS_ASKED
 
 __all__ = ["feature_estimator", "open_features", "plan_ranking", "rank_features"]
 
@@ -167,9 +171,10 @@ def rank_features(
         features, target, rng, precision, client, threads, memory, progress, checkpoint
     )
     chosen = read_features(features, session.sources[0], names, groups, feature_kernels)
-    method = _choose(session, chosen, target_kernel, estimator, null, n_resamples)
-    joint = _joint(by, session, method, feature_kernels, target_kernel)
-    session.begin(_plan(session, method, joint))
+    read = joint_reader(by, feature_kernels, target_kernel)
+    method = _choose(session, chosen, target_kernel, estimator, null, n_resamples, read)
+    joint = read(session, method.estimator)
+    session.begin(method.plan(session, read))
     tested = without_constants(session, chosen)
     method = method.of(tested)
     session.resume(
@@ -253,8 +258,9 @@ def plan_ranking(
     check_choice("by", by, get_args(By))
     session = open_features(features, target, 0, precision, client, threads, memory)
     chosen = read_features(features, session.sources[0], names, groups, feature_kernels)
-    method = _choose(session, chosen, target_kernel, estimator, null, n_resamples)
-    return _plan(session, method, _joint(by, session, method, feature_kernels, target_kernel))
+    read = joint_reader(by, feature_kernels, target_kernel)
+    method = _choose(session, chosen, target_kernel, estimator, null, n_resamples, read)
+    return method.plan(session, read)
 
 
 def open_features(
@@ -290,22 +296,23 @@ class _Method:
         """The same for some of the features."""
         return replace(self, combinations=features.against(self.combinations.kernels[-1]))
 
+    def plan(self, session: Session, read: JointReader) -> Plan:
+        """What would run; where that is refused it tells what would fit."""
+        planner = partial(_plan, null=self.null, n_resamples=None, read=read)
+        return planned(planner, self.estimator, session, self.combinations)
 
-def _joint(
-    by: By,
+
+def _plan(
+    estimator: Estimator,
     session: Session,
-    method: _Method,
-    feature_kernels: FeatureKernels,
-    target_kernel: str | Kernel,
-) -> JointMap | None:
-    if by != "sensitivity":
-        return None
-    return JointMap.read(session, method.estimator, feature_kernels, target_kernel)
-
-
-def _plan(session: Session, method: _Method, joint: JointMap | None) -> Plan:
+    combinations: Combinations,
+    null: str | Null,
+    n_resamples: int | None,
+    read: JointReader,
+) -> Plan:
     """The ranking, and the map where there is one."""
-    plan = method.estimator.plan(session, method.combinations, method.null)
+    found, _ = find_null(null, estimator, session, n_resamples, combinations)
+    plan, joint = plan_once(estimator, session, combinations, found), read(session, estimator)
     return plan if joint is None else replace(plan, steps=(*plan.steps, *joint.steps(session)))
 
 
@@ -316,6 +323,7 @@ def _choose(
     estimator: str | Estimator,
     null: str | Null,
     n_resamples: int | None,
+    read: JointReader,
 ) -> _Method:
     """What was asked for, and for the rest what dhsic takes."""
     msg = (
@@ -325,10 +333,14 @@ def _choose(
     if not draws_replicates(null):
         raise InvalidArgumentError(msg)
     combinations = features.against(read_kernel(kernel, session.sources[1]))
-    chosen, reason = feature_estimator(estimator, session, combinations, null, n_resamples)
+    planner = partial(_plan, null=null, n_resamples=n_resamples, read=read)
+    asked = session, combinations, null, n_resamples, planner
+    chosen, reason = feature_estimator(estimator, *asked)
     few = _keep_few_landmarks(combinations, session.dims[1])
     if estimator == "auto" and isinstance(chosen, NystromMHSIC) and few:
-        chosen, reason = NystromHSIC(), f"{reason}; single columns keep few landmarks"
+        chosen, why = feature_estimator(NystromHSIC.name, *asked)
+        why = "" if why == AS_ASKED else f"; {why}"
+        reason = f"{reason}; single columns keep few landmarks{why}"
     found, null_reason = find_null(null, chosen, session, n_resamples, combinations)
     if not isinstance(found, Resampling):  # a chain of tests
         raise InvalidArgumentError(msg)
@@ -350,16 +362,20 @@ def feature_estimator(
     combinations: Combinations,
     null: str | Null | None,
     n_resamples: int | None,
+    planner: Planner | None = None,
 ) -> tuple[Estimator, str]:
     """The estimator, one that takes many features, and why this one."""
-    chosen, _, reason = choose_estimator(estimator, session, combinations, null, n_resamples)
-    if not isinstance(chosen, FeatureEstimator):
+    named = None if estimator == "auto" else find_estimator(estimator, session)[0]
+    if named is not None and not isinstance(named, FeatureEstimator):
         msg = (
             "many features against one target need estimator 'nystrom-m', 'nystrom-hsic', 'v-hsic' "
             f"or 'auto', got "
-            f"{chosen.name!r}: take one of them, or test column by column"
+            f"{named.name!r}: take one of them, or test column by column"
         )
         raise InvalidArgumentError(msg)
+    chosen, _, reason = choose_estimator(
+        estimator, session, combinations, null, n_resamples, planner=planner
+    )
     return chosen, reason
 
 

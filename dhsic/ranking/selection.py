@@ -14,19 +14,20 @@ from dhsic._arguments import Precision
 from dhsic._validation import check_choice, check_integer, check_number
 from dhsic._version import __version__
 from dhsic.engine.events import Listener
-from dhsic.engine.plan import DriverStep
+from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.reduction import RowReduction
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator, FeatureEstimator
 from dhsic.estimators.base import fit_combinations_on_sample, fitting_step, plan_of
+from dhsic.estimators.reach import plan_once, planned
 from dhsic.kernels import Combinations, Delta, Kernel, Linear, OnColumns
 from dhsic.ranking.features import Features, Groups, read_features, read_kernel
 from dhsic.ranking.greedy import Measure, Subset, backward, forward
 from dhsic.ranking.lasso import LassoPass, lasso_path
 from dhsic.ranking.linear import ClassPass, LinearPass, class_scores
 from dhsic.ranking.rank import feature_estimator, open_features
-from dhsic.results import JsonValue, Parts, Summarised
+from dhsic.results import AS_ASKED, JsonValue, Parts, Summarised
 
 __all__ = ["Criterion", "FeatureSelection", "SelectionMethod", "select_features"]
 
@@ -62,6 +63,9 @@ class FeatureSelection(Summarised, JsonValue):
         Rows.
     n_features : int
         Features to select from.
+    estimator_reason : str
+        Of "forward" and "backward", why the estimator, and why fewer landmarks than usual where
+        the usual ones do not fit.
     passes : int
         Passes over the data.
     seed : int
@@ -101,6 +105,7 @@ class FeatureSelection(Summarised, JsonValue):
     seed: int
     seconds: float
     version: str
+    estimator_reason: str = AS_ASKED
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
@@ -109,6 +114,7 @@ class FeatureSelection(Summarised, JsonValue):
             ("selected", ", ".join(f"{name} ({score:.4g})" for name, score in pairs)),
             ("of", f"{self.n_features:,} features for {self.target}, n = {self.n:,}"),
             ("method", f"{self.method} by {self.criterion}"),
+            *([("estimator", reason)] if (reason := self.estimator_reason) != AS_ASKED else []),
             ("seed", str(self.seed)),
             ("time", f"{self.seconds:.2f} s, {self.passes} passes"),
         ]
@@ -227,13 +233,15 @@ def select_features(
         raise InvalidArgumentError(msg)
     usual = "linear" if method == "linear" else "gaussian"
     of_target = read_kernel(target_kernel or usual, session.sources[1])
+    reason = AS_ASKED
     if method == "linear":
         selected, scores = _largest(_linear_scores(session, chosen, of_target), k)
     elif method == "lasso":
         found = _lasso_scores(session, chosen, of_target, k, block_rows, n_permutations)
         selected, scores = _largest(found, min(k, int(np.count_nonzero(found))))
     else:
-        measure = _measure(session, chosen, of_target, estimator, criterion)
+        columns = k if method == "forward" else len(chosen)
+        measure, reason = _measure(session, chosen, of_target, estimator, criterion, columns)
         selected, scores = (
             forward(measure, len(chosen), k)
             if method == "forward"
@@ -249,6 +257,7 @@ def select_features(
         target=session.names[1],
         n=session.n,
         n_features=len(chosen),
+        estimator_reason=reason,
         passes=len(session.finished),
         seed=session.seed,
         seconds=time.perf_counter() - began,
@@ -267,19 +276,28 @@ def _measure(
     target: Kernel,
     estimator: str | Estimator,
     criterion: Criterion,
-) -> Measure:
-    """The dependence of the target on sets of features, all sets in one pass where they fit."""
-    single = Combinations.against([_on(features, (0,))], target)
-    chosen, _ = feature_estimator(estimator, session, single, None, None)
+    columns: int,
+) -> tuple[Measure, str]:
+    """The dependence of the target on sets of features, all sets in one pass where they fit.
+
+    And why this estimator, which suits as many sets as there are features, of so many each.
+    """
+    largest = _on(features, tuple(range(columns)))
+    most = Combinations.against([largest] * len(features), target)
+    chosen, reason = feature_estimator(estimator, session, most, None, None)
     assert isinstance(chosen, FeatureEstimator)
 
     def measure(subsets: Sequence[Subset]) -> Vector:
         combinations = Combinations.against([_on(features, one) for one in subsets], target)
-        session.begin(chosen.plan(session, combinations, None))
+        session.begin(planned(_plan, chosen, session, combinations))
         estimates = chosen.estimate_features(session, combinations)
         return estimates.cka if criterion == "cka" else estimates.hsic
 
-    return measure
+    return measure, reason
+
+
+def _plan(estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
+    return plan_once(estimator, session, combinations, None)
 
 
 def _on(features: Features, subset: Subset) -> OnColumns:

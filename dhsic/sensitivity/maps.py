@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, get_args
 
 import numpy as np
@@ -18,14 +19,15 @@ from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import Estimator
+from dhsic.estimators.reach import planned
 from dhsic.io.zarr_output import chunk_bytes
-from dhsic.kernels import Kernel
+from dhsic.kernels import Combinations, Kernel
 from dhsic.results import DependenceEstimate
 from dhsic.sensitivity.forms import Measured, Of, closed_form
 from dhsic.sensitivity.passes import MapPass, SquaresPass
 from dhsic.sensitivity.result import SensitivityMap, map_columns
 
-__all__ = ["check_varied", "column_sensitivities", "map_passes", "sensitivity_map"]
+__all__ = ["check_varied", "column_sensitivities", "map_passes", "plan_map", "sensitivity_map"]
 
 
 def sensitivity_map(
@@ -100,10 +102,12 @@ def sensitivity_map(
     session = open_session(
         variables, names, rng, precision, client, threads, memory, progress, checkpoint
     )
-    chosen, choice, fitting = choose_measure(session, kernels, estimator, unbiased=False)
     varied = _varied(session, wrt)
-    check_varied(session, fitting, varied)
-    session.begin(_plan(session, chosen, of, fitting, varied))
+    planner = partial(plan_map, of=of, varied=varied)
+    chosen, choice, fitting = choose_measure(
+        session, kernels, estimator, unbiased=False, planner=planner
+    )
+    session.begin(planned(planner, chosen, session, Combinations.single(fitting)))
     session.resume(
         computes=f"sensitivity map of the {of}", estimator=chosen, kernels=fitting, wrt=varied
     )
@@ -205,16 +209,20 @@ def check_varied(session: Session, kernels: Sequence[Kernel], varied: Sequence[i
             raise InvalidArgumentError(msg)
 
 
-def _plan(
-    session: Session,
+def plan_map(
     estimator: Estimator,
+    session: Session,
+    combinations: Combinations,
     of: Of,
-    kernels: Sequence[Kernel],
     varied: tuple[int, ...],
 ) -> Plan:
     """What the estimator runs, the pass of the map, and what writing the map takes."""
+    kernels = combinations.kernels
+    check_varied(session, kernels, varied)
     form = closed_form(estimator, of, len(session.sources))
-    form.plan(session, kernels).check()  # what is far too large is not even guessed at
+    measured = form.plan(session, kernels)
+    if not measured.fits:  # what is far too large is not even guessed at
+        return measured
     plan = map_passes(session, estimator, of, kernels, varied)
     gradient = form.expected(session, kernels, varied)
     columns = map_columns({str(m): d for m, d in zip(varied, gradient.dims, strict=True)})

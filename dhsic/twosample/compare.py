@@ -230,10 +230,12 @@ class _Asked:
     @property
     def codes(self) -> NDArray[np.float64]:
         """Codes of the samples, as the estimator needs them."""
-        if isinstance(self.estimator, BlockHSIC):
-            _, rows = self.estimator.blocks(sum(self.sizes))
+        if self.estimator == BlockHSIC.name or isinstance(self.estimator, BlockHSIC):
+            blocks = BlockHSIC() if isinstance(self.estimator, str) else self.estimator
+            _, rows = blocks.blocks(sum(self.sizes))
             return codes_of_blocks(self.sizes, rows)
-        return codes(self.sizes, unbiased=isinstance(self.estimator, UHSIC))
+        unbiased = self.estimator == UHSIC.name or isinstance(self.estimator, UHSIC)
+        return codes(self.sizes, unbiased=unbiased)
 
     def session(
         self,
@@ -260,7 +262,7 @@ def _estimator(estimator: str | Estimator) -> str | Estimator:
     if isinstance(estimator, str):
         given = {cls.name: name for cls, name in _NAMES.items()}.get(estimator, estimator)
         name = check_choice("estimator", given, ("auto", *MMD_ESTIMATORS))
-        return name if name == "auto" else MMD_ESTIMATORS[name]()
+        return name if name == "auto" else MMD_ESTIMATORS[name].name
     if type(estimator) not in _NAMES:
         classes = ", ".join(cls.__name__ for cls in _NAMES)
         msg = f"estimator must be a name or one of {classes}, got {estimator!r}"

@@ -106,7 +106,7 @@ def test_independence_test__refuses_before_it_reads(memory):
         def __getitem__(self, rows):
             raise AssertionError
 
-    asked = {"kernels": "gaussian", "estimator": "nystrom-m", "memory": memory}
+    asked = {"kernels": "gaussian", "estimator": dhsic.NystromMHSIC(), "memory": memory}
     with pytest.raises(
         MemoryBudgetError,
         match=r"in one process and 95.4 MiB are allowed; .* 'prune landmarks' with 1.4 GiB",

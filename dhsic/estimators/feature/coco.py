@@ -16,6 +16,7 @@ from dhsic.estimators.feature.landmarks import OnLandmarks
 from dhsic.estimators.feature.moments import feature_moments, moments_layout
 from dhsic.kernels import Combinations, Kernel
 from dhsic.linalg import solve_lower
+from dhsic.results import AS_ASKED
 
 __all__ = ["COCO", "WitnessFunction", "WitnessFunctions", "squared_largest_singular_values"]
 
@@ -65,6 +66,8 @@ class WitnessFunctions:
     first, second : WitnessFunction
         Callables from rows (n, d) to values (n,), each of norm 1 in the RKHS of its kernel; both
         may change sign together.
+    estimator_reason : str
+        Why the estimator, and why fewer landmarks than usual where the usual ones do not fit.
 
     Examples
     --------
@@ -79,6 +82,7 @@ class WitnessFunctions:
     coco: float
     first: WitnessFunction
     second: WitnessFunction
+    estimator_reason: str = AS_ASKED
 
 
 def squared_largest_singular_values(cross: NDArray[Any]) -> Vector:
