@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, product
@@ -242,8 +243,9 @@ class Grid:
             for one, nearest in zip(changes, reference, strict=True)
         ]
         counts = list(map(len, others))
-        numbers = list(product(*map(range, counts)))
-        if len(numbers) >= self.most:
+        if math.prod(counts) < self.most:
+            numbers = list(product(*map(range, counts)))
+        else:
             numbers = _spaced(_balanced(counts), self.most - 1)
         rest = [tuple(o[k] for o, k in zip(others, one, strict=True)) for one in numbers]
         return list(dict.fromkeys([tuple(reference), *rest]))
