@@ -74,8 +74,6 @@ class CausalDirection(Summarised, JsonValue):
         What the score compares.
     estimator : str
         Of the dependence.
-    estimator_reason : str
-        Why this one.
     null : str or None
         How the p-values were made, where the criterion asks for them.
     regression : str
@@ -88,6 +86,8 @@ class CausalDirection(Summarised, JsonValue):
         Wall time.
     version : str
         Of dhsic.
+    estimator_reason : str
+        Why this one.
     """
 
     _parts: ClassVar[Parts] = {

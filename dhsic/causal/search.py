@@ -81,9 +81,6 @@ class DAGSearch(Summarised, JsonValue):
         How nodes were regressed.
     estimator : str
         Of the dependence.
-    estimator_reason : str
-        Why this one in the test of all residuals, with fewer landmarks than usual where the usual
-        ones do not fit; the tests on the way choose in the same manner.
     null : str
         How its null distribution was made.
     precision : str
@@ -96,6 +93,9 @@ class DAGSearch(Summarised, JsonValue):
         Wall time.
     version : str
         Of dhsic.
+    estimator_reason : str
+        Why this one in the test of all residuals, with fewer landmarks than usual where the usual
+        ones do not fit; the tests on the way choose in the same manner.
 
     Examples
     --------

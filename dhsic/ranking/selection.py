@@ -63,9 +63,6 @@ class FeatureSelection(Summarised, JsonValue):
         Rows.
     n_features : int
         Features to select from.
-    estimator_reason : str
-        Of "forward" and "backward", why the estimator, and why fewer landmarks than usual where
-        the usual ones do not fit.
     passes : int
         Passes over the data.
     seed : int
@@ -74,6 +71,9 @@ class FeatureSelection(Summarised, JsonValue):
         Wall time.
     version : str
         Of dhsic.
+    estimator_reason : str
+        Of "forward" and "backward", why the estimator, and why fewer landmarks than usual where
+        the usual ones do not fit.
 
     Examples
     --------
