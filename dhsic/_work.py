@@ -7,7 +7,17 @@ These numbers were fitted to processor times of passes over 600 to 60,000 rows o
 
 from __future__ import annotations
 
-__all__ = ["A_SECOND", "ENTRY", "EXPONENTIAL", "LONG", "PATIENT", "QUICK", "SOLVE", "pair_seconds"]
+__all__ = [
+    "A_SECOND",
+    "ENTRY",
+    "EXPONENTIAL",
+    "LONG",
+    "PATIENT",
+    "QUICK",
+    "SOLVE",
+    "entry_seconds",
+    "pair_seconds",
+]
 
 A_SECOND = 2e10
 """Operations of one thread in a second."""
@@ -35,3 +45,11 @@ LONG = 600.0
 def pair_seconds(n: int) -> float:
     """Seconds of one thread for a kernel of all pairs of n rows: less than any test of these."""
     return EXPONENTIAL * n * (n + 1) / 2 / A_SECOND
+
+
+def entry_seconds(n: int, count: int) -> float:
+    """Seconds of one thread to go once through half the kernels of n rows at so many landmarks.
+
+    Blocks hold half of them; less than any estimate or test of these.
+    """
+    return ENTRY * n * count / 2 / A_SECOND

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from dhsic._work import QUICK, pair_seconds
+from dhsic._work import QUICK, entry_seconds, pair_seconds
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import Estimator, Null
@@ -224,7 +224,12 @@ def _powers(
     last = kernels[-1][0]
     return [
         [
-            Offer((one, some), f"{which}{count:,} {what}", partial(planner, one, session, some))
+            Offer(
+                (one, some),
+                f"{which}{count:,} {what}",
+                partial(planner, one, session, some),
+                entry_seconds(session.n, count),
+            )
             for count in powers_below(most, _FEWEST if some is last else _MANY_KERNELS)
             for one in [estimator if count == usual else with_size(estimator, count)]
         ]

@@ -52,6 +52,8 @@ class Offer(NamedTuple, Generic[Value]):
     what: str
     """What it is called in a result."""
     plan: Callable[[], Plan]
+    least_seconds: float = 0.0
+    """Of one thread, which it takes by far: where they are too many it is not even planned."""
 
 
 def first_that_fits(
@@ -76,6 +78,8 @@ def first_that_fits(
     allowed = session.runtime.processor_seconds or LONG
 
     def suits(offer: Offer[Value]) -> bool:
+        if offer.least_seconds > allowed:
+            return False
         plan = offer.plan()
         return plan.fits and plan.processor_seconds <= allowed
 
@@ -84,11 +88,14 @@ def first_that_fits(
         return best.value, ""
     some = next((some for some in offers if suits(some[-1])), [last])
     found = some[bisect_left(some, True, hi=len(some) - 1, key=suits)]
-    plan = best.plan()
-    return found.value, (
-        f"{found.what}, since {best.what} would take {format_seconds(plan.processor_seconds)} of "
-        f"one thread and {format_bytes(plan.peak_bytes)}: allow so much for them"
-    )
+    if best.least_seconds > allowed:
+        taken = f"more than {format_seconds(best.least_seconds)} of one thread"
+    else:
+        plan = best.plan()
+        seconds, needed = format_seconds(plan.processor_seconds), format_bytes(plan.peak_bytes)
+        taken = f"{seconds} of one thread and {needed}"
+    reason = f"{found.what}, since {best.what} would take {taken}: allow so much for them"
+    return found.value, reason
 
 
 def powers_below(count: int, fewest: int) -> list[int]:

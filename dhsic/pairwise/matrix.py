@@ -184,17 +184,24 @@ class _Matrix:
 
     def plan(self, p: int) -> Plan:
         """What is still to run with p landmarks as pruned; or drawing them, if that is too much."""
-        drawing = plan_of(self.session, _drawing_steps(self.session, p), _REMEDY)
+        drawing = self.drawing(p)
         if not drawing.fits:
             return drawing
         drawn, found = self.drawn(p)
         return _plan(self.session, drawn, found.null)
 
+    def drawing(self, p: int) -> Plan:
+        """What drawing p landmarks takes."""
+        return plan_of(self.session, _drawing_steps(self.session, p), _REMEDY)
+
     def drawn(self, p: int) -> tuple[LandmarkFeatures, _Chosen]:
         """The landmarks, drawn once, and the null distribution."""
-        drawn = self.session.once(
-            ("drawn", p), lambda: NystromHSIC(p).draw(self.session, self.kernels)
-        )
+
+        def draw() -> LandmarkFeatures:
+            self.session.expect(self.drawing(p))
+            return NystromHSIC(p).draw(self.session, self.kernels)
+
+        drawn = self.session.once(("drawn", p), draw)
         return drawn, _chosen(self.session, drawn, self.null, self.asked)
 
 
