@@ -1,11 +1,20 @@
-"""What the default takes: its power beside others, and its cost beside one kernel."""
+"""What the default takes: its power beside others, its cost beside one kernel, of any function."""
+
+import inspect
 
 import numpy as np
 import pytest
 
 import dhsic
-from benchmarks import default_cost, default_power, estimates
+import dhsic.causal
+from benchmarks import default_cost, default_power, estimates, reach
+from dhsic.io.synthetic import synthetic
 from tests.benchmarks.test_exact import run
+
+TAKES_DATA = {
+    *("conditional_independence_test", "direction", "directions"),
+    *("score_dags", "search_dag"),
+}
 
 
 @pytest.fixture
@@ -61,3 +70,34 @@ def test_estimates__are_beside_those_of_all_pairs(out):
         assert float(found[name]["ratio"]) == pytest.approx(1.0, abs=0.15)
     assert float(found["v-hsic"]["ratio"]) > 1.2
     assert run(estimates, out, *asked) == table
+
+
+@pytest.mark.parametrize("place", ["--stored", "--in-memory"])
+def test_reach__measures_functions_in_processes_of_their_own(out, place):
+    only = ("--only", "hsic", "--only", "mmd")
+    hsic, mmd = run(reach, out, "--rows", 2500, place, *only)
+    assert (hsic["function"], mmd["function"], hsic["n"]) == ("hsic", "mmd", "2500")
+    assert hsic["chosen"].startswith("u-hsic; all pairs of rows")
+    assert hsic["stored"] == str(place == "--stored")
+    for row in (hsic, mmd):
+        assert row["stopped"] == ""
+        assert 50 < float(row["held MiB"]) <= float(row["peak MiB"]) < 1000
+
+
+def test_reach__stops_what_takes_too_long(out):
+    (row,) = run(reach, out, "--rows", 2500, "--only", "causal.search_dag", "--seconds", 1)
+    assert (row["stopped"], row["chosen"]) == ("time", "")
+
+
+def test_reach__has_every_public_function():
+    functions = {name for name in dhsic.__all__ if inspect.isfunction(getattr(dhsic, name))}
+    functions |= {f"causal.{name}" for name in dhsic.causal.__all__ if name in TAKES_DATA}
+    others = {"load_embedding", "register", "unregister"}
+    plans = {name for name in functions if name.startswith("plan")}
+    assert functions - others - plans == {name.split(",")[0] for name in reach.CALLS}
+
+
+@pytest.mark.parametrize("name", reach.CALLS)
+def test_reach__calls_every_function(name):
+    x, y = synthetic(300, features=6, seed=1)
+    reach.CALLS[name](x, y, rng=0, threads=1)

@@ -1,4 +1,4 @@
-"""Names take as many landmarks as fit; what is asked for and does not fit is refused with what does."""
+"""Names take as many landmarks as fit, and a refusal tells how many would fit."""
 
 import re
 from dataclasses import replace
@@ -17,13 +17,14 @@ from dhsic.estimators.reach import (
     Way,
     first_that_fits,
     noun_of,
+    planned,
     powers_below,
     size_of,
     telling,
     with_size,
 )
 from dhsic.io.open import open_variables
-from dhsic.kernels import Combinations, Gaussian
+from dhsic.kernels import Combinations, Gaussian, OnColumns
 
 SINGLE = Combinations.single([Gaussian(), Gaussian()])
 MEMORY = 1000
@@ -192,12 +193,22 @@ def test_refusal__tells_rows_where_all_pairs_are_asked_for():
     assert most <= most_of(most + most // 10) < most + most // 10
 
 
-def test_refusal__tells_combinations_of_kernels():
-    features = rows(20_000, 500)
-    refused = dhsic.plan_ranking(
-        features, rows(20_000), estimator=dhsic.NystromMHSIC(800), memory="256MiB", threads=1
-    )
-    with pytest.raises(MemoryBudgetError, match=r"at most ([\d,]+) landmarks or (\d+) features"):
+@pytest.mark.parametrize(
+    ("combinations", "noun"),
+    [
+        (dhsic.Grid().combinations(2), "combinations of kernels"),
+        (
+            Combinations.against([OnColumns(Gaussian(), (j,)) for j in range(17)], Gaussian()),
+            "features",
+        ),
+    ],
+)
+def test_refusal__tells_combinations(combinations, noun):
+    def planner(estimator, session, some):
+        return plan_taking(estimator.n_landmarks + 100 * len(some))
+
+    refused = planned(planner, dhsic.NystromMHSIC(300), SESSION, combinations)
+    with pytest.raises(MemoryBudgetError, match=f"; at most 7 {noun} would fit$"):
         refused.check()
 
 

@@ -1,0 +1,151 @@
+"""Every public function fits the memory at default arguments, and says what it left out."""
+
+import re
+
+import numpy as np
+import pytest
+
+import dhsic
+from dhsic import causal
+from dhsic.errors import MemoryBudgetError
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((3000, 3))
+Y = X[:, :1] ** 2 + RNG.standard_normal((3000, 1))
+Z = RNG.standard_normal((3000, 1))
+
+
+class Started(Exception):
+    """A run is not refused."""
+
+
+def stop(event):
+    raise Started
+
+
+def rows(n, d=1):
+    """Rows that take no memory."""
+    return np.broadcast_to(np.arange(d, dtype="float32"), (n, d))
+
+
+def names_of(n, d):
+    """Estimators by name, but those of all pairs of rows."""
+    linear = [one.estimator.name for one in dhsic.estimators.TABLE if one.cost != "n^2"]
+    return {
+        f"{function.__name__} by {name}": lambda name=name, function=function, **o: function(
+            rows(n, d), rows(n), estimator=name, **o
+        )
+        for name in linear
+        for function in (dhsic.hsic, dhsic.independence_test)
+    }
+
+
+def calls(n, d):
+    x, y = rows(n, d), rows(n)
+    return {
+        "independence_test": lambda **o: dhsic.independence_test(x, y, **o),
+        "of three": lambda **o: dhsic.independence_test(x, x, y, **o),
+        "hsic": lambda **o: dhsic.hsic(x, y, **o),
+        "rank_features": lambda **o: dhsic.rank_features(x, y, **o),
+        "by sensitivity": lambda **o: dhsic.rank_features(x, y, by="sensitivity", **o),
+        "forward": lambda **o: dhsic.select_features(x, y, 1, **o),
+        "backward": lambda **o: dhsic.select_features(x, y, 1, method="backward", **o),
+        "linear": lambda **o: dhsic.select_features(x, y, 1, method="linear", **o),
+        "lasso": lambda **o: dhsic.select_features(x, y, 1, method="lasso", **o),
+        "dependence_matrix": lambda **o: dhsic.dependence_matrix(x, y, **o),
+        "two_sample_test": lambda **o: dhsic.two_sample_test(x, x, **o),
+        "mean_embedding": lambda **o: dhsic.mean_embedding(x, **o),
+        "interaction_test": lambda **o: dhsic.interaction_test(x, x, y, **o),
+        "sensitivity_map": lambda **o: dhsic.sensitivity_map(x, y, **o),
+        "witness_functions": lambda **o: dhsic.witness_functions(x, y, **o),
+        "given": lambda **o: causal.conditional_independence_test(x, y, given=y, **o),
+        "score_dags": lambda **o: causal.score_dags(y, y, y, **o),
+        "search_dag": lambda **o: causal.search_dag(y, y, y, **o),
+        **names_of(n, d),
+    }
+
+
+@pytest.mark.parametrize("name", calls(1, 1))
+@pytest.mark.parametrize(("n", "d"), [(2_000_000, 20), (1_000_000_000, 90)])
+def test_default__is_not_refused(name, n, d):
+    if (name, n) == ("of three", 1_000_000_000):
+        pytest.skip("planning takes half a minute")
+    with pytest.raises(Started):
+        calls(n, d)[name](rng=0, threads=2, progress=stop)
+
+
+@pytest.fixture
+def no_libraries(monkeypatch):
+    """All memory is for the data and what is made of them, whatever the process has loaded."""
+    for name in ("base", "feature.replicates", "landmark.statistics"):
+        monkeypatch.setattr(f"dhsic.estimators.{name}.baseline_bytes", lambda: 0)
+
+
+LITTLE = {
+    "hsic": (lambda **o: dhsic.hsic(X, Y, estimator="coco", **o), "8MiB"),
+    "rank_features": (lambda **o: dhsic.rank_features(X, Y, **o), "16MiB"),
+    "select_features": (lambda **o: dhsic.select_features(X, Y, 1, **o), "4MiB"),
+    "two_sample_test": (lambda **o: dhsic.two_sample_test(X, X + 1, **o), "24MiB"),
+    "mean_embedding": (lambda **o: dhsic.mean_embedding(X, **o), "4MiB"),
+    "dependence_matrix": (lambda **o: dhsic.dependence_matrix(X, Y, Z, **o), "8MiB"),
+    "interaction_test": (lambda **o: dhsic.interaction_test(X, Y, Z, **o), "16MiB"),
+    "sensitivity_map": (lambda **o: dhsic.sensitivity_map(X, Y, **o), "14MiB"),
+    "witness_functions": (lambda **o: dhsic.witness_functions(X, Y, **o), "8MiB"),
+    "given": (
+        lambda **o: causal.conditional_independence_test(X[:, 1], Y, given=Z, **o),
+        "16MiB",
+    ),
+    "direction": (lambda **o: causal.direction(X[:, 0], Y, **o), "8MiB"),
+    "direction by hsic": (
+        lambda **o: causal.direction(X[:, 0], Y, criterion="hsic", **o),
+        "8MiB",
+    ),
+    "direction by maps": (
+        lambda **o: causal.direction(X[:, 0], Y, criterion="sensitivity", **o),
+        "10MiB",
+    ),
+    "score_dags": (lambda **o: causal.score_dags(X[:, 0], Y, Z, dags="complete", **o), "10MiB"),
+    "search_dag": (lambda **o: causal.search_dag(X[:, 0], Y, Z, **o), "8MiB"),
+}
+
+
+def reason_of(result):
+    for one in (result, *(getattr(result, part, None) for part in ("landmarks", "measured"))):
+        for field in ("estimator_reason", "choice"):
+            if "since" in str(getattr(one, field, "")):
+                return getattr(one, field)
+    return ""
+
+
+@pytest.mark.parametrize(("run", "memory"), LITTLE.values(), ids=LITTLE)
+def test_little_memory__takes_less_and_says_so(run, memory, no_libraries):
+    found = run(rng=0, threads=2, memory=memory)
+    less = r"\d+ landmarks, since (\d+ landmarks|all pairs of rows) would take .* allow so much"
+    assert re.search(less, reason_of(found))
+
+
+ASKED = {
+    "hsic": lambda **o: dhsic.hsic(X, Y, estimator=dhsic.COCO(800), **o),
+    "rank_features": lambda **o: dhsic.rank_features(X, Y, estimator=dhsic.NystromMHSIC(800), **o),
+    "select_features": lambda **o: dhsic.select_features(
+        X, Y, 1, estimator=dhsic.NystromMHSIC(2000), **o
+    ),
+    "two_sample_test": lambda **o: dhsic.two_sample_test(
+        X, X + 1, estimator=dhsic.NystromMHSIC(800), **o
+    ),
+    "mean_embedding": lambda **o: dhsic.mean_embedding(X, n_landmarks=2000, **o),
+    "dependence_matrix": lambda **o: dhsic.dependence_matrix(X, Y, Z, n_landmarks=1000, **o),
+    "interaction_test": lambda **o: dhsic.interaction_test(
+        X, Y, Z, estimator=dhsic.NystromMHSIC(800), **o
+    ),
+    "witness_functions": lambda **o: dhsic.witness_functions(X, Y, estimator=dhsic.COCO(800), **o),
+    "score_dags": lambda **o: causal.score_dags(
+        X[:, 0], Y, Z, estimator=dhsic.NystromMHSIC(2000), **o
+    ),
+}
+
+
+@pytest.mark.parametrize("run", ASKED.values(), ids=ASKED)
+def test_landmarks_asked_for__are_refused_with_what_fits(run, no_libraries):
+    with pytest.raises(MemoryBudgetError, match=r"; at most [\d,]+ landmarks.* would fit$"):
+        run(rng=0, threads=2, memory="16MiB")
