@@ -172,29 +172,23 @@ def _kernels(combinations: Combinations, *, reducible: bool) -> _Kernels:
 
 
 def _estimates(session: Session, combinations: Combinations, planner: Planner) -> _Offers:
+    found = [NystromHSIC(min(p, session.n), unbiased_estimate=True) for p in _OF_ESTIMATES]
     return [
         [
-            Offer(
-                (one, combinations), f"{p} landmarks", partial(planner, one, session, combinations)
-            )
-            for p in _OF_ESTIMATES
-            for one in [NystromHSIC(min(p, session.n), unbiased_estimate=True)]
+            _offer(session, one, combinations, planner, f"{one.n_landmarks} landmarks")
+            for one in found
         ]
     ]
 
 
 def _features(session: Session, kernels: _Kernels, planner: Planner) -> _Offers:
     """All pairs of principal features of two variables."""
+    found = [
+        (NystromHSIC(min(p, session.n), n_features=r, unbiased_estimate=True), f"{p} landmarks", of)
+        for p, r, of in _FEATURES
+    ]
     return [
-        [
-            Offer(
-                (one, some),
-                f"{which}{p} landmarks and {what}",
-                partial(planner, one, session, some),
-            )
-            for p, r, what in _FEATURES
-            for one in [NystromHSIC(min(p, session.n), n_features=r, unbiased_estimate=True)]
-        ]
+        [_offer(session, one, some, planner, f"{which}{p} and {of}") for one, p, of in found]
         for some, which in kernels
     ]
 
@@ -212,8 +206,7 @@ def _by_name(
     usual = size_of(estimator, session.n)
     if usual is not None:
         return _powers(session, estimator, usual, kernels, planner)
-    some = kernels[0][0]
-    return [[Offer((estimator, some), _PAIRS, partial(planner, estimator, session, some))]]
+    return [[_offer(session, estimator, kernels[0][0], planner, _PAIRS)]]
 
 
 def _powers(
@@ -224,17 +217,19 @@ def _powers(
     last = kernels[-1][0]
     return [
         [
-            Offer(
-                (one, some),
-                f"{which}{count:,} {what}",
-                partial(planner, one, session, some),
-                entry_seconds(session.n, count),
-            )
+            _offer(session, one, some, planner, f"{which}{count:,} {what}")
             for count in powers_below(most, _FEWEST if some is last else _MANY_KERNELS)
             for one in [estimator if count == usual else with_size(estimator, count)]
         ]
         for some, which in kernels
     ]
+
+
+def _offer(
+    session: Session, estimator: Estimator, some: Combinations, planner: Planner, what: str
+) -> Offer[tuple[Estimator, Combinations]]:
+    least = entry_seconds(session.n, size_of(estimator, session.n) or 0)
+    return Offer((estimator, some), what, partial(planner, estimator, session, some), least)
 
 
 def _fitting(session: Session, offers: _Offers, why: str) -> Choice:
