@@ -93,7 +93,8 @@ def independence_test(
         that is quick and fits the memory. Beyond, of two variables it takes "nystrom-hsic" with
         principal features of 256 landmarks, and of more "nystrom-m", both linear in n; with fewer
         of them, or one kernel of each variable, where more would not fit the memory and the time.
-        The result says what was taken and why.
+        Another name takes as many landmarks, features or the like as fit, its usual number at most
+        and 64 at least; a value is taken as it is. The result says what was taken and why.
     null : str or a value of a null, optional
         "auto" takes one that is exact for exchangeable rows: of two variables `Shifts` of rows
         within groups, of more a `Chain` of such tests, and `Permutation` where the estimator has
@@ -140,7 +141,7 @@ def independence_test(
     DataError
         The data cannot be tested: NaN, unequal lengths, a constant variable, a broken chunk.
     MemoryBudgetError
-        The plan needs more memory than allowed.
+        The plan needs more memory than allowed. The message tells the largest numbers that fit.
 
     References
     ----------
