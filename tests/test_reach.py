@@ -96,6 +96,10 @@ LITTLE = {
         "16MiB",
     ),
     "direction": (lambda **o: causal.direction(X[:, 0], Y, **o), "8MiB"),
+    "direction by name": (
+        lambda **o: causal.direction(X[:, 0], Y, estimator="nystrom-m", **o),
+        "8MiB",
+    ),
     "direction by hsic": (
         lambda **o: causal.direction(X[:, 0], Y, criterion="hsic", **o),
         "8MiB",

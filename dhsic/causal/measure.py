@@ -17,7 +17,7 @@ from dhsic.causal.decisions import Criterion, Side
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import VHSIC, Estimator, Null, NystromMHSIC
+from dhsic.estimators import VHSIC, Estimator, Null, NystromMHSIC, find_estimator
 from dhsic.estimators.choose import choose_among, plan_test
 from dhsic.estimators.reach import plan_once
 from dhsic.kernels import Combinations, Kernel
@@ -83,14 +83,16 @@ class Measure:
 
     def settled(self, *variables: Vector) -> tuple[Measure, str]:
         """With the estimator for two variables and the residuals of either, and why this one."""
-        if self.estimator != "auto":
+        if not isinstance(self.estimator, str):
             return self, AS_ASKED
         widest = sorted(variables, key=lambda x: x.shape[1])  # the same for both directions
         session = open_session(
             widest, None, 0, "float64", None, self.threads, self.memory, None, tests=False
         )
-        single = Combinations.single([VHSIC().kernel(read_kernel(self.kernel))] * len(widest))
-        names = VHSIC.name, NystromMHSIC.name
+        auto = self.estimator == "auto"
+        names = (VHSIC.name, NystromMHSIC.name) if auto else (self.estimator,)
+        first, _ = find_estimator(names[0], session)
+        single = Combinations.single([first.kernel(read_kernel(self.kernel))] * len(widest))
         chosen, _, reason = choose_among(names, session, single, self._plan)
         return replace(self, estimator=chosen), reason
 
