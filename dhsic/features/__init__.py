@@ -1,6 +1,7 @@
 """Feature maps: vectors whose inner products approximate a kernel."""
 
 from dhsic.features.base import FeatureMap
+from dhsic.features.by_column import LandmarksByColumn
 from dhsic.features.columns import ColumnFeatures
 from dhsic.features.fourier import FourierFeatures, centred_rows, orthogonal_normals, write_phases
 from dhsic.features.landmarks import KernelFeatures
@@ -10,6 +11,7 @@ __all__ = [
     "FeatureMap",
     "FourierFeatures",
     "KernelFeatures",
+    "LandmarksByColumn",
     "centred_rows",
     "orthogonal_normals",
     "write_phases",

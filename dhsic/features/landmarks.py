@@ -63,6 +63,11 @@ class KernelFeatures:
         return len(self.columns)
 
     @property
+    def width(self) -> int:
+        """Columns of prepared rows."""
+        return int(self.columns.shape[1])
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """Precision of the landmarks."""
         return self.columns.dtype
@@ -75,12 +80,12 @@ class KernelFeatures:
     @property
     def operations(self) -> float:
         """Operations a row."""
-        return len(self.columns) * tile_operations(self.columns.shape[1])
+        return len(self.columns) * tile_operations(self.width)
 
     def scratch(self, rows: int) -> int:
         """Bytes of the kernel's work tiles and of prepared rows."""
         tiles = self.kernel.work_tiles * rows * self.n_features * self.dtype.itemsize
-        return tiles + 3 * 8 * rows * int(self.columns.shape[1])
+        return tiles + 3 * 8 * rows * self.width
 
     def __call__(self, x: NDArray[Any]) -> Matrix:
         """Map rows (b, d) to features (b, D)."""

@@ -92,22 +92,24 @@ class Columns(Kernel):
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         x = np.asarray(x)
         self._check_shape(x)
-        return np.hstack([part.rows(x[:, at], dtype) for part, at in self._kept(x.shape[1])])
+        return np.hstack([part.rows(x[:, at], dtype) for part, at in self.counted(x.shape[1])])
 
     def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         z = np.asarray(z)
         self._check_shape(z)
-        return np.hstack([part.columns(z[:, at], dtype) for part, at in self._kept(z.shape[1])])
+        return np.hstack([part.columns(z[:, at], dtype) for part, at in self.counted(z.shape[1])])
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
-        d = self._dimension(rows.shape[1])
-        out.fill(0)
-        start = 0
-        for part, _ in self._kept(d):
-            at = slice(start, start := start + part.width(1))
-            part.tile(rows[:, at], columns[:, at], work[0], work[1:])
-            np.add(out, work[0], out=out)
-        np.multiply(out, 1.0 / d, out=out)
+        d, start = self._dimension(rows.shape[1]), 0
+        for part, _ in self.counted(d):
+            at = slice(start, start + part.width(1))
+            to = work[0] if start else out
+            part.tile(rows[:, at], columns[:, at], to, work[1:])
+            if start:
+                np.add(out, to, out=out)
+            start = at.stop
+        if d > 1:
+            np.multiply(out, 1.0 / d, out=out)
 
     @property
     def differentiable(self) -> bool:
@@ -124,12 +126,28 @@ class Columns(Kernel):
         del gram
         d, start = self._dimension(rows.shape[1]), 0
         out = np.zeros((len(rows), d))
-        for part, column in self._kept(d):
+        for part, column in self.counted(d):
             at = slice(start, start := start + part.width(1))
             part.tile(rows[:, at], columns[:, at], work[0], work[1:])
             own = part.gradient(rows[:, at], columns[:, at], work[0], weights, work[1:])
             out[:, column] = own / d
         return out
+
+    def counted(self, d: int) -> Iterator[tuple[Kernel, slice]]:
+        """The kernels that count in the mean, with the one column each that is theirs."""
+        for j, part in enumerate(self._parts(d)):
+            if part is not None:
+                yield part, slice(j, j + 1)
+
+    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
+        # a mean of kernels is a mixture of their laws: every frequency is along one column
+        parts, scales = self._parts(d), np.zeros((count, d))
+        along = rng.integers(d, size=count)
+        for j, part in enumerate(parts):
+            chosen = along == j
+            if part is not None and chosen.any():
+                scales[chosen, j] = part.spectral_scales(rng, int(chosen.sum()), 1)[:, 0]
+        return scales
 
     def spec(self) -> str:
         specs = ["none" if part is None else part.spec() for part in self._given]
@@ -142,12 +160,6 @@ class Columns(Kernel):
 
     def _parts(self, d: int) -> tuple[Kernel | None, ...]:
         return self._given * d if len(self._given) == 1 else self._given
-
-    def _kept(self, d: int) -> Iterator[tuple[Kernel, slice]]:
-        """Kernels with the columns that are theirs."""
-        for j, part in enumerate(self._parts(d)):
-            if part is not None:
-                yield part, slice(j, j + 1)
 
     def _dimension(self, width: int) -> int:
         """Columns of the variable behind prepared arrays of so many columns."""

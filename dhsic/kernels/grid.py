@@ -35,8 +35,8 @@ class Candidates:
     kernels : str, Kernel or a sequence of them, optional
         Families, as "gaussian" and "laplacian". Bandwidths that are not given follow the median
         heuristic. Where neither kernels nor factors are given, Gaussian kernels of four bandwidths
-        and a Laplacian one: the widths find slow and fast dependence, the Laplacian dependence on
-        one of many columns.
+        and the mean over columns of a Laplacian one of each: the widths find slow and fast
+        dependence, the mean dependence on one of many columns.
     factors : sequence of float, or one such sequence for each family, optional
         What the length scale of a kernel is multiplied by: 0.5 halves the length; (1, 1/8, 1/2, 4)
         where not given. Kernels without one, as "delta", are tried once.
@@ -46,7 +46,7 @@ class Candidates:
     >>> len(Candidates(("gaussian", "laplacian"), factors=(0.5, 1, 2)).scaled)
     6
     >>> Candidates().scaled[-1]
-    (Laplacian(origin=None, gamma=None), 1.0)
+    (Columns(parts=(Laplacian(origin=None, gamma=None),)), 1.0)
     """
 
     kernels: str | Kernel | Sequence[str | Kernel] | None = None
@@ -54,7 +54,7 @@ class Candidates:
 
     def __post_init__(self) -> None:
         if self.kernels is None and self.factors is None:
-            object.__setattr__(self, "kernels", ("gaussian", "laplacian"))
+            object.__setattr__(self, "kernels", ("gaussian", "columns(laplacian)"))
             object.__setattr__(self, "factors", (_FACTORS, (1.0,)))
         families: Any = "gaussian" if self.kernels is None else self.kernels
         given = (families,) if isinstance(families, str | Kernel) else _items(families)

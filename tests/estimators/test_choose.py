@@ -146,3 +146,16 @@ def test_default__tries_the_grid_beyond_all_pairs():
     assert (found.estimator, found.landmarks.drawn) == ("nystrom-hsic", 256)
     assert len(found.grid.combinations) == 17
     assert found.pvalue < 0.01
+
+
+@pytest.mark.parametrize(("n", "d"), [(600, 20), (4000, 60)])
+def test_default__finds_dependence_that_is_not_smooth_on_one_of_many_columns(n, d):
+    """By a mean over columns; all pairs of rows and features of them."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((n, d))
+    y = 2.0 * np.abs(x[:, 0]) + rng.standard_normal(n)
+    found = dhsic.independence_test(x, y, rng=0)
+    assert found.pvalue < 0.01
+    assert found.estimator == ("v-hsic" if n == 600 else "nystrom-hsic")
+    strongest = found.grid.combinations[found.grid.strongest]
+    assert strongest.kernels[0].startswith("columns(laplacian:")

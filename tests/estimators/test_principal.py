@@ -7,10 +7,11 @@ import pytest
 
 import dhsic
 from dhsic.errors import InvalidArgumentError
+from dhsic.estimators.feature.landmarks import landmarks_by_column, unpruned
 from dhsic.estimators.feature.nystrom_hsic import NystromHSIC
 from dhsic.estimators.feature.principal import MOST_PRODUCTS, Directions, feature_counts
 from dhsic.estimators.resample import Orbit
-from dhsic.kernels import Candidates, Combinations, Gaussian, Grid
+from dhsic.kernels import Candidates, Columns, Combinations, Gaussian, Grid, Laplacian
 from dhsic.nulls import Multiplier, Permutation, Shifts
 from tests import oracles
 from tests.estimators.features import (
@@ -64,6 +65,49 @@ def test_statistic__of_all_directions_is_that_of_all_features():
         whole, every = outcome(None, null), outcome(12, null)
         assert every.statistic == pytest.approx(whole.statistic, rel=1e-9)
         np.testing.assert_allclose(every.distribution.values, whole.distribution.values, rtol=1e-9)
+
+
+def test_means_over_columns__have_landmarks_by_column():
+    data = x, y = dependent(N)
+    kernels = Columns(Laplacian()).fit(x), Gaussian(gamma=3.0)
+    session = session_on(data)
+    found = NystromHSIC(N, tolerance=0.0, n_features=N).test(session, kernels, Shifts(30))
+    held = []
+    for part, one in zip(kernels[0].parts, x.T, strict=True):
+        z = np.sort(one)[((np.arange(32) + 0.5) / 32 * N).astype(int), None]
+        root = np.linalg.cholesky(part(z))
+        held.append(np.linalg.solve(root, part(z, one[:, None])).T / np.sqrt(2))
+    first = centred(np.hstack(held))
+    expected = np.sum((first @ first.T) * kernels[1](y)) / N
+    assert found.statistic == pytest.approx(expected, rel=1e-6)
+    assert found.estimate.landmarks.kept == (64, N)
+
+
+@pytest.mark.parametrize(
+    ("p", "d", "each"), [(256, 1, 32), (256, 20, 25), (256, 90, 5), (64, 100, 2), (64, 200, 0)]
+)
+def test_landmarks_by_column__are_fewer_of_more_columns(p, d, each):
+    mean, one = Combinations.single([Columns(Laplacian())]), Combinations.single([Laplacian()])
+    assert landmarks_by_column(mean, (d,), p) == [each]
+    assert landmarks_by_column(one, (d,), p) == [0]
+
+
+@pytest.mark.parametrize("d", [3, 30])
+def test_means_over_columns__cost_what_is_planned(d):
+    """Of more than two columns a landmark, landmarks are rows."""
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((300, d)), rng.standard_normal((300, 1))
+    combinations = Combinations.single((Columns(Laplacian()), Gaussian()))
+    estimator = NystromHSIC(10, n_features="auto")
+    session = session_on((x, y))
+    drawn = estimator.draw(session, combinations)
+    assert drawn.maps[0].n_features == (18 if d == 3 else 10)
+    kept = [10, 10]
+    guessed = combinations.guessed((d, 1))
+    counts = estimator.by_column(guessed, (d, 1), 10)
+    planned = unpruned(session, guessed, kept, counts)
+    assert planned[0].n_features == drawn.maps[0].n_features
+    assert planned[0].operations == drawn.maps[0].operations
 
 
 def test_statistic__of_light_directions_too_is_larger():

@@ -4,8 +4,15 @@ import numpy as np
 import pytest
 
 from dhsic.errors import DataError
-from dhsic.features import ColumnFeatures, FourierFeatures, KernelFeatures, orthogonal_normals
-from dhsic.kernels import Gaussian, Laplacian, Linear, Matern
+from dhsic.features import (
+    ColumnFeatures,
+    FourierFeatures,
+    KernelFeatures,
+    LandmarksByColumn,
+    orthogonal_normals,
+)
+from dhsic.kernels import Columns, Delta, Gaussian, Laplacian, Linear, Matern
+from dhsic.linalg import solve_lower
 
 X = np.random.default_rng(0).normal(size=(40, 3)) + 2.0
 
@@ -21,10 +28,16 @@ def fourier(count=64, seed=0, dtype=np.float64, orthogonal=False, kernel=None, c
     )
 
 
+def by_column(x=X, part=None, count=6, tolerance=1e-8, dtype=np.float64):
+    kernel = Columns(part or Laplacian()).fit(x)
+    return kernel, *LandmarksByColumn.of(kernel, x, count, tolerance, dtype)
+
+
 MAPS = {
     "kernel": lambda dtype: KernelFeatures.at(X[:7], Matern(nu=2.5, length=2.0), dtype),
     "fourier": lambda dtype: fourier(9, dtype=dtype),
     "columns": lambda dtype: ColumnFeatures.of(X, dtype),
+    "by column": lambda dtype: by_column(part=Matern(nu=2.5), dtype=dtype)[1],
 }
 EVERY_MAP = pytest.mark.parametrize("name", MAPS)
 
@@ -54,6 +67,52 @@ def test_map__of_rows_is_rows_of_map_and_leaves_the_data(name):
 def test_kernel_features__are_the_gram_matrix():
     kernel = Matern(nu=2.5, length=2.0)
     np.testing.assert_allclose(MAPS["kernel"](np.float64)(X), kernel(X, X[:7]), rtol=1e-12)
+
+
+def test_landmarks_by_column__are_nystrom_features_of_every_column():
+    kernel, features, factor = by_column(count=6)
+    held = solve_lower(factor, features(X).T)
+    expected = np.zeros((40, 40))
+    for part, x in zip(kernel.parts, X.T, strict=True):
+        z = np.sort(x)[[3, 10, 16, 23, 30, 36], None]  # of 40 sorted values the 6 quantiles
+        expected += part(x[:, None], z) @ np.linalg.solve(part(z), part(z, x[:, None])) / 3
+    np.testing.assert_allclose(held.T @ held, expected, rtol=1e-8)
+
+
+def test_landmarks_by_column__at_all_values_are_the_kernel():
+    kernel, features, factor = by_column(count=40, tolerance=0.0)
+    held = solve_lower(factor, features(X).T)
+    np.testing.assert_allclose(held.T @ held, kernel(X), rtol=1e-8)
+
+
+def test_landmarks_by_column__leave_out_equal_values_and_constant_columns():
+    x = np.column_stack([X[:, 0], np.full(40, 2.0), np.arange(40) % 3, X[:, 1]])
+    kernel, features, factor = by_column(x, count=6)
+    assert [len(z) for z in features.landmarks] == [6, 3, 6]
+    assert features.n_features == len(factor) == 15
+    three = slice(6, 9)  # three values hold the kernel of a column that has no others
+    own = solve_lower(factor[three, three], features(x)[:, three].T)
+    np.testing.assert_allclose(own.T @ own, kernel.parts[2](x[:, [2]]) / 4, atol=1e-12)
+
+
+def test_landmarks_by_column__drop_those_that_others_span():
+    _, features, _ = by_column(part=Gaussian(gamma=1e-3), count=32, tolerance=1e-4)
+    assert all(len(z) < 6 for z in features.landmarks)
+
+
+def test_landmarks_by_column__take_any_kernel_of_a_column():
+    x = (np.arange(40)[:, None] * [1, 7]) % 5
+    kernel, features, factor = by_column(x, part=Delta(), count=20)
+    held = solve_lower(factor, features(x).T)
+    np.testing.assert_allclose(held.T @ held, kernel(x), atol=1e-12)
+
+
+def test_landmarks_by_column__cost_what_is_told_before_they_are_drawn():
+    kernel, features, _ = by_column(count=6)
+    likely = LandmarksByColumn.likely(kernel, 3, 6, np.float64)
+    for name in ("n_features", "width", "operations", "dtype"):
+        assert getattr(likely, name) == getattr(features, name)
+    assert likely.scratch(10) == features.scratch(10)
 
 
 def test_column_features__are_standardised():

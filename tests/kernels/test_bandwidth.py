@@ -33,6 +33,31 @@ def test_median_distance__of_many_pairs_is_to_the_bit_that_of_numpy(n, levels):
             assert median_distance(x) == median
 
 
+ON_A_LINE = {
+    "normal": lambda rng, n: rng.standard_normal(n),
+    "heavy tails": lambda rng, n: rng.standard_cauchy(n),
+    "skewed": lambda rng, n: np.exp(3.0 * rng.standard_normal(n)),
+    "two groups": lambda rng, n: rng.standard_normal(n) + 20.0 * (rng.random(n) < 0.5),
+    "far from 0": lambda rng, n: 1e9 + rng.standard_normal(n),
+    "years": lambda rng, n: rng.integers(1920, 2011, n) + 0.0,
+    "rounded": lambda rng, n: rng.standard_normal(n).round(2),
+    "few levels": lambda rng, n: rng.integers(9, size=n) + 0.0,
+}
+
+
+@pytest.mark.parametrize("n", [127, 128, 129, 130, 131, 1000])  # odd and even numbers of pairs
+@pytest.mark.parametrize("case", ON_A_LINE)
+def test_median_distance__of_one_column_is_to_the_bit_that_of_all_pairs(case, n):
+    x = ON_A_LINE[case](np.random.default_rng(n), n)
+    assert median_distance(x[:, None]) == np.median(pdist(x[:, None]))
+
+
+def test_median_distance__of_one_column_takes_few_pairs(monkeypatch):
+    monkeypatch.setattr("scipy.spatial.distance.pdist", lambda *_: pytest.fail("all pairs"))
+    for case in ("normal", "heavy tails", "far from 0", "years"):
+        median_distance(ON_A_LINE[case](np.random.default_rng(0), 1000)[:, None])
+
+
 def test_median_distance__takes_the_cityblock_metric():
     assert median_distance(np.array([[0.0, 0.0], [3.0, 4.0]])) == 5.0
     assert median_distance(np.array([[0.0, 0.0], [3.0, 4.0]]), "cityblock") == 7.0

@@ -21,6 +21,19 @@ def test_columns__fits_every_column_by_itself():
     np.testing.assert_allclose(fitted(x), expected, rtol=1e-14)
 
 
+def test_columns__of_one_column_is_its_kernel_to_the_bit():
+    x = sample()[:, [1]]
+    np.testing.assert_array_equal(Columns(Laplacian()).fit(x)(x), Laplacian().fit(x)(x))
+
+
+def test_columns__draws_frequencies_for_the_columns_that_count():
+    x = sample()
+    x[:, 1] = 0.1
+    scales = Columns(Laplacian()).fit(x).spectral_scales(np.random.default_rng(0), 300, 3)
+    assert ((scales > 0).sum(axis=1) <= 1).all()
+    assert ((scales > 0).any(axis=0) == [True, False, True]).all()
+
+
 def test_columns__takes_a_kernel_for_each_column():
     x = sample()
     kernel = Columns((Gaussian(gamma=1.0), Distance(), Delta())).fit(x)

@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic.engine.groups import Groups
 from dhsic.engine.reduction import Footprint
 from dhsic.estimators.feature.layout import Pair
-from dhsic.features import KernelFeatures
+from dhsic.features import KernelFeatures, LandmarksByColumn
 from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import solve_lower
 
@@ -56,7 +56,7 @@ class BlockDifferences:
     ----------
     numbers : tuple of int
         Those of the kernels, shape (K,).
-    maps : tuple of KernelFeatures
+    maps : tuple of KernelFeatures or LandmarksByColumn
         Their features.
     factors : tuple of (ndarray or None)
         Factors that still whiten the features.
@@ -69,7 +69,7 @@ class BlockDifferences:
     """
 
     numbers: tuple[int, ...]
-    maps: tuple[KernelFeatures, ...]
+    maps: tuple[KernelFeatures | LandmarksByColumn, ...]
     factors: tuple[Vector | None, ...]
     variables: tuple[int, ...]
     pairs: tuple[Pair, ...]
@@ -94,7 +94,7 @@ class BlockDifferences:
         """Cost of a block, of whose rows so many features are summed; operations a row."""
         factors = [factor for factor in self.factors if factor is not None]
         tiles = 3 * len(self.maps) + self.shared.work_tiles + 2
-        width = sum(self.maps[k].columns.shape[1] for k in self.shared.roots)
+        width = sum(self.maps[k].width for k in self.shared.roots)
         entry = self.shared.operations(width) + _CENTRING * len(self.maps) + 2.0 * n_features
         tile_bytes = self.maps[0].dtype.itemsize * self.rows
         return Footprint(

@@ -7,7 +7,7 @@ from dataclasses import replace as changed
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
@@ -31,8 +31,8 @@ from dhsic.estimators.feature.tests import (
     unbiased_estimate,
 )
 from dhsic.estimators.resample import exact_null
-from dhsic.features import FeatureMap, KernelFeatures
-from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns
+from dhsic.features import FeatureMap, KernelFeatures, LandmarksByColumn
+from dhsic.kernels import Columns, Combinations, Gaussian, Kernel, OnColumns
 from dhsic.landmarks import (
     check_landmark_options,
     landmark_count,
@@ -41,7 +41,7 @@ from dhsic.landmarks import (
     warn_of_rounding,
     warn_of_zeros,
 )
-from dhsic.linalg import PivotedCholesky, pivoted_cholesky
+from dhsic.linalg import pivoted_cholesky
 from dhsic.results import FeatureSummary, LandmarkSummary
 
 __all__ = [
@@ -49,6 +49,7 @@ __all__ = [
     "LandmarkFeatures",
     "OnLandmarks",
     "landmark_steps",
+    "landmarks_by_column",
     "likely_counts",
     "unpruned",
 ]
@@ -61,16 +62,36 @@ REMEDY = "take fewer landmarks, fewer resamples or fewer threads"
 
 
 def unpruned(
-    session: Session, combinations: Combinations, kept: Sequence[int]
-) -> list[KernelFeatures]:
-    """Features that cost what those of so many landmarks a kernel do, for plans."""
+    session: Session,
+    combinations: Combinations,
+    kept: Sequence[int],
+    by_column: Sequence[int] | None = None,
+) -> list[FeatureMap]:
+    """Features that cost what those of so many landmarks a kernel or a column do, for plans."""
     zero = session.dtype.type(0)
     dims = combinations.spread(session.dims)
-    return [
+    kernels = zip(combinations.kernels, combinations.variables, dims, kept, strict=True)
+    maps: list[FeatureMap] = [
         KernelFeatures(kernel, np.broadcast_to(zero, (r, kernel.width(d))), (m, r))
-        for kernel, m, d, r in zip(
-            combinations.kernels, combinations.variables, dims, kept, strict=True
-        )
+        for kernel, m, d, r in kernels
+    ]
+    for k, count in enumerate(by_column or ()):
+        kernel = combinations.kernels[k]
+        if count and isinstance(kernel, Columns):
+            maps[k] = LandmarksByColumn.likely(kernel, dims[k], count, session.dtype)
+    return maps
+
+
+def landmarks_by_column(combinations: Combinations, dims: Sequence[int], p: int) -> list[int]:
+    """Landmarks of a column for every kernel: 0 where its landmarks are rows.
+
+    Means over columns have as many as make 2 p features, and 2 to 32 a column; rows in their place
+    where that would make more than 4 p.
+    """
+    columns = zip(combinations.kernels, combinations.spread(dims), strict=True)
+    return [
+        min(_KEPT, max(2, 2 * p // d)) if isinstance(kernel, Columns) and d <= 2 * p else 0
+        for kernel, d in columns
     ]
 
 
@@ -176,9 +197,10 @@ class OnLandmarks:
         kept, counts = [p] * len(combinations.kernels), None
         if isinstance(null, Resampling) or self.unbiased_estimate:
             kept = likely_counts(session, combinations, p)
+        maps = unpruned(session, combinations, kept, self.by_column(combinations, session.dims, p))
         if isinstance(null, Resampling):
-            counts = self.counts(session, combinations, list(map(Directions.guessed, kept)))
-        maps = unpruned(session, combinations, kept)
+            guessed = [Directions.guessed(one.n_features) for one in maps]
+            counts = self.counts(session, combinations, guessed)
         return plan_features(
             session,
             maps,
@@ -220,6 +242,11 @@ class OnLandmarks:
         del session, combinations, directions
         return None
 
+    def by_column(self, combinations: Combinations, dims: Sequence[int], p: int) -> list[int]:
+        """Landmarks of a column for every kernel that has them by column, 0 for the others."""
+        del dims, p
+        return [0] * len(combinations.kernels)
+
     def n_drawn(self, session: Session) -> int:
         """Landmarks of every variable before pruning."""
         return landmark_count(self.n_landmarks, session.n, replace=self.replace)
@@ -253,33 +280,36 @@ class OnLandmarks:
         session.step("prune landmarks")
         tolerance = tolerance_for(self.tolerance, session.dtype)
         names, landmarks = fitted.spread(session.names), fitted.spread([x[:p] for x in rows])
-        factors = [
-            _factor(name, kernel, z, tolerance)
-            for name, kernel, z in zip(names, fitted.kernels, landmarks, strict=True)
-        ]
-        points = tuple(z[factor.kept] for z, factor in zip(landmarks, factors, strict=True))
-        maps = [
-            KernelFeatures.at(z, kernel, session.dtype, (m, *factor.kept.tolist()))
-            for z, kernel, m, factor in zip(
-                points, fitted.kernels, fitted.variables, factors, strict=True
+        by_column = self.by_column(fitted, session.dims, p)
+        found = [
+            _of_columns(kernel, z, count, tolerance, session.dtype)
+            if count and isinstance(kernel, Columns)
+            else _of_rows(name, kernel, m, z, tolerance, session.dtype)
+            for name, kernel, m, z, count in zip(
+                names, fitted.kernels, fitted.variables, landmarks, by_column, strict=True
             )
         ]
-        warn_of_rounding(names, fitted.kernels, [one.columns for one in maps], session.dtype)
-        lower = [factor.factor for factor in factors]
         sides = [
-            side._replace(spanned=factor.rank < p)
-            for side, factor in zip(
-                describe_sides(session, maps, fitted.spread(samples), lower), factors, strict=True
+            side._replace(spanned=one.spanned)
+            for side, one in zip(
+                describe_sides(
+                    session,
+                    [one.map for one in found],
+                    fitted.spread(samples),
+                    [one.factor for one in found],
+                ),
+                found,
+                strict=True,
             )
         ]
         summary = LandmarkSummary(
             drawn=p,
-            kept=tuple(factor.rank for factor in factors),
+            kept=tuple(one.map.n_features for one in found),
             pairing="independent",
             replace=self.replace,
-            tolerance=factors[0].tolerance,
+            tolerance=tolerance,
         )
-        return LandmarkFeatures(fitted, tuple(sides), points, summary)
+        return LandmarkFeatures(fitted, tuple(sides), tuple(one.points for one in found), summary)
 
 
 def _principal(sides: Sequence[Side]) -> FeatureSummary | None:
@@ -289,8 +319,35 @@ def _principal(sides: Sequence[Side]) -> FeatureSummary | None:
     return FeatureSummary("principal", tuple(side.n_summed for side in sides))
 
 
-def _factor(name: str, kernel: Kernel, landmarks: Vector, tolerance: float) -> PivotedCholesky:
-    gram = kernel(landmarks)
+class _Found(NamedTuple):
+    """The landmarks of one kernel."""
+
+    map: FeatureMap
+    factor: Vector
+    points: Vector
+    """Rows."""
+    spanned: bool
+    """Whether they hold the kernel."""
+
+
+def _of_rows(
+    name: str, kernel: Kernel, m: int, rows: Vector, tolerance: float, dtype: DTypeLike
+) -> _Found:
+    """The rows that span the kernel at all of them."""
+    gram = kernel(rows)
     warn_of_zeros(gram, f"the kernel of variable {name!r}")
     found = pivoted_cholesky(gram, tolerance)
-    return found if found.rank < len(landmarks) else found.in_order()
+    spanned = found.rank < len(rows)
+    found = found if spanned else found.in_order()
+    points = rows[found.kept]
+    one = KernelFeatures.at(points, kernel, dtype, (m, *found.kept.tolist()))
+    warn_of_rounding([name], [kernel], [one.columns], dtype)
+    return _Found(one, found.factor, points, spanned)
+
+
+def _of_columns(
+    kernel: Columns, rows: Vector, count: int, tolerance: float, dtype: DTypeLike
+) -> _Found:
+    """Some of the values of every column."""
+    one, factor = LandmarksByColumn.of(kernel, rows, count, tolerance, dtype)
+    return _Found(one, factor, rows, spanned=False)

@@ -17,7 +17,11 @@ from dhsic.estimators.base import (
     Outcome,
     Resampling,
 )
-from dhsic.estimators.feature.landmarks import LandmarkFeatures, OnLandmarks
+from dhsic.estimators.feature.landmarks import (
+    LandmarkFeatures,
+    OnLandmarks,
+    landmarks_by_column,
+)
 from dhsic.estimators.feature.principal import (
     MOST_PRODUCTS,
     Directions,
@@ -68,7 +72,8 @@ class NystromHSIC(OnLandmarks):
         where the products of all combinations of kernels would be more than 12,288, of every
         kernel the same share of its variances squared; None takes all. Replicates take as long,
         and as much memory, as there are products, and light directions have little power. Where it
-        is given, kernels that are 0 between all rows of the sample and the landmarks are left out.
+        is given, kernels that are 0 between all rows of the sample and the landmarks are left out,
+        and means over columns, `Columns`, have 2 to 32 quantiles of every column as landmarks.
     unbiased_estimate : bool, optional
         Whether estimates, those of `hsic` and of tests by shifts or permutations, have the
         expectation of U-HSIC, and are negative at times. |C|^2 is larger by a share of 1 / n, and
@@ -151,6 +156,12 @@ class NystromHSIC(OnLandmarks):
         if self.n_features == _AUTO:
             return feature_counts(combinations, directions, session.n, MOST_PRODUCTS)
         return [min(len(one.variances), int(self.n_features)) for one in directions]
+
+    def by_column(self, combinations: Combinations, dims: Sequence[int], p: int) -> list[int]:
+        """Means over columns have landmarks of every column where principal features are taken."""
+        if self.n_features is None:
+            return super().by_column(combinations, dims, p)
+        return landmarks_by_column(combinations, dims, p)
 
     def _principal(self, session: Session, drawn: LandmarkFeatures) -> LandmarkFeatures:
         """With the principal directions that replicates are made of."""

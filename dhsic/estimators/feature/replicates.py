@@ -38,7 +38,7 @@ from dhsic.estimators.feature.sizes import (
     rounding_error,
 )
 from dhsic.estimators.resample import Orbit, Resampled, orbit_of, suits_one_task, tie_tolerance
-from dhsic.features import KernelFeatures
+from dhsic.features import KernelFeatures, LandmarksByColumn
 from dhsic.linalg import solve_lower
 from dhsic.nulls import Multiplier
 
@@ -365,7 +365,7 @@ class _Resampling:
         sides = [self.sides[number] for number in numbers]
         return BlockDifferences(
             numbers,
-            tuple(side.map for side in sides if isinstance(side.map, KernelFeatures)),
+            tuple(s.map for s in sides if isinstance(s.map, KernelFeatures | LandmarksByColumn)),
             tuple(
                 side.factor if one.whitening is None else None
                 for side, one in zip(sides, summed, strict=True)

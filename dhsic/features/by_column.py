@@ -1,0 +1,136 @@
+"""Features of a mean over columns of kernels, at landmarks of every column by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, Self
+
+import numpy as np
+import scipy
+from numpy.typing import DTypeLike, NDArray
+
+from dhsic.features.base import Matrix
+from dhsic.kernels import Columns
+from dhsic.kernels.shared import tile_operations
+from dhsic.linalg import pivoted_cholesky
+
+__all__ = ["LandmarksByColumn"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LandmarksByColumn:
+    """The kernels of a mean over d columns, k_j(x_j, z) / sqrt(d) at landmarks z of column j.
+
+    A few values of every column serve where many rows would be needed to stand for all columns at
+    once: the columns add up in the kernel, so that their features are side by side.
+
+    Parameters
+    ----------
+    kernel : Columns
+        Fitted to the variable.
+    landmarks : tuple of ndarray, shapes (r_j, w_j)
+        Prepared, one for every column that counts in the mean, in the precision of the features.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import Columns, Linear
+    >>> x = np.array([[1.0, 5.0], [2.0, 6.0]])
+    >>> features, _ = LandmarksByColumn.of(Columns(Linear()), x, 1, 0.0, np.float64)
+    >>> features(np.array([[3.0, 1.0]])) * np.sqrt(2)
+    array([[6., 6.]])
+    """
+
+    kernel: Columns
+    landmarks: tuple[Matrix, ...]
+
+    @classmethod
+    def of(
+        cls, kernel: Columns, sample: Vector, count: int, tolerance: float, dtype: DTypeLike
+    ) -> tuple[Self, Vector]:
+        """At quantiles of every column of a sample.
+
+        Parameters
+        ----------
+        kernel : Columns
+            Fitted.
+        sample : ndarray, shape (p, d)
+            Rows.
+        count : int
+            Landmarks of a column before those are dropped that are equal or nearly dependent.
+        tolerance : float
+            See `dhsic.linalg.pivoted_cholesky`.
+        dtype : dtype
+            Precision of the features.
+
+        Returns
+        -------
+        features : LandmarksByColumn
+        factor : ndarray, shape (D, D)
+            Lower triangular; its inverse times the features are Nystrom features (Zhang et al.
+            2018, section 4.1), column by column.
+        """
+        ranks = ((np.arange(count) + 0.5) / count * len(sample)).astype(np.intp)
+        landmarks, factors = [], []
+        for part, at in kernel.counted(sample.shape[1]):
+            z = np.unique(np.sort(sample[:, at], axis=0)[ranks], axis=0)
+            kept = pivoted_cholesky(part(z), tolerance).in_order()
+            landmarks.append(part.columns(z[kept.kept], dtype))
+            factors.append(kept.factor)
+        return cls(kernel, tuple(landmarks)), scipy.linalg.block_diag(*factors)
+
+    @classmethod
+    def likely(cls, kernel: Columns, d: int, count: int, dtype: DTypeLike) -> Self:
+        """Of a variable of d columns, for plans: with landmarks that take no memory."""
+        zero = np.dtype(dtype).type(0)
+        shapes = ((count, part.width(1)) for part, _ in kernel.counted(d))
+        return cls(kernel, tuple(np.broadcast_to(zero, shape) for shape in shapes))
+
+    @property
+    def n_features(self) -> int:
+        """Landmarks of all columns."""
+        return sum(map(len, self.landmarks))
+
+    @property
+    def width(self) -> int:
+        """Columns of prepared rows."""
+        return sum(z.shape[1] for z in self.landmarks)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Precision of the landmarks."""
+        return self.landmarks[0].dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the prepared landmarks."""
+        return sum(z.nbytes for z in self.landmarks)
+
+    @property
+    def operations(self) -> float:
+        """Operations a row."""
+        return sum(len(z) * tile_operations(z.shape[1]) for z in self.landmarks)
+
+    def scratch(self, rows: int) -> int:
+        """Bytes of the kernels' work tiles and of prepared rows."""
+        tiles = self.kernel.work_tiles * rows * max(map(len, self.landmarks))
+        return tiles * self.dtype.itemsize + 3 * 8 * rows * self.width
+
+    def __call__(self, x: NDArray[Any]) -> Matrix:
+        """Map rows (b, d) to features (b, D)."""
+        rows = self.kernel.rows(x, self.dtype)
+        out = np.empty((len(rows), self.n_features), self.dtype)
+        parts = [part for part, _ in self.kernel.counted(x.shape[1])]
+        places = zip(
+            pairwise(accumulate((z.shape[1] for z in self.landmarks), initial=0)),
+            pairwise(accumulate(map(len, self.landmarks), initial=0)),
+            strict=True,
+        )
+        for part, z, (of, to) in zip(parts, self.landmarks, places, strict=True):
+            work = np.empty((part.work_tiles, len(rows), len(z)), self.dtype)
+            part.tile(rows[:, slice(*of)], z, out[:, slice(*to)], work)
+        out *= self.dtype.type(x.shape[1] ** -0.5)
+        return out
