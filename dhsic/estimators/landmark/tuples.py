@@ -164,7 +164,7 @@ class Tuples:
             # Kernels of a product by themselves too, for their means.
             for side in dict.fromkeys([left, *((k,) for k in left), (right,)]):
                 each.setdefault(side, []).append(kept)
-        return {side: np.unique(np.concatenate(kept)) for side, kept in each.items()}
+        return {side: self._union(kept) for side, kept in each.items()}
 
     @cached_property
     def side_places(self) -> dict[tuple[int, ...], slice]:
@@ -202,7 +202,14 @@ class Tuples:
         for side, at in self.sides.items():
             for k in side:
                 needed.setdefault(self.roots[k], []).append(at)
-        return {root: np.unique(np.concatenate(at)) for root, at in sorted(needed.items())}
+        return {root: self._union(at) for root, at in sorted(needed.items())}
+
+    def _union(self, landmarks: Sequence[Indices]) -> Indices:
+        """Those in any, ascending; many statistics have the same array."""
+        held = np.zeros(self.n_landmarks, bool)
+        for at in {id(one): one for one in landmarks}.values():
+            held[at] = True
+        return np.flatnonzero(held)
 
     @cached_property
     def points(self) -> dict[int, Matrix]:
@@ -230,13 +237,12 @@ class Tuples:
             len(at) * tile_operations(self.width(k), self.parts) for k, at in self.needed.items()
         )
 
-    def cut(self, size: int) -> list[Strip]:
-        """Strips of the landmarks that hold about so many landmarks of all roots."""
+    def cuts(self, size: int) -> list[int]:
+        """Where to cut the landmarks into strips of about so many landmarks of all roots."""
         total = sum(map(len, self.needed.values()))
         most = max(1, total // (_FEWEST * len(self.needed)))
         count = min(most, -(-total // size))
-        bounds = [self.n_landmarks * i // count for i in range(count + 1)]
-        return [Strip.of(self, *both) for both in pairwise(bounds)]
+        return [self.n_landmarks * i // count for i in range(count + 1)]
 
 
 class Place(NamedTuple):
