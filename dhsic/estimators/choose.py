@@ -106,8 +106,8 @@ def choose_estimator(
     if pair_seconds(session.n) > QUICK:  # planning takes long itself where rows are many
         return _fitting(session, offers, *asked, too_many)
     plan = _plan(exact, session, combinations, *asked)
-    seconds = plan.processor_seconds
-    if seconds > QUICK and seconds > _plan(linear, session, combinations, *asked).processor_seconds:
+    seconds = plan.work.seconds()
+    if seconds > QUICK and seconds > _plan(linear, session, combinations, *asked).work.seconds():
         return _fitting(session, offers, *asked, too_many)
     if not plan.fits:
         return _fitting(session, offers, *asked, "all pairs of rows do not fit the memory")
@@ -172,11 +172,11 @@ def _fitting(
     first: Plan | None = None
     for offer in offers:
         plan = _plan(offer.estimator, session, offer.combinations, null, n_resamples)
-        if (plan.fits and plan.processor_seconds <= allowed) or offer is offers[-1]:
+        if (plan.fits and plan.work.seconds() <= allowed) or offer is offers[-1]:
             break
         first = first or plan
     if first is not None:
-        seconds, needed = format_seconds(first.processor_seconds), format_bytes(first.peak_bytes)
+        seconds, needed = format_seconds(first.work.seconds()), format_bytes(first.peak_bytes)
         why += f"; {offer.what}, since {offers[0].what} would take {seconds} of one thread"
         why += f" and {needed}: allow so much for them"
     return Choice(offer.estimator, offer.combinations, why)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from dhsic._work import Work
 from dhsic.engine.groups import Groups
 from dhsic.engine.reduction import Footprint
 from dhsic.estimators.feature.layout import Pair
@@ -30,7 +31,7 @@ Vector = NDArray[np.float64]
 
 _ROWS = 128
 _FEW_ROWS = 2**15  # of all, beside which wider blocks take little time
-_CENTRING = 20.0  # operations of an entry of a Gram matrix that is centred
+_CENTRED = 36.0  # passes over an entry of a Gram matrix of a kernel, and one of its features
 
 
 def block_rows(groups: Groups, *, spanned: bool) -> int:
@@ -90,19 +91,18 @@ class BlockDifferences:
         return SharedTiles(tuple(one.kernel for one in self.maps.values()), variables)
 
     def footprint(self, n_features: int) -> Footprint:
-        """Cost of a block, of whose rows so many features are summed; operations a row."""
-        maps, factors = (
-            list(self.maps.values()),
-            [f for f in self.factors.values() if f is not None],
-        )
+        """Cost of a block, of whose rows so many features are summed; work a row."""
+        maps = list(self.maps.values())
+        factors = [factor for factor in self.factors.values() if factor is not None]
         tiles = 3 * len(maps) + self.shared.work_tiles + 2
-        width = sum(maps[k].columns.shape[1] for k in self.shared.roots)
-        entry = self.shared.operations(width) + _CENTRING * len(maps) + 2.0 * n_features
+        dtype, widths = maps[0].dtype, {k: maps[k].columns.shape[1] for k in self.shared.roots}
+        entry = self.shared.work(dtype, widths)
+        entry += Work.of(dtype, products=2.0 * n_features, entries=_CENTRED * len(maps))
         return Footprint(
             payload=sum(factor.nbytes for factor in factors),
-            scratch=self.rows * (maps[0].dtype.itemsize * tiles * self.rows + 3 * 8 * n_features),
+            scratch=self.rows * (dtype.itemsize * tiles * self.rows + 3 * 8 * n_features),
             state=8 * self.size,
-            operations=self.rows * entry + sum(float(factor.size) for factor in factors),
+            work=self.rows * entry + Work.of(factors=sum(factor.size for factor in factors)),
         )
 
     def of(self, values: Sequence[NDArray[Any]], features: Mapping[int, Matrix]) -> Vector:

@@ -36,6 +36,7 @@ from dhsic.estimators.feature.sizes import (
     ReplicateSizes,
     independent_rounding,
     rounding_error,
+    size_work,
 )
 from dhsic.estimators.resample import Orbit, Resampled, orbit_of, suits_one_task, tie_tolerance
 from dhsic.features import KernelFeatures
@@ -48,7 +49,6 @@ Vector = NDArray[np.float64]
 
 _LEAST_GROUP = 16  # rows
 _ESTIMATED = 1024  # rows of a group of which nothing moves
-_SIZE = 400.0  # operations of an entry of a cross-covariance that is transformed back and measured
 _WIDE = 256  # features, beyond which whitening them row by row takes long
 _TILE_BYTES = 2**25  # of the features and transforms in a task
 _LEAST_TILE_BYTES = 2**20
@@ -299,11 +299,15 @@ class _Resampling:
     def steps(self, piece: Piece) -> list[DriverStep | PassPlan]:
         """The pass of `sizes` and the step after it."""
         reduction = self._reduction(piece, seen=False)
+        layout, replicates = reduction.layout, self.each * len(piece.cosets)
         needed = SLAB_BYTES * self.session.runtime.worker_threads
         slabs = 4 * min(needed, reduction.solve_bytes // 2)
-        factors = 3 * 8 * max(self._n_features(k) ** 2 for k in reduction.layout.places)
-        operations = _SIZE * reduction.layout.n_products * self.each * len(piece.cosets)
-        solve = DriverStep("solve", reduction.solve_bytes + slabs + factors, operations=operations)
+        factors = 3 * 8 * max(self._n_features(k) ** 2 for k in layout.places)
+        whitened = {pair: self._factors(layout, pair) for pair in piece.pairs}
+        work = replicates * size_work(layout, whitened)
+        parallel = 8 * replicates * layout.n_products > _QUICK_BYTES
+        bytes_ = reduction.solve_bytes + slabs + factors
+        solve = DriverStep("solve", bytes_, work=work, parallel=parallel)
         if isinstance(reduction, OrbitPass):
             return [self.session.plan_groups(reduction), solve]
         return [self.session.plan(reduction), solve]
