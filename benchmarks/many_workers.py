@@ -28,6 +28,7 @@ from distributed.core import Server
 from distributed.protocol import to_serialize
 from numpy.typing import NDArray
 
+from dhsic._work import Work
 from dhsic.engine.reduction import Footprint, Partial, RowBlock
 
 _TYPE = pickle.dumps(int)
@@ -97,7 +98,7 @@ class Sleeps:
     row_multiple: int = 1
 
     def footprint(self, rows: int) -> Footprint:
-        return Footprint(0, 0, 8 * rows, 1.0)
+        return Footprint(0, 0, 8 * rows, Work.of(entries=1.0))
 
     def chunk(self, block: RowBlock) -> int:
         time.sleep(self.seconds)

@@ -120,8 +120,8 @@ def independence_test(
     memory : int or str, optional
         Bytes that one process may use, as "2GiB".
     time : float or str, optional
-        Seconds that an "auto" estimator may take by its plan, as 600 or "1h"; ten minutes of one
-        thread where not given.
+        Seconds of a reference machine (an AMD EPYC of 2023, wherever it runs) that an "auto"
+        estimator may take by its plan, as 600 or "1h"; ten minutes of one thread where not given.
     progress : callable, optional
         Receives events of `dhsic.engine.events`.
     checkpoint : str, optional
@@ -323,7 +323,8 @@ def plan(
     Returns
     -------
     Plan
-        With its passes, tasks, predicted bytes, and `processor_seconds` to a factor of three.
+        Its `processor_seconds` and `seconds` are of this machine, or of the workers, whose rates
+        take a second to measure the first time; `calibrated` measures anew.
 
     Examples
     --------
@@ -332,8 +333,7 @@ def plan(
     >>> dhsic.plan(np.zeros((10_000, 3)), np.zeros(10_000), threads=1).n_landmarks
     256
     """
-    where = client, threads, memory, None
-    session = open_session(variables, names, 0, precision, *where, time=time)
+    session = open_session(variables, names, 0, precision, client, threads, memory, None, time=time)
     return choose_method(session, kernels, estimator, null, n_resamples).plan(session)
 
 

@@ -4,10 +4,12 @@ import csv
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from dhsic.cli import main
+from dhsic.engine.plan import SPREAD
 from dhsic.estimators import TABLE
 
 ROOT = Path(__file__).parents[1]
@@ -101,10 +103,37 @@ def test_readme__cost_of_the_default_is_that_of_the_table():
 
 
 def test_readme__seconds_of_plans_are_those_of_the_table():
-    ratios = [float(r["ratio"]) for r in table("plan_seconds.csv") if float(r["seconds"]) >= 0.1]
-    near = sum(1 / 3 <= ratio <= 3 for ratio in ratios) / len(ratios)
-    said = f"{100 * near:.0f} % of {len(ratios)} tests took a third to three times as long"
-    assert said in README
+    rows = table("plan_seconds.csv")
+    times = [float(r["processor s"]) / float(r["planned processor s"]) for r in rows]
+    for threads, words in (("1", "one thread"), ("2", "two")):
+        own = [one for one, r in zip(times, rows, strict=True) if r["threads"] == threads]
+        near = sum(0.75 <= 1 / one <= 1.25 for one in own)
+        assert f"{near} of {len(own)} on {words}" in README
+    low, high = np.quantile(times, [0.05, 0.95])
+    assert f"nine of ten take {low:.2f} to {high:.2f} times as long" in README
+    assert (round(low, 2), round(high, 2)) == SPREAD
+
+
+def test_readme__bytes_of_plans_are_those_of_the_table():
+    used = [float(r["peak MiB"]) / float(r["planned MiB"]) for r in table("plan_seconds.csv")]
+    assert f"{min(used):.2f} to {max(used):.2f} of the bytes" in README
+    assert max(used) <= 1.0
+
+
+def test_readme__billions_of_rows_are_those_of_the_table():
+    seconds = {
+        (r["method"], r["workers"]): f"{float(r['elapsed s']):,.0f}"
+        for r in table("extrapolated.csv")
+        if r["n"] == "1000000000"
+    }
+    default, signs = (
+        [seconds[method, workers] for workers in ("10", "100", "1000")]
+        for method in ("the default", "2000 landmarks, 250 signs")
+    )
+    assert (
+        f"the default: {default[0]} s on 10 workers, {default[1]} on 100, {default[2]} on" in README
+    )
+    assert f"250 signs: {signs[0]}, {signs[1]} and {signs[2]} s" in README
 
 
 def test_readme__table_of_the_family_is_the_registry():

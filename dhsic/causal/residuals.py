@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import generator
+from dhsic._work import Work
 from dhsic.causal.design import SplineDesign
 from dhsic.causal.regression import Regression
 from dhsic.causal.rows import SplineResiduals
@@ -68,7 +69,9 @@ class SplinePass:
         q, folds = self.design.size, self.design.n_folds
         state = 8 * folds * q * q
         scratch = 8 * 3 * min(rows, _TILE_ROWS) * q + state
-        return Footprint(self.design.nbytes, scratch, state, 2.0 * q * q + 50.0 * q)
+        return Footprint(
+            self.design.nbytes, scratch, state, Work.of(products=2.0 * q * q, entries=10.0 * q)
+        )
 
     def chunk(self, block: RowBlock) -> ProductSums:
         """Sums over one block."""

@@ -10,7 +10,7 @@ import dhsic
 from dhsic.cli.methods import pairs_table
 from dhsic.cli.options import read_request, test_options
 from dhsic.cli.recipes import code_of_test
-from dhsic.cli.tested import print_plan, print_test
+from dhsic.cli.tested import CALIBRATE_OPTION, print_plan, print_test
 
 __all__ = ["plan", "test"]
 
@@ -48,10 +48,11 @@ def test(**options: Any) -> None:
 
 @click.command(cls=_Command, short_help="Say what a test would run.")
 @test_options
+@CALIBRATE_OPTION
 def plan(**options: Any) -> None:
     """Say what 'dhsic test' with the same options would run, in how much memory and time.
 
     Runs nothing and starts nothing. The seed, the level and the files to write are accepted and
     make no difference to a plan.
     """
-    print_plan(read_request(options))
+    print_plan(read_request(options), calibrate=options["calibrate"])

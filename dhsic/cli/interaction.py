@@ -18,7 +18,7 @@ from dhsic.cli.options import (
     with_options,
 )
 from dhsic.cli.recipes import code_of_interaction
-from dhsic.cli.tested import print_plan, print_test
+from dhsic.cli.tested import CALIBRATE_OPTION, print_plan, print_test
 from dhsic.cli.where import read_place
 from dhsic.interaction import INTERACTION_ESTIMATORS
 from dhsic.io.open import open_group
@@ -84,8 +84,12 @@ _LEVEL = (
 )
 _PLAN = (
     click.option(
-        "--plan", "only_plan", is_flag=True, help="Say what would run, in how much memory; no more."
+        "--plan",
+        "only_plan",
+        is_flag=True,
+        help="Say what would run, in how much memory and time; no more.",
     ),
+    CALIBRATE_OPTION,
 )
 
 
@@ -103,7 +107,7 @@ def interaction(**options: Any) -> None:
     level alpha.
     """
     if options["only_plan"]:
-        print_plan(_read(options))
+        print_plan(_read(options), calibrate=options["calibrate"])
     else:
         print_test(options, _read, dhsic.interaction_test, code_of_interaction)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -71,20 +71,20 @@ class Request:
     place: Place
     planner: Callable[..., Plan] = field(default_factory=lambda: dhsic.plan)
 
+    def told(self, *, calibrate: bool) -> Plan:
+        """What would run and how long there, where machines may be measured anew."""
+        workers = self.place.planned
+        with self.place.client() if workers is None else nullcontext(workers) as where:
+            plan = self.planner(*self.sources, client=where, **self.arguments)
+            return plan.calibrated(anew=calibrate)
+
     @contextmanager
     def client(self) -> Iterator[Any]:
         """Where the test runs; None for threads of this process."""
-        if self.place.planned is not None:
-            self.plan().check()  # before any process starts
+        if (workers := self.place.planned) is not None:  # before any process starts
+            self.planner(*self.sources, client=workers, **self.arguments).check()
         with self.place.client() as client:
             yield client
-
-    def plan(self) -> Plan:
-        """What would run; no process is started for it."""
-        if self.place.planned is not None:
-            return self.planner(*self.sources, client=self.place.planned, **self.arguments)
-        with self.place.client() as client:
-            return self.planner(*self.sources, client=client, **self.arguments)
 
 
 def _level(context: click.Context, option: click.Parameter, value: float) -> float:

@@ -15,18 +15,25 @@ from dhsic.cli.watching import check_targets, seen_run
 from dhsic.io.whole import write_whole
 from dhsic.results import IndependenceTestResult
 
-__all__ = ["print_plan", "print_test"]
+__all__ = ["CALIBRATE_OPTION", "print_plan", "print_test"]
+
+CALIBRATE_OPTION = click.option(
+    "--calibrate",
+    is_flag=True,
+    help="Measure anew how quick this machine is, or a worker, for the seconds of a plan: it takes "
+    "a second, and is done by itself the first time.",
+)
 
 
-def print_plan(request: Request) -> None:
-    """Say what would run, in how much memory.
+def print_plan(request: Request, *, calibrate: bool) -> None:
+    """Say what would run, in how much memory and time.
 
     Raises
     ------
     MemoryBudgetError
         It does not fit.
     """
-    planned = request.plan()
+    planned = request.told(calibrate=calibrate)
     print_lines(str(planned).splitlines(), indent=8)
     planned.check()
 
@@ -50,6 +57,9 @@ def print_test(
     code : callable
         Python that gives the result again.
     """
+    if options.get("calibrate"):
+        msg = "--calibrate is for plans, got a test to run: add --plan"
+        raise click.UsageError(msg)
     check_targets(options)
     command = ("dhsic", *click.get_current_context().find_root().obj)
     page = Page(options["page_path"], command)

@@ -19,7 +19,7 @@ from dhsic.cli.options import (
     with_options,
 )
 from dhsic.cli.recipes import code_of_samples
-from dhsic.cli.tested import print_plan, print_test
+from dhsic.cli.tested import CALIBRATE_OPTION, print_plan, print_test
 from dhsic.cli.where import read_place
 from dhsic.estimators import Estimator
 from dhsic.io.open import open_group_samples
@@ -61,8 +61,12 @@ _OPTIONS = (
 
 _PLAN = (
     click.option(
-        "--plan", "only_plan", is_flag=True, help="Say what would run, in how much memory; no more."
+        "--plan",
+        "only_plan",
+        is_flag=True,
+        help="Say what would run, in how much memory and time; no more.",
     ),
+    CALIBRATE_OPTION,
 )
 
 
@@ -81,7 +85,7 @@ def two_sample(**options: Any) -> None:
     level alpha.
     """
     if options["only_plan"]:
-        print_plan(_read(options))
+        print_plan(_read(options), calibrate=options["calibrate"])
     else:
         print_test(options, _read, dhsic.two_sample_test, code_of_samples)
 

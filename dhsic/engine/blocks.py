@@ -30,7 +30,7 @@ __all__ = [
 BLOCK_BYTES = 8 * 2**20
 _LARGEST = 4
 _MANY_BLOCKS = 16_384
-_ADDING = 300.0  # operations a byte of a partial result, which others wait for in memory
+_ADDING = 1.5e-8  # seconds a byte of a partial result, which others wait for in memory
 _MOST_PARTS = 8  # blocks that a stored chunk is cut into, each of which reads it whole
 _HALF_CHUNKS = 4  # half a chunk of each of eight segments
 INEXACT = "integers beyond 2**53, which lose digits in float64: subtract an offset first"
@@ -41,22 +41,22 @@ class Grain(NamedTuple):
 
     blocks: int
     """Row blocks of a task: 1, or 2 where it takes a pair of them."""
-    operations: float
-    """Floating-point operations of a task."""
+    seconds: float
+    """Of a task on the reference machine, see `dhsic._work`."""
     fewest_blocks: int
     """Row blocks of the data, where their number of rows allows as many."""
     fewest_rows: int
     """Rows of a block, where it may hold as many bytes."""
 
-    def rows(self, n: int, operations: float) -> float:
-        """Rows of a block, of n rows that take so many operations each, or a pair of them."""
-        most = (self.operations / operations) ** (1 / self.blocks)
+    def rows(self, n: int, seconds: float) -> float:
+        """Rows of a block, of n rows that take so many seconds each, or a pair of them."""
+        most = (self.seconds / seconds) ** (1 / self.blocks)
         return max(min(float(most), n / self.fewest_blocks), self.fewest_rows)
 
 
-ROWS = Grain(1, 5e10, 32, 4096)
-GROUPS = Grain(1, 5e10, 16, 4096)
-PAIRS = Grain(2, 1e10, 8, 256)
+ROWS = Grain(1, 2.5, 32, 4096)
+GROUPS = Grain(1, 2.5, 16, 4096)
+PAIRS = Grain(2, 0.5, 8, 256)
 
 
 class Source(Protocol):
@@ -118,7 +118,7 @@ def block_bounds(
     n: int,
     row_bytes: int,
     chunk_rows: int | None,
-    operations: float,
+    seconds: float,
     row_multiple: int,
 ) -> list[int]:
     """Bounds of the row blocks: about a second of work a task, and many tasks where n allows it.
@@ -135,8 +135,8 @@ def block_bounds(
         unless one chunk is larger.
     chunk_rows : int or None
         Blocks are whole chunks, or equal parts of one, so that no chunk is read twice in vain.
-    operations : float
-        Floating-point operations a row.
+    seconds : float
+        Of a row on the reference machine.
     row_multiple : int
         Blocks start at multiples of it, whatever the chunks; 0 asks for one block.
 
@@ -147,7 +147,7 @@ def block_bounds(
     """
     if row_multiple == 0:
         return [0, n]
-    usual = min(ROWS.rows(n, operations), BLOCK_BYTES / row_bytes)
+    usual = min(ROWS.rows(n, seconds), BLOCK_BYTES / row_bytes)
     target = max(int(max(usual, min(_LARGEST * usual, n / _MANY_BLOCKS))), 1)
     if chunk_rows is None:
         step, parts = target, 1
@@ -164,7 +164,7 @@ def group_bounds(
     count: int,
     row_bytes: int,
     chunk_rows: int,
-    operations: float,
+    seconds: float,
     state: int,
     grain: Grain,
 ) -> list[int]:
@@ -182,8 +182,8 @@ def group_bounds(
         Bytes of a row of all variables.
     chunk_rows : int
         Rows that are stored together; 0 where none are.
-    operations : float
-        Floating-point operations a row, or a pair of rows.
+    seconds : float
+        Of a row on the reference machine, or of a pair of rows.
     state : int
         Bytes of a partial result.
     grain : Grain
@@ -194,10 +194,10 @@ def group_bounds(
     list of int
         0, ..., count. Neither the number of workers nor that of threads changes them.
     """
-    rows = grain.rows(n, operations)
+    rows = grain.rows(n, seconds)
     if grain.blocks == 1:
         whole = min(_HALF_CHUNKS * chunk_rows, n / grain.fewest_blocks)
-        rows = max(rows, _ADDING * state / operations, whole)
+        rows = max(rows, _ADDING * state / seconds, whole)
     rows = min(rows, _LARGEST * BLOCK_BYTES / row_bytes)
     blocks = -(-count // max(1, round(rows * count / n)))
     return [count * number // blocks for number in range(blocks + 1)]

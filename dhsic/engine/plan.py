@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import A_SECOND, LONG
-from dhsic.engine.blocks import GROUPS, PAIRS, Source, block_bounds, group_bounds
+from dhsic._work import LONG, NOTHING, Rates, Work
 from dhsic.engine.events import PassStarted, RunStarted, Unit
 from dhsic.engine.groups import Groups, Ranges
-from dhsic.engine.reading import bytes_read_of, decoded_rows, is_shared, taken_bytes, task_bytes
-from dhsic.engine.reduction import GroupReduction, PairReduction, Reduction, RowReduction
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.units import format_bytes, format_count, format_seconds
 from dhsic.errors import MemoryBudgetError
 
-__all__ = [
-    "FAN_IN",
-    "DriverStep",
-    "PassPlan",
-    "Plan",
-    "plan_groups",
-    "plan_pairs",
-    "plan_pass",
-]
+__all__ = ["FAN_IN", "SPREAD", "DriverStep", "PassPlan", "Plan"]
 
 FAN_IN = 4
+SPREAD = (0.78, 1.85)
+"""Measured over planned seconds, the central nine tenths of benchmarks/results/plan_seconds.csv."""
+
+_CALLS = 700.0  # of small functions, a step
+_OPENING = 6  # steps' worth of them before the first and after the last
+_SCHEDULED = 5e-4  # seconds of a scheduler, a task
+_COPIES_SENT = 4  # pickled, cut into pieces, in the messages, and at the scheduler
 _LARGE_STATE = 2**24  # bytes of a partial result, of which few are to wait for others
 
 
@@ -48,14 +43,21 @@ class DriverStep:
         Bytes it needs while it runs.
     held_bytes : int
         Bytes of its result, which stay until the end.
-    operations : float
-        See `dhsic._work`; 0 where they are few.
+    work : Work
+        None where it is small.
+    parallel : bool
+        Whether all threads share its work.
     """
 
     name: str
     working_bytes: int
     held_bytes: int = 0
-    operations: float = 0.0
+    work: Work = NOTHING
+    parallel: bool = False
+
+    def elapsed(self, rates: Rates, runtime: Runtime) -> float:
+        """Predicted seconds from its beginning to its end."""
+        return self.work.seconds(rates) / (runtime.threads if self.parallel else 1)
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,8 @@ class PassPlan:
         Where the rows of a block lie far apart.
     split : tuple of int
         Numbers of the stored sources whose chunks are read once each and cut for many blocks.
-    operations : float
-        Of all tasks, see `dhsic._work`.
+    work : Work
+        Of all tasks.
     """
 
     name: str
@@ -95,12 +97,16 @@ class PassPlan:
     pairs: bool = False
     groups: Groups | None = None
     split: tuple[int, ...] = ()
-    operations: float = 0.0
+    work: Work = NOTHING
 
-    @property
-    def processor_seconds(self) -> float:
-        """Predicted seconds of one thread, those of all tasks together; reading is left out."""
-        return self.operations / A_SECOND
+    def elapsed(self, rates: Rates, runtime: Runtime) -> float:
+        """Predicted seconds from its beginning to its end, with all threads free.
+
+        Those of the thread that has most of its tasks, or of the scheduler of a client.
+        """
+        rounds = -(-self.leaves // runtime.threads)
+        scheduled = 0.0 if runtime.client is None else self.tasks * _SCHEDULED
+        return max(self.work.seconds(rates) * rounds / self.leaves, scheduled)
 
     @property
     def blocks(self) -> int:
@@ -199,6 +205,9 @@ class Plan:
         What to do where it needs too much memory.
     would_fit : callable
         Tells the largest numbers that would fit, to come after it.
+    rates : Rates, optional
+        Of the machine whose seconds are told; those of `runtime` where not given, which are
+        measured when they are first asked for.
     """
 
     n: int
@@ -209,6 +218,7 @@ class Plan:
     baseline_bytes: int
     remedy: str
     would_fit: Callable[[], str] = field(default=str, compare=False, repr=False)
+    rates: Rates | None = None
 
     @property
     def passes(self) -> tuple[PassPlan, ...]:
@@ -255,12 +265,44 @@ class Plan:
         return self.peak_bytes <= self.runtime.memory
 
     @property
-    def processor_seconds(self) -> float:
-        """Predicted seconds of one thread, those of all tasks together; reading is left out.
+    def work(self) -> Work:
+        """Of all steps; what is chosen goes by its seconds on the reference machine."""
+        return sum((step.work for step in self.steps), self._calls)
 
-        No landmarks are taken to be pruned, which leaves many where columns are few.
+    @property
+    def _calls(self) -> Work:
+        """Work besides that of the steps."""
+        return Work.of(calls=_CALLS * (len(self.steps) + _OPENING))
+
+    @cached_property
+    def measured(self) -> Rates:
+        """The rates that seconds are told by."""
+        from dhsic.engine.rates import rates_of  # slow to import
+
+        return self.rates or rates_of(self.runtime)
+
+    def calibrated(self, *, anew: bool = True) -> Plan:
+        """The same plan at the rates of where it would run, which are kept for later plans.
+
+        Parameters
+        ----------
+        anew : bool, optional
+            Whether they are measured although they are known.
         """
-        return sum(step.operations for step in self.steps) / A_SECOND
+        from dhsic.engine.rates import rates_of  # slow to import
+
+        return replace(self, rates=rates_of(self.runtime, anew=anew))
+
+    @property
+    def processor_seconds(self) -> float:
+        """Predicted seconds of one thread, those of all tasks together, on the machine at hand."""
+        return self.work.seconds(self.measured)
+
+    @property
+    def seconds(self) -> float:
+        """Predicted seconds from beginning to end, where all threads are free."""
+        steps = (step.elapsed(self.measured, self.runtime) for step in self.steps)
+        return self._calls.seconds(self.measured) + sum(steps)
 
     def _driver_bytes(self, step: DriverStep | PassPlan) -> int:
         if isinstance(step, DriverStep):
@@ -319,91 +361,18 @@ class Plan:
             f"peak memory of a worker {format_bytes(self.peak_worker_bytes)}, of the driver "
             f"{format_bytes(self.peak_driver_bytes)}, allowed {format_bytes(self.runtime.memory)}"
         )
+        return "\n".join([*lines, *self._times()])
+
+    def _times(self) -> list[str]:
+        """The seconds, with the range of nine tests of ten, see `benchmarks/plan_seconds.py`."""
         seconds = self.processor_seconds
-        about, low, high = (format_seconds(times * seconds) for times in (1, 1 / 3, 3))
-        lines.append(f"about {about} of one thread, most often {low} to {high}")
+        about, low, high = (format_seconds(times * seconds) for times in (1.0, *SPREAD))
+        often, machine = f"nine times of ten {low} to {high}", self.measured.machine
+        lines = [f"about {about} of one thread, {often}, at the rates of {machine}"]
+        if self.runtime.threads > 1:
+            lines.append(
+                f"about {format_seconds(self.seconds)} of {self.runtime.threads:,} threads"
+            )
         if seconds > LONG * self.runtime.threads:
             lines.append(f"{math.ceil(seconds / LONG):,} threads would take ten minutes")
-        return "\n".join(lines)
-
-
-_MOST_DECODED = 4  # times the rows of the data; beyond, every chunk is read once and cut
-_COPIES_SENT = 4  # pickled, cut into pieces, in the messages, and at the scheduler
-
-
-def plan_pass(
-    reduction: RowReduction[Any], sources: Sequence[Source], runtime: Runtime
-) -> PassPlan:
-    """Choose the row blocks of a pass and predict its memory."""
-    row_bytes = sum(source.row_bytes for source in sources)
-    chunk_rows = max((source.chunk_rows or 0 for source in sources), default=0) or None
-    n, operations = sources[0].shape[0], reduction.footprint(sources[0].shape[0]).operations
-    bounds = block_bounds(n, row_bytes, chunk_rows, operations, reduction.row_multiple)
-    plan = PassPlan(reduction.name, tuple(bounds), 0, 0, 0)
-    return _costed(plan, reduction, sources, runtime)
-
-
-def plan_groups(
-    reduction: GroupReduction[Any], sources: Sequence[Source], runtime: Runtime
-) -> PassPlan:
-    """Choose the runs of groups of a pass and predict its memory."""
-    return _plan_groups(reduction, sources, runtime, pairs=False)
-
-
-def plan_pairs(
-    reduction: PairReduction[Any], sources: Sequence[Source], runtime: Runtime
-) -> PassPlan:
-    """Choose the runs of groups of a pass over their pairs and predict its memory."""
-    return _plan_groups(reduction, sources, runtime, pairs=True)
-
-
-def _plan_groups(
-    reduction: GroupReduction[Any] | PairReduction[Any],
-    sources: Sequence[Source],
-    runtime: Runtime,
-    *,
-    pairs: bool,
-) -> PassPlan:
-    groups = reduction.groups
-    cost = reduction.footprint(groups.size)
-    bounds = group_bounds(
-        groups.n,
-        groups.count,
-        sum(source.row_bytes for source in sources),
-        max((source.chunk_rows or 0 for source in sources), default=0),
-        cost.operations,
-        cost.state,
-        PAIRS if pairs else GROUPS,
-    )
-    plan = PassPlan(reduction.name, tuple(bounds), 0, 0, 0, pairs=pairs, groups=groups)
-    stored = [m for m, source in enumerate(sources) if source.place == "storage"]
-    split = (m for m in stored if decoded_rows(sources[m], plan).sum() > _MOST_DECODED * groups.n)
-    return _costed(replace(plan, split=tuple(split)), reduction, sources, runtime)
-
-
-def _costed(
-    plan: PassPlan, reduction: Reduction[Any], sources: Sequence[Source], runtime: Runtime
-) -> PassPlan:
-    """The plan with its bytes."""
-    n = plan.n
-    cost = reduction.footprint(plan.rows_per_block)
-    # Arrays in memory are sent to the workers whole, and one of them may get it all, as it may of
-    # what a graph computes where all pairs share it.
-    remote = runtime.client is not None
-    sent = n * sum(s.row_bytes for s in sources if remote and s.place == "memory")
-    kept = sent + n * sum(s.row_bytes for m, s in enumerate(sources) if is_shared(m, s, plan))
-    # The chunks that a block touches are decoded whole beside it; partial results wait along one
-    # path of the combine tree.
-    threads = min(runtime.worker_threads, plan.leaves)
-    plan = replace(plan, bytes_to_driver=cost.state)
-    waiting = (plan.fan_in - 1) * math.ceil(math.log(plan.leaves, plan.fan_in))
-    task = cost.scratch + sum(task_bytes(m, source, plan) for m, source in enumerate(sources))
-    passing = cost.payload + kept + threads * task + (2 * threads + waiting) * cost.state
-    taking = runtime.worker_threads * max(map(taken_bytes, sources)) if remote else 0
-    return replace(
-        plan,
-        bytes_read=sum(bytes_read_of(m, source, plan) for m, source in enumerate(sources)),
-        worker_bytes=max(passing, taking),
-        sent_bytes=sent,
-        operations=cost.operations * plan.amount,
-    )
+        return lines

@@ -10,6 +10,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._work import Work
 from dhsic.engine.groups import Groups
 
 __all__ = [
@@ -82,14 +83,14 @@ class Footprint:
         Bytes a running task needs besides its block and its result.
     state : int
         Bytes of one partial result.
-    operations : float
-        Floating-point operations a row; a pair of rows, where the reduction is over pairs.
+    work : Work
+        Of a row; of a pair of rows, where the reduction is over pairs.
     """
 
     payload: int
     scratch: int
     state: int
-    operations: float
+    work: Work
 
 
 class RowReduction(Protocol[State]):

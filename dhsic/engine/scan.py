@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import random_keys
+from dhsic._work import Work
 from dhsic.engine.reduction import Footprint, RowBlock
 
 __all__ = ["Differing", "Extent", "Scan", "Still"]
@@ -81,7 +82,7 @@ class Scan:
             payload=16 * columns,
             scratch=rows * (9 * widest + 16),
             state=_KEPT * 8 * (columns + len(self.still)),
-            operations=1.0 + columns,
+            work=Work.of(entries=4.0 + 4.0 * columns),
         )
 
     def chunk(self, block: RowBlock) -> Extent:

@@ -14,13 +14,8 @@ from dhsic.engine.checkpoint import Checkpoint
 from dhsic.engine.events import Event, Listener, PassFinished, StepStarted
 from dhsic.engine.folder import Folder
 from dhsic.engine.lazy import LazyRows
-from dhsic.engine.plan import (
-    PassPlan,
-    Plan,
-    plan_groups,
-    plan_pairs,
-    plan_pass,
-)
+from dhsic.engine.passes import plan_groups, plan_pairs, plan_pass
+from dhsic.engine.plan import PassPlan, Plan
 from dhsic.engine.reduction import (
     GroupReduction,
     PairReduction,

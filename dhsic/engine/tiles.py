@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from dhsic._work import Work
 from dhsic.kernels import Combinations
 from dhsic.kernels.shared import SharedTiles, TileKernel
 
@@ -112,10 +113,11 @@ class Tiling:
         return int(self.dtype.itemsize * tiles + 8 * rows)
 
     @property
-    def operations(self) -> float:
-        """Operations a row."""
-        width = sum(int(columns.shape[1]) for columns in self.columns)
-        return self.n_landmarks * self.shared.operations(width, self.parts)
+    def work(self) -> Work:
+        """Work of a row."""
+        own = zip(self.shared.roots, self.columns, strict=True)
+        widths = {k: int(columns.shape[1]) for k, columns in own}
+        return self.n_landmarks * self.shared.work(self.dtype, widths, self.parts)
 
     def row_tiles(
         self, values: Sequence[NDArray[Any]], row_tile: int | None = None

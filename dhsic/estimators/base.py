@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic._random import generator
+from dhsic._work import Work
 from dhsic.engine.memory import baseline_bytes
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
@@ -55,11 +56,13 @@ __all__ = [
     "Outcome",
     "Resampling",
     "bandwidth_rows",
+    "factor_work",
     "fit_combinations",
     "fit_combinations_on_sample",
     "fit_kernels",
     "fit_on_sample",
     "fitting_step",
+    "fitting_work",
     "passes_of",
     "plan_of",
     "rounding_unit",
@@ -72,6 +75,10 @@ Null = Resampling | Chain | Sequential | Gamma | Spectral | Normal | ChiSquare |
 
 BANDWIDTH_ROWS = 1000
 
+_MEDIAN = 16.0  # passes over the distances of all pairs of these rows, for their median
+_DISTANCE = 0.7  # and for a column
+_SHORT = 300  # rows, of which a factor takes twice as long for an operation
+_COPIED = 40.0  # passes over a Gram matrix that is factorised
 _ROUNDING = 32.0
 
 
@@ -204,7 +211,21 @@ def fitting_step(session: Session) -> DriverStep:
     """What `fit_on_sample` takes."""
     rows = 8 * BANDWIDTH_ROWS * sum(session.dims)
     distances = 8 * BANDWIDTH_ROWS**2  # of all pairs, and a copy for the median
-    return DriverStep("fit kernels", 3 * rows + distances, rows)
+    return DriverStep("fit kernels", 3 * rows + distances, rows, fitting_work(session))
+
+
+def fitting_work(session: Session, kernels: Iterable[Kernel] = ()) -> Work:
+    """Work of fitting kernels of all variables: distances of all pairs by family, and a median."""
+    families = max(1, len(set(map(type, kernels))))
+    passes = sum(_MEDIAN + _DISTANCE * d for d in session.dims)
+    return Work.of(entries=families * passes * min(session.n, BANDWIDTH_ROWS) ** 2)
+
+
+def factor_work(p: int, rank: int) -> Work:
+    """Work of a pivoted factorisation of a Gram matrix of p rows that stops at a rank."""
+    operations = p * p * rank - p * rank**2 + rank**3 / 3
+    slower = 1.5 * (1.0 + _SHORT / p)
+    return Work.of(factors=slower * operations, entries=_COPIED * p * p)
 
 
 def passes_of(*sessions: Session) -> tuple[PassSummary, ...]:

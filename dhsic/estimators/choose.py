@@ -132,8 +132,8 @@ def choose_estimator(
     if pair_seconds(session.n) > QUICK:  # planning takes long itself where rows are many
         return _fitting(session, offers, too_many)
     plan = planner(exact, session, combinations)
-    seconds = plan.processor_seconds
-    if seconds > QUICK and seconds > offers[0][0].plan().processor_seconds:
+    seconds = plan.work.seconds()
+    if seconds > QUICK and seconds > offers[0][0].plan().work.seconds():
         return _fitting(session, offers, too_many)
     if not plan.fits:
         return _fitting(session, offers, "all pairs of rows do not fit the memory")

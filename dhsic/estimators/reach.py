@@ -81,7 +81,7 @@ def first_that_fits(
         if offer.least_seconds > allowed:
             return False
         plan = offer.plan()
-        return plan.fits and plan.processor_seconds <= allowed
+        return plan.fits and plan.work.seconds() <= allowed
 
     best, last = offers[0][0], offers[-1][-1]
     if best is last or suits(best):
@@ -92,7 +92,7 @@ def first_that_fits(
         taken = f"more than {format_seconds(best.least_seconds)} of one thread"
     else:
         plan = best.plan()
-        seconds, needed = format_seconds(plan.processor_seconds), format_bytes(plan.peak_bytes)
+        seconds, needed = format_seconds(plan.work.seconds()), format_bytes(plan.peak_bytes)
         taken = f"{seconds} of one thread and {needed}"
     reason = f"{found.what}, since {best.what} would take {taken}: allow so much for them"
     return found.value, reason

@@ -252,4 +252,4 @@ def suits_one_task(session: Session, reduction: GroupReduction[Any]) -> bool:
     """Whether a pass over a single group fits in memory and takes one thread less than a minute."""
     plan = session.plan_groups(reduction)
     fits = plan.worker_bytes <= session.runtime.memory // 2
-    return fits and plan.processor_seconds <= PATIENT
+    return fits and plan.work.seconds() <= PATIENT

@@ -7,6 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._work import Work
+
 __all__ = ["FeatureMap", "Matrix"]
 
 Matrix = NDArray[np.floating[Any]]
@@ -31,8 +33,8 @@ class FeatureMap(Protocol):
         ...
 
     @property
-    def operations(self) -> float:
-        """Floating-point operations a row."""
+    def work(self) -> Work:
+        """Work of a row."""
         ...
 
     def scratch(self, rows: int) -> int:

@@ -10,9 +10,10 @@ import numpy as np
 import scipy
 from numpy.typing import DTypeLike, NDArray
 
+from dhsic._work import NOTHING, Work
 from dhsic.features.base import Matrix
 from dhsic.kernels import Columns
-from dhsic.kernels.shared import tile_operations
+from dhsic.kernels.shared import tile_work
 from dhsic.linalg import pivoted_cholesky
 
 __all__ = ["LandmarksByColumn"]
@@ -110,9 +111,14 @@ class LandmarksByColumn:
         return sum(z.nbytes for z in self.landmarks)
 
     @property
-    def operations(self) -> float:
-        """Operations a row."""
-        return sum(len(z) * tile_operations(z.shape[1]) for z in self.landmarks)
+    def work(self) -> Work:
+        """Work of a row."""
+        parts = self.kernel.counted(len(self.landmarks))
+        each = (
+            len(z) * tile_work(part, self.dtype, z.shape[1])
+            for (part, _), z in zip(parts, self.landmarks, strict=True)
+        )
+        return sum(each, NOTHING)
 
     def scratch(self, rows: int) -> int:
         """Bytes of the kernels' work tiles and of prepared rows."""

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from dhsic._work import Work
 from dhsic.features.base import Matrix
 
 __all__ = ["ColumnFeatures"]
@@ -55,9 +56,9 @@ class ColumnFeatures:
         return self.centre.nbytes + self.scale.nbytes
 
     @property
-    def operations(self) -> float:
-        """Floating-point operations a row."""
-        return 2.0 * self.n_features
+    def work(self) -> Work:
+        """Work of a row."""
+        return Work.of(entries=4.0 * self.n_features)
 
     def scratch(self, rows: int) -> int:
         """Bytes of the centred rows."""

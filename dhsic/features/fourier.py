@@ -8,10 +8,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from dhsic._work import Work
 from dhsic.errors import DataError
 from dhsic.features.base import Matrix
 from dhsic.kernels import Kernel
-from dhsic.kernels.shared import tile_operations
 
 __all__ = ["FourierFeatures", "centred_rows", "orthogonal_normals", "write_phases"]
 
@@ -111,9 +111,10 @@ class FourierFeatures:
         return self.frequencies.nbytes + self.centre.nbytes
 
     @property
-    def operations(self) -> float:
-        """Operations a row, those of cosine and sine as of two exponentials."""
-        return len(self.frequencies) * tile_operations(self.frequencies.shape[1], 2)
+    def work(self) -> Work:
+        """Work of a row."""
+        d = self.frequencies.shape[1]
+        return len(self.frequencies) * Work.of(self.dtype, products=2.0 * d, cosines=2)
 
     def scratch(self, rows: int) -> int:
         """Bytes of the centred rows and of the phases."""

@@ -9,9 +9,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from dhsic._work import Work
 from dhsic.features.base import FeatureMap, Matrix
 from dhsic.kernels import Kernel
-from dhsic.kernels.shared import tile_operations
+from dhsic.kernels.shared import tile_work
 
 __all__ = ["KernelFeatures"]
 
@@ -78,9 +79,9 @@ class KernelFeatures:
         return self.columns.nbytes
 
     @property
-    def operations(self) -> float:
-        """Operations a row."""
-        return len(self.columns) * tile_operations(self.width)
+    def work(self) -> Work:
+        """Work of a row."""
+        return len(self.columns) * tile_work(self.kernel, self.dtype, self.width)
 
     def scratch(self, rows: int) -> int:
         """Bytes of the kernel's work tiles and of prepared rows."""

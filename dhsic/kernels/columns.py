@@ -100,7 +100,7 @@ class Columns(Kernel):
         return np.hstack([part.columns(z[:, at], dtype) for part, at in self.counted(z.shape[1])])
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
-        d, start = self._dimension(rows.shape[1]), 0
+        d, start = self.dimension(rows.shape[1]), 0
         for part, _ in self.counted(d):
             at = slice(start, start + part.width(1))
             to = work[0] if start else out
@@ -124,7 +124,7 @@ class Columns(Kernel):
         self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
     ) -> Matrix:
         del gram
-        d, start = self._dimension(rows.shape[1]), 0
+        d, start = self.dimension(rows.shape[1]), 0
         out = np.zeros((len(rows), d))
         for part, column in self.counted(d):
             at = slice(start, start := start + part.width(1))
@@ -161,8 +161,8 @@ class Columns(Kernel):
     def _parts(self, d: int) -> tuple[Kernel | None, ...]:
         return self._given * d if len(self._given) == 1 else self._given
 
-    def _dimension(self, width: int) -> int:
-        """Columns of the variable behind prepared arrays of so many columns."""
+    def dimension(self, width: int) -> int:
+        """Columns of the variable behind prepared arrays of so many columns, once fitted."""
         first = self._given[0]
         if len(self._given) > 1 or first is None:
             return len(self._given)

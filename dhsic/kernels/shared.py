@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -10,10 +10,12 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._work import EXPONENTIAL
+from dhsic._work import NOTHING, Work
 from dhsic.kernels.base import Kernel, Matrix
+from dhsic.kernels.columns import Columns
+from dhsic.kernels.radial import Laplacian
 
-__all__ = ["Power", "SharedTiles", "TileKernel", "powers_among", "tile_operations"]
+__all__ = ["Power", "SharedTiles", "TileKernel", "powers_among", "tile_work"]
 
 Tile = NDArray[Any]
 T = TypeVar("T")
@@ -47,6 +49,10 @@ class Power(NamedTuple):
     """The number of the wider kernel."""
     squarings: int
     """1 or more."""
+
+    def work(self, dtype: DTypeLike) -> Work:
+        """Work of an entry of the tile."""
+        return Work.of(dtype, entries=self.squarings)
 
     def write(self, outs: Sequence[Tile]) -> None:
         """Fill the tile from the other one."""
@@ -111,22 +117,24 @@ class SharedTiles:
             if isinstance(kernel := self.kernels[k], Kernel)
         )
 
-    def operations(self, width: int, parts: int = 1) -> float:
-        """Floating-point operations for an entry of all tiles.
+    def work(self, dtype: DTypeLike, widths: Mapping[int, int], parts: int = 1) -> Work:
+        """Work of an entry of all tiles.
 
         Parameters
         ----------
-        width : int
-            Columns of all prepared arrays.
+        dtype : dtype
+            Precision of the tiles.
+        widths : mapping of int to int
+            Columns of the prepared arrays of those roots that are needed.
         parts : int, optional
             Real numbers in an entry: 1, or 2 where it is complex.
 
         Returns
         -------
-        float
+        Work
         """
-        squarings = sum(power.squarings for power in self.powers)
-        return tile_operations(width, parts * len(self.roots)) + squarings
+        tiles = (tile_work(self.kernels[k], dtype, w, parts) for k, w in widths.items())
+        return sum((power.work(dtype) for power in self.powers), sum(tiles, NOTHING))
 
     def rows(self, values: Sequence[NDArray[Any]], dtype: DTypeLike) -> list[Matrix]:
         """Prepare rows (b, d_m) of every variable for `tiles`: an array for every root."""
@@ -215,6 +223,19 @@ def _squarings(narrow: tuple[TileKernel, int], wide: tuple[TileKernel, int]) -> 
     return kernel.squarings(other)
 
 
-def tile_operations(width: int, exponentials: int = 1) -> float:
-    """Operations for an entry of tiles from prepared arrays of so many columns."""
-    return 2.0 * width + EXPONENTIAL * exponentials
+def tile_work(kernel: TileKernel, dtype: DTypeLike, width: int, parts: int = 1) -> Work:
+    """Work of an entry of a tile, from prepared arrays of so many columns.
+
+    It is an exponential of a product, or of absolute differences that no BLAS adds up; a complex
+    one is a cosine and a sine.
+    """
+    if parts > 1:
+        return Work.of(dtype, products=2.0 * width, cosines=parts)
+    kernel = getattr(kernel, "kernel", kernel)
+    if isinstance(kernel, Columns):
+        each = (part for part, _ in kernel.counted(kernel.dimension(width)))
+        adding = Work.of(dtype, entries=1)
+        return sum((tile_work(part, dtype, part.width(1)) + adding for part in each), NOTHING)
+    if width > 1 and isinstance(kernel, Laplacian):
+        return Work.of(dtype, exponentials=1, differences=width)
+    return Work.of(dtype, products=2.0 * width, exponentials=1)

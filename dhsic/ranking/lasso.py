@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._work import Work
 from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.errors import require
 from dhsic.kernels import Combinations
@@ -70,8 +71,8 @@ class LassoPass:
         pairs = zip(self.combinations.kernels, self.combinations.spread(self.dims), strict=True)
         width = sum(kernel.width(d) for kernel, d in pairs)
         scratch = 2 * 8 * group * width + 3 * 8 * (kernels + 4) * (2 * b) ** 2
-        work = 2.0 * b * kernels**2 + 25.0 * b * kernels
-        return Footprint(0, scratch, 2 * 8 * kernels**2, self.n_permutations * work)
+        entries = Work.of(products=2.0 * b * kernels**2, entries=5.0 * b * kernels)
+        return Footprint(0, scratch, 2 * 8 * kernels**2, self.n_permutations * entries)
 
     def chunk(self, block: RowBlock) -> LassoSums:
         """Sums over one block of the pass."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._work import NOTHING, Work
 from dhsic.engine.reduction import RowBlock
 from dhsic.engine.tiles import Matrix, Tile, Tiling
 from dhsic.features import FourierFeatures
@@ -35,8 +36,8 @@ class BlockGradient(Protocol):
         ...
 
     @property
-    def operations(self) -> float:
-        """Floating-point operations a row."""
+    def work(self) -> Work:
+        """Work of a row."""
         ...
 
     def scratch(self, rows: int) -> int:
@@ -97,12 +98,12 @@ class TileGradient:
         return self.tiling.nbytes + self._coefficient_bytes + offsets
 
     @property
-    def operations(self) -> float:
-        """Floating-point operations a row."""
+    def work(self) -> Work:
+        """Work of a row."""
         t = self.tiling
         products = len(t.kernels) + 4 + 2 * max(self._kernel(m).gradient_tiles for m in self.wrt)
         entries = products * len(self.wrt) + 2.0 * sum(self.dims)
-        return t.operations + t.parts * t.n_landmarks * entries
+        return t.work + (t.parts * t.n_landmarks) * Work.of(t.dtype, products=entries)
 
     def scratch(self, rows: int) -> int:
         """Bytes of all tiles."""
@@ -200,10 +201,12 @@ class FeatureGradient:
         return maps + sum(mean.nbytes for mean in self.means) + self.derivative.nbytes
 
     @property
-    def operations(self) -> float:
-        """Floating-point operations a row."""
-        made = sum(one.operations + 4.0 * one.n_features for one in self.maps)
-        return made + 2.0 * self.derivative.size * len(self.wrt)
+    def work(self) -> Work:
+        """Work of a row."""
+        features = sum(one.n_features for one in self.maps)
+        products = 4.0 * features + 2.0 * self.derivative.size * len(self.wrt)
+        made = sum((one.work for one in self.maps), NOTHING)
+        return made + Work.of(self.maps[0].dtype, products=products)
 
     def scratch(self, rows: int) -> int:
         """Bytes of the features, of their weights and of the slopes."""

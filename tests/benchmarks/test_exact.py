@@ -1,6 +1,7 @@
 """The studies of the exact null run small, and say what they should."""
 
 import csv
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -100,17 +101,31 @@ def test_exact_cost__counts_processes_that_it_started(monkeypatch):
     assert exact_cost.processor_seconds() == 3.75
 
 
-def test_plan_seconds__plans_and_measures_every_case(out, monkeypatch):
-    monkeypatch.setattr(plan_seconds, "DIMS", ((1, 1), (2, 1, 1)))
-    options = ["--n", 60, "--estimator", "v-hsic", "--estimator", "nystrom-hsic"]
-    table = run(plan_seconds, out, *options)
-    assert {row["columns"] for row in table} == {"1x1", "2x1x1"}
-    assert {row["null"] for row in table} == {"auto", "permutation", "gamma", "multiplier"}
+def test_plan_seconds__plans_and_measures_every_shape(out, monkeypatch):
+    asked = [("v-hsic", "gamma", "one", "1x1", 80), ("nystrom-hsic", "auto", "default", "2x1", 60)]
+    shapes = [plan_seconds.Shape(*one) for one in asked]
+    shapes[1] = replace(shapes[1], threads=2)
+    shapes.append(plan_seconds.Shape(*asked[0], precision="float32", place="zarr"))
+    monkeypatch.setattr(plan_seconds, "shapes", lambda: shapes)
+    table = run(plan_seconds, out)
+    assert [row["place"] for row in table] == ["memory", "memory", "zarr"]
+    assert [row["threads"] for row in table] == ["1", "2", "1"]
     for row in table:
-        ratio = float(row["planned"]) / float(row["seconds"])
-        assert float(row["ratio"]) == pytest.approx(ratio, rel=1e-3)
-    monkeypatch.setattr(plan_seconds, "measured", None)
-    assert run(plan_seconds, out, *options) == table
+        processed, elapsed = (float(row[f"planned {kind} s"]) for kind in ("processor", "elapsed"))
+        assert 0 < elapsed <= processed
+        assert min(float(row["processor s"]), float(row["elapsed s"])) > 0
+        assert 0 < float(row["peak MiB"]) < float(row["planned MiB"]) < 500
+    monkeypatch.setattr(plan_seconds, "alone", None)
+    assert run(plan_seconds, out) == table
+    assert run(plan_seconds, out, "--n", 60, "--estimator", "nfsic") == table
+
+
+def test_plan_seconds__has_no_shape_that_the_work_was_fitted_to():
+    shapes = list(plan_seconds.shapes())
+    assert len(shapes) == len(set(shapes)) == 2 * 32
+    assert {shape.n for shape in shapes} & {500, 2000, 6000, 20_000, 60_000} == set()
+    assert {shape.columns for shape in shapes} == {"1x1", "20x1", "90x1", "50x50", "3x3x3"}
+    assert {shape.place for shape in shapes} == {"memory", "zarr"}
 
 
 def test_small__has_every_method_that_is_installed(out, monkeypatch):

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from dhsic._work import REFERENCE
 from dhsic.cli import main
+from dhsic.engine.rates import machine_of
 from tests.cli.conftest import Invoke
 
 PAIR = ("--variable", "features", "--variable", "year")
@@ -72,6 +74,54 @@ def test_accepts_every_option_of_test(invoke: Invoke, long_data: str, tmp_path: 
     done = invoke("plan", long_data, *PAIR, "--seed", 3, "--alpha", 0.1, "--json", path)
     assert done.exit_code == 0
     assert not path.exists()
-    assert [p.name for p in main.commands["plan"].params] == [
-        p.name for p in main.commands["test"].params
+    own = {p.name for p in main.commands["plan"].params}
+    assert own - {p.name for p in main.commands["test"].params} == {"calibrate"}
+    assert {p.name for p in main.commands["test"].params} <= own
+
+
+@pytest.mark.parametrize("where", [("--threads", 2), ("--workers", 2)])
+def test_tells_the_seconds_of_this_machine_and_measures_anew_where_asked(
+    invoke: Invoke,
+    long_data: str,
+    where: tuple[object, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    measured: list[int] = []
+
+    def faked() -> dict[str, float]:
+        measured.append(1)
+        return {kind: len(measured) * seconds for kind, seconds in REFERENCE.seconds.items()}
+
+    monkeypatch.delenv("DHSIC_RATES")
+    monkeypatch.setattr("dhsic.engine.rates.measure", faked)
+    monkeypatch.setattr("dhsic.engine.rates.user_cache_path", lambda *_, **__: tmp_path / "cache")
+    asked = ("plan", long_data, *PAIR, *where)
+    lines = [
+        next(line for line in invoke(*one).stdout.splitlines() if "of one thread" in line)
+        for one in (asked, asked, (*asked, "--calibrate"), asked)
     ]
+    assert len(measured) == 2
+    assert lines[0] == lines[1] != lines[2] == lines[3]
+    assert machine_of()["processor"] in lines[0]
+
+
+@pytest.mark.parametrize("command", ["plan", "two-sample", "interaction"])
+def test_calibrate_is_an_option_of_every_plan_of_a_test(invoke: Invoke, command: str) -> None:
+    assert "--calibrate" in invoke(command, "--help").stdout
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("two-sample", "--sample", "features", "--sample", "year"),
+        ("interaction", *PAIR, "--variable", "features"),
+    ],
+)
+def test_calibrate_without_a_plan_is_refused(
+    invoke: Invoke, long_data: str, asked: tuple[str, ...]
+) -> None:
+    command, *variables = asked
+    done = invoke(command, long_data, *variables, "--calibrate")
+    assert done.exit_code == 2
+    assert "--calibrate is for plans, got a test to run: add --plan" in done.stderr

@@ -16,6 +16,8 @@ COUNTS = st.integers(1, 10**6)
 CHUNKS = st.none() | st.integers(1, 10**5)
 OPERATIONS = st.floats(1.0, 1e9)
 
+TICKS = 2e10  # operations of a second
+
 
 def sizes(bounds):
     return [b - a for a, b in pairwise(bounds)]
@@ -23,7 +25,7 @@ def sizes(bounds):
 
 @given(COUNTS, st.integers(1, 10**6), CHUNKS, OPERATIONS, st.integers(0, 5000))
 def test_block_bounds__cover_the_rows_in_order(n, row_bytes, chunk_rows, operations, multiple):
-    bounds = block_bounds(n, row_bytes, chunk_rows, operations, multiple)
+    bounds = block_bounds(n, row_bytes, chunk_rows, operations / TICKS, multiple)
     assert bounds[0] == 0
     assert bounds[-1] == n
     assert min(sizes(bounds)) > 0
@@ -32,7 +34,7 @@ def test_block_bounds__cover_the_rows_in_order(n, row_bytes, chunk_rows, operati
 
 @given(COUNTS, st.integers(1, 10**4), CHUNKS, OPERATIONS, st.integers(1, 5000))
 def test_block_bounds__are_multiples(n, row_bytes, chunk_rows, operations, multiple):
-    bounds = block_bounds(n, row_bytes, chunk_rows, operations, multiple)
+    bounds = block_bounds(n, row_bytes, chunk_rows, operations / TICKS, multiple)
     assert [bound for bound in bounds[:-1] if bound % multiple] == []
 
 
@@ -40,14 +42,14 @@ def test_block_bounds__are_multiples(n, row_bytes, chunk_rows, operations, multi
 def test_block_bounds__hold_8_or_32_mib_at_most_unless_one_row_or_chunk_is_larger(
     n, row_bytes, chunk_rows, operations
 ):
-    bounds = block_bounds(n, row_bytes, chunk_rows, operations, 1)
+    bounds = block_bounds(n, row_bytes, chunk_rows, operations / TICKS, 1)
     most = BLOCK_BYTES * (4 if n * row_bytes > 16_384 * BLOCK_BYTES else 1)
     assert max(sizes(bounds)) * row_bytes <= max(most, row_bytes * (chunk_rows or 1))
 
 
 @given(COUNTS, st.integers(1, 10**5), st.integers(1, 10**5), OPERATIONS)
 def test_block_bounds__are_whole_chunks_or_equal_parts_of_one(n, row_bytes, chunk_rows, operations):
-    bounds = block_bounds(n, row_bytes, chunk_rows, operations, 1)
+    bounds = block_bounds(n, row_bytes, chunk_rows, operations / TICKS, 1)
     first = bounds[1]
     if first >= min(n, chunk_rows):
         assert [bound for bound in bounds[:-1] if bound % chunk_rows] == []
@@ -78,7 +80,7 @@ def test_block_bounds__are_whole_chunks_or_equal_parts_of_one(n, row_bytes, chun
     ],
 )
 def test_block_bounds__of_known_cases(n, row_bytes, chunk_rows, operations, multiple, expected):
-    assert block_bounds(n, row_bytes, chunk_rows, operations, multiple) == expected
+    assert block_bounds(n, row_bytes, chunk_rows, operations / TICKS, multiple) == expected
 
 
 def test_block_bounds__know_nothing_of_threads_and_workers():
@@ -86,14 +88,14 @@ def test_block_bounds__know_nothing_of_threads_and_workers():
         "n",
         "row_bytes",
         "chunk_rows",
-        "operations",
+        "seconds",
         "row_multiple",
     }
 
 
 def test_block_bounds__hold_about_a_second_of_work():
-    assert block_bounds(10**7, 8, None, 5e6, 1)[1] == 10_000
-    assert block_bounds(10**7, 8, None, 5e5, 1)[1] == 100_000
+    assert block_bounds(10**7, 8, None, 5e6 / TICKS, 1)[1] == 10_000
+    assert block_bounds(10**7, 8, None, 5e5 / TICKS, 1)[1] == 100_000
 
 
 @pytest.mark.parametrize(
@@ -103,7 +105,7 @@ def test_block_bounds__hold_about_a_second_of_work():
         (10**9, 364, 8192, 1.4e6, 7 * 8192),
         (10**9, 364, None, 1e5, 10**9 // 16_384),
         (10**9, 364, None, 1e7, 4 * 5000),  # four seconds of work
-        (10**9, 16, None, 1e5, 500_000),  # a second of work is more
+        (10**9, 16, None, 1e5 * (1 - 1e-12), 500_000),  # a second of work is more
         (10**10, 364, None, 1.4e6, 32 * 2**20 // 364),
         (10**8, 364, None, 1.4e6, 8 * 2**20 // 364),
     ],
@@ -111,7 +113,7 @@ def test_block_bounds__hold_about_a_second_of_work():
 def test_block_bounds__are_larger_where_they_would_be_too_many_for_a_scheduler(
     n, row_bytes, chunk_rows, operations, rows
 ):
-    assert block_bounds(n, row_bytes, chunk_rows, operations, 1)[1] == rows
+    assert block_bounds(n, row_bytes, chunk_rows, operations / TICKS, 1)[1] == rows
 
 
 def test_read_block__takes_computed_blocks_where_there_is_no_source():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import zarr
 
+from dhsic._work import Work
 from dhsic.engine.groups import Groups, edges
 from dhsic.engine.reduction import Footprint
 from dhsic.engine.runtime import Runtime
@@ -95,7 +96,7 @@ class Gathered:
         self.groups = groups
 
     def footprint(self, rows):
-        return Footprint(0, 0, 8 * self.groups.count, 1e6)
+        return Footprint(0, 0, 8 * self.groups.count, Work.of(calls=50.0))
 
     def chunk(self, block):
         sums, b = np.zeros((2, self.groups.count)), self.groups.size

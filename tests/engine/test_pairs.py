@@ -12,10 +12,12 @@ import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dhsic._work import Work
 from dhsic.engine.blocks import PAIRS, group_bounds
 from dhsic.engine.events import BlockFinished, PassFinished, PassStarted
 from dhsic.engine.groups import Groups
-from dhsic.engine.plan import Plan, plan_pairs, plan_pass
+from dhsic.engine.passes import plan_pairs, plan_pass
+from dhsic.engine.plan import Plan
 from dhsic.engine.reduction import Footprint
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
@@ -42,6 +44,7 @@ N = 500
 X = np.random.default_rng(0).standard_normal((N, 3))
 Y = np.random.default_rng(1).standard_normal(N)
 UNEVEN = (0, 130, 131, 400, N)
+TICK = 5e-11  # seconds of an operation
 
 
 def sum_of_pairs():
@@ -251,15 +254,15 @@ def test_run_pairs__returns_the_state_and_remembers_the_pass(session):
     ],
 )
 def test_group_bounds__of_pairs(n, operations, row_bytes, expected):
-    bounds = group_bounds(n, n // 10, row_bytes, 0, operations, 0, PAIRS)
+    bounds = group_bounds(n, n // 10, row_bytes, 0, operations * TICK, 0, PAIRS)
     assert len(bounds) - 1 == expected
 
 
 def test_plan_pairs__has_the_same_blocks_for_any_number_of_threads():
     sources = open_variables([np.zeros(20_000), np.zeros(20_000)])
-    plans = [plan_pairs(sums(20_000, operations=1e4), sources, threads(c)) for c in (1, 2, 16)]
+    plans = [plan_pairs(sums(20_000, seconds=1e4 * TICK), sources, threads(c)) for c in (1, 2, 16)]
     assert len({plan.bounds for plan in plans}) == 1
-    assert plans[0].blocks == math.ceil(20_000 / (1e10 / 1e4) ** 0.5)
+    assert plans[0].blocks == math.ceil(20_000 / (0.5 / (1e4 * TICK)) ** 0.5)
 
 
 def test_plan_pairs__counts_both_blocks_of_every_task(tmp_path):
@@ -284,7 +287,8 @@ def test_plan_pairs__counts_every_cost(cost):
 
         def footprint(self, rows):
             return Footprint(
-                **{"payload": 0, "scratch": 0, "state": 0, cost: self.amount}, operations=1.0
+                **{"payload": 0, "scratch": 0, "state": 0, cost: self.amount},
+                work=Work.of(entries=1.0),
             )
 
     sources, groups = open_variables(np.zeros((2, 20_000))), Groups(20_000, 10, seed=0)

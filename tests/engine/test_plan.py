@@ -1,21 +1,22 @@
 """What a plan promises."""
 
 import tracemalloc
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 import zarr
 
 import dhsic
-from dhsic._work import A_SECOND
+from dhsic._work import REFERENCE, Rates, Work
 from dhsic.engine.blocks import block_bounds
 from dhsic.engine.memory import baseline_bytes
-from dhsic.engine.plan import DriverStep, PassPlan, Plan, plan_pass
+from dhsic.engine.passes import plan_pass
+from dhsic.engine.plan import SPREAD, DriverStep, PassPlan, Plan
 from dhsic.engine.reduction import Footprint
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
-from dhsic.engine.units import format_bytes
+from dhsic.engine.units import format_bytes, format_seconds
 from dhsic.errors import MemoryBudgetError
 from dhsic.estimators.landmark.orbits import MeansPass
 from dhsic.estimators.landmark.terms import SignedPass
@@ -66,7 +67,7 @@ class Uneven:
 def test_plan__is_for_the_worker_with_most_threads(tmp_path):
     class Scratch(Gather):
         def footprint(self, rows):
-            return Footprint(payload=0, scratch=MIB, state=0, operations=1.0)
+            return Footprint(payload=0, scratch=MIB, state=0, work=Work.of(calls=1.0))
 
     array = zarr.create_array(tmp_path / "x.zarr", data=np.ones((40_000, 1)), chunks=(4096, 1))
     sources = open_variables([array, array])
@@ -129,11 +130,45 @@ def test_str__has_the_numbers():
     assert "2 workers with 4 threads in all" in str(plan(client=object()))
 
 
+def test_seconds__are_those_of_the_thread_that_has_most_tasks():
+    nine = PassPlan("sums", tuple(range(10)), 0, 0, 0, work=Work.of(calls=9e6))
+    driver = DriverStep("solve", 0, work=Work.of(calls=2e6))
+    found = plan(steps=(nine, driver))
+    besides = found.processor_seconds - 11.0
+    assert 0.0 < besides < 0.1
+    assert found.seconds == pytest.approx(3.0 + 2.0 + besides)  # of 4 threads one has 3 of 9 tasks
+    assert "about 5 s of 4 threads" in str(found)
+
+
+def test_seconds__of_a_parallel_step_are_shared_by_all_threads():
+    alone = DriverStep("solve", 0, work=Work.of(calls=8e6))
+    shared = replace(alone, parallel=True)
+    one, four = plan(steps=(alone,)), plan(steps=(shared,))
+    assert one.processor_seconds == four.processor_seconds
+    assert one.seconds - four.seconds == pytest.approx(8.0 - 8.0 / 4)
+
+
+def test_seconds__on_a_client_are_no_fewer_than_those_of_its_scheduler():
+    quick = PassPlan("sums", tuple(range(10_001)), 0, 0, 0)
+    here, there = plan(steps=(quick,)), plan(steps=(quick,), client=object())
+    assert here.seconds == here.processor_seconds
+    assert there.seconds == pytest.approx(here.seconds + 5e-4 * quick.tasks)
+
+
+def test_seconds__are_told_at_the_rates_that_are_given():
+    rates = Rates("a slow machine", {kind: 7.0 * s for kind, s in REFERENCE.seconds.items()})
+    slow, usual = replace(plan(), rates=rates), plan()
+    assert slow.processor_seconds == pytest.approx(7.0 * usual.processor_seconds)
+    assert slow.work == usual.work
+    assert "at the rates of a slow machine" in str(slow)
+
+
 def test_str__tells_how_many_threads_take_ten_minutes():
-    long = PassPlan("shifts", (0, 130), 0, 0, 0, operations=9000 * A_SECOND)
+    long = PassPlan("shifts", (0, 130), 0, 0, 0, work=Work.of(calls=9000e6))
     text = str(plan(steps=(long,)))
-    assert "about 2.5 h of one thread, most often 50 min to 7.5 h" in text
-    assert "15 threads would take ten minutes" in text
+    low, high = (format_seconds(9000 * times) for times in SPREAD)
+    assert f"about 2.5 h of one thread, nine times of ten {low} to {high}, at the rates of" in text
+    assert "16 threads would take ten minutes" in text  # a little is done besides
     assert "ten minutes" not in str(plan())
 
 
@@ -176,10 +211,10 @@ class Costly(Sums):
     payload: int = 0
     scratch: int = 0
     state: int = 0
-    operations: float = 1.0
+    seconds: float = 5e-11
 
     def footprint(self, rows):
-        return Footprint(self.payload, self.scratch, self.state, self.operations)
+        return Footprint(self.payload, self.scratch, self.state, Work.of(calls=self.seconds / 1e-6))
 
 
 @pytest.mark.parametrize("cost", ["payload", "scratch", "state"])
@@ -208,7 +243,7 @@ def test_plan_pass__has_the_same_blocks_for_any_number_of_threads():
 
 def test_plan_pass__makes_blocks_of_a_second_of_work():
     sources = open_variables([np.zeros(10**6), np.zeros(10**6)])
-    assert plan_pass(Costly(operations=1e7), sources, threads()).rows_per_block == 5000
+    assert plan_pass(Costly(seconds=5e-4), sources, threads()).rows_per_block == 5000
 
 
 @pytest.mark.parametrize("precision", ["float64", "float32"])

@@ -13,13 +13,14 @@ import zarr
 from distributed import LocalCluster
 from zarr.storage import WrapperStore
 
+from dhsic._work import REFERENCE, Work
 from dhsic.engine.plan import PassPlan
 from dhsic.engine.reduction import Footprint, add
 from dhsic.engine.run import run_pass
 from dhsic.engine.runtime import Runtime
 from dhsic.io.sources import ArraySource
 
-FOOTPRINT = Footprint(payload=0, scratch=0, state=0, operations=1.0)
+FOOTPRINT = Footprint(payload=0, scratch=0, state=0, work=Work.of(entries=1.0))
 
 
 @dataclass(frozen=True)
@@ -96,11 +97,11 @@ class PairSums(Sums):
     """Sum of x_i x_j' over all rows i and j, and the number of pairs i <= j."""
 
     name: str = "pair sums"
-    operations: float = 1.0
+    seconds: float = 5e-11
     groups: Any = None
 
     def footprint(self, rows):
-        return replace(FOOTPRINT, operations=self.operations)
+        return replace(FOOTPRINT, work=Work.of(calls=self.seconds / REFERENCE.seconds["calls"]))
 
     def chunk(self, left, right):
         x, y = (np.hstack([np.asarray(v, float) for v in b.values]) for b in (left, right))

@@ -11,7 +11,7 @@ import zarr
 import dhsic
 from dhsic import UHSIC, VHSIC, DCor, DCov
 from dhsic._random import random_signs
-from dhsic.engine import plan as engine_plan
+from dhsic.engine import passes
 from dhsic.engine.events import PassStarted, StepStarted
 from dhsic.engine.groups import Groups
 from dhsic.engine.runtime import Runtime
@@ -68,7 +68,7 @@ def estimate(data, estimator="v-hsic", **options):
 @pytest.fixture
 def small_tiles(monkeypatch):
     """Several groups and blocks, with rows left over, so that their borders are crossed."""
-    monkeypatch.setattr(engine_plan, "PAIRS", engine_plan.PAIRS._replace(fewest_rows=1))
+    monkeypatch.setattr(passes, "PAIRS", passes.PAIRS._replace(fewest_rows=1))
     monkeypatch.setattr(gram_steps, "_FEWEST", 11)
 
 
@@ -152,7 +152,7 @@ def test_u_statistic__is_n_times_the_estimate(null):
 @pytest.fixture
 def small_strips(monkeypatch):
     """Several strips, chunks, batches and blocks, so that their borders are crossed."""
-    monkeypatch.setattr(engine_plan, "PAIRS", engine_plan.PAIRS._replace(fewest_rows=1))
+    monkeypatch.setattr(passes, "PAIRS", passes.PAIRS._replace(fewest_rows=1))
     monkeypatch.setattr(gram_permutations, "_STRIP", 9 * 25)
     monkeypatch.setattr(gram_permutations, "_CHUNK", 7 * 36)
     monkeypatch.setattr(gram_permutations, "BATCH", 3)

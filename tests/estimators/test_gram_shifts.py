@@ -9,7 +9,7 @@ import zarr
 
 import dhsic
 from dhsic import UHSIC, VHSIC, DCor, DCov, Multiplier, SubHSIC
-from dhsic.engine import plan
+from dhsic.engine import passes
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, MemoryBudgetError
@@ -50,7 +50,7 @@ def small_groups(monkeypatch):
 @pytest.fixture
 def small_lines(monkeypatch):
     """Several blocks, strips, bands and parts of lines, so that their borders are crossed."""
-    monkeypatch.setattr(plan, "PAIRS", plan.PAIRS._replace(fewest_rows=1))
+    monkeypatch.setattr(passes, "PAIRS", passes.PAIRS._replace(fewest_rows=1))
     monkeypatch.setattr(gram_lines, "STRIP", 4)
     monkeypatch.setattr(gram_shifts, "_BAND_BYTES", 0)
     monkeypatch.setattr(gram_shifts, "_CACHE_BYTES", 0)

@@ -107,7 +107,7 @@ def test_means_over_columns__cost_what_is_planned(d):
     counts = estimator.by_column(guessed, (d, 1), 10)
     planned = unpruned(session, guessed, kept, counts)
     assert planned[0].n_features == drawn.maps[0].n_features
-    assert planned[0].operations == drawn.maps[0].operations
+    assert planned[0].work == drawn.maps[0].work
 
 
 def test_statistic__of_light_directions_too_is_larger():

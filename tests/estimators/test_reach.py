@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import dhsic
+from dhsic._work import REFERENCE, Work
 from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
@@ -49,7 +50,7 @@ def session_of(*data, memory=2**31, seconds=None, threads=1):
 
 def plan_taking(needed, seconds=0.0):
     runtime = Runtime.here(1, MEMORY)
-    step = DriverStep("work", needed, operations=seconds * 2e10)
+    step = DriverStep("work", needed, work=Work.of(calls=seconds / REFERENCE.seconds["calls"]))
     return Plan(100, ("x",), None, runtime, (step,), 0, "take less")
 
 

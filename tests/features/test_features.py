@@ -51,7 +51,7 @@ def test_map__says_what_it_returns(name, dtype):
     assert out.dtype == features.dtype == dtype
     assert out.flags.c_contiguous
     assert features.nbytes > 0
-    assert features.operations > 0
+    assert features.work.seconds() > 0
     assert features.scratch(20) * 2 == features.scratch(40)
     np.testing.assert_allclose(out, MAPS[name](np.float64)(X), atol=1e-5)
 
@@ -110,7 +110,7 @@ def test_landmarks_by_column__take_any_kernel_of_a_column():
 def test_landmarks_by_column__cost_what_is_told_before_they_are_drawn():
     kernel, features, _ = by_column(count=6)
     likely = LandmarksByColumn.likely(kernel, 3, 6, np.float64)
-    for name in ("n_features", "width", "operations", "dtype"):
+    for name in ("n_features", "width", "work", "dtype"):
         assert getattr(likely, name) == getattr(features, name)
     assert likely.scratch(10) == features.scratch(10)
 

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from dhsic._work import EXPONENTIAL
+from dhsic._work import Work
 from dhsic.estimators.landmark.joint_frequencies import Waves
 from dhsic.kernels import Gaussian, Laplacian, Matern
 from dhsic.kernels.shared import Power, SharedTiles
@@ -107,8 +107,10 @@ def test_shared_tiles__prepare_and_cost_what_is_computed():
         assert {array.dtype for array in prepared} == {np.dtype(np.float32)}
     assert shared.width((3, 1)) == 11
     assert shared.work_tiles == 1
-    assert shared.operations(11) == 2 * 11 + 3 * EXPONENTIAL + 2
-    assert shared.operations(11, parts=2) == 2 * 11 + 6 * EXPONENTIAL + 2
+    widths = {0: 5, 2: 5, 3: 1}
+    work = Work.of(np.float32, products=2 * 11, exponentials=3, entries=2)
+    assert dict(shared.work(np.float32, widths).counts) == dict(work.counts)
+    assert shared.work(np.float32, widths, parts=2)["cosines of float32"] == 6
 
 
 def test_shared_tiles__travel():

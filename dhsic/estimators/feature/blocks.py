@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from dhsic._work import Work
 from dhsic.engine.groups import Groups
 from dhsic.engine.reduction import Footprint
-from dhsic.estimators.feature.layout import Pair
+from dhsic.estimators.feature.basis import Side
+from dhsic.estimators.feature.layout import Layout, Pair
 from dhsic.features import KernelFeatures, LandmarksByColumn
 from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import solve_lower
@@ -30,7 +32,7 @@ Vector = NDArray[np.float64]
 
 _ROWS = 128
 _FEW_ROWS = 2**15  # of all, beside which wider blocks take little time
-_CENTRING = 20.0  # operations of an entry of a Gram matrix that is centred
+_CENTRED = 36.0  # passes over an entry of a Gram matrix of a kernel, and one of its features
 
 
 def block_rows(groups: Groups, *, spanned: bool) -> int:
@@ -75,6 +77,25 @@ class BlockDifferences:
     pairs: tuple[Pair, ...]
     rows: int
 
+    @classmethod
+    def of_layout(
+        cls, layout: Layout, sides: Mapping[int, Side], pairs: tuple[Pair, ...], groups: Groups
+    ) -> Self:
+        """Those of pairs of kernels whose features a layout holds."""
+        numbers, summed = zip(*layout.kernels, strict=True)
+        own = [sides[number] for number in numbers]
+        return cls(
+            numbers,
+            tuple(s.map for s in own if isinstance(s.map, KernelFeatures | LandmarksByColumn)),
+            tuple(
+                side.factor if one.whitening is None else None
+                for side, one in zip(own, summed, strict=True)
+            ),
+            tuple(one.variable for one in summed),
+            pairs,
+            block_rows(groups, spanned=all(side.spanned for side in own)),
+        )
+
     @property
     def size(self) -> int:
         """How many numbers are summed."""
@@ -91,17 +112,17 @@ class BlockDifferences:
         return SharedTiles(tuple(one.kernel for one in self.maps), self.variables)
 
     def footprint(self, n_features: int) -> Footprint:
-        """Cost of a block, of whose rows so many features are summed; operations a row."""
+        """Cost of a block, of whose rows so many features are summed; work a row."""
         factors = [factor for factor in self.factors if factor is not None]
         tiles = 3 * len(self.maps) + self.shared.work_tiles + 2
-        width = sum(self.maps[k].width for k in self.shared.roots)
-        entry = self.shared.operations(width) + _CENTRING * len(self.maps) + 2.0 * n_features
-        tile_bytes = self.maps[0].dtype.itemsize * self.rows
+        dtype, widths = self.maps[0].dtype, {k: self.maps[k].width for k in self.shared.roots}
+        entry = self.shared.work(dtype, widths)
+        entry += Work.of(dtype, products=2.0 * n_features, entries=_CENTRED * len(self.maps))
         return Footprint(
             payload=sum(factor.nbytes for factor in factors),
-            scratch=self.rows * (tile_bytes * tiles + 3 * 8 * n_features),
+            scratch=self.rows * (dtype.itemsize * tiles * self.rows + 3 * 8 * n_features),
             state=8 * self.size,
-            operations=self.rows * entry + sum(float(factor.size) for factor in factors),
+            work=self.rows * entry + Work.of(factors=sum(factor.size for factor in factors)),
         )
 
     def of(self, values: Sequence[NDArray[Any]], features: Mapping[int, Matrix]) -> Vector:

@@ -9,6 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from dhsic._work import NOTHING, Work
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import (
@@ -18,7 +19,9 @@ from dhsic.estimators.base import (
     Outcome,
     Resampling,
     bandwidth_rows,
+    factor_work,
     fit_combinations,
+    fitting_work,
 )
 from dhsic.estimators.feature.basis import SQUARED_HSIC, Basis, Measure, Side
 from dhsic.estimators.feature.moments import Covariances
@@ -32,7 +35,16 @@ from dhsic.estimators.feature.tests import (
 )
 from dhsic.estimators.resample import exact_null
 from dhsic.features import FeatureMap, KernelFeatures, LandmarksByColumn
-from dhsic.kernels import Columns, Combinations, Gaussian, Kernel, OnColumns
+from dhsic.kernels import (
+    Columns,
+    Combinations,
+    Distance,
+    Gaussian,
+    Kernel,
+    Laplacian,
+    Matern,
+    OnColumns,
+)
 from dhsic.landmarks import (
     check_landmark_options,
     landmark_count,
@@ -57,6 +69,7 @@ __all__ = [
 Vector = NDArray[np.float64]
 
 _KEPT = 32
+_COMBINED = 1200.0  # small functions that are called to plan for a combination
 
 REMEDY = "take fewer landmarks, fewer resamples or fewer threads"
 
@@ -96,15 +109,12 @@ def landmarks_by_column(combinations: Combinations, dims: Sequence[int], p: int)
 
 
 def likely_counts(session: Session, combinations: Combinations, p: int) -> list[int]:
-    """Landmarks of p that every kernel is likely to keep: 32 where it is of one column, or all.
+    """Landmarks of p that every kernel is likely to keep: 32 where one column is smooth, or all.
 
-    Smooth kernels of one column keep 10 to 20.
+    Smooth kernels of one column keep 10 to 20; those with a corner at 0 keep all.
     """
-    widths = [
-        len(kernel.at) if isinstance(kernel, OnColumns) else session.dims[m]
-        for kernel, m in zip(combinations.kernels, combinations.variables, strict=True)
-    ]
-    return [min(p, _KEPT) if d == 1 else p for d in widths]
+    dims = combinations.spread(session.dims)
+    return [_likely(kernel, d, p) for kernel, d in zip(combinations.kernels, dims, strict=True)]
 
 
 def landmark_steps(
@@ -117,9 +127,13 @@ def landmark_steps(
         one.n_features * (one.n_features + d)
         for one, d in zip(maps, combinations.spread(session.dims), strict=True)
     )
+    fitting = fitting_work(session, combinations.kernels)
+    fitting += Work.of(calls=_COMBINED * (len(combinations) - 1))
+    grams = (p * p / one.n_features * one.work for one in maps)
+    work = sum((factor_work(p, one.n_features) for one in maps), sum(grams, NOTHING))
     return [
-        DriverStep("fetch landmarks", fetch, rows),
-        DriverStep("prune landmarks", 4 * 8 * p * p, held),
+        DriverStep("fetch landmarks", fetch, rows, fitting),
+        DriverStep("prune landmarks", 4 * 8 * p * p, held, work),
     ]
 
 
@@ -310,6 +324,12 @@ class OnLandmarks:
             tolerance=tolerance,
         )
         return LandmarkFeatures(fitted, tuple(sides), tuple(one.points for one in found), summary)
+
+
+def _likely(kernel: Kernel, d: int, p: int) -> int:
+    if isinstance(kernel, OnColumns):
+        d, kernel = len(kernel.at), kernel.kernel
+    return p if d > 1 or isinstance(kernel, Distance | Laplacian | Matern) else min(p, _KEPT)
 
 
 def _principal(sides: Sequence[Side]) -> FeatureSummary | None:

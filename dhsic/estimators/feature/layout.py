@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._work import NOTHING, Work
 from dhsic.estimators.feature.basis import Side
 from dhsic.features import FeatureMap, KernelFeatures
 from dhsic.kernels.shared import Power, powers_among
@@ -52,9 +53,10 @@ class KernelSide(NamedTuple):
         return self.map.nbytes + self.centre.nbytes + matrix
 
     @property
-    def operations(self) -> float:
-        """Floating-point operations a row, besides those of the map."""
-        return 0.0 if self.whitening is None else 2.0 * self.whitening.size
+    def work(self) -> Work:
+        """Work of a row, besides that of the map."""
+        whitening = 0.0 if self.whitening is None else 2.0 * self.whitening.size
+        return Work.of(self.map.dtype, products=whitening)
 
     def scratch(self, rows: int) -> int:
         """Bytes of the features of so many rows, their squares and their transforms."""
@@ -106,6 +108,11 @@ class Place(NamedTuple):
     """Its features among those of the first side of the rectangle."""
     second: slice
     """The same of the second side."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Features of either kernel."""
+        return self.first.stop - self.first.start, self.second.stop - self.second.start
 
     def of(self, products: NDArray[Any]) -> NDArray[Any]:
         """A view (..., D_1, D_2) of the products of all rectangles (..., P)."""
@@ -210,15 +217,14 @@ class Layout:
         return sum(side.nbytes for _, side in self.kernels)
 
     @property
-    def operations(self) -> float:
-        """Floating-point operations a row to make the features."""
-        made = sum(side.map.operations for k, side in self.kernels if k not in self.powers)
-        return made + sum(
-            side.operations + self.powers[k].squarings * side.map.n_features
-            if k in self.powers
-            else side.operations
-            for k, side in self.kernels
-        )
+    def work(self) -> Work:
+        """Work of a row to make the features."""
+        total = NOTHING
+        for k, side in self.kernels:
+            power = self.powers.get(k)
+            made = side.map.n_features * power.work(self.dtype) if power else side.map.work
+            total += made + side.work
+        return total
 
     def scratch(self, rows: int) -> int:
         """Bytes of the features of so many rows and of what the costliest kernel needs."""

@@ -17,6 +17,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from dhsic._work import NOTHING, Work
 from dhsic.engine.groups import Groups
 from dhsic.engine.reduction import Footprint, GroupBlock, add
 from dhsic.estimators.feature.blocks import BlockDifferences
@@ -33,9 +34,10 @@ _MOST_GROUPS = 64  # of a tile; more do not spare time
 _BATCH = 2**17  # entries of features that are made at a time, which stay in the cache
 _BATCH_ROWS = 4096  # float32 sums of more would lose digits
 _PRODUCTS = 2**17  # entries of products that wait to be added
-_TRANSFORM = 240.0  # operations an entry of the features
-_NO_BLOCKS = Footprint(payload=0, scratch=0, state=0, operations=0.0)
-_MEETING = 4.0  # and of a product of two, beside those of real numbers
+_TRANSFORM = 4.0  # transforms and passes over an entry of the features, of short lines apart
+_SUMMED = 6.0
+_SQUARED = 8.0
+_NO_BLOCKS = Footprint(payload=0, scratch=0, state=0, work=NOTHING)
 
 
 class OrbitSums(NamedTuple):
@@ -130,11 +132,19 @@ class OrbitPass:
             + self._dtype.itemsize * waiting
             + orders,
             state=self._state_bytes + 8 * small + blocks.state,
-            operations=layout.operations
-            + blocks.operations * self._block_rows / self.groups.size
-            + (_TRANSFORM * transforms + _MEETING * cosets * products) * self.orbit.shifted
-            + 2.0 * cosets * products,
+            work=layout.work
+            + self._work(transforms, cosets * products)
+            + (self._block_rows / self.groups.size) * blocks.work,
         )
+
+    def _work(self, entries: int, products: int) -> Work:
+        """Of a row, to transform entries of features and to multiply so many pairs of them."""
+        dtype, raw = self.layout.dtype, sum(s.map.n_features for _, s in self.layout.kernels)
+        passes = _SUMMED * entries + _SQUARED * raw
+        if not self.orbit.shifted:
+            return Work.of(dtype, entries=passes, products=2.0 * products)
+        transforms = _TRANSFORM * entries
+        return Work.of(dtype, entries=passes, transforms=transforms, products=4.0 * products)
 
     def chunk(self, block: GroupBlock) -> OrbitSums:
         """Sums over a run of groups."""

@@ -26,7 +26,7 @@ from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import Resampling
 from dhsic.estimators.feature.basis import Factors, Measure, Side
-from dhsic.estimators.feature.blocks import BlockDifferences, block_rows
+from dhsic.estimators.feature.blocks import BlockDifferences
 from dhsic.estimators.feature.layout import KernelSide, Layout, Pair
 from dhsic.estimators.feature.orbits import OrbitPass
 from dhsic.estimators.feature.pieces import Piece, fewest_parts, parted
@@ -36,9 +36,9 @@ from dhsic.estimators.feature.sizes import (
     ReplicateSizes,
     independent_rounding,
     rounding_error,
+    size_work,
 )
 from dhsic.estimators.resample import Orbit, Resampled, orbit_of, suits_one_task, tie_tolerance
-from dhsic.features import KernelFeatures, LandmarksByColumn
 from dhsic.linalg import solve_lower
 from dhsic.nulls import Multiplier
 
@@ -48,7 +48,6 @@ Vector = NDArray[np.float64]
 
 _LEAST_GROUP = 16  # rows
 _ESTIMATED = 1024  # rows of a group of which nothing moves
-_SIZE = 400.0  # operations of an entry of a cross-covariance that is transformed back and measured
 _WIDE = 256  # features, beyond which whitening them row by row takes long
 _TILE_BYTES = 2**25  # of the features and transforms in a task
 _LEAST_TILE_BYTES = 2**20
@@ -299,11 +298,15 @@ class _Resampling:
     def steps(self, piece: Piece) -> list[DriverStep | PassPlan]:
         """The pass of `sizes` and the step after it."""
         reduction = self._reduction(piece, seen=False)
+        layout, replicates = reduction.layout, self.each * len(piece.cosets)
         needed = SLAB_BYTES * self.session.runtime.worker_threads
         slabs = 4 * min(needed, reduction.solve_bytes // 2)
-        factors = 3 * 8 * max(self._n_features(k) ** 2 for k in reduction.layout.places)
-        operations = _SIZE * reduction.layout.n_products * self.each * len(piece.cosets)
-        solve = DriverStep("solve", reduction.solve_bytes + slabs + factors, operations=operations)
+        factors = 3 * 8 * max(self._n_features(k) ** 2 for k in layout.places)
+        whitened = {pair: self._factors(layout, pair) for pair in piece.pairs}
+        work = replicates * size_work(layout, whitened)
+        parallel = 8 * replicates * layout.n_products > _QUICK_BYTES
+        bytes_ = reduction.solve_bytes + slabs + factors
+        solve = DriverStep("solve", bytes_, work=work, parallel=parallel)
         if isinstance(reduction, OrbitPass):
             return [self.session.plan_groups(reduction), solve]
         return [self.session.plan(reduction), solve]
@@ -361,19 +364,7 @@ class _Resampling:
         """The first piece of a pair has them; of some of the features there are none."""
         if not self.unbiased or piece.cosets.start > 0 or piece.features is not None:
             return None
-        numbers, summed = zip(*layout.kernels, strict=True)
-        sides = [self.sides[number] for number in numbers]
-        return BlockDifferences(
-            numbers,
-            tuple(s.map for s in sides if isinstance(s.map, KernelFeatures | LandmarksByColumn)),
-            tuple(
-                side.factor if one.whitening is None else None
-                for side, one in zip(sides, summed, strict=True)
-            ),
-            tuple(one.variable for one in summed),
-            piece.pairs,
-            block_rows(orbit.groups, spanned=all(side.spanned for side in sides)),
-        )
+        return BlockDifferences.of_layout(layout, self.sides, piece.pairs, orbit.groups)
 
     def _layout(self, piece: Piece, *, seen: bool) -> Layout:
         numbers = {number for pair in piece.pairs for number in pair}

@@ -13,6 +13,7 @@ import scipy
 from numpy.typing import NDArray
 
 from dhsic._random import random_signs
+from dhsic._work import Work
 from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.estimators.feature.layout import Crossing, Layout
 
@@ -72,7 +73,7 @@ class SignedFeaturePass:
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows.
 
-        Operations between those of few values and those of many, in the geometric mean.
+        The work lies between that of few values and that of many, in the geometric mean.
         """
         f, b, tile = self.layout, self._count, min(rows, _ROWS)
         shapes, size = [one.shape for one in f.crossings], f.dtype.itemsize
@@ -86,7 +87,7 @@ class SignedFeaturePass:
             payload=f.nbytes,
             scratch=f.scratch(tile) + signs + factors + terms + folded,
             state=8 * b * (f.n_products + f.n_features + 1),
-            operations=f.operations + 4.0 * b * products,
+            work=f.work + Work.of(f.dtype, products=10.0 * b * products),
         )
 
     def chunk(self, block: RowBlock) -> SignedSums:

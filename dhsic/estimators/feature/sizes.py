@@ -9,20 +9,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._work import Work
 from dhsic.engine.session import Session
 from dhsic.estimators.base import rounding_unit
 from dhsic.estimators.feature.basis import Factors, Measure, Side, whiten
-from dhsic.estimators.feature.layout import Pair, Place
+from dhsic.estimators.feature.layout import Layout, Pair, Place
 from dhsic.estimators.feature.orbits import OrbitPass, OrbitSums
 from dhsic.estimators.resample import tile_error, transform_error
 from dhsic.linalg import solve_lower, squared_norms
 
-__all__ = ["SLAB_BYTES", "ReplicateSizes", "independent_rounding", "rounding_error"]
+__all__ = ["SLAB_BYTES", "ReplicateSizes", "independent_rounding", "rounding_error", "size_work"]
 
 Vector = NDArray[np.float64]
 
 SLAB_BYTES = 2**21  # of cross-covariances that are whitened at a time
 _SAFETY = 4.0
+_SIZED = 23.0  # passes over an entry of a cross-covariance that is measured
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,25 @@ class ReplicateSizes:
         step = max(1, SLAB_BYTES // (8 * math.prod(whole.shape[1:])))
         slabs = (whole[start : start + step] for start in range(0, len(whole), step))
         return np.concatenate([self.measure.size(whiten(slab, factors)) for slab in slabs])
+
+
+def size_work(layout: Layout, factors: Mapping[Pair, Factors]) -> Work:
+    """Work of one permutation: transformed back, whitened where it is not yet, and measured.
+
+    Parameters
+    ----------
+    layout : Layout
+        The cross-covariances.
+    factors : dict of tuple of int to (ndarray or None, ndarray or None)
+        Those that still whiten each combination.
+    """
+    whitened = 0
+    for pair, own in factors.items():
+        shape = layout.place(pair).shape
+        solved = (d for d, factor in zip(shape, own, strict=True) if factor is not None)
+        whitened += math.prod(shape) * sum(solved)
+    entries = layout.n_products
+    return Work.of(transforms=entries, entries=_SIZED * entries, factors=whitened)
 
 
 def independent_rounding(session: Session, sides: Iterable[Side]) -> float:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._work import Work
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.approximate import guard_features
@@ -53,6 +54,8 @@ __all__ = [
 ]
 
 Vector = NDArray[np.float64]
+
+_VECTORS = 7.0  # times the work of eigenvalues of larger matrices, with vectors
 
 
 def plan_features(
@@ -107,7 +110,7 @@ def plan_features(
     Plan
     """
     sides = unseen_sides(maps, whitened=whitened, counts=counts, spanned=spanned)
-    steps = [*preparation, sample_step(maps)]
+    steps = [*preparation, sample_step(maps, principal=counts is not None)]
     if measured:
         steps += moments_steps(session, sides, then="normalise features")
     if isinstance(null, Resampling):
@@ -125,12 +128,18 @@ def plan_features(
     return plan_of(session, steps, remedy, n_landmarks)
 
 
-def sample_step(maps: Sequence[FeatureMap]) -> DriverStep:
-    """The cost of `describe_sides`, kernel by kernel, of which the means stay."""
-    counts = [one.n_features for one in maps]
-    return DriverStep(
-        "features of the sample", 8 * 4 * BANDWIDTH_ROWS * max(counts), 8 * sum(counts)
-    )
+def sample_step(maps: Sequence[FeatureMap], *, principal: bool = False) -> DriverStep:
+    """The cost of `describe_sides`, kernel by kernel, of which the means stay.
+
+    Principal directions are found in the same sample, whose features are made again for it.
+    """
+    counts, s = [one.n_features for one in maps], BANDWIDTH_ROWS
+    work = (1 + principal) * s * sum((one.work for one in maps), Work.of(calls=len(maps)))
+    if principal:
+        squares, cubes = (sum(r**power for r in counts) for power in (2, 3))
+        solves, values = 4.0 * s * squares + cubes, _VECTORS * cubes
+        work += Work.of(products=2.0 * s * squares, factors=solves, eigenvalues=values)
+    return DriverStep("features of the sample", 8 * 4 * s * max(counts), 8 * sum(counts), work)
 
 
 def describe_sides(

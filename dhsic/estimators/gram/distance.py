@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_number
-from dhsic._work import A_SECOND, pair_seconds
+from dhsic._work import Work, pair_seconds
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.reduction import GroupBlock
 from dhsic.engine.session import Session
@@ -31,7 +31,7 @@ __all__ = ["DCor", "DCov"]
 
 Vector = NDArray[np.float64]
 
-_SORTED = 450.0  # operations of a row and a doubling of the rows, for one permutation
+_SORTED = 9.0  # sorts of a row and a doubling of the rows, for one permutation
 
 
 class _Distances(Quadratic):
@@ -89,11 +89,11 @@ class _Distances(Quadratic):
     def _sorts_sooner(self, session: Session) -> bool:
         """Whether as many sorted pairings as shifts take less time than these."""
         usual = Shifts()
-        sorting = _sorting(session.n) * usual.n_resamples / A_SECOND
+        sorting = usual.n_resamples * _sorting(session.n).seconds()
         if pair_seconds(session.n) > sorting:  # planning takes long itself where rows are many
             return True
         plan = self.plan(session, Combinations.single((Distance(self.exponent),) * 2), usual)
-        return plan.processor_seconds > sorting
+        return plan.work.seconds() > sorting
 
     def _steps(
         self,
@@ -108,7 +108,7 @@ class _Distances(Quadratic):
             return super()._steps(session, fitted, samples, null)
         n, threads = session.n, session.runtime.threads
         orbit = orbit_of(session, null if isinstance(null, Permutation) else Permutation(1, "all"))
-        work = _sorting(n) * (orbit.cosets - 1)
+        work = (orbit.cosets - 1) * _sorting(n)
 
         def sort(block: GroupBlock) -> SortedGrams:
             x, y = (_half(values) for values in block.values)
@@ -121,7 +121,9 @@ class _Distances(Quadratic):
         steps = [
             read_step(session, orbit.groups),
             Step(DriverStep("sums of distances", 120 * n, 64 * n, _sorting(n)), sort),
-            Step(DriverStep("permutation null", 120 * n * threads, operations=work), permute),
+            Step(
+                DriverStep("permutation null", 120 * n * threads, work=work, parallel=True), permute
+            ),
         ]
         return steps if isinstance(null, Permutation) else steps[:2]
 
@@ -132,9 +134,9 @@ class _Distances(Quadratic):
         return columns and (null is None or isinstance(null, Gamma) or all_rows)
 
 
-def _sorting(n: int) -> float:
-    """Operations of one sorted pairing of n rows."""
-    return _SORTED * n * math.log2(n)
+def _sorting(n: int) -> Work:
+    """Work of one sorted pairing of n rows."""
+    return Work.of(sorts=_SORTED * n * math.log2(n))
 
 
 def _half(values: Matrix) -> Vector:

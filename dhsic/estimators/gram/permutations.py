@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import ENTRY
+from dhsic._work import Work
 from dhsic.engine.reduction import Footprint, GroupBlock
 from dhsic.engine.tiles import Matrix
 from dhsic.estimators.gram.sides import GramPass, OrbitSums, Piece, RowOrders
@@ -22,9 +22,9 @@ __all__ = ["BATCH", "PermutedGramPass", "PermutedGrams", "PermutedProducts", "ba
 
 Vector = NDArray[np.float64]
 
-_GATHER = 70.0  # operations of a pair of entries that are found by their row and column
 BATCH = 64  # permutations that are drawn and held at a time
 
+_ADDED = 21.0  # passes over an entry that is centred and summed as it is
 _STRIP = 2**15  # entries of a strip: those of all kernels stay in the cache
 _CHUNK = 2**17  # products of a matrix product: of longer ones the BLAS is several times slower
 
@@ -253,20 +253,21 @@ class PermutedGramPass(GramPass):
     def footprint(self, rows: int) -> Footprint:
         """Cost of a pair of blocks of so many rows."""
         sides, b = self.sides, self.groups.size
-        scratch, operations = sides.plain_cost(rows, b)
+        tiles = sides.shared.work(sides.dtype, sides.widths(0))
+        added = Work.of(sides.dtype, entries=_ADDED * len(sides.sides))
         return Footprint(
             payload=sum(pilots.nbytes for pilots in sides.pilots),
-            scratch=scratch + self.permuting_bytes(b),
+            scratch=sides.plain_bytes(rows, b) + self.permuting_bytes(b),
             state=OrbitSums.nbytes_of(sides, 1),
-            operations=operations + self.permuting_operations,
+            work=tiles + added + self.permuting,
         )
 
     @property
-    def permuting_operations(self) -> float:
-        """Of a pair of rows, for all permutations."""
-        products = self.products
-        entries = _GATHER * len(products.gathered) + 2 * ENTRY * len(products.chosen)
-        return (self.sides.orbit.cosets - 1) * entries
+    def permuting(self) -> Work:
+        """Work of a pair of rows, for all permutations."""
+        gathered, chosen = len(self.products.gathered), len(self.products.chosen)
+        each = Work.of(self.sides.dtype, entries=3.0 * chosen, gathers=gathered)
+        return (self.sides.orbit.cosets - 1) * each
 
     def permuting_bytes(self, rows: int) -> int:
         """Bytes that a task takes to permute two pieces of so many rows."""

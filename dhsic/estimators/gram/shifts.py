@@ -21,6 +21,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from dhsic._work import Work
 from dhsic.engine.reduction import Footprint, GroupBlock
 from dhsic.engine.tiles import Matrix
 from dhsic.estimators.gram.held_shifts import HeldShifts
@@ -37,9 +38,10 @@ _MOST_LINES = 512
 _FEWEST_LINES = 32
 _CACHE_BYTES = 2**18  # of the transforms of one side of a part of them
 _FEWEST_TRANSFORMS = 4
+_CENTRED = 29.0  # passes over an entry of a line that is cut, centred and summed
+_GATHERED = 16.0  # of a line that is gathered from matrices of all rows
+_MET = 7.0  # and over one of a product of transforms
 _QUICK_FACTORS = range(2, 60)  # of lengths that take less than padding to twice that
-_TRANSFORM = 100.0  # operations an entry of a side, with all that is done to it
-_MEETING = 40.0  # and of a statistic
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class ShiftedGramPass(GramPass):
         """Cost of a pair of blocks of so many rows."""
         sides, b = self.sides, self.groups.size
         prepared, work = sides.prepared_entries(rows)
-        wrapped = 2 * (b + self.band) * (sides.width(0) + len(sides.sides))
+        wrapped = 2 * (b + self.band) * (sum(sides.widths(0).values()) + len(sides.sides))
         if self._held is None:
             made = _Buffers.nbytes_of(self) + sides.dtype.itemsize * wrapped
         else:
@@ -103,20 +105,22 @@ class ShiftedGramPass(GramPass):
             + made
             + 8 * (work + 2 * len(sides.numbers) * b),
             state=OrbitSums.nbytes_of(sides, self.frequencies),
-            operations=self._operations,
+            work=self._work,
         )
 
     @property
-    def _operations(self) -> float:
+    def _work(self) -> Work:
         """Of a pair of rows."""
         sides, cosets = self.sides, self.sides.orbit.cosets
         computed = 1 if self._held is not None else cosets
-        transforms = len(sides.sides) + (cosets - 1) * len(sides.moved)
+        lines = len(sides.sides) + (cosets - 1) * len(sides.moved)
+        padded = self.length / self.groups.size
+        cut = _CENTRED if self._held is None else _GATHERED
         return (
-            sides.shared.operations(sides.width(0))
-            + (computed - 1) * sides.shared.operations(sides.width(1))
-            + _TRANSFORM * transforms
-            + _MEETING * cosets * len(sides.pairs)
+            sides.shared.work(sides.dtype, sides.widths(0))
+            + (computed - 1) * sides.shared.work(sides.dtype, sides.widths(1))
+            + lines * Work.of(sides.dtype, transforms=padded, entries=cut)
+            + (padded * cosets * len(sides.pairs)) * Work.of(sides.dtype, entries=_MET)
         )
 
     def chunk(self, left: GroupBlock, right: GroupBlock) -> OrbitSums:

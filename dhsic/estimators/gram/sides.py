@@ -236,10 +236,10 @@ class GramSides:
         """Columns of every variable."""
         return [pilots.shape[1] for pilots in self.pilots]
 
-    def width(self, coset: int) -> int:
-        """Columns of all prepared arrays that a coset needs."""
+    def widths(self, coset: int) -> dict[int, int]:
+        """Columns of the prepared arrays of every root that a coset needs."""
         kernels, dims = self.combinations.kernels, self.combinations.spread(self.dims)
-        return sum(kernels[k].width(dims[k]) for _, k in self.roots(coset))
+        return {k: kernels[k].width(dims[k]) for _, k in self.roots(coset)}
 
     @cached_property
     def pilot_columns(self) -> list[Matrix]:
@@ -284,12 +284,11 @@ class GramSides:
             return itertools.product(first, self.pieces(right))
         return itertools.combinations_with_replacement(first, 2)
 
-    def plain_cost(self, rows: int, piece: int) -> tuple[int, float]:
-        """Bytes of `grams` for pieces of blocks of so many rows, and operations an entry."""
+    def plain_bytes(self, rows: int, piece: int) -> int:
+        """Bytes of `grams` for pieces of blocks of so many rows."""
         prepared, work = self.prepared_entries(rows)
         tiles = len(self.combinations.kernels) + self.shared.work_tiles + (len(self.pilots) > 2)
-        entries = 2 * prepared + tiles * piece**2
-        return self.dtype.itemsize * entries + 8 * work, self.shared.operations(self.width(0))
+        return self.dtype.itemsize * (2 * prepared + tiles * piece**2) + 8 * work
 
     def grams(self, first: Rows, second: Rows) -> dict[Side, Matrix]:
         """Gram matrices of all sides, of rows as they are and of every pair of them."""
@@ -334,8 +333,9 @@ class GramSides:
         cosets = self.orbit.cosets if self.orbit.shifted else 1
         sides = len(self.sides) + (cosets - 1) * len(self.moved)
         tiles = (kernels + self.shared.work_tiles) * min(rows, _PILOT_ROWS) * len(self.pilots[0])
-        work = tiles + rows * (4 * sum(self.dims) + 3 * self.width(0))
-        return rows * (2 * self.width(0) * cosets + sides), work
+        width, columns = sum(self.widths(0).values()), sum(self.dims)
+        work = tiles + rows * (4 * columns + 3 * width)
+        return rows * (2 * width * cosets + sides), work
 
     def _tiles(self, rows: Sequence[Matrix], columns: Sequence[Matrix], coset: int) -> list[Matrix]:
         """Kernels between prepared rows and columns; of those that a coset needs."""

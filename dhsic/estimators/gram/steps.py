@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._work import Work
 from dhsic.engine.groups import Groups
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.reduction import GroupBlock
@@ -44,7 +45,6 @@ Permuting = Shifts | Chain | Permutation
 
 _FEWEST = 512  # rows of a group: tiles of fewer take longer for a row
 _VECTORS = 8  # of all rows, for every statistic
-_EIGENVALUES = 4.0  # operations of a matrix, times the cube of its rows
 _REMEDY = (
     "take estimator='nystrom-m', fewer rows, fewer kernels ('gaussian' is one), or fewer resamples"
 )
@@ -145,10 +145,8 @@ def orbit_steps(
 
     working = session.runtime.threads * reduction.permuting_bytes(session.n)
     pairs = session.n * (session.n + 1) / 2
-    operations = reduction.permuting_operations * pairs
-    cost = DriverStep(
-        reduction.name, working + OrbitSums.nbytes_of(sides, 1), operations=operations
-    )
+    bytes_ = working + OrbitSums.nbytes_of(sides, 1)
+    cost = DriverStep(reduction.name, bytes_, work=pairs * reduction.permuting, parallel=True)
     return [*held_steps(session, reduction), Step(cost, permute), _statistics(session, reduction)]
 
 
@@ -249,8 +247,9 @@ def held_steps(session: Session, reduction: PermutedGramPass) -> list[Step]:
         sums, (piece,) = OrbitSums.zeros(sides, 1), sides.pieces(block)
         return HeldGrams(sums, reduction.add_plain(sums, piece, piece), piece)
 
-    scratch, operations = sides.plain_cost(session.n, session.n)
-    cost = DriverStep("Gram matrices", scratch + kept - held, kept, operations * session.n**2)
+    scratch = sides.plain_bytes(session.n, session.n)
+    work = session.n**2 * sides.shared.work(sides.dtype, sides.widths(0))
+    cost = DriverStep("Gram matrices", scratch + kept - held, kept, work)
     return [read_step(session, sides.orbit.groups), Step(cost, compute)]
 
 
@@ -266,7 +265,7 @@ def spectral_steps(
         return replace(grams, limit=limit_mixture(held.grams, centring))
 
     working = 8 * session.n**2 * (2 if len(session.sources) == 2 else 8)
-    cost = DriverStep("eigenvalues", working, operations=_EIGENVALUES * session.n**3)
+    cost = DriverStep("eigenvalues", working, work=Work.of(eigenvalues=session.n**3))
     return [*held_steps(session, reduction), Step(cost, solve)]
 
 

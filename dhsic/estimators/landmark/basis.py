@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -120,12 +121,12 @@ class LandmarkBasis:
     def squared_hsic(self, c: int, means: Vector, u: Vector) -> float:
         """The estimate of a combination from kappa (M, r) and u (r,) at its landmarks."""
         pairs = zip(self.combinations.kernels_of(c), self.points(c), strict=True)
-        grams = [kernel(z) for kernel, z in pairs]
+        grams = (kernel(z) for kernel, z in pairs)
         return squared_hsic(grams, self.factor(c), means, u, self.tolerance)
 
 
 def squared_hsic(
-    grams: Sequence[Vector], joint: PivotedCholesky, means: Vector, u: Vector, tolerance: float
+    grams: Iterable[Vector], joint: PivotedCholesky, means: Vector, u: Vector, tolerance: float
 ) -> float:
     """Kalinke and Szabo (2023), Lemma 4.2, as u' K_J^-1 u + |(I - P_J) (x)_m P_m mu_m|^2.
 
@@ -134,8 +135,8 @@ def squared_hsic(
 
     Parameters
     ----------
-    grams : sequence of ndarray, shapes (r, r)
-        K_m at the landmarks.
+    grams : iterable of ndarray, shapes (r, r)
+        K_m at the landmarks. Overwritten, one after another.
     joint : PivotedCholesky
         Of their product K_J.
     means : ndarray, shape (M, r)
@@ -149,10 +150,12 @@ def squared_hsic(
     -------
     float
     """
-    marginal = 1.0
-    for gram, values in zip(grams, means, strict=True):
-        factor = pivoted_cholesky(gram.copy(), tolerance)
-        marginal *= float(factor.squared_norm(values[factor.kept]))
+
+    def norm(gram: Vector, values: Vector) -> float:
+        factor = pivoted_cholesky(gram, tolerance)
+        return float(factor.squared_norm(values[factor.kept]))
+
+    marginal = math.prod(map(norm, grams, means))  # which holds no matrix while it makes the next
     outside = marginal - float(joint.squared_norm(means.prod(axis=0)[joint.kept]))
     return float(joint.squared_norm(u[joint.kept])) + max(0.0, outside)
 

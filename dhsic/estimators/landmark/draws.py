@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import EXPONENTIAL
+from dhsic._work import NOTHING, Work
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.session import Session
-from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_combinations
+from dhsic.estimators.base import (
+    BANDWIDTH_ROWS,
+    bandwidth_rows,
+    factor_work,
+    fit_combinations,
+    fitting_work,
+)
 from dhsic.estimators.landmark.basis import LandmarkBasis, select_landmarks
 from dhsic.estimators.outcomes import Estimate
-from dhsic.kernels import Combinations
+from dhsic.kernels import Combinations, Gaussian
+from dhsic.kernels.shared import tile_work
 from dhsic.landmarks import (
     FEWEST,
     Landmarks,
@@ -35,6 +45,8 @@ AUTO: Final[Literal["auto"]] = "auto"
 MOST = "8sqrt"
 ALLOWED = 0.02
 
+_RANKS = {2: 270, 3: 1000}  # of normal data in so many columns, at the median heuristic
+_EASED = {"float64": 1.0, "float32": 1.8}  # by the tolerance of a precision
 _PILOT_ROWS = 500
 _FEWEST_PILOT_ROWS = 50
 
@@ -54,12 +66,36 @@ class LandmarkDraw:
         asked = MOST if self.n_landmarks == AUTO else self.n_landmarks
         return landmark_count(asked, session.n, replace=self.replace)
 
-    def steps(self, session: Session, guessed: Combinations, held: int) -> list[DriverStep]:
+    def likely(self, session: Session, guessed: Combinations) -> int:
+        """Landmarks that are likely to be kept, as the work of a plan counts them; at most `most`.
+
+        Products of Gaussian kernels of few columns have ranks that grow slowly with the landmarks.
+        """
+        p, smooth = self.most(session), all(isinstance(k, Gaussian) for k in guessed.kernels)
+        most = _RANKS.get(sum(session.dims)) if smooth and len(guessed) == 1 else None
+        if most is None:
+            return p
+        return round(1.0 / math.hypot(1.0 / p, _EASED[session.dtype.name] / most))
+
+    def gram_work(
+        self, session: Session, guessed: Combinations, chosen: Iterable[Sequence[int]]
+    ) -> Work:
+        """Work of the Gram matrices of all landmarks, of the kernels of some combinations."""
+        p, dims = self.most(session), guessed.spread(session.dims)
+        tiles = (
+            times * tile_work(guessed.kernels[k], np.float64, guessed.kernels[k].width(dims[k]))
+            for k, times in Counter(chain.from_iterable(chosen)).items()
+        )
+        return p**2 * sum(tiles, NOTHING)
+
+    def steps(
+        self, session: Session, guessed: Combinations, held: int, n_factors: int = 1
+    ) -> list[DriverStep]:
         """What comes before the passes; `held` are the bytes of the factors that stay."""
         s, e, p = self._drawn(session), self._pilot(session), self.most(session)
         rows = 8 * sum(session.dims) * (s + e + BANDWIDTH_ROWS)
         fetch = 3 * rows + max(source.take_bytes for source in session.sources)
-        steps = [DriverStep("fetch landmarks", fetch, rows)]
+        steps = [DriverStep("fetch landmarks", fetch, rows, fitting_work(session, guessed.kernels))]
         if e > 0:
             tiles = len(session.sources) + 3
             steps.append(DriverStep("grow landmarks", 8 * (3 * p * p + tiles * e * (p + e))))
@@ -68,8 +104,9 @@ class LandmarkDraw:
             width = sum(guessed.kernels[k].width(d) for k, d in pairs)
             steps.append(DriverStep("select landmarks", select_bytes(self.selection, s, p, width)))
         gram = 8 * p * p
-        factors = p**2 * (len(guessed) * p / 3 + EXPONENTIAL * len(guessed.kernels))
-        prune = DriverStep("prune landmarks", 3 * gram + max(0, held - gram), held, factors)
+        grams = 1 / len(guessed) * self.gram_work(session, guessed, guessed.chosen)
+        work = n_factors * (grams + factor_work(p, self.likely(session, guessed)))
+        prune = DriverStep("prune landmarks", 3 * gram + max(0, held - gram), held, work)
         return [*steps, prune]
 
     def basis(

@@ -63,4 +63,4 @@ def _own_hsic(kernel: Kernel, z: Vector, means: Vector, squares: Vector, toleran
     gram = kernel(z)
     joint = pivoted_cholesky(gram**2, tolerance)
     both = np.array([means, means])
-    return squared_hsic((gram, gram), joint, both, squares - means**2, tolerance)
+    return squared_hsic((gram.copy(), gram), joint, both, squares - means**2, tolerance)

@@ -10,7 +10,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import ENTRY, SOLVE
+from dhsic._work import Work
 from dhsic.engine.memory import baseline_bytes
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
@@ -70,6 +70,8 @@ Reduction = TypeVar("Reduction", bound=OrbitPass | SignedPass | SpectrumPass)
 
 _SAFETY = 4.0
 _PROBES = 8
+_SHORT = 300  # values of a function, of which solves take as long as of twice as many would
+_SOLVED = 30.0  # passes over a value of a function that is solved for
 _FUNCTIONS = 4  # copies of the functions of a statistic while they are solved for
 
 
@@ -245,9 +247,12 @@ class _Fitting:
         """The covariance of one statistic after another, beside the moments of all."""
         matrix = 8 * max(reduction.sizes) ** 2
         held = matrix * (len(reduction.sizes) - 1)
-        own = [DriverStep("whiten", held + 6 * matrix)]
+        q = max(reduction.sizes)
+        solves = Work.of(factors=2.0 * q**3, entries=40.0 * q**2)
+        own = [DriverStep("whiten", held + 6 * matrix, work=solves)]
         if isinstance(self.null, Spectral):
-            own.append(DriverStep("eigenvalues", held + 5 * matrix))
+            values = Work.of(eigenvalues=q**3)
+            own.append(DriverStep("eigenvalues", held + 5 * matrix, work=values))
         return own * len(reduction.sizes)
 
 
@@ -292,8 +297,9 @@ def _solve(part: Tuples, count: int) -> DriverStep:
     """So many functions of one statistic, and a factor beside them."""
     sizes = [part.parts * len(kept) for kept in part.kept]
     working = 8 * max(sizes) * (_FUNCTIONS * count + 2 * max(sizes))
-    operations = sum(count * q * (SOLVE * q + 2 * ENTRY) for q in sizes)
-    return DriverStep("solve", working, operations=operations)
+    solves = sum(q * (q + _SHORT) for q in sizes)
+    back = Work.of(transforms=sum(sizes), entries=_SOLVED * sum(sizes))
+    return DriverStep("solve", working, work=count * (Work.of(factors=solves) + back))
 
 
 def _pieces(session: Session, program: _Program[Reduction]) -> Iterator[_Piece[Reduction]]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import random_signs
+from dhsic._work import Work
 from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.engine.tiles import Matrix, Tile, column_sums
 from dhsic.estimators.landmark.tiles import ROWS, TupleTiles
@@ -18,6 +19,8 @@ from dhsic.estimators.landmark.tuples import Tuples
 __all__ = ["SignedPass", "SignedSums", "SpectrumPass", "SpectrumSums"]
 
 Vector = NDArray[np.float64]
+
+_CENTRED = 14.0  # passes over an entry that is centred, multiplied and copied
 
 
 class SignedSums(NamedTuple):
@@ -69,7 +72,9 @@ class SignedPass:
             payload=t.nbytes + self.left_means.nbytes,
             scratch=self.tiles.scratch_bytes(tile) + signs + terms,
             state=t.sums.itemsize * q * (b + 1) + 8 * b,
-            operations=t.operations + t.parts * (4.0 + 2.0 * b) * q,
+            work=t.work
+            + (t.parts * q) * Work.of(t.dtype, products=2.0 * b, entries=_CENTRED)
+            + Work.of(t.dtype, entries=_CENTRED * t.parts * t.n_factors),
         )
 
     def chunk(self, block: RowBlock) -> SignedSums:
@@ -147,7 +152,7 @@ class SpectrumPass:
             + terms
             + 8 * (values * tile + max(self.sizes) ** 2),
             state=8 * (squares + values),
-            operations=t.operations + 4.0 * values + 1.0 * squares,
+            work=t.work + Work.of(products=squares, entries=_CENTRED * (values + t.n_factors)),
         )
 
     def chunk(self, block: RowBlock) -> SpectrumSums:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.plan import DriverStep, Plan
+from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.approximate import guard_landmarks
 from dhsic.estimators.base import (
@@ -21,6 +21,7 @@ from dhsic.estimators.base import (
     Null,
     Outcome,
     Resampling,
+    factor_work,
     plan_of,
     stages_of,
 )
@@ -153,10 +154,18 @@ class LandmarkTests:
         p, guessed = self.draw.most(session), combinations.guessed(session.dims)
         pairs = pairs_of(combinations.chosen, null)
         tuples = Tuples.unseen(guessed, session.dims, p, pairs, session.dtype, form_of(null))
-        first = self.draw.steps(session, guessed, self.draw.held_bytes(session, len(pairs)))
+        held, likely = self.draw.held_bytes(session, len(pairs)), self.draw.likely(session, guessed)
+        first = self.draw.steps(session, guessed, held, len(pairs))
         estimates = len(combinations) if isinstance(null, Gamma | Spectral) else 1
-        last = [DriverStep("estimate", 3 * 8 * p * p)] * estimates
-        steps = [*first, *plan_tuples(session, tuples, null), *last]
+        work = factor_work(p, likely) + self.draw.gram_work(session, guessed, [guessed.typical()])
+        last = [DriverStep("estimate", 3 * 8 * p * p, work=work)] * estimates
+        passes = plan_tuples(session, tuples, null)
+        if likely < p:
+            fewer = Tuples.unseen(
+                guessed, session.dims, likely, pairs, session.dtype, form_of(null)
+            )
+            passes = _with_work_of(plan_tuples(session, fewer, null), passes)
+        steps = [*first, *passes, *last]
         return plan_of(session, steps, _REMEDY, n_landmarks=p)
 
     def _resampled(
@@ -184,3 +193,12 @@ class LandmarkTests:
         basis.warn_of_rounding(session)
         tuples = Tuples.at(basis, pairs, session.dtype, form_of(null))
         return Prepared(basis, tuples, [partial(basis.whiten, c) for c in range(len(pairs))])
+
+
+def _with_work_of(
+    likely: list[DriverStep | PassPlan], steps: list[DriverStep | PassPlan]
+) -> list[DriverStep | PassPlan]:
+    """Steps with the work of others, where these are as many: the bytes are those at most."""
+    if len(likely) != len(steps):
+        return steps
+    return [replace(one, work=other.work) for one, other in zip(steps, likely, strict=True)]

@@ -11,11 +11,12 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from dhsic._work import NOTHING, Work
 from dhsic.engine.tiles import Matrix, Tile
 from dhsic.estimators.landmark.basis import LandmarkBasis
 from dhsic.estimators.resample import TwoSided
 from dhsic.kernels import Combinations
-from dhsic.kernels.shared import SharedTiles, TileKernel, tile_operations
+from dhsic.kernels.shared import SharedTiles, TileKernel, tile_work
 from dhsic.nulls import Chain
 
 __all__ = ["Form", "Place", "Strip", "TupleKernel", "Tuples", "form_of"]
@@ -231,11 +232,18 @@ class Tuples:
         return sum(array.nbytes for array in arrays) + self.dtype.itemsize * prepared
 
     @property
-    def operations(self) -> float:
-        """Floating-point operations a row for all tiles."""
-        return sum(
-            len(at) * tile_operations(self.width(k), self.parts) for k, at in self.needed.items()
+    def n_factors(self) -> int:
+        """Values of what sides of several kernels are products of."""
+        return sum(len(side) * len(at) for side, at in self.sides.items() if len(side) > 1)
+
+    @property
+    def work(self) -> Work:
+        """Work of a row for all tiles."""
+        tiles = (
+            len(at) * tile_work(self.kernels[k], self.dtype, self.width(k), self.parts)
+            for k, at in self.needed.items()
         )
+        return sum(tiles, NOTHING)
 
     def cuts(self, size: int) -> list[int]:
         """Where to cut the landmarks into strips of about so many landmarks of all roots."""

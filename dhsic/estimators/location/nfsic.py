@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dhsic._random import generator
 from dhsic._validation import check_choice, check_integer, check_number
+from dhsic._work import NOTHING, Work
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
@@ -34,7 +35,7 @@ from dhsic.estimators.location.training import Placed, Training, place
 from dhsic.estimators.resample import TwoSided, exact_null, pairs_of
 from dhsic.io.rest import RestSource
 from dhsic.kernels import Combinations, Gaussian, Kernel
-from dhsic.kernels.shared import tile_operations
+from dhsic.kernels.shared import tile_work
 from dhsic.landmarks import uniform_rows, warn_of_rounding
 from dhsic.nulls import Chain, ChiSquare, Permutation, Replicates, Sequential, Shifts
 from dhsic.results import FeatureSummary
@@ -48,7 +49,8 @@ _REMEDY = "take fewer locations, training rows, resamples or threads"
 _LOCATIONS = 10
 _ROWS_A_LOCATION = 50
 _FEWEST_ROWS = 2
-_EVALUATIONS = 1200.0  # of the kernels at the training rows, with their gradients, about
+_CALLS = 1e5  # of small functions, a variable
+_EVALUATIONS = 3250.0  # of the kernels at the training rows, with their gradients, about
 
 
 class _Measured(NamedTuple):
@@ -159,8 +161,9 @@ class NFSIC:
         if trained:
             rows = 8 * trained * sum(session.dims)
             tiles = 8 * trained * count * len(session.sources)
-            columns = sum(map(tile_operations, session.dims))
-            work = _EVALUATIONS * trained * count * columns
+            tiles_work = sum((tile_work(Gaussian(), np.float64, d) for d in session.dims), NOTHING)
+            calls = Work.of(calls=_CALLS * len(session.dims))
+            work = (_EVALUATIONS * trained * count) * tiles_work + calls
             steps.append(DriverStep("optimise locations", 6 * rows + 12 * tiles, rows, work))
         rest = _without(session, self._training(session))
         guessed, pairs = combinations.guessed(session.dims), pairs_of(combinations.chosen, null)

@@ -10,6 +10,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._work import Work
 from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.estimators.landmark.orbits import MeansPass, TupleSums
 from dhsic.estimators.landmark.tiles import ROWS, TupleTiles
@@ -159,7 +160,7 @@ class LocationPass:
             payload=sums.payload,
             scratch=self.tiles.scratch_bytes(min(rows, ROWS)) + 8 * min(rows, ROWS) * j,
             state=sums.state + 8 * sides * j,
-            operations=sums.operations + 2.0 * sides * j,
+            work=sums.work + Work.of(products=2.0 * sides * j),
         )
 
     def chunk(self, block: RowBlock) -> LocationSums:

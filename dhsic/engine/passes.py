@@ -1,0 +1,110 @@
+"""Row blocks of passes, chosen before anything runs, with their memory and their work."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from dhsic._work import Work
+from dhsic.engine.blocks import GROUPS, PAIRS, Source, block_bounds, group_bounds
+from dhsic.engine.plan import PassPlan
+from dhsic.engine.reading import bytes_read_of, decoded_rows, is_shared, taken_bytes, task_bytes
+from dhsic.engine.reduction import GroupReduction, PairReduction, Reduction, RowReduction
+from dhsic.engine.runtime import Runtime
+
+__all__ = ["plan_groups", "plan_pairs", "plan_pass"]
+
+_MOST_DECODED = 4  # times the rows of the data; beyond, every chunk is read once and cut
+_TASK_CALLS = 300.0  # of small functions, a task
+_ADDED = 7.0  # passes over a number of a partial result, of fresh memory
+
+
+def plan_pass(
+    reduction: RowReduction[Any], sources: Sequence[Source], runtime: Runtime
+) -> PassPlan:
+    """Choose the row blocks of a pass and predict its memory."""
+    row_bytes = sum(source.row_bytes for source in sources)
+    chunk_rows = max((source.chunk_rows or 0 for source in sources), default=0) or None
+    n = sources[0].shape[0]
+    seconds = reduction.footprint(n).work.seconds()
+    bounds = block_bounds(n, row_bytes, chunk_rows, seconds, reduction.row_multiple)
+    plan = PassPlan(reduction.name, tuple(bounds), 0, 0, 0)
+    return _costed(plan, reduction, sources, runtime)
+
+
+def plan_groups(
+    reduction: GroupReduction[Any], sources: Sequence[Source], runtime: Runtime
+) -> PassPlan:
+    """Choose the runs of groups of a pass and predict its memory."""
+    return _plan_groups(reduction, sources, runtime, pairs=False)
+
+
+def plan_pairs(
+    reduction: PairReduction[Any], sources: Sequence[Source], runtime: Runtime
+) -> PassPlan:
+    """Choose the runs of groups of a pass over their pairs and predict its memory."""
+    return _plan_groups(reduction, sources, runtime, pairs=True)
+
+
+def _plan_groups(
+    reduction: GroupReduction[Any] | PairReduction[Any],
+    sources: Sequence[Source],
+    runtime: Runtime,
+    *,
+    pairs: bool,
+) -> PassPlan:
+    groups = reduction.groups
+    cost = reduction.footprint(groups.size)
+    bounds = group_bounds(
+        groups.n,
+        groups.count,
+        sum(source.row_bytes for source in sources),
+        max((source.chunk_rows or 0 for source in sources), default=0),
+        cost.work.seconds(),
+        cost.state,
+        PAIRS if pairs else GROUPS,
+    )
+    plan = PassPlan(reduction.name, tuple(bounds), 0, 0, 0, pairs=pairs, groups=groups)
+    stored = [m for m, source in enumerate(sources) if source.place == "storage"]
+    split = (m for m in stored if decoded_rows(sources[m], plan).sum() > _MOST_DECODED * groups.n)
+    return _costed(replace(plan, split=tuple(split)), reduction, sources, runtime)
+
+
+def _costed(
+    plan: PassPlan, reduction: Reduction[Any], sources: Sequence[Source], runtime: Runtime
+) -> PassPlan:
+    """The plan with its bytes and its work."""
+    n = plan.n
+    cost = reduction.footprint(plan.rows_per_block)
+    # Arrays in memory are sent to the workers whole, and one of them may get it all, as it may of
+    # what a graph computes where all pairs share it.
+    remote = runtime.client is not None
+    sent = n * sum(s.row_bytes for s in sources if remote and s.place == "memory")
+    kept = sent + n * sum(s.row_bytes for m, s in enumerate(sources) if is_shared(m, s, plan))
+    # The chunks that a block touches are decoded whole beside it; partial results wait along one
+    # path of the combine tree.
+    threads = min(runtime.worker_threads, plan.leaves)
+    plan = replace(plan, bytes_to_driver=cost.state)
+    waiting = (plan.fan_in - 1) * math.ceil(math.log(plan.leaves, plan.fan_in))
+    task = cost.scratch + sum(task_bytes(m, source, plan) for m, source in enumerate(sources))
+    passing = cost.payload + kept + threads * task + (2 * threads + waiting) * cost.state
+    taking = runtime.worker_threads * max(map(taken_bytes, sources)) if remote else 0
+    read = [bytes_read_of(m, source, plan) for m, source in enumerate(sources)]
+    decoded = sum(b for b, source in zip(read, sources, strict=True) if source.place == "storage")
+    besides = _besides(plan, cost.state, sum(read) - decoded, decoded)
+    return replace(
+        plan,
+        bytes_read=sum(read),
+        worker_bytes=max(passing, taking),
+        sent_bytes=sent,
+        work=plan.amount * cost.work + besides,
+    )
+
+
+def _besides(plan: PassPlan, state: int, read: int, decoded: int) -> Work:
+    """Work of a pass besides that of its rows: partial results are made, added up and read."""
+    adding = _ADDED * plan.leaves * state / 8
+    calls = Work.of(calls=_TASK_CALLS * plan.tasks, entries=adding)
+    return calls + Work.of(bytes=read, decoded=decoded)
