@@ -126,7 +126,15 @@ class Work:
             cubes of the sizes of matrices; "sorts" as numbers times the binary logarithm of how
             many; "calls" of small functions; "bytes" that are read from memory, and "decoded" ones
             from storage.
+
+        Raises
+        ------
+        TypeError
+            There is no such kind.
         """
+        if not others.keys() <= REFERENCE.seconds.keys():
+            msg = f"kinds of work are {', '.join(REFERENCE.seconds)}; got {', '.join(others)}"
+            raise TypeError(msg)
         named = products, exponentials, cosines, entries, transforms
         kinds = _OF_FLOAT32 if np.dtype(dtype) in _SINGLE else _BY_PRECISION
         counts = [(kind, float(n)) for kind, n in zip(kinds, named, strict=True) if n]

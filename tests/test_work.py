@@ -282,3 +282,27 @@ def test_means_over_columns__take_an_exponential_a_column(dtype):
     whole = tile_work(kernel, dtype, kernel.width(90))
     assert whole == 90 * (tile_work(one, dtype, 1) + Work.of(dtype, entries=1))
     assert whole.seconds() > 2 * tile_work(Laplacian().fit(x), dtype, 90).seconds()
+
+
+def test_work__refuses_a_kind_that_has_no_rate():
+    with pytest.raises(TypeError, match=r"kinds of work are products, .*; got guesses"):
+        Work.of(guesses=3.0)
+
+
+def test_plan__transforms_replicates_back_where_they_are_shifts():
+    def transforms(null):
+        plan = dhsic.plan(X, Y, estimator="nystrom-hsic", kernels="gaussian", null=null)
+        (solve,) = [step for step in plan.steps if step.name == "solve"]
+        return solve.work["transforms"]
+
+    assert transforms("shifts") > 0
+    assert transforms("multiplier") == transforms("permutation") == 0
+
+
+def test_plan__makes_no_more_features_of_a_sample_than_there_are_rows():
+    def exponentials(n):
+        plan = dhsic.plan(X[:n], Y[:n], estimator=dhsic.NystromHSIC(20), kernels="gaussian")
+        (step,) = [step for step in plan.steps if step.name == "features of the sample"]
+        return step.work["exponentials"]
+
+    assert exponentials(640) == 4 * exponentials(160) == 640 * 40

@@ -78,7 +78,7 @@ def _plan(
 ) -> Plan:
     """The steps that would run with the features that the maps make."""
     sides = unseen_sides(maps, whitened=True)
-    steps = [*landmark_steps(session, combinations, p, maps), sample_step(maps)]
+    steps = [*landmark_steps(session, combinations, p, maps), sample_step(session.n, maps)]
     steps += [step for layout in _layouts(session, sides) for step in _steps(session, layout)]
     if null is not None:
         steps += resampling_steps(session, sides, combinations.chosen, SQUARED_HSIC, null)

@@ -303,7 +303,8 @@ class _Resampling:
         slabs = 4 * min(needed, reduction.solve_bytes // 2)
         factors = 3 * 8 * max(self._n_features(k) ** 2 for k in layout.places)
         whitened = {pair: self._factors(layout, pair) for pair in piece.pairs}
-        work = replicates * size_work(layout, whitened)
+        shifted = isinstance(self.moves, Orbit) and self.moves.shifted
+        work = replicates * size_work(layout, whitened, shifted=shifted)
         parallel = 8 * replicates * layout.n_products > _QUICK_BYTES
         bytes_ = reduction.solve_bytes + slabs + factors
         solve = DriverStep("solve", bytes_, work=work, parallel=parallel)

@@ -60,8 +60,8 @@ class ReplicateSizes:
         return np.concatenate([self.measure.size(whiten(slab, factors)) for slab in slabs])
 
 
-def size_work(layout: Layout, factors: Mapping[Pair, Factors]) -> Work:
-    """Work of one permutation: transformed back, whitened where it is not yet, and measured.
+def size_work(layout: Layout, factors: Mapping[Pair, Factors], *, shifted: bool) -> Work:
+    """Work of one replicate: whitened where it is not yet, and measured.
 
     Parameters
     ----------
@@ -69,6 +69,8 @@ def size_work(layout: Layout, factors: Mapping[Pair, Factors]) -> Work:
         The cross-covariances.
     factors : dict of tuple of int to (ndarray or None, ndarray or None)
         Those that still whiten each combination.
+    shifted : bool
+        Whether it is transformed back first, as one of many shifts.
     """
     whitened = 0
     for pair, own in factors.items():
@@ -76,7 +78,7 @@ def size_work(layout: Layout, factors: Mapping[Pair, Factors]) -> Work:
         solved = (d for d, factor in zip(shape, own, strict=True) if factor is not None)
         whitened += math.prod(shape) * sum(solved)
     entries = layout.n_products
-    return Work.of(transforms=entries, entries=_SIZED * entries, factors=whitened)
+    return Work.of(transforms=shifted * entries, entries=_SIZED * entries, factors=whitened)
 
 
 def independent_rounding(session: Session, sides: Iterable[Side]) -> float:

@@ -110,7 +110,7 @@ def plan_features(
     Plan
     """
     sides = unseen_sides(maps, whitened=whitened, counts=counts, spanned=spanned)
-    steps = [*preparation, sample_step(maps, principal=counts is not None)]
+    steps = [*preparation, sample_step(session.n, maps, principal=counts is not None)]
     if measured:
         steps += moments_steps(session, sides, then="normalise features")
     if isinstance(null, Resampling):
@@ -128,12 +128,12 @@ def plan_features(
     return plan_of(session, steps, remedy, n_landmarks)
 
 
-def sample_step(maps: Sequence[FeatureMap], *, principal: bool = False) -> DriverStep:
-    """The cost of `describe_sides`, kernel by kernel, of which the means stay.
+def sample_step(n: int, maps: Sequence[FeatureMap], *, principal: bool = False) -> DriverStep:
+    """The cost of `describe_sides` of n rows, kernel by kernel, of which the means stay.
 
     Principal directions are found in the same sample, whose features are made again for it.
     """
-    counts, s = [one.n_features for one in maps], BANDWIDTH_ROWS
+    counts, s = [one.n_features for one in maps], min(n, BANDWIDTH_ROWS)
     work = (1 + principal) * s * sum((one.work for one in maps), Work.of(calls=len(maps)))
     if principal:
         squares, cubes = (sum(r**power for r in counts) for power in (2, 3))
