@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic.engine.blocks import kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
@@ -38,14 +39,17 @@ class JointMap(NamedTuple):
         InvalidArgumentError
             There are several kernels of features, or the one has no derivative.
         """
-        if not isinstance(feature_kernels, str | Kernel):
+        if not isinstance(feature_kernels, str | Kernel | None):
             msg = (
                 "by='sensitivity' takes all columns as one variable, so feature_kernels must be "
                 f"one kernel, got {feature_kernels!r}: give one, or rank by something else"
             )
             raise InvalidArgumentError(msg)
         first, second = session.sources
-        kernels = read_kernel(feature_kernels, first), read_kernel(target_kernel, second)
+        kernels = (
+            read_kernel(feature_kernels, kinds_of(first), f"variable {first.name!r}"),
+            read_kernel(target_kernel, kinds_of(second), f"target {second.name!r}"),
+        )
         check_varied(session, kernels, (0,))
         return cls(estimator, kernels)
 

@@ -10,9 +10,11 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Precision, open_session
-from dhsic._validation import check_choice
+from dhsic._arguments import Missing, Precision, open_session
+from dhsic._random import RngLike
+from dhsic._validation import check_choice, named_arguments
 from dhsic._version import __version__
+from dhsic.engine.blocks import kinds_of
 from dhsic.engine.events import Listener
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
@@ -30,33 +32,35 @@ from dhsic.estimators import (
     find_null,
 )
 from dhsic.estimators.base import passes_of
-from dhsic.io.open import AnySource
+from dhsic.io.labelled import names_of
 from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns
 from dhsic.nulls import Replicates, adjust, pvalue, standardised, step_down
 from dhsic.ranking.constants import without_constants
-from dhsic.ranking.features import Features, Groups, read_features, read_kernel
+from dhsic.ranking.features import FeatureKernels, Features, Groups, read_features, read_kernel
 from dhsic.ranking.joint import JointMap
 from dhsic.ranking.result import By, FeatureRanking, RankedFeature
 
 __all__ = ["feature_estimator", "open_features", "plan_ranking", "rank_features"]
 
 Vector = NDArray[np.float64]
-FeatureKernels = str | Kernel | Sequence[str | Kernel]
 
 
+@named_arguments
 def rank_features(
     features: Any,
     target: Any,
     *,
     groups: Groups | None = None,
     by: By = "pvalue",
-    feature_kernels: FeatureKernels = "gaussian",
-    target_kernel: str | Kernel = "gaussian",
+    feature_kernels: FeatureKernels = None,
+    target_kernel: str | Kernel | None = None,
     estimator: str | Estimator = "nystrom-m",
     null: str | Null = "auto",
     n_resamples: int | None = None,
-    rng: int | np.random.Generator | None = None,
+    rng: RngLike = None,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -91,9 +95,10 @@ def rank_features(
         p-value of its own and is exploratory; p-values stay those of each feature by itself. It
         takes passes of its own and one differentiable kernel for all features.
     feature_kernels : str, Kernel or a sequence of them, optional
-        One for all features, or one a feature; fitted to each by itself.
+        One for all features, or one a feature; fitted to each by itself. Where not given, as those
+        of `independence_test`: Gaussian for numbers, delta for categories and booleans.
     target_kernel : str or Kernel, optional
-        Of the target; "delta" for classes.
+        Of the target, likewise; "delta" for classes that are coded as numbers.
     estimator : str or Estimator, optional
         "nystrom-m", linear in n, with uniformly drawn landmarks; "nystrom-hsic", linear in n, the
         quick one for single columns with smooth kernels, most of all where the target repeats as
@@ -106,10 +111,12 @@ def rank_features(
         Replicates, at least 1,000 shifts where not given. The smallest p-value is one over their
         number: Bonferroni and Holm need as many times more replicates as there are features, "bh"
         as many as there are features for each that is found.
-    rng : int, Generator or None, optional
+    rng : int, SeedSequence, BitGenerator, Generator or None, optional
         Seed. The same seed gives the same draws whatever the chunks, workers or retries.
     names : sequence of str, optional
-        Names of the columns; those of a data frame, or "x[0]", "x[1]", ... where not given.
+        Names of the columns; where not given those that the data have, or "x[0]", "x[1]", ...
+    data, missing
+        As for `independence_test`: features are then a list of names, and the target is a name.
     precision, client, threads, memory, progress, checkpoint
         As for `independence_test`. Where replicates of all features do not fit the memory, they
         are made for some after others, a pass each; `plan_ranking` says how many.
@@ -163,10 +170,9 @@ def rank_features(
     """
     began = time.perf_counter()
     check_choice("by", by, get_args(By))
-    session = open_features(
-        features, target, rng, precision, client, threads, memory, progress, checkpoint
-    )
-    chosen = read_features(features, session.sources[0], names, groups, feature_kernels)
+    where = client, threads, memory, progress, checkpoint
+    session = open_features(features, target, rng, precision, *where, data=data, missing=missing)
+    chosen = read_features(session.sources[0], names, groups, feature_kernels)
     method = _choose(session, chosen, target_kernel, estimator, null, n_resamples)
     joint = _joint(by, session, method, feature_kernels, target_kernel)
     session.begin(_plan(session, method, joint))
@@ -192,6 +198,7 @@ def rank_features(
         target=session.names[1],
         target_kernel=estimates.combinations.kernels[-1].spec(),
         n=session.n,
+        dropped=session.dropped,
         estimator=method.estimator.name,
         estimator_reason=method.estimator_reason,
         null=method.null.name,
@@ -206,18 +213,21 @@ def rank_features(
     )
 
 
+@named_arguments
 def plan_ranking(
     features: Any,
     target: Any,
     *,
     groups: Groups | None = None,
     by: By = "pvalue",
-    feature_kernels: FeatureKernels = "gaussian",
-    target_kernel: str | Kernel = "gaussian",
+    feature_kernels: FeatureKernels = None,
+    target_kernel: str | Kernel | None = None,
     estimator: str | Estimator = "nystrom-m",
     null: str | Null = "auto",
     n_resamples: int | None = None,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -231,7 +241,7 @@ def plan_ranking(
         As for `rank_features`.
     groups, by, feature_kernels, target_kernel, estimator, null, n_resamples
         As for `rank_features`.
-    names, precision, client, threads, memory
+    names, data, missing, precision, client, threads, memory
         As for `rank_features`.
 
     Returns
@@ -251,8 +261,9 @@ def plan_ranking(
     {'shifts'}
     """
     check_choice("by", by, get_args(By))
-    session = open_features(features, target, 0, precision, client, threads, memory)
-    chosen = read_features(features, session.sources[0], names, groups, feature_kernels)
+    where = client, threads, memory
+    session = open_features(features, target, 0, precision, *where, data=data, missing=missing)
+    chosen = read_features(session.sources[0], names, groups, feature_kernels)
     method = _choose(session, chosen, target_kernel, estimator, null, n_resamples)
     return _plan(session, method, _joint(by, session, method, feature_kernels, target_kernel))
 
@@ -260,22 +271,25 @@ def plan_ranking(
 def open_features(
     features: Any,
     target: Any,
-    rng: int | np.random.Generator | None,
+    rng: RngLike,
     precision: str,
     client: Any,
     threads: int | None,
     memory: int | str,
     progress: Any = None,
     checkpoint: str | None = None,
+    *,
+    data: Any = None,
+    missing: Missing = "refuse",
 ) -> Session:
     """Open features and target; they are x and y where they have no names."""
-    names = [
-        data.name if isinstance(data, AnySource) else name
-        for data, name in ((features, "x"), (target, "y"))
-    ]
-    return open_session(
-        (features, target), names, rng, precision, client, threads, memory, progress, checkpoint
-    )
+    given, usual = (features, target), ("x", "y")
+    if data is None:
+        names = names_of(given, usual)
+    else:
+        names = [x if isinstance(x, str) else y for x, y in zip(given, usual, strict=True)]
+    where = client, threads, memory, progress, checkpoint
+    return open_session(given, names, rng, precision, *where, data=data, missing=missing)
 
 
 @dataclass(frozen=True)
@@ -296,7 +310,7 @@ def _joint(
     session: Session,
     method: _Method,
     feature_kernels: FeatureKernels,
-    target_kernel: str | Kernel,
+    target_kernel: str | Kernel | None,
 ) -> JointMap | None:
     if by != "sensitivity":
         return None
@@ -312,7 +326,7 @@ def _plan(session: Session, method: _Method, joint: JointMap | None) -> Plan:
 def _choose(
     session: Session,
     features: Features,
-    kernel: str | Kernel,
+    kernel: str | Kernel | None,
     estimator: str | Estimator,
     null: str | Null,
     n_resamples: int | None,
@@ -324,7 +338,7 @@ def _choose(
     )
     if not draws_replicates(null):
         raise InvalidArgumentError(msg)
-    combinations = features.against(read_kernel(kernel, session.sources[1]))
+    combinations = features.against(_target_kernel(session, kernel))
     chosen, reason = feature_estimator(estimator, session, combinations, null, n_resamples)
     few = _keep_few_landmarks(combinations, session.dims[1])
     if estimator == "auto" and isinstance(chosen, NystromMHSIC) and few:
@@ -333,6 +347,11 @@ def _choose(
     if not isinstance(found, Resampling):  # a chain of tests
         raise InvalidArgumentError(msg)
     return _Method(chosen, reason, combinations, found, null_reason)
+
+
+def _target_kernel(session: Session, kernel: str | Kernel | None) -> Kernel:
+    target = session.sources[1]
+    return read_kernel(kernel, kinds_of(target), f"target {target.name!r}")
 
 
 def _keep_few_landmarks(combinations: Combinations, target_columns: int) -> bool:
@@ -356,8 +375,7 @@ def feature_estimator(
     if not isinstance(chosen, FeatureEstimator):
         msg = (
             "many features against one target need estimator 'nystrom-m', 'nystrom-hsic', 'v-hsic' "
-            f"or 'auto', got "
-            f"{chosen.name!r}: take one of them, or test column by column"
+            f"or 'auto', got {chosen.name!r}: take one of them, or test column by column"
         )
         raise InvalidArgumentError(msg)
     return chosen, reason
@@ -371,7 +389,8 @@ def _ranked(
     columns = zip(statistics.tolist(), replicates.T, rounding.tolist(), strict=True)
     p = np.array([pvalue(t, Replicates(column), dtype, own) for t, column, own in columns])
     distances, _, _ = standardised(np.vstack([statistics, replicates]), rounding, dtype)
-    kernels = outcome.estimates.combinations.kernels[:-1]
+    fitted = outcome.estimates.combinations.kernels[:-1]
+    kernels = [one.kernel for one in fitted if isinstance(one, OnColumns)]
     numbers = [
         *(statistics, distances[0], outcome.estimates.hsic, outcome.estimates.cka, p),
         *(adjust(p, "bh"), adjust(p, "by"), adjust(p, "bonferroni"), adjust(p, "holm")),

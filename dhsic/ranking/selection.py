@@ -10,9 +10,11 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Precision
-from dhsic._validation import check_choice, check_integer, check_number
+from dhsic._arguments import Missing, Precision
+from dhsic._random import RngLike
+from dhsic._validation import check_choice, check_integer, check_number, named_arguments
 from dhsic._version import __version__
+from dhsic.engine.blocks import kinds_of
 from dhsic.engine.events import Listener
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.reduction import RowReduction
@@ -20,7 +22,7 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator, FeatureEstimator
 from dhsic.estimators.base import fit_combinations_on_sample, fitting_step, plan_of
-from dhsic.kernels import Combinations, Delta, Kernel, Linear, OnColumns
+from dhsic.kernels import Combinations, Delta, Kernel, Linear
 from dhsic.ranking.features import Features, Groups, read_features, read_kernel
 from dhsic.ranking.greedy import Measure, Subset, backward, forward
 from dhsic.ranking.lasso import LassoPass, lasso_path
@@ -70,6 +72,8 @@ class FeatureSelection(Summarised, JsonValue):
         Wall time.
     version : str
         Of dhsic.
+    dropped : int
+        Rows that were left out because a value is missing.
 
     Examples
     --------
@@ -101,6 +105,7 @@ class FeatureSelection(Summarised, JsonValue):
     seed: int
     seconds: float
     version: str
+    dropped: int = 0
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
@@ -114,6 +119,7 @@ class FeatureSelection(Summarised, JsonValue):
         ]
 
 
+@named_arguments
 def select_features(
     features: Any,
     target: Any,
@@ -122,14 +128,16 @@ def select_features(
     method: SelectionMethod = "forward",
     criterion: Criterion = "cka",
     groups: Groups | None = None,
-    feature_kernel: str | Kernel = "gaussian",
+    feature_kernel: str | Kernel | None = None,
     target_kernel: str | Kernel | None = None,
     estimator: str | Estimator = "nystrom-m",
     share: float = 0.1,
     block_rows: int = 20,
     n_permutations: int = 3,
-    rng: int | np.random.Generator | None = None,
+    rng: RngLike = None,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -164,16 +172,18 @@ def select_features(
     groups : mapping of str to columns, or sequence of columns, optional
         As for `rank_features`.
     feature_kernel : str or Kernel, optional
-        Fitted to every set of columns by itself; not looked at by "linear".
+        Fitted to every set of columns by itself; not looked at by "linear". Where not given,
+        Gaussian for numbers, times delta for categories and booleans.
     target_kernel : str or Kernel, optional
-        Gaussian where not given; for "linear" it is "linear", or "delta" for classes.
+        Gaussian for numbers and delta for categories where not given; for "linear" it is
+        "linear", or "delta" for classes.
     estimator : str or Estimator, optional
         Of "forward" and "backward": as for `rank_features`.
     share : float, optional
         Of the features that are left, that "backward" drops at a time; 0 for one at a time.
     block_rows, n_permutations : int, optional
         Of "lasso": rows of a block, and how often the rows are cut into blocks.
-    rng, names, precision, client, threads, memory, progress
+    rng, names, data, missing, precision, client, threads, memory, progress
         As for `rank_features`.
 
     Returns
@@ -219,14 +229,17 @@ def select_features(
     check_integer("block_rows", block_rows, minimum=2)
     check_integer("n_permutations", n_permutations, minimum=1)
     check_number("share", share, "from 0 to below 1", lambda s: 0.0 <= s < 1.0, "take 0.1")
-    session = open_features(features, target, rng, precision, client, threads, memory, progress)
+    where = client, threads, memory, progress
+    session = open_features(features, target, rng, precision, *where, data=data, missing=missing)
     kernel = "linear" if method == "linear" else feature_kernel
-    chosen = read_features(features, session.sources[0], names, groups, kernel)
+    chosen = read_features(session.sources[0], names, groups, kernel)
     if check_integer("k", k, minimum=1) > len(chosen):
         msg = f"k must be at most the number of features, {len(chosen)}; got {k}"
         raise InvalidArgumentError(msg)
-    usual = "linear" if method == "linear" else "gaussian"
-    of_target = read_kernel(target_kernel or usual, session.sources[1])
+    source = session.sources[1]
+    if target_kernel is None and method == "linear":
+        target_kernel = "delta" if source.categorical else "linear"
+    of_target = read_kernel(target_kernel, kinds_of(source), f"target {source.name!r}")
     if method == "linear":
         selected, scores = _largest(_linear_scores(session, chosen, of_target), k)
     elif method == "lasso":
@@ -248,6 +261,7 @@ def select_features(
         criterion=measured,
         target=session.names[1],
         n=session.n,
+        dropped=session.dropped,
         n_features=len(chosen),
         passes=len(session.finished),
         seed=session.seed,
@@ -269,23 +283,17 @@ def _measure(
     criterion: Criterion,
 ) -> Measure:
     """The dependence of the target on sets of features, all sets in one pass where they fit."""
-    single = Combinations.against([_on(features, (0,))], target)
+    single = Combinations.against([features.on((0,))], target)
     chosen, _ = feature_estimator(estimator, session, single, None, None)
     assert isinstance(chosen, FeatureEstimator)
 
     def measure(subsets: Sequence[Subset]) -> Vector:
-        combinations = Combinations.against([_on(features, one) for one in subsets], target)
+        combinations = Combinations.against([features.on(one) for one in subsets], target)
         session.begin(chosen.plan(session, combinations, None))
         estimates = chosen.estimate_features(session, combinations)
         return estimates.cka if criterion == "cka" else estimates.hsic
 
     return measure
-
-
-def _on(features: Features, subset: Subset) -> OnColumns:
-    """The kernel on all columns of some features, in units of their standard deviation."""
-    columns = dict.fromkeys(j for feature in subset for j in features.columns[feature])
-    return OnColumns(features.kernels[subset[0]], tuple(columns), scaled=True)
 
 
 def _linear_scores(session: Session, features: Features, target: Kernel) -> Vector:
@@ -313,7 +321,7 @@ def _lasso_scores(
     n_permutations: int,
 ) -> Vector:
     """The coefficients of block HSIC Lasso."""
-    kernels = [_on(features, (j,)) for j in range(len(features))]
+    kernels = [features.on((j,)) for j in range(len(features))]
     combinations = Combinations.against(kernels, target)
     fitted, _ = fit_combinations_on_sample(session, combinations)
     reduction = LassoPass(fitted, session.dims, block_rows, n_permutations, session.seed)

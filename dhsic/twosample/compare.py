@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._arguments import Method, Precision, choose_method, session_over
-from dhsic._validation import check_choice
-from dhsic.api import tested_fields
+from dhsic._fields import tested_fields
+from dhsic._random import RngLike
+from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.events import Listener
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
@@ -49,13 +50,14 @@ _NAMES = {cls: name for name, cls in MMD_ESTIMATORS.items()} | {NystromHSIC: "ny
 _FEWEST = 2
 
 
+@named_arguments
 def two_sample_test(
     *samples: Any,
     kernels: str | Kernel | Candidates | Grid | None = None,
     estimator: str | Estimator = "nystrom-mmd",
     null: str | Null = "auto",
     n_resamples: int | None = None,
-    rng: int | np.random.Generator | None = None,
+    rng: RngLike = None,
     names: Sequence[str] | None = None,
     precision: Precision = "float64",
     client: Any = None,
@@ -145,6 +147,7 @@ def two_sample_test(
     return _result(asked, method, tested_fields(session, method, began))
 
 
+@named_arguments
 def plan_two_sample(
     *samples: Any,
     kernels: str | Kernel | Candidates | Grid | None = None,
@@ -237,7 +240,7 @@ class _Asked:
 
     def session(
         self,
-        rng: int | np.random.Generator | None,
+        rng: RngLike,
         precision: str,
         client: Any,
         threads: int | None,
