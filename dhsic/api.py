@@ -226,6 +226,8 @@ def witness_functions(
     estimator: str | Estimator = "coco",
     rng: RngLike = None,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -245,7 +247,7 @@ def witness_functions(
         As for `hsic`.
     estimator : str or COCO, optional
         "coco", or a value with its options.
-    rng, names, precision, client, threads, memory, progress, checkpoint
+    rng, names, data, missing, precision, client, threads, memory, progress, checkpoint
         As for `independence_test`.
 
     Returns
@@ -271,9 +273,8 @@ def witness_functions(
     >>> bool(abs(f[0] - f[1]) > 3 * abs(f[0] - f[2]))  # nearly even, as the square is
     True
     """
-    session = open_session(
-        (x, y), names, rng, precision, client, threads, memory, progress, checkpoint
-    )
+    where = client, threads, memory, progress, checkpoint
+    session = open_session((x, y), names, rng, precision, *where, data=data, missing=missing)
     chosen, _, fitting = choose_measure(session, kernels, estimator)
     if not isinstance(chosen, COCO):
         msg = f"witness functions need estimator 'coco' or a COCO value, got {estimator!r}"

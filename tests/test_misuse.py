@@ -18,6 +18,8 @@ from dhsic.errors import DhsicError, UnknownArgumentError
 X, Y, Z = np.random.default_rng(0).standard_normal((3, 50))
 TABLE = pd.DataFrame({"AT": X, "PE": Y, "when": pd.date_range("2020", periods=50)})
 
+MIXED = pd.DataFrame({"AT": X, "kind": list("abcde") * 10})
+
 MODULES = (dhsic, dhsic.analysis, dhsic.bench, dhsic.causal, dhsic.report)
 FUNCTIONS = [
     pytest.param(function, id=f"{module.__name__}.{name}")
@@ -122,6 +124,20 @@ def test_variables__are_given_by_position():
         ),
         (lambda: dhsic.rank_features(TABLE[["AT"]], "PE"), "pass the table too, as data=table"),
         (lambda: dhsic.mean_embedding(list("abcde") * 10), "make x a categorical column of pandas"),
+        (
+            lambda: dhsic.independence_test(
+                TABLE["AT"], pd.Series(pd.period_range("2020", periods=50))
+            ),
+            "got Period: turn times into numbers",
+        ),
+        (
+            lambda: dhsic.rank_features(MIXED, Y, by="sensitivity", rng=0),
+            "got 'gaussian@0\\*delta@1': leave out those of labels",
+        ),
+        (
+            lambda: dhsic.select_features(MIXED, Y, 1, method="linear", rng=0),
+            "'linear' takes features of numbers.*: leave them out, or take 'forward'",
+        ),
         (lambda: dhsic.caussal, "has no attribute 'caussal'"),
     ],
 )
@@ -232,3 +248,25 @@ def test_command__keeps_files_that_exist(flights, tmp_path, option):
     if option != "--performance-report":
         assert run(*words, "--overwrite").exit_code == 0
         assert kept.read_text() != "old"
+
+
+PAIR = ("--variable", "delay", "--variable", "carrier")
+COMMANDS = {
+    "rank": ("--features", "length", "--target", "delay"),
+    "sensitivity": ("--variable", "delay", "--variable", "length"),
+    "interaction": (*PAIR, "--variable", "length"),
+    "two-sample": ("--sample", "delay", "--sample", "b=length[:, 0]"),
+    "cause direction": ("--variable", "delay", "--variable", "b=length[:, 0]"),
+    "cause conditional": (*PAIR, "--given", "length"),
+    "cause dags": ("--variable", "delay", "--variable", "b=length[:, 0]"),
+    "cause order": ("--variable", "delay", "--variable", "b=length[:, 0]"),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command__keeps_files_that_exist(flights, tmp_path, command):
+    kept = tmp_path / "kept.json"
+    kept.write_text("old")
+    refused = run(*command.split(), flights, *COMMANDS[command], "--json", kept)
+    assert (refused.exit_code, kept.read_text()) == (2, "old")
+    assert f"--json: {kept} exists: give another name, or --overwrite" in refused.stderr

@@ -194,7 +194,7 @@ def _refusal(values: list[Any], missing: list[bool], where: str) -> DataError:
     """What is neither numbers nor labels."""
     rows = [row for row, gone in enumerate(missing) if not gone]
     tests: list[tuple[Callable[[Any], bool], str]] = [
-        (lambda value: isinstance(value, _TIMES), "M"),
+        (lambda value: isinstance(value, _TIMES) or type(value).__name__ == "Period", "M"),
         (lambda value: isinstance(value, complex), "c"),
     ]
     for is_such, kind in tests:

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 
 from dhsic._validation import check_choice
-from dhsic.engine.blocks import Source
+from dhsic.engine.blocks import Source, kinds_of, labels_of
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.forms import AnySource, is_of, open_array, open_one
 from dhsic.io.frames import unknown_column
@@ -152,18 +152,33 @@ def open_samples(data: Sequence[Any], names: Sequence[str] | None = None) -> lis
     InvalidArgumentError
         Names that do not fit.
     DataError
-        As for `open_variables`; or unequal columns, or categories beside numbers.
+        As for `open_variables`; or unequal columns, by number, kind, or the names of several.
     """
     pairs = zip(data, _checked_names(data, names, "sample"), strict=True)
     sources = [open_one(x, name) for x, name in pairs]
-    if len({(source.shape[1], source.categorical) for source in sources}) > 1:
-        kinds = ", ".join(
-            f"{s.name!r} {s.shape[1]} of {'categories' if s.categorical else 'numbers'}"
-            for s in sources
-        )
-        msg = f"samples must have the same columns, got {kinds}: compare the columns they share"
-        raise DataError(msg)
+    _check_columns(sources)
     return coded_alike(sources)
+
+
+def _check_columns(samples: Sequence[AnySource]) -> None:
+    """Refuse samples whose columns are others, hold something else, or have another order."""
+    held = [[kind == "category" for kind in kinds_of(one)] for one in samples]
+    if any(one != held[0] for one in held):
+        found = ", ".join(
+            f"{one.name!r} {sum(kinds)} of categories and {len(kinds) - sum(kinds)} of numbers"
+            for one, kinds in zip(samples, held, strict=True)
+        )
+        msg = f"samples must have the same columns, got {found}: compare the columns they share"
+        raise DataError(msg)
+    named = [one for one in samples if labels_of(one) is not None and one.shape[1] > 1]
+    for one in named[1:]:
+        if labels_of(one) != labels_of(named[0]):
+            msg = (
+                f"samples must have the same columns in the same order, got {labels_of(named[0])} "
+                f"in {named[0].name!r} and {labels_of(one)} in {one.name!r}: choose those they "
+                "share, or rename them"
+            )
+            raise DataError(msg)
 
 
 def open_group(path: Any, variables: Sequence[str]) -> list[AnySource]:

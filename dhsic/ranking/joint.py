@@ -15,7 +15,7 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator
 from dhsic.kernels import Kernel
 from dhsic.ranking.features import read_kernel
-from dhsic.sensitivity.maps import check_varied, column_sensitivities, map_passes
+from dhsic.sensitivity.maps import column_sensitivities, map_passes
 
 __all__ = ["JointMap"]
 
@@ -50,7 +50,12 @@ class JointMap(NamedTuple):
             read_kernel(feature_kernels, kinds_of(first), f"variable {first.name!r}"),
             read_kernel(target_kernel, kinds_of(second), f"target {second.name!r}"),
         )
-        check_varied(session, kernels, (0,))
+        if not kernels[0].differentiable:
+            msg = (
+                "features ranked by 'sensitivity' must have a differentiable kernel to be varied, "
+                f"got {kernels[0].spec()!r}: leave out those of labels, or rank by 'pvalue'"
+            )
+            raise InvalidArgumentError(msg)
         return cls(estimator, kernels)
 
     def steps(self, session: Session) -> tuple[DriverStep | PassPlan, ...]:

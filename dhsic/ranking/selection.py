@@ -232,6 +232,12 @@ def select_features(
     where = client, threads, memory, progress
     session = open_features(features, target, rng, precision, *where, data=data, missing=missing)
     kernel = "linear" if method == "linear" else feature_kernel
+    if method == "linear" and session.sources[0].categorical:
+        msg = (
+            "method 'linear' takes features of numbers, got some that hold categories: leave them "
+            "out, or take 'forward', 'backward' or 'lasso'"
+        )
+        raise InvalidArgumentError(msg)
     chosen = read_features(session.sources[0], names, groups, kernel)
     if check_integer("k", k, minimum=1) > len(chosen):
         msg = f"k must be at most the number of features, {len(chosen)}; got {k}"

@@ -28,7 +28,7 @@ from dhsic.sensitivity.forms import Measured, Of, closed_form
 from dhsic.sensitivity.passes import MapPass, SquaresPass
 from dhsic.sensitivity.result import SensitivityMap, map_columns
 
-__all__ = ["check_varied", "column_sensitivities", "map_passes", "sensitivity_map"]
+__all__ = ["column_sensitivities", "map_passes", "sensitivity_map"]
 
 
 @named_arguments
@@ -108,7 +108,7 @@ def sensitivity_map(
     session = open_session(variables, names, rng, precision, *where, data=data, missing=missing)
     chosen, choice, fitting = choose_measure(session, kernels, estimator, unbiased=False)
     varied = _varied(session, wrt, fitting)
-    check_varied(session, fitting, varied)
+    _check_varied(session, fitting, varied)
     session.begin(_plan(session, chosen, of, fitting, varied))
     session.resume(
         computes=f"sensitivity map of the {of}", estimator=chosen, kernels=fitting, wrt=varied
@@ -194,7 +194,7 @@ def _varied(
     return tuple(sorted({*numbers, *smooth})) or tuple(range(len(kernels)))
 
 
-def check_varied(session: Session, kernels: Sequence[Kernel], varied: Sequence[int]) -> None:
+def _check_varied(session: Session, kernels: Sequence[Kernel], varied: Sequence[int]) -> None:
     """Refuse to vary what has a kernel without derivatives.
 
     Raises

@@ -396,6 +396,13 @@ def test_lazy_frames__are_refused():
         open_variables([lazy, Y])
 
 
+def test_witness_functions__take_names_and_leave_out_rows():
+    table = pd.DataFrame({"a": X[:, 0], "y": np.where(np.arange(N) == 3, np.nan, Y)})
+    found = dhsic.witness_functions("a", "y", data=table, missing="drop", rng=0)
+    kept = np.arange(N) != 3
+    assert found.coco == dhsic.witness_functions(X[kept, 0], Y[kept], rng=0).coco
+
+
 def test_labels__that_name_rows_are_refused():
     with pytest.raises(DataError, match="another label in every row, so it names rows"):
         open_variables([[f"flight {i}" for i in range(N)], Y])

@@ -284,6 +284,25 @@ def test_labels__of_stored_codes_must_be_the_same(tmp_path):
         dhsic.two_sample_test(group["a"], group["b"], rng=0)
 
 
+def test_columns__of_samples_must_agree_by_kind_and_by_name(rng):
+    one = pd.DataFrame({"a": rng.standard_normal(40), "kind": rng.choice(list("uv"), 40)})
+    assert dhsic.two_sample_test(one, one.copy(), rng=0).variables[0].columns == 2
+    with pytest.raises(DataError, match=r"same order, got \('a', 'kind'\) .* and \('b', 'kind'\)"):
+        dhsic.two_sample_test(one, one.rename(columns={"a": "b"}))
+    with pytest.raises(DataError, match="got 'x1' 1 of categories and 1 of numbers, 'x2' 0 of cat"):
+        dhsic.two_sample_test(one, one.assign(kind=1.0))
+    turned = one[["kind", "a"]]
+    with pytest.raises(DataError, match="samples must have the same columns"):
+        dhsic.two_sample_test(one, turned)
+    numbers = one.assign(kind=2.0)
+    with pytest.raises(DataError, match=r"in 'x1' and \('kind', 'a'\) in 'x2': choose those"):
+        dhsic.two_sample_test(numbers, numbers[["kind", "a"]])
+    assert dhsic.two_sample_test(one["a"], 1 + one["a"], rng=0).variables[0].name == "a"
+    for other in ("b", "sample"):
+        pair = one["a"].rename("sample"), 1 + one["a"].rename(other)
+        assert dhsic.two_sample_test(*pair, rng=0).variables[0].name == "values"
+
+
 def test_result__comes_back_from_json(samples):
     found = dhsic.two_sample_test(*samples, names=["a", "b", "c"], rng=0, n_resamples=30)
     again = dhsic.TwoSampleTestResult.from_json(found.to_json())
