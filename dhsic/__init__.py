@@ -1,5 +1,8 @@
 """Kernel independence tests on data that does not fit one machine."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from dhsic import errors
 from dhsic._version import __version__
 from dhsic.api import hsic, independence_test, plan
@@ -50,6 +53,15 @@ from dhsic.results import DependenceEstimate, IndependenceTestResult
 from dhsic.sensitivity import SensitivityMap, sensitivity_map
 from dhsic.twosample import TwoSampleTestResult, plan_two_sample, two_sample_test
 from dhsic.witness import witness_functions
+
+if TYPE_CHECKING:
+    from dhsic import analysis as analysis
+    from dhsic import bench as bench
+    from dhsic import causal as causal
+    from dhsic import cluster as cluster
+    from dhsic import report as report
+
+_SUBMODULES = ("analysis", "bench", "causal", "cluster", "report")  # imported where they are used
 
 __all__ = [
     "CKA",
@@ -110,3 +122,14 @@ __all__ = [
     "unregister",
     "witness_functions",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return import_module(f"dhsic.{name}")
+    msg = f"module 'dhsic' has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_SUBMODULES})

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-import numpy as np
-
-from dhsic._random import resolve_seed
+from dhsic._random import RngLike, resolve_seed
 from dhsic._validation import check_choice, parse_bytes, parse_seconds
-from dhsic.engine.blocks import Source
+from dhsic.engine.blocks import Kind, Source, kinds_of
 from dhsic.engine.plan import Plan
 from dhsic.engine.runtime import Runtime, current_client
 from dhsic.engine.session import Session
@@ -26,13 +24,26 @@ from dhsic.estimators import (
 )
 from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.io.folder import Folder
-from dhsic.io.open import open_variables
-from dhsic.kernels import Candidates, Combinations, Gaussian, Grid, Kernel, parse
+from dhsic.io.missing import Missing
+from dhsic.io.open import open_data
+from dhsic.kernels import (
+    Candidates,
+    Columns,
+    Combinations,
+    Gaussian,
+    Grid,
+    Kernel,
+    by_column,
+    by_type,
+    parse,
+)
 from dhsic.nulls import Distribution, FromReplicates, Replicates
 
 __all__ = [
     "Method",
+    "Missing",
     "Precision",
+    "check_kernel",
     "choose_measure",
     "choose_method",
     "open_session",
@@ -47,7 +58,7 @@ Precision = Literal["float64", "float32"]
 def open_session(
     variables: Sequence[Any],
     names: Sequence[str] | None,
-    rng: int | np.random.Generator | None,
+    rng: RngLike,
     precision: str,
     client: Any,
     threads: int | None,
@@ -57,23 +68,29 @@ def open_session(
     *,
     time: float | str | None = None,
     tests: bool = True,
+    data: Any = None,
+    missing: Missing = "refuse",
 ) -> Session:
     """Open the variables, check what does not depend on them, and say where it runs.
 
     Estimates without a test take two rows, and constants.
     """
-    sources = open_variables(variables, names)
+    sources, dropped = open_data(variables, names, data, missing)
     what, fewest = ("a test of independence", 4) if tests else ("an estimate of dependence", 2)
     if sources[0].shape[0] < fewest:
-        msg = f"{what} needs at least {fewest} rows, got {sources[0].shape[0]}: add rows"
+        left = f", and {dropped:,} that miss a value were left out" if dropped else ""
+        msg = f"{what} needs at least {fewest} rows, got {sources[0].shape[0]}{left}: add rows"
         raise DataError(msg)
     where = client, threads, memory, progress, checkpoint
-    return session_over(sources, rng, precision, *where, time=time, takes_constants=not tests)
+    constants = not tests
+    session = session_over(sources, rng, precision, *where, time=time, takes_constants=constants)
+    session.dropped, session.remedy = dropped, "; missing='drop' drops those with NaN"
+    return session
 
 
 def session_over(
     sources: Sequence[Source],
-    rng: int | np.random.Generator | None,
+    rng: RngLike,
     precision: str,
     client: Any,
     threads: int | None,
@@ -150,7 +167,8 @@ def choose_measure(
     if isinstance(asked, Grid):
         msg = "an estimate needs one kernel for each variable, got a Grid: that is for tests"
         raise InvalidArgumentError(msg)
-    fitting = _checked(_single(asked, _named(estimator, session)), session.sources)
+    named = _named(estimator, session)
+    fitting = _checked(_single(asked, named, session.sources), session.sources)
     chosen, _, reason = choose_estimator(
         estimator, session, fitting, None, None, unbiased=unbiased, planner=planner
     )
@@ -173,11 +191,35 @@ def _named(estimator: str | Estimator, session: Session) -> Estimator | None:
     return find_estimator(estimator, session)[0]
 
 
-def _single(asked: Sequence[Kernel | None], named: Estimator | None) -> Combinations:
-    """One kernel a variable: what was given, or what the estimator takes."""
-    return Combinations.single(
-        [kernel or Gaussian() if named is None else named.kernel(kernel) for kernel in asked]
-    )
+def _single(
+    asked: Sequence[Kernel | None], named: Estimator | None, sources: Sequence[Source]
+) -> Combinations:
+    """One kernel a variable: what was given, or what suits the values and the estimator."""
+    pairs = zip(asked, sources, strict=True)
+    return Combinations.single([_suited(kernel, named, source) for kernel, source in pairs])
+
+
+def _suited(kernel: Kernel | None, named: Estimator | None, source: Source) -> Kernel:
+    if named is None:
+        return kernel or by_type(kinds_of(source), Gaussian())
+    return _taken(named, source) if kernel is None else named.kernel(kernel)
+
+
+def _taken(estimator: Estimator, source: Source) -> Kernel:
+    """The kernel that an estimator takes of a variable where none was given."""
+    kinds, usual = kinds_of(source), estimator.kernel(None)
+    if getattr(estimator, "needs_numbers", False):
+        if source.categorical:
+            msg = (
+                f"estimator {estimator.name!r} compares numbers, and variable {source.name!r} "
+                "holds categories: take estimator='auto', or an indicator of each category"
+            )
+            raise InvalidArgumentError(msg)
+        return usual
+    if isinstance(usual, Columns):
+        return by_column(kinds, usual)
+    suited = by_type(kinds, usual)
+    return usual if suited == usual else estimator.kernel(suited)
 
 
 @dataclass(frozen=True)
@@ -255,17 +297,16 @@ def choose_method(
     InvalidArgumentError
         What was asked for does not go together.
     """
-    asked = _read_kernels(kernels, len(session.sources))
+    m = len(session.sources)
+    asked = _read_kernels(kernels, m)
     named = _named(estimator, session)
-    if isinstance(asked, Grid):
-        grid, combinations = asked, asked.combinations(len(session.sources))
+    grid = asked if isinstance(asked, Grid) else Grid(tuple(map(_candidates, asked)))
+    grid = grid.by_type(list(map(kinds_of, session.sources)))
+    tries = draws_replicates(null) and (named is None or tries_grids(named))
+    if isinstance(asked, Grid) or tries:
+        combinations = grid.combinations(m)
     else:
-        draws = draws_replicates(null)
-        grid = Grid(tuple(map(_candidates, asked))) if draws else Grid()
-        if draws and (named is None or tries_grids(named)):
-            combinations = grid.combinations(len(session.sources))
-        else:
-            combinations = _single(asked, named)
+        combinations = _single(asked, named, session.sources)
     chosen, checked, reason = choose_estimator(
         estimator,
         session,
@@ -286,14 +327,27 @@ def _candidates(kernel: Any) -> Candidates:
 def _checked(combinations: Combinations, sources: Sequence[Source]) -> Combinations:
     """Refuse what compares the codes of categories as numbers."""
     for kernel, variable in zip(combinations.kernels, combinations.variables, strict=True):
-        source = sources[variable]
-        if source.categorical and not kernel.nominal:
-            msg = (
-                f"variable {source.name!r} holds categories, so its kernel must be 'delta', "
-                f"got {kernel.spec()!r}"
-            )
-            raise InvalidArgumentError(msg)
+        check_kernel(kernel, kinds_of(sources[variable]), f"variable {sources[variable].name!r}")
     return combinations
+
+
+def check_kernel(kernel: Kernel, kinds: Sequence[Kind], what: str) -> None:
+    """Refuse a kernel that compares the codes of categories as numbers.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Names what it is for.
+    """
+    measured = [j for j in kernel.measured(len(kinds)) if j < len(kinds)]
+    if not any(kinds[j] == "category" for j in measured):
+        return
+    suited = by_type(kinds, Gaussian()).spec()
+    msg = (
+        f"{what} holds categories, which kernel {kernel.spec()!r} would compare as numbers: take "
+        f"{suited!r}, or leave the kernel out"
+    )
+    raise InvalidArgumentError(msg)
 
 
 def read_kernel(kernel: Any) -> Kernel | None:

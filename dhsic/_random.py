@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -9,7 +10,17 @@ from numpy.typing import NDArray
 
 from dhsic.errors import InvalidArgumentError
 
-__all__ = ["PURPOSES", "generator", "random_keys", "random_signs", "resolve_seed"]
+__all__ = ["PURPOSES", "RngLike", "generator", "random_keys", "random_signs", "resolve_seed"]
+
+RngLike = (
+    int
+    | Sequence[int]
+    | np.random.SeedSequence
+    | np.random.BitGenerator
+    | np.random.Generator
+    | None
+)
+"""What `numpy.random.default_rng` takes."""
 
 PURPOSES: Final = (
     *("landmarks", "bandwidth", "signs", "permutation", "features", "simulation"),
@@ -22,12 +33,12 @@ _SIGNS_PER_COUNTER: Final = 256
 _WORDS_PER_COUNTER: Final = 4
 
 
-def resolve_seed(rng: int | np.random.Generator | None) -> int:
+def resolve_seed(rng: RngLike) -> int:
     """Turn what the user gave into one integer that fixes every draw.
 
     Parameters
     ----------
-    rng : int, Generator or None
+    rng : int, sequence of int, SeedSequence, BitGenerator, Generator or None
         A seed; a generator, from which a seed is drawn; or None for a fresh one.
 
     Returns
@@ -42,11 +53,17 @@ def resolve_seed(rng: int | np.random.Generator | None) -> int:
     """
     if rng is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-    if isinstance(rng, np.random.Generator):
-        return int(rng.integers(2**63))
     if isinstance(rng, (int, np.integer)) and not isinstance(rng, bool) and rng >= 0:
         return int(rng)
-    msg = f"rng must be an integer >= 0, a numpy.random.Generator or None, got {rng!r}"
+    try:
+        if not isinstance(rng, int | np.integer | str):
+            return int(np.random.default_rng(rng).integers(2**63))
+    except (TypeError, ValueError):
+        pass
+    msg = (
+        "rng must be an integer >= 0, or what else numpy.random.default_rng takes, as a Generator "
+        f"or None, got {rng!r}"
+    )
     raise InvalidArgumentError(msg)
 
 

@@ -5,22 +5,54 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from inspect import signature
 from numbers import Real
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from dhsic.errors import InvalidArgumentError
+from dhsic.errors import InvalidArgumentError, UnknownArgumentError
 
 __all__ = [
     "check_choice",
     "check_integer",
     "check_number",
+    "named_arguments",
     "nearest",
     "parse_bytes",
     "parse_seconds",
 ]
 
+Given = ParamSpec("Given")
+Returned = TypeVar("Returned")
+
+# What other libraries call the arguments of this one.
+_ELSEWHERE = {
+    "rng": ("seed", "random_state", "random_seed", "generator"),
+    "kernels": ("kernel", "bandwidth", "gamma", "sigma", "metric"),
+    "kernel": ("kernels", "bandwidth", "gamma", "sigma", "metric"),
+    "feature_kernels": ("kernel", "kernels", "feature_kernel"),
+    "feature_kernel": ("kernel", "kernels", "feature_kernels"),
+    "n_resamples": (
+        *("n_perm", "n_perms", "n_permutations", "num_permutations", "permutations", "reps"),
+        *("n_boot", "n_bootstrap", "n_shuffles", "resamples", "B"),
+    ),
+    "threads": ("n_jobs", "n_threads", "num_threads", "nthreads", "workers", "n_workers"),
+    "estimator": ("method", "test", "stat", "statistic"),
+    "null": ("pvalue_method", "null_distribution", "calibration"),
+    "precision": ("dtype",),
+    "client": ("scheduler", "cluster"),
+    "progress": ("verbose", "callback", "progress_bar"),
+    "memory": ("memory_limit", "mem", "max_memory"),
+    "time": ("timeout", "time_limit", "max_time"),
+    "names": ("labels", "columns", "variable_names", "feature_names"),
+    "data": ("df", "frame", "dataset", "table"),
+    "missing": ("nan_policy", "dropna", "na", "na_action", "nan"),
+    "checkpoint": ("cache", "resume", "checkpoint_dir"),
+    "n_landmarks": ("landmarks", "n_components", "m"),
+}
+_VARIABLES = ("x", "y", "z", "X", "Y", "Z", "a", "b", "variables")
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _SECONDS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _BINARY_UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
@@ -51,6 +83,34 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     listed = ", ".join(repr(choice) for choice in choices)
     msg = f"{name} must be one of {listed}, got {value!r}{nearest(str(value), choices)}"
     raise InvalidArgumentError(msg)
+
+
+def named_arguments(function: Callable[Given, Returned]) -> Callable[Given, Returned]:
+    """Let a function say which argument was meant, where it has none of a name that was given."""
+
+    @wraps(function)
+    def checked(*args: Given.args, **kwargs: Given.kwargs) -> Returned:
+        if not kwargs.keys() <= known:
+            raise _unknown_argument(function.__name__, min(kwargs.keys() - known), known)
+        return function(*args, **kwargs)
+
+    known = {
+        name: None
+        for name, one in signature(function).parameters.items()
+        if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD)
+    }.keys()
+    return checked
+
+
+def _unknown_argument(function: str, name: str, known: Iterable[str]) -> UnknownArgumentError:
+    """Names of the same thing elsewhere come first, then names that are spelt alike."""
+    names = list(known)
+    meant = [one for one in names if name in _ELSEWHERE.get(one, ())]
+    hint = f"; did you mean {meant[0]!r}?" if meant else nearest(name, names)
+    if not hint:
+        hint = "; variables are given by position" if name in _VARIABLES else ""
+        hint += f"; it takes {', '.join(names)}"
+    return UnknownArgumentError(f"{function} has no argument {name!r}{hint}")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

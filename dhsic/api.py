@@ -6,66 +6,44 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
 from dhsic._arguments import (
-    Method,
+    Missing,
     Precision,
     choose_measure,
     choose_method,
     open_session,
     plan_measure,
 )
-from dhsic._random import generator
-from dhsic._version import __version__
+from dhsic._fields import result_fields, tested_fields
+from dhsic._random import RngLike
+from dhsic._validation import named_arguments
 from dhsic.engine.events import Listener
 from dhsic.engine.plan import Plan
-from dhsic.engine.session import Session
-from dhsic.estimators import (
-    ChainEstimator,
-    Estimate,
-    Estimator,
-    GridEstimator,
-    GridOutcome,
-    Null,
-    Outcome,
-    Resampling,
-    combine_chain,
-)
-from dhsic.estimators.base import passes_of
+from dhsic.estimators import Estimator, Null
 from dhsic.kernels import Grid, Kernel
-from dhsic.nulls import Aggregated, Chain, Replicates, aggregate, monte_carlo_error, pvalue
-from dhsic.results import (
-    DependenceEstimate,
-    GridSummary,
-    IndependenceTestResult,
-    KernelCombination,
-    StageSummary,
-    VariableSummary,
-)
+from dhsic.results import DependenceEstimate, IndependenceTestResult
 
 __all__ = [
     "Kernels",
     "hsic",
     "independence_test",
     "plan",
-    "result_fields",
-    "tested_fields",
 ]
 
 Kernels = str | Kernel | Sequence[str | Kernel | None]
 
-_SHOWN = 1000
 
-
+@named_arguments
 def independence_test(
     *variables: Any,
     kernels: Kernels | Grid | None = None,
     estimator: str | Estimator = "auto",
     null: str | Null = "auto",
     n_resamples: int | None = None,
-    rng: int | np.random.Generator | None = None,
+    rng: RngLike = None,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -79,15 +57,21 @@ def independence_test(
     Parameters
     ----------
     *variables : array-like, shapes (n,) or (n, d_m)
-        NumPy, Dask or zarr arrays, zarr paths or URLs, xarray, pandas or Dask dataframe columns.
-        Row i of each belongs to observation i; rows are exchangeable draws.
+        Arrays of NumPy, Dask, zarr, xarray or SciPy's sparse module, what NumPy reads by
+        ``__array__`` or DLPack, zarr paths or URLs, columns or data frames of pandas, polars,
+        Arrow, Dask and others; or names where `data` is given. A table or matrix alone stands for
+        its columns. Row i of each belongs to observation i; rows are exchangeable draws. Where
+        pandas or xarray label the rows, the labels must agree.
     kernels : str, Kernel, a sequence of them, or Grid, optional
-        One for all variables, one a variable, or a grid of them. Where none is given, several are
-        tried, see `Grid.auto`, and the p-value accounts for the choice; or one, of an estimator or
-        a null that takes one: what the estimator takes, which is "gaussian" unless it says
-        otherwise. Bandwidths that are not given follow the median heuristic, for the Gaussian
-        gamma = 1 / (median distance)^2, on up to 1,000 rows drawn for that variable; where these
-        are all the same, as of a rare flag, a scan of the data finds some that differ.
+        One for all variables, one a variable, or a grid of them. Where none is given, text,
+        categories and booleans take the delta kernel, which asks whether two values are equal, and
+        columns of labels and numbers the product of delta and a kernel of the numbers. Of numbers
+        several kernels are tried, see `Grid.auto`, and the p-value accounts for the choice; or one,
+        of an estimator or a null that takes one: what the estimator takes, which is "gaussian"
+        unless it says otherwise. The result says which were taken. Bandwidths that are not given
+        follow the median heuristic, for the Gaussian gamma = 1 / (median distance)^2, on up to
+        1,000 rows drawn for that variable; where these are all the same, as of a rare flag, a scan
+        of the data finds some that differ.
     estimator : str or Estimator, optional
         A name, or a value with options. "auto" takes "v-hsic", which is quadratic in n, where
         that is quick and fits the memory. Beyond, of two variables it takes "nystrom-hsic" with
@@ -106,10 +90,16 @@ def independence_test(
         The least number of replicates: 1,000 shifts, or 250 permutations or random signs that are
         asked for by name, where not given. To be left out where `null` is a value, which has its
         own, or has no replicates: "gamma", "spectral", "normal", "chi-square".
-    rng : int, Generator or None, optional
+    rng : int, SeedSequence, BitGenerator, Generator or None, optional
         Seed. The same seed gives the same draws whatever the chunks, workers or retries.
     names : sequence of str, optional
-        Names of the variables.
+        Names of the variables; where not given those that the data have, or x1, x2, ...
+    data : data frame, Dataset, dict or zarr group, optional
+        The table whose columns the variables name: "x", or ["a", "b"] for columns that make one
+        variable. All of its columns where no variable is given.
+    missing : {"refuse", "drop"}, optional
+        What to do where a value is missing: raise an error, or leave the row out, whose number the
+        result says. Stored data are then read once more.
     precision : {"float64", "float32"}, optional
         Of the tiles; sums are float64 always.
     client : distributed.Client, optional
@@ -139,7 +129,7 @@ def independence_test(
     InvalidArgumentError
         An option cannot be used.
     DataError
-        The data cannot be tested: NaN, unequal lengths, a constant variable, a broken chunk.
+        The data cannot be tested: NaN, dates, unequal lengths, a constant variable, a broken chunk.
     MemoryBudgetError
         The plan needs more memory than allowed. The message tells the largest numbers that fit.
 
@@ -161,91 +151,24 @@ def independence_test(
     """
     began = perf_counter()
     where = client, threads, memory, progress, checkpoint
-    session = open_session(variables, names, rng, precision, *where, time=time)
+    session = open_session(
+        variables, names, rng, precision, *where, time=time, data=data, missing=missing
+    )
     method = choose_method(session, kernels, estimator, null, n_resamples)
     session.begin(method.plan(session))
     session.resume(computes="independence test", **method.described)
     return IndependenceTestResult(**tested_fields(session, method, began))
 
 
-def tested_fields(session: Session, method: Method, began: float) -> dict[str, Any]:
-    """Run a test, and return the fields that its result has."""
-    outcome, grid, stages = _run(session, method)
-    distribution = method.law(outcome.distribution)
-    p = pvalue(outcome.statistic, distribution, session.dtype, outcome.rounding)
-    if isinstance(distribution, Replicates):
-        values, error = distribution.values, monte_carlo_error(p, len(distribution.values))
-    else:
-        values, error = distribution.draws(generator(session.seed, "simulation"), _SHOWN), None
-    return {
-        "statistic": float(outcome.statistic),
-        "pvalue": p,
-        "pvalue_error": error,
-        "null_distribution": values,
-        "null": method.null.name,
-        "null_reason": "; ".join(filter(None, (method.null_reason, outcome.detail))),
-        "grid": grid,
-        "stages": stages,
-        **result_fields(
-            session, method.estimator, method.estimator_reason, outcome.estimate, began
-        ),
-    }
-
-
-def _run(
-    session: Session, method: Method
-) -> tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]:
-    """The outcome of the test; of several kernels or stages, with what each says by itself."""
-    estimator, combinations, null = method.estimator, method.combinations, method.drawn
-    if isinstance(null, Chain):
-        assert isinstance(estimator, ChainEstimator)
-        stages = estimator.test_chain(session, combinations, null)
-        return combine_chain(session, stages, method.grid, null)
-    if combinations.plain:
-        return estimator.test(session, combinations.kernels, null), None, ()
-    assert isinstance(estimator, GridEstimator)
-    assert isinstance(null, Resampling)
-    found = estimator.test_grid(session, combinations, null)
-    if len(found.combinations) == 1:
-        return found.only, None, ()
-    whole = aggregate(
-        found.statistics,
-        found.replicates,
-        method.grid.aggregate,
-        found.rounding,
-        session.dtype,
-        reference=found.combinations.reference(),
-        share=method.grid.reference_share,
-    )
-    estimate = found.estimate(whole.strongest)
-    outcome = Outcome(whole.statistic, whole.distribution, estimate, found.detail, whole.rounding)
-    return outcome, _grid_summary(found, whole, method), ()
-
-
-def _grid_summary(found: GridOutcome, whole: Aggregated, method: Method) -> GridSummary:
-    columns = zip(found.statistics, whole.standardised, whole.pvalues, strict=True)
-    combinations = (
-        KernelCombination(
-            tuple(kernel.spec() for kernel in found.combinations.kernels_of(c)),
-            *map(float, numbers),
-        )
-        for c, numbers in enumerate(columns)
-    )
-    return GridSummary(
-        method.grid.aggregate,
-        method.grid.reference_share,
-        found.combinations.reference(),
-        whole.strongest,
-        tuple(combinations),
-    )
-
-
+@named_arguments
 def hsic(
     *variables: Any,
     kernels: Kernels | None = None,
     estimator: str | Estimator = "auto",
-    rng: int | np.random.Generator | None = None,
+    rng: RngLike = None,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -263,7 +186,7 @@ def hsic(
     kernels : str, Kernel or a sequence of them, optional
         One for all variables, or one a variable; "gaussian" where the estimator does not say
         otherwise.
-    estimator, rng, names, precision, client, threads, memory, progress, checkpoint
+    estimator, rng, names, data, missing, precision, client, threads, memory, progress, checkpoint
         As for `independence_test`; of two variables "auto" is unbiased: "u-hsic" or features.
 
     Returns
@@ -290,7 +213,9 @@ def hsic(
     """
     began = perf_counter()
     where = client, threads, memory, progress, checkpoint
-    session = open_session(variables, names, rng, precision, *where, tests=False)
+    session = open_session(
+        variables, names, rng, precision, *where, tests=False, data=data, missing=missing
+    )
     chosen, choice, fitting = choose_measure(session, kernels, estimator)
     session.begin(plan_measure(session, chosen, fitting))
     session.resume(computes="estimate", estimator=chosen, kernels=fitting)
@@ -298,6 +223,7 @@ def hsic(
     return DependenceEstimate(**result_fields(session, chosen, choice, estimate, began))
 
 
+@named_arguments
 def plan(
     *variables: Any,
     kernels: Kernels | Grid | None = None,
@@ -305,6 +231,8 @@ def plan(
     null: str | Null = "auto",
     n_resamples: int | None = None,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -317,7 +245,9 @@ def plan(
     ----------
     *variables : array-like, shapes (n,) or (n, d_m)
         As for `independence_test`.
-    kernels, estimator, null, n_resamples, names, precision, client, threads, memory, time
+    kernels, estimator, null, n_resamples, names, data, missing, precision
+        As for `independence_test`.
+    client, threads, memory, time
         As for `independence_test`.
 
     Returns
@@ -333,27 +263,8 @@ def plan(
     >>> dhsic.plan(np.zeros((10_000, 3)), np.zeros(10_000), threads=1).n_landmarks
     256
     """
-    session = open_session(variables, names, 0, precision, client, threads, memory, None, time=time)
+    where = client, threads, memory, None
+    session = open_session(
+        variables, names, 0, precision, *where, time=time, data=data, missing=missing
+    )
     return choose_method(session, kernels, estimator, null, n_resamples).plan(session)
-
-
-def result_fields(
-    session: Session, estimator: Estimator, reason: str, estimate: Estimate, began: float
-) -> dict[str, Any]:
-    """The fields that every result has."""
-    summaries = zip(session.names, session.dims, estimate.kernels, strict=True)
-    return {
-        "estimate": float(estimate.value),
-        "quantity": estimate.quantity,
-        "estimator": estimator.name,
-        "estimator_reason": reason,
-        "n": session.n,
-        "variables": tuple(VariableSummary(name, d, k.spec()) for name, d, k in summaries),
-        "landmarks": estimate.landmarks,
-        "features": estimate.features,
-        "precision": session.dtype.name,
-        "seed": session.seed,
-        "passes": passes_of(session),
-        "seconds": perf_counter() - began,
-        "version": __version__,
-    }

@@ -11,6 +11,7 @@ __all__ = [
     "MemoryBudgetError",
     "MissingDependencyError",
     "PrecisionWarning",
+    "UnknownArgumentError",
     "require",
 ]
 
@@ -21,6 +22,10 @@ class DhsicError(Exception):
 
 class InvalidArgumentError(DhsicError, ValueError):
     """An option has a value that the call cannot use."""
+
+
+class UnknownArgumentError(InvalidArgumentError, TypeError):
+    """A function has no argument of that name."""
 
 
 class DataError(DhsicError, ValueError):

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from dhsic._arguments import Precision, choose_measure, open_session, plan_measure
+from dhsic._arguments import Missing, Precision, choose_measure, open_session, plan_measure
+from dhsic._random import RngLike
+from dhsic._validation import named_arguments
 from dhsic.api import Kernels
 from dhsic.engine.events import Listener
 from dhsic.errors import InvalidArgumentError
@@ -17,14 +17,17 @@ from dhsic.estimators import COCO, Estimator, WitnessFunctions
 __all__ = ["witness_functions"]
 
 
+@named_arguments
 def witness_functions(
     x: Any,
     y: Any,
     *,
     kernels: Kernels | None = None,
     estimator: str | Estimator = "coco",
-    rng: int | np.random.Generator | None = None,
+    rng: RngLike = None,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -44,7 +47,7 @@ def witness_functions(
         As for `hsic`.
     estimator : str or COCO, optional
         "coco", or a value with its options.
-    rng, names, precision, client, threads, memory, progress, checkpoint
+    rng, names, data, missing, precision, client, threads, memory, progress, checkpoint
         As for `independence_test`.
 
     Returns
@@ -70,9 +73,8 @@ def witness_functions(
     >>> bool(abs(f[0] - f[1]) > 3 * abs(f[0] - f[2]))  # nearly even, as the square is
     True
     """
-    session = open_session(
-        (x, y), names, rng, precision, client, threads, memory, progress, checkpoint
-    )
+    where = client, threads, memory, progress, checkpoint
+    session = open_session((x, y), names, rng, precision, *where, data=data, missing=missing)
     chosen, reason, fitting = choose_measure(session, kernels, estimator)
     if not isinstance(chosen, COCO):
         msg = f"witness functions need estimator 'coco' or a COCO value, got {estimator!r}"

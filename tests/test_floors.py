@@ -13,7 +13,7 @@ UNITS = [
     *("kernels", "linalg", "nulls", "analysis"),
     *("engine", "io"),
     *("landmarks", "features", "estimators"),
-    *("_arguments", "api", "witness", "plots"),
+    *("_arguments", "_fields", "api", "witness", "plots"),
     *("sensitivity", "ranking"),
     *("embedding", "twosample", "interaction"),
     *("sensitivity", "ranking", "causal"),

@@ -96,10 +96,10 @@ def test_resolve_seed__is_fresh_where_none_is_given():
     assert len({resolve_seed(None) for _ in range(4)}) == 4
 
 
-@pytest.mark.parametrize("given", [True, np.True_, -1, np.int64(-1), "a", 1.5, [1]])
+@pytest.mark.parametrize("given", [True, np.True_, -1, np.int64(-1), "a", 1.5, [-1]])
 def test_resolve_seed__refuses_what_is_no_seed(given):
     with pytest.raises(
-        InvalidArgumentError, match=r"rng must be an integer >= 0, a .*Generator or None"
+        InvalidArgumentError, match=r"rng must be an integer >= 0, or .* as a Generator or None"
     ) as caught:
         resolve_seed(given)
     assert f"got {given!r}" in str(caught.value)

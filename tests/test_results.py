@@ -44,6 +44,7 @@ COMMON = {
     ),
     "seconds": 20.25,
     "version": "1.2.3",
+    "dropped": 7,
 }
 TEST = {
     "statistic": 12.345678901234567,
@@ -77,6 +78,7 @@ CHANGED = {
     "passes": (),
     "seconds": 20.5,
     "version": "1.2.4",
+    "dropped": 9,
     "statistic": 12.345678901234569,
     "pvalue": 0.25,
     "pvalue_error": 0.03,

@@ -12,7 +12,7 @@ import dhsic
 
 CLUSTERS = {"asyncio", "dask", "distributed", "msgpack", "tornado"}
 STORES = {"botocore", "fsspec", "numcodecs", "obstore", "s3fs", "zarr"}
-TABLES = {"dask.array", "dask.dataframe", "pandas", "pyarrow", "xarray"}
+TABLES = {"dask.array", "dask.dataframe", "narwhals", "pandas", "polars", "pyarrow", "xarray"}
 NUMBERS = {
     *("numpy.f2py", "scipy.fft", "scipy.interpolate", "scipy.linalg", "scipy.optimize"),
     *("scipy.sparse", "scipy.spatial", "scipy.special", "scipy.stats", "sklearn"),

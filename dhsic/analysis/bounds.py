@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import scipy
 
-from dhsic._validation import check_integer, check_number
+from dhsic._validation import check_integer, check_number, named_arguments
 from dhsic.analysis.spectrum import CovarianceSpectrum
 from dhsic.errors import InvalidArgumentError
 
@@ -74,6 +74,7 @@ class HSICBound:
         return self.joint.total + math.prod(grown) - math.prod(self.suprema)
 
 
+@named_arguments
 def least_landmarks(delta: float, *spectra: CovarianceSpectrum) -> int:
     """The fewest landmarks for which the bounds are stated.
 
@@ -110,6 +111,7 @@ def least_landmarks(delta: float, *spectra: CovarianceSpectrum) -> int:
     return math.ceil(-c * float(scipy.special.lambertw(-delta / c, k=-1).real))
 
 
+@named_arguments
 def mean_embedding_bound(
     n: int, p: int, delta: float, spectrum: CovarianceSpectrum
 ) -> EmbeddingBound:
@@ -161,6 +163,7 @@ def mean_embedding_bound(
     )
 
 
+@named_arguments
 def nystrom_m_bound(
     n: int,
     p: int,
@@ -216,6 +219,7 @@ def nystrom_m_bound(
     return HSICBound(bounds[0], tuple(bounds[1:]), suprema)
 
 
+@named_arguments
 def landmarks_for_polynomial_decay(n: int, delta: float, gamma: float) -> int:
     """Landmarks that keep the rate 1 / sqrt(n) where N(lambda) <= c lambda^-gamma.
 
@@ -247,6 +251,7 @@ def landmarks_for_polynomial_decay(n: int, delta: float, gamma: float) -> int:
     return math.ceil(math.pow(n, 1.0 / (2.0 - gamma)) * math.log(n / delta))
 
 
+@named_arguments
 def landmarks_for_exponential_decay(
     n: int, delta: float, scale: float, *, supremum: float = 1.0
 ) -> int:

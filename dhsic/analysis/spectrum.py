@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dhsic._validation import check_number
+from dhsic._validation import check_number, named_arguments
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels import Kernel, parse
 from dhsic.linalg import hadamard, spectrum
@@ -75,6 +75,7 @@ class CovarianceSpectrum:
         return float((self.eigenvalues / (self.eigenvalues + above)).sum())
 
 
+@named_arguments
 def covariance_spectrum(
     *pilot: ArrayLike, kernels: str | Kernel | Sequence[str | Kernel] = "gaussian"
 ) -> CovarianceSpectrum:

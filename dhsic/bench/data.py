@@ -124,7 +124,7 @@ def _first(source: AnySource, rows: int) -> AnySource:
     if rows == source.shape[0]:
         return source
     if isinstance(source, StoredSource):
-        fields = ("name", "array", "stored_rows", "columns", "categorical", "place")
+        fields = ("name", "array", "stored_rows", "columns", "kinds", "labels", "place")
         return FirstRows(**{field: getattr(source, field) for field in fields}, rows=rows)
     return replace(source, array=source.array[:rows])
 
@@ -154,4 +154,4 @@ def _stored(source: ArraySource | StoredSource, chunk_rows: int, place: Path) ->
     for start in range(0, n, step):
         stop = min(start + step, n)
         copy[start:stop] = source.read(start, stop)
-    return StoredSource(source.name, copy, min(chunk_rows, n), categorical=source.categorical)
+    return StoredSource(source.name, copy, min(chunk_rows, n), kinds=source.kinds)

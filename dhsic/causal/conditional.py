@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from dhsic._arguments import Precision, choose_method, session_over
-from dhsic.api import Kernels, tested_fields
+from dhsic._fields import tested_fields
+from dhsic._random import RngLike
+from dhsic._validation import named_arguments
+from dhsic.api import Kernels
 from dhsic.causal.nodes import open_nodes
 from dhsic.causal.regression import Regression, find_regression
 from dhsic.causal.residuals import plan_regressions, residual_variables
@@ -19,6 +20,7 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator, Null
 from dhsic.estimators.base import passes_of, plan_of
+from dhsic.io.labelled import names_of
 from dhsic.kernels import Grid
 from dhsic.results import IndependenceTestResult
 
@@ -57,6 +59,7 @@ class ConditionalIndependenceTestResult(IndependenceTestResult):
         return [first, ("residuals", residuals), *others]
 
 
+@named_arguments
 def conditional_independence_test(
     x: Any,
     y: Any,
@@ -68,7 +71,7 @@ def conditional_independence_test(
     estimator: str | Estimator = "nystrom-m",
     null: str | Null = "auto",
     n_resamples: int | None = None,
-    rng: int | np.random.Generator | None = None,
+    rng: RngLike = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -142,7 +145,8 @@ def conditional_independence_test(
         msg = "given must hold a variable or more, got none: use dhsic.independence_test"
         raise InvalidArgumentError(msg)
     if names is None:
-        names = ["x", "y", *(f"z{j}" for j in range(1, len(conditions) + 1))]
+        usual = ["x", "y", *(f"z{j}" for j in range(1, len(conditions) + 1))]
+        names = names_of((x, y, *conditions), usual)
     sources = open_nodes((x, y, *conditions), names)
     session = session_over(sources, rng, precision, client, threads, memory, progress)
     regressor = find_regression(regression)

@@ -99,7 +99,7 @@ class Measure:
     def _plan(self, estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
         """What measuring one side would run."""
         if self.criterion == "sensitivity":
-            return plan_map(estimator, session, combinations, "statistic", (0, 1))
+            return plan_map(estimator, session, combinations, "statistic", session.names)
         if self.criterion == "hsic":
             return plan_once(estimator, session, combinations, None)
         null = "gamma" if self.null is None else self.null

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.io.open import AnySource, open_samples, open_variables
-from dhsic.io.sources import GraphSource
+from dhsic.io.labelled import columns_as_variables
+from dhsic.io.open import AnySource, open_variables
 from dhsic.kernels import Kernel, parse
 
 __all__ = ["open_nodes", "read_kernels"]
@@ -27,7 +26,7 @@ def open_nodes(
     variables : sequence of array-like
         As for `dhsic.io.open.open_variables`; one of two columns or more stands for its columns.
     names : sequence of str or None
-        Of the nodes; of the columns of a data frame where not given.
+        Of the nodes; their own where not given, as those of the columns of a data frame.
     most : int, optional
         Nodes that are taken.
 
@@ -43,7 +42,7 @@ def open_nodes(
         As for `open_variables`; categories, which have no residuals; or fewer than 4 rows.
     """
     if len(variables) == 1:
-        variables, names = _columns(variables[0], names)
+        variables, names = columns_as_variables(variables[0], names)
     if most is not None and len(variables) > most:
         msg = (
             f"all graphs are scored over 2 to {most} nodes, got {len(variables)}: leave some out, "
@@ -82,16 +81,3 @@ def read_kernels(kernels: Any, session: Session) -> tuple[Kernel, ...]:
         msg = f"kernels must be names or Kernel values, got {kernels!r}"
         raise InvalidArgumentError(msg)
     return read
-
-
-def _columns(x: Any, names: Sequence[str] | None) -> tuple[list[AnySource], Sequence[str] | None]:
-    """Every column of an array as a variable."""
-    (source,) = open_samples([x])
-    d = source.shape[1]
-    if names is None:
-        labels = getattr(x, "columns", None)
-        names = [f"x{j + 1}" for j in range(d)] if labels is None else list(map(str, labels))
-    if isinstance(source, GraphSource):
-        return [replace(source, array=source.array[:, j : j + 1]) for j in range(d)], names
-    own = range(d) if source.columns is None else source.columns
-    return [replace(source, columns=(j,)) for j in own], names

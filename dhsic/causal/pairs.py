@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._arguments import session_over
-from dhsic._random import generator, resolve_seed
-from dhsic._validation import check_integer
+from dhsic._random import RngLike, generator, resolve_seed
+from dhsic._validation import check_integer, named_arguments
 from dhsic._version import __version__
 from dhsic.causal.decisions import CausalDirection, CausalDirections, Criterion
 from dhsic.causal.measure import Measure
@@ -97,7 +97,7 @@ def pair_residuals(
     *,
     regression: str | Regression = "splines",
     max_rows: int | None = None,
-    rng: int | np.random.Generator | None = None,
+    rng: RngLike = None,
     names: Sequence[str] | None = None,
 ) -> PairResiduals:
     """Residuals of either variable given the other, for `PairResiduals.decide` by several measures.
@@ -146,6 +146,7 @@ def pair_residuals(
     return PairResiduals((one, two), first, second, of_second, of_first, fitted.name, session.seed)
 
 
+@named_arguments
 def direction(
     x: Any,
     y: Any,
@@ -157,7 +158,7 @@ def direction(
     n_resamples: int | None = None,
     kernel: str | Kernel | None = "gaussian",
     max_rows: int | None = None,
-    rng: int | np.random.Generator | None = None,
+    rng: RngLike = None,
     names: Sequence[str] | None = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
@@ -253,7 +254,7 @@ def direction(
 def directions(
     pairs: Sequence[tuple[Any, Any]] | Mapping[str, tuple[Any, Any]],
     *,
-    rng: int | np.random.Generator | None = None,
+    rng: RngLike = None,
     progress: Listener | None = None,
     **options: Any,
 ) -> CausalDirections:
@@ -263,7 +264,7 @@ def directions(
     ----------
     pairs : sequence or mapping of pairs of array-like
         Each (x, y) as for `direction`; the keys of a mapping are names of the pairs.
-    rng : int, Generator or None, optional
+    rng : int, SeedSequence, BitGenerator, Generator or None, optional
         One seed for all. Every pair draws from a seed of its own, which is in its result.
     progress : callable, optional
         Receives events of `dhsic.engine.events`, a step a pair.

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._validation import check_integer, nearest
+from dhsic._validation import check_integer, named_arguments, nearest
 from dhsic.causal.splines import Splines
 from dhsic.errors import InvalidArgumentError, require
 
@@ -189,6 +189,7 @@ _REGRESSORS: dict[str, Callable[[int], Any]] = {
 REGRESSIONS = ("splines", *_REGRESSORS)
 
 
+@named_arguments
 def find_regression(regression: str | Regression) -> Regression:
     """A regression by its name, or as it is.
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dhsic import plots
+from dhsic._validation import named_arguments
 from dhsic.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class _Ranked(NamedTuple):
     negative: Vector
 
 
+@named_arguments
 def roc_curve(scores: ArrayLike, truth: ArrayLike, weights: ArrayLike | None = None) -> RocCurve:
     """Receiver operating characteristic of weighted scores.
 
@@ -141,6 +143,7 @@ def roc_curve(scores: ArrayLike, truth: ArrayLike, weights: ArrayLike | None = N
     return RocCurve(negative, positive, thresholds, area)
 
 
+@named_arguments
 def precision_recall_curve(
     scores: ArrayLike, truth: ArrayLike, weights: ArrayLike | None = None
 ) -> PrecisionRecallCurve:
@@ -173,6 +176,7 @@ def precision_recall_curve(
     return PrecisionRecallCurve(recall, precision, ranked.thresholds, average)
 
 
+@named_arguments
 def accuracy_curve(
     scores: ArrayLike, truth: ArrayLike, weights: ArrayLike | None = None
 ) -> AccuracyCurve:

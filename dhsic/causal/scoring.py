@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from dhsic._arguments import Precision, session_over
-from dhsic._validation import check_choice
+from dhsic._random import RngLike
+from dhsic._validation import check_choice, named_arguments
 from dhsic._version import __version__
 from dhsic.causal.dags import DAG, Parents, complete_dags, enumerate_dags
 from dhsic.causal.nodes import open_nodes, read_kernels
@@ -50,6 +49,7 @@ _RESAMPLES = 250
 _REMEDY = "take fewer graphs, n_knots, landmarks or threads, or regression='splines'"
 
 
+@named_arguments
 def score_dags(
     *variables: Any,
     names: Sequence[str] | None = None,
@@ -59,7 +59,7 @@ def score_dags(
     estimator: str | DependenceMeasure = "auto",
     null: str | Null = "auto",
     n_resamples: int | None = None,
-    rng: int | np.random.Generator | None = None,
+    rng: RngLike = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,

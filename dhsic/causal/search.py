@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from dhsic import plots
 from dhsic._arguments import Precision, session_over
-from dhsic._validation import check_number
+from dhsic._random import RngLike
+from dhsic._validation import check_number, named_arguments
 from dhsic._version import __version__
 from dhsic.causal.dags import DAG, Parents
 from dhsic.causal.nodes import open_nodes, read_kernels
@@ -173,6 +174,7 @@ class DAGSearch(Summarised, JsonValue):
         ]
 
 
+@named_arguments
 def search_dag(
     *variables: Any,
     names: Sequence[str] | None = None,
@@ -182,7 +184,7 @@ def search_dag(
     estimator: str | DependenceMeasure = "auto",
     null: str | Null = "auto",
     n_resamples: int | None = None,
-    rng: int | np.random.Generator | None = None,
+    rng: RngLike = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,

@@ -20,17 +20,14 @@ from dhsic.cli.cause_options import (
     seen,
 )
 from dhsic.cli.cause_pairs import direction, pairs
+from dhsic.cli.kernels import KERNEL_OPTION, KERNEL_OPTIONS, read_kernels, single_kernels
 from dhsic.cli.methods import NULL_OPTIONS, estimator_options, read_estimator, read_null
 from dhsic.cli.options import (
     DATA_OPTIONS,
-    KERNEL_OPTION,
-    KERNEL_OPTIONS,
     LEVEL_OPTION,
     LEVEL_OPTIONS,
     PLOT_OPTION,
     location,
-    read_kernels,
-    single_kernels,
     with_options,
 )
 from dhsic.cli.output import print_columns, print_result, print_summary

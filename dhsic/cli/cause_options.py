@@ -15,6 +15,7 @@ from dhsic.cli.methods import read_estimator, read_null, read_number
 from dhsic.cli.options import (
     JSON_OPTION,
     LOG_OPTION,
+    OVERWRITE_OPTION,
     PERFORMANCE_OPTION,
     PRECISION_OPTION,
     SEED_OPTION,
@@ -97,6 +98,7 @@ RUN_OPTIONS = (
     JSON_OPTION,
     LOG_OPTION,
     PERFORMANCE_OPTION,
+    OVERWRITE_OPTION,
 )
 
 

@@ -19,6 +19,7 @@ from dhsic.cli.options import (
     DATA_OPTIONS,
     JSON_OPTION,
     LOG_OPTION,
+    OVERWRITE_OPTION,
     PLOT_OPTION,
     SEED_OPTION,
     location,
@@ -86,7 +87,14 @@ _OPTIONS = (
     ),
 )
 
-_RUN = (SEED_OPTION, THREADS_OPTION, memory_option(MEMORY), JSON_OPTION, LOG_OPTION)
+_RUN = (
+    SEED_OPTION,
+    THREADS_OPTION,
+    memory_option(MEMORY),
+    JSON_OPTION,
+    LOG_OPTION,
+    OVERWRITE_OPTION,
+)
 
 
 def _max_rows(default: int | None) -> Callable[..., Any]:

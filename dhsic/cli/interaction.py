@@ -8,15 +8,9 @@ from typing import Any, TypeVar
 import click
 
 import dhsic
+from dhsic.cli.kernels import read_kernels
 from dhsic.cli.methods import Kind, read_null
-from dhsic.cli.options import (
-    LEVEL_OPTION,
-    RUN_OPTIONS,
-    Request,
-    location,
-    read_kernels,
-    with_options,
-)
+from dhsic.cli.options import LEVEL_OPTION, RUN_OPTIONS, Request, location, with_options
 from dhsic.cli.recipes import code_of_interaction
 from dhsic.cli.tested import CALIBRATE_OPTION, print_plan, print_test
 from dhsic.cli.where import read_place

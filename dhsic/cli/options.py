@@ -14,23 +14,21 @@ import click
 
 import dhsic
 from dhsic._arguments import Precision
-from dhsic._validation import nearest
 from dhsic.cli.journal import STDERR
+from dhsic.cli.kernels import KERNEL_OPTION, KERNEL_OPTIONS, read_kernels, single_kernels
 from dhsic.cli.methods import NULL_OPTIONS, estimator_options, read_estimator, read_null
 from dhsic.cli.where import TIME_OPTION, WHERE_OPTIONS, Place, read_place
 from dhsic.engine.plan import Plan
 from dhsic.estimators import Estimator
 from dhsic.io.open import AnySource, open_group
-from dhsic.kernels import Aggregate, Candidates, Combine, Grid, Kernel, parse
 
 __all__ = [
     "DATA_OPTIONS",
     "JSON_OPTION",
-    "KERNEL_OPTION",
-    "KERNEL_OPTIONS",
     "LEVEL_OPTION",
     "LEVEL_OPTIONS",
     "LOG_OPTION",
+    "OVERWRITE_OPTION",
     "PERFORMANCE_OPTION",
     "PLOT_OPTION",
     "PRECISION_OPTION",
@@ -39,10 +37,8 @@ __all__ = [
     "Request",
     "location",
     "measure_options",
-    "read_kernels",
     "read_measure",
     "read_request",
-    "single_kernels",
     "test_options",
     "with_options",
 ]
@@ -95,17 +91,6 @@ def _level(context: click.Context, option: click.Parameter, value: float) -> flo
     return value
 
 
-def _numbers(
-    context: click.Context, option: click.Parameter, value: str | None
-) -> tuple[float, ...] | None:
-    del context, option
-    try:
-        return None if value is None else tuple(float(number) for number in value.split(","))
-    except ValueError as error:
-        msg = f"give numbers with commas between them, as 0.5,1,2; got {value!r}"
-        raise click.BadParameter(msg) from error
-
-
 def _new_file(context: click.Context, option: click.Parameter, value: Path | None) -> Path | None:
     """Refuse before the run what could not be written after it."""
     del context, option
@@ -152,45 +137,6 @@ DATA_OPTIONS = (
         metavar="[NAME=]ARRAY",
         help="An array of the group, or columns of one as 'timbre=features[:, 0:12]'; "
         "give it twice or more.",
-    ),
-)
-
-KERNEL_OPTIONS = (
-    click.option(
-        "--kernel",
-        "kernels",
-        multiple=True,
-        metavar="[NAME=]SPEC",
-        help="Kernel of one variable or of all others, as 'year=gaussian:0.5', 'laplacian' or "
-        "'delta'; a bandwidth left out follows the median heuristic. Several to try are written "
-        "'gaussian|laplacian'.  [default: gaussian kernels of several widths and a laplacian one; "
-        "one gaussian where the estimator or the null takes one]",
-    ),
-    click.option(
-        "--factors",
-        callback=_numbers,
-        metavar="LIST",
-        help="Try every kernel, gaussian where none is given, with its length scale multiplied by "
-        "each, as 0.25,0.5,1,2.  [for nystrom-m, rff-hsic, v-hsic, u-hsic]",
-    ),
-    click.option(
-        "--combine",
-        type=click.Choice(get_args(Combine)),
-        help="Which kernels of the variables to try together: all, those of the same number, or "
-        "those of the median heuristic and a number of others.  [default: auto]",
-    ),
-    click.option(
-        "--aggregate",
-        type=click.Choice(get_args(Aggregate)),
-        help="How several kernels make one test: by the largest standardised statistic or the "
-        "smallest p-value.  [default: max]",
-    ),
-    click.option(
-        "--reference-share",
-        type=float,
-        metavar="SHARE",
-        help="Of the level, for the kernels of the median heuristic; 0 treats all alike.  "
-        "[default: 2/3]",
     ),
 )
 
@@ -246,6 +192,10 @@ PERFORMANCE_OPTION = click.option(
     help="Write how the worker processes spent their time, as a page to read offline.",
 )
 
+OVERWRITE_OPTION = click.option(
+    "--overwrite", is_flag=True, help="Replace the files that the command writes, if they exist."
+)
+
 RUN_OPTIONS = (
     SEED_OPTION,
     PRECISION_OPTION,
@@ -267,15 +217,7 @@ RUN_OPTIONS = (
         help="Write the result as a page with pictures and tables, and how to get it again.",
     ),
     PERFORMANCE_OPTION,
-)
-
-KERNEL_OPTION = click.option(
-    "--kernel",
-    "kernels",
-    multiple=True,
-    metavar="[NAME=]SPEC",
-    help="Kernel of one variable or of all others, as 'year=gaussian:0.5' or 'laplacian'; a "
-    "bandwidth left out follows the median heuristic.  [default: gaussian]",
+    OVERWRITE_OPTION,
 )
 
 
@@ -340,21 +282,6 @@ def read_measure(options: dict[str, Any]) -> Request:
     return replace(request, arguments={**request.arguments, "kernels": kernels})
 
 
-def single_kernels(specs: Sequence[str], names: Sequence[str]) -> list[Kernel | None]:
-    """One kernel a variable, or None where none was given.
-
-    Raises
-    ------
-    click.UsageError, InvalidArgumentError
-        A variable is given several, or a text that is no kernel.
-    """
-    listed = _listed_kernels(specs, names)
-    if any(len(kernels) > 1 for kernels in listed):
-        msg = "--kernel takes one kernel of a variable here: drop the others"
-        raise click.UsageError(msg)
-    return [next(iter(kernels), None) for kernels in listed]
-
-
 def _opened(options: dict[str, Any], place: Place, estimator: str | Estimator) -> Request:
     """The data with what any measure needs to know, besides the kernels."""
     sources = open_group(location(options["data"]), options["variables"])
@@ -371,49 +298,3 @@ def _opened(options: dict[str, Any], place: Place, estimator: str | Estimator) -
 def location(data: str) -> str:
     """URLs as they are; the whole path of a folder: a worker may have started in another one."""
     return data if "://" in data else os.path.abspath(data)
-
-
-def read_kernels(options: dict[str, Any], names: Sequence[str]) -> Grid | list[Kernel | None]:
-    """One kernel a variable or None; a grid where something was said of several."""
-    listed = _listed_kernels(options["kernels"], names)
-    factors = options["factors"]
-    how = ("combine", "aggregate", "reference_share")
-    told = {name: options[name] for name in how if options[name] is not None}
-    if factors is None and not told and all(len(kernels) <= 1 for kernels in listed):
-        return [kernels[0] if kernels else None for kernels in listed]
-    grid = Grid(tuple(_candidates(kernels, factors) for kernels in listed), **told)
-    if told and len(grid.combinations(len(names))) == 1:
-        option = next(iter(told)).replace("_", "-")
-        msg = (
-            f"--{option} needs several kernels of a variable: list them as --kernel "
-            "'gaussian|laplacian', or give --factors"
-        )
-        raise click.UsageError(msg)
-    return grid
-
-
-def _candidates(kernels: tuple[Kernel, ...], factors: tuple[float, ...] | None) -> Candidates:
-    """A single kernel as it is, unless factors are given."""
-    if len(kernels) == 1 and factors is None:
-        return Candidates(kernels, (1.0,))
-    return Candidates(kernels or None, factors)
-
-
-def _listed_kernels(specs: Sequence[str], names: Sequence[str]) -> list[tuple[Kernel, ...]]:
-    """Kernels of every variable, from ``SPEC`` for all and ``NAME=SPEC`` for one, or none."""
-    chosen: dict[str, tuple[Kernel, ...]] = {}
-    for text in specs:
-        name, _, spec = text.rpartition("=")
-        name = name.strip()
-        if name and name not in names:
-            msg = (
-                f"--kernel NAME=SPEC needs the name of a variable; got {name!r}"
-                f"; there are: {', '.join(names)}{nearest(name, names)}"
-            )
-            raise click.UsageError(msg)
-        if name in chosen:
-            whose = f"variable {name!r}" if name else "all variables"
-            msg = f"--kernel is given twice for {whose}: drop one"
-            raise click.UsageError(msg)
-        chosen[name] = tuple(parse(one) for one in spec.split("|"))
-    return [chosen.get(name) or chosen.get("", ()) for name in names]

@@ -18,7 +18,7 @@ from dhsic.cli.watching import check_targets, seen_run
 from dhsic.cli.where import Place, read_place
 from dhsic.io.open import AnySource, open_group
 from dhsic.io.whole import write_whole
-from dhsic.kernels import parse
+from dhsic.kernels import Kernel, parse
 from dhsic.nulls import Control, Within
 from dhsic.ranking import FeatureRanking
 from dhsic.ranking.result import By
@@ -48,8 +48,8 @@ _OPTIONS = (
         "groups",
         multiple=True,
         metavar="NAME=COLUMNS",
-        help="Rank groups of columns, each written as 'timbre=0:12' or 'rest=12,15,20'; columns "
-        "are counted in --features.",
+        help="Rank groups of columns, each written as 'timbre=0:12', 'rest=12,15,20' or by the "
+        "names of the columns; numbers count the columns of --features.",
     ),
     click.option(
         "--by",
@@ -62,10 +62,14 @@ _OPTIONS = (
         "--kernel",
         "feature_kernels",
         metavar="SPEC",
-        default="gaussian",
-        help="Of every feature; a bandwidth left out follows the median heuristic of each.",
+        help="Of every feature; a bandwidth left out follows the median heuristic of each.  "
+        "[default: gaussian of numbers, delta of categories]",
     ),
-    click.option("--target-kernel", metavar="SPEC", default="gaussian", help="Of the target."),
+    click.option(
+        "--target-kernel",
+        metavar="SPEC",
+        help="Of the target.  [default: gaussian of numbers, delta of categories]",
+    ),
     click.option(
         "--estimator",
         type=click.Choice(["auto", "nystrom-m", "nystrom-hsic", "v-hsic"]),
@@ -177,8 +181,8 @@ def _arguments(options: dict[str, Any], place: Place, features: AnySource) -> di
     null = read_null(asked)
     return {
         "groups": _groups(options["groups"], features.shape[1]),
-        "feature_kernels": parse(options["feature_kernels"]),
-        "target_kernel": parse(options["target_kernel"]),
+        "feature_kernels": _kernel(options["feature_kernels"]),
+        "target_kernel": _kernel(options["target_kernel"]),
         "estimator": read_estimator(asked),
         "null": null,
         "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
@@ -186,6 +190,10 @@ def _arguments(options: dict[str, Any], place: Place, features: AnySource) -> di
         "threads": place.threads,
         "memory": place.memory,
     }
+
+
+def _kernel(text: str | None) -> Kernel | None:
+    return None if text is None else parse(text)
 
 
 def _run(
@@ -214,9 +222,9 @@ def _print(ranking: FeatureRanking, options: dict[str, Any]) -> None:
     print_summary([("found", f"{count}{f': {listed}' if found else ''}")], width)
 
 
-def _groups(texts: Sequence[str], d: int) -> dict[str, list[int]] | None:
+def _groups(texts: Sequence[str], d: int) -> dict[str, list[int | str]] | None:
     """Read ``NAME=COLUMNS`` of every group."""
-    groups: dict[str, list[int]] = {}
+    groups: dict[str, list[int | str]] = {}
     for text in texts:
         name, _, columns = text.partition("=")
         try:
@@ -233,6 +241,8 @@ def _groups(texts: Sequence[str], d: int) -> dict[str, list[int]] | None:
     return groups or None
 
 
-def _range(text: str, d: int) -> Sequence[int]:
-    first, colon, last = text.partition(":")
-    return range(int(first or 0), int(last or d)) if colon else [int(first)]
+def _range(text: str, d: int) -> Sequence[int | str]:
+    first, colon, last = (part.strip() for part in text.partition(":"))
+    if colon:
+        return range(int(first or 0), int(last or d))
+    return [int(first) if first.lstrip("+-").isdigit() else first] if first else []

@@ -12,7 +12,6 @@ from dhsic import kernels
 from dhsic.cli.options import Request
 from dhsic.cli.where import Place
 from dhsic.io.urls import redacted
-from dhsic.kernels import parse
 
 __all__ = [
     "code_of_interaction",
@@ -21,8 +20,6 @@ __all__ = [
     "code_of_samples",
     "code_of_test",
 ]
-
-_USUAL = {"feature_kernels": parse("gaussian"), "target_kernel": parse("gaussian")}
 
 
 def code_of_test(options: Mapping[str, Any], request: Request) -> str:
@@ -81,7 +78,7 @@ def _code(
 ) -> str:
     """Lines that open the variables, call a function and print what it returns."""
     found, function = call
-    usual = {name: one.default for name, one in signature(function).parameters.items()} | _USUAL
+    usual = {name: one.default for name, one in signature(function).parameters.items()}
     given = {
         name: value
         for name, value in asked.items()

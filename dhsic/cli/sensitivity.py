@@ -59,7 +59,6 @@ Example
     metavar="MAP.zarr",
     help="Write the map, an array for every variable, into a new zarr group.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace a zarr group at MAP.zarr.")
 def sensitivity(**options: Any) -> None:
     """Differentiate a measure of dependence in every entry of DATA.zarr.
 

@@ -30,12 +30,12 @@ _TARGETS = {
 
 
 def check_targets(options: dict[str, Any]) -> None:
-    """Refuse one file for two outputs.
+    """Refuse one file for two outputs, and files that exist unless they are to be replaced.
 
     Raises
     ------
     click.UsageError
-        Names both options.
+        Names the options.
     """
     taken: dict[str, str] = {}
     for name, option in _TARGETS.items():
@@ -46,6 +46,9 @@ def check_targets(options: dict[str, Any]) -> None:
             msg = f"{taken[str(path)]} and {option} name the same file, {path}: give each its own"
             raise click.UsageError(msg)
         taken[str(path)] = option
+        if name != "log_path" and Path(path).exists() and not options.get("overwrite"):
+            msg = f"{option}: {path} exists: give another name, or --overwrite to replace it"
+            raise click.UsageError(msg)
 
 
 def watching(client: Any, bar: Bar, journal: Journal, *, quiet: bool) -> Listener:

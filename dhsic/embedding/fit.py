@@ -10,13 +10,14 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Precision, session_over
-from dhsic._random import generator
-from dhsic._validation import check_choice, check_integer
+from dhsic._arguments import Precision, check_kernel, session_over
+from dhsic._random import RngLike, generator
+from dhsic._validation import check_choice, check_integer, named_arguments
 from dhsic.embedding.exact_sums import LIMBS, ExactSums
 from dhsic.embedding.store import kernel_of_text, read_record
 from dhsic.embedding.sums import EmbeddingPass
 from dhsic.embedding.value import MeanEmbedding
+from dhsic.engine.blocks import kinds_of
 from dhsic.engine.events import Listener
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
@@ -25,6 +26,7 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_kernels, passes_of, plan_of
 from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
 from dhsic.io.open import open_samples
+from dhsic.io.sources import ArraySource
 from dhsic.kernels import Combinations, Kernel, parse
 from dhsic.landmarks import (
     Landmarks,
@@ -48,6 +50,7 @@ _USUAL, _FEWEST = "8sqrt", 64
 _REMEDY = "take fewer landmarks or fewer threads"
 
 
+@named_arguments
 def mean_embedding(
     x: Any,
     kernel: str | Kernel = "gaussian",
@@ -56,7 +59,7 @@ def mean_embedding(
     selection: Selection = "uniform",
     pool: int = 4,
     tolerance: float | None = None,
-    rng: int | np.random.Generator | None = None,
+    rng: RngLike = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -117,9 +120,7 @@ def mean_embedding(
     check_integer("pool", pool, minimum=1)
     session = _session(x, rng, precision, client, threads, memory, progress, checkpoint)
     asked = _kernel(kernel)
-    if session.sources[0].categorical and not asked.nominal:
-        msg = f"x holds categories, so its kernel must be 'delta', got {asked.spec()!r}"
-        raise InvalidArgumentError(msg)
+    check_kernel(asked, kinds_of(session.sources[0]), "x")
     p = landmark_count(_USUAL if n_landmarks is None else n_landmarks, session.n, replace=False)
     planner = partial(_plan, session, asked, selection, pool)
     choice = ""
@@ -205,6 +206,7 @@ def embed_like(
     )
 
 
+@named_arguments
 def load_embedding(path: str | Path) -> MeanEmbedding:
     """Read a mean embedding that `MeanEmbedding.save` wrote.
 
@@ -263,7 +265,7 @@ def _kernel(kernel: Any) -> Kernel:
 
 def _session(
     x: Any,
-    rng: int | np.random.Generator | None,
+    rng: RngLike,
     precision: str,
     client: Any,
     threads: int | None,
@@ -272,7 +274,21 @@ def _session(
     checkpoint: str | None,
 ) -> Session:
     sources: Sequence[Any] = open_samples([x], ["x"])
+    in_memory = isinstance(sources[0], ArraySource) and not isinstance(x, ArraySource)
+    if in_memory and sources[0].categorical and not _keeps_codes(x):
+        msg = (
+            "labels of an embedding must have codes that other rows share, got text: make x a "
+            "categorical column of pandas, or integer codes with kernel 'delta'"
+        )
+        raise DataError(msg)
     return session_over(sources, rng, precision, client, threads, memory, progress, checkpoint)
+
+
+def _keeps_codes(x: Any) -> bool:
+    """Whether the codes of labels follow from more than the rows at hand."""
+    types: Any = getattr(x, "dtypes", getattr(x, "dtype", None))
+    listed = types if hasattr(types, "__iter__") else [types]
+    return all(str(one) == "category" for one in listed)
 
 
 def _drawn(session: Session, asked: Kernel, s: int) -> tuple[Kernel, Landmarks]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._validation import named_arguments
 from dhsic.embedding.exact_sums import ExactSums
 from dhsic.embedding.store import kernel_text, write_record
 from dhsic.engine.tiles import ROW_TILE
@@ -300,6 +301,7 @@ class MeanEmbedding:
             raise InvalidArgumentError(msg)
 
 
+@named_arguments
 def mmd(first: MeanEmbedding, second: MeanEmbedding) -> float:
     """Maximum mean discrepancy of two embeddings of the same kernel.
 

@@ -17,12 +17,15 @@ __all__ = [
     "PAIRS",
     "ROWS",
     "Grain",
+    "Kind",
     "NonFiniteError",
     "Source",
     "block_bounds",
     "chunk_starts",
     "group_bounds",
     "is_exact",
+    "kinds_of",
+    "labels_of",
     "read_block",
     "read_ranges",
 ]
@@ -34,6 +37,9 @@ _ADDING = 1.5e-8  # seconds a byte of a partial result, which others wait for in
 _MOST_PARTS = 8  # blocks that a stored chunk is cut into, each of which reads it whole
 _HALF_CHUNKS = 4  # half a chunk of each of eight segments
 INEXACT = "integers beyond 2**53, which lose digits in float64: subtract an offset first"
+
+
+Kind = Literal["number", "boolean", "category"]
 
 
 class Grain(NamedTuple):
@@ -94,7 +100,7 @@ class Source(Protocol):
 
     @property
     def categorical(self) -> bool:
-        """Whether the numbers are codes of categories, which have no distance."""
+        """Whether any column holds codes of categories, which have no distance."""
         ...
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
@@ -108,6 +114,19 @@ class Source(Protocol):
     def lazy(self, bounds: Sequence[int]) -> list[Any]:
         """Delayed blocks between the bounds, of a source whose place is "graph"."""
         ...
+
+
+def kinds_of(source: Source) -> tuple[Kind, ...]:
+    """What every column of a variable holds; numbers where its source does not say."""
+    kinds: tuple[Kind, ...] | None = getattr(source, "kinds", None)
+    number: Kind = "number"
+    return kinds or (number,) * source.shape[1]
+
+
+def labels_of(source: Source) -> tuple[str, ...] | None:
+    """The names of the columns of a variable, where its source has them."""
+    labels: tuple[str, ...] | None = getattr(source, "labels", None)
+    return labels
 
 
 class NonFiniteError(DataError):

@@ -74,6 +74,10 @@ class Session:
         self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.listener: Listener = listener or _ignore
         self.takes_constants = takes_constants
+        self.dropped = 0
+        """Rows that were left out because a value is missing."""
+        self.remedy = ""
+        """How the function that was called drops such rows, at the end of a message."""
         self.finished: list[PassFinished] = []
         self._folder = folder
         self._checkpoint: Checkpoint | None = None
@@ -326,7 +330,7 @@ class Session:
             name, row = (self.names[number], row) if place is None else place(int(row))
             msg = (
                 f"variable {name!r} has NaN or infinity, first in row {int(row)}: "
-                "drop or fill such rows"
+                f"drop or fill such rows{self.remedy}"
             )
             raise DataError(msg)
 

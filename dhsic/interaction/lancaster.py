@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from dhsic._arguments import Precision, choose_measure, open_session
-from dhsic._validation import check_choice
-from dhsic.api import result_fields
+from dhsic._arguments import Missing, Precision, choose_measure, open_session
+from dhsic._fields import result_fields
+from dhsic._random import RngLike
+from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.events import Listener
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
@@ -51,14 +52,17 @@ _NAMES = {cls: name for name, cls in INTERACTION_ESTIMATORS.items()}
 _QUANTITY = "squared interaction"
 
 
+@named_arguments
 def interaction_test(
     *variables: Any,
     kernels: Kernels | None = None,
     estimator: str | NystromMHSIC | VHSIC = "nystrom-lancaster",
     null: str | Shifts | Permutation | Multiplier = "auto",
     n_resamples: int | None = None,
-    rng: int | np.random.Generator | None = None,
+    rng: RngLike = None,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -104,7 +108,7 @@ def interaction_test(
     null : str, Shifts, Permutation or Multiplier, optional
         "shifts", the default, exact and nearly free; "permutation", exact, the default of
         "v-lancaster", which has no shifts; or "multiplier", an approximation.
-    n_resamples, rng, names, precision, client, threads, memory, progress, checkpoint
+    n_resamples, rng, names, data, missing, precision, client, threads, memory, progress, checkpoint
         As for `independence_test`.
 
     Returns
@@ -138,15 +142,16 @@ def interaction_test(
     ['x1', 'x2', 'x3']
     """
     began = time.perf_counter()
-    session = open_session(
-        _three(variables), names, rng, precision, client, threads, memory, progress, checkpoint
-    )
+    where = client, threads, memory, progress, checkpoint
+    session = open_session(variables, names, rng, precision, *where, data=data, missing=missing)
+    _check_three(session)
     method = _Method.choose(session, kernels, estimator, null, n_resamples)
     session.begin(method.plan(session))
     session.resume(computes="interaction test", **method.described)
     return _result(session, method, method.run(session), began)
 
 
+@named_arguments
 def plan_interaction(
     *variables: Any,
     kernels: Kernels | None = None,
@@ -154,6 +159,8 @@ def plan_interaction(
     null: str | Shifts | Permutation | Multiplier = "auto",
     n_resamples: int | None = None,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -165,7 +172,7 @@ def plan_interaction(
     ----------
     *variables : array-like, shapes (n,) or (n, d_m)
         As for `interaction_test`.
-    kernels, estimator, null, n_resamples, names, precision, client, threads, memory
+    kernels, estimator, null, n_resamples, names, data, missing, precision, client, threads, memory
         As for `interaction_test`.
 
     Returns
@@ -179,7 +186,9 @@ def plan_interaction(
     >>> dhsic.plan_interaction(*np.zeros((3, 10_000)), threads=1).n_landmarks
     800
     """
-    session = open_session(_three(variables), names, 0, precision, client, threads, memory, None)
+    where = client, threads, memory, None
+    session = open_session(variables, names, 0, precision, *where, data=data, missing=missing)
+    _check_three(session)
     return _Method.choose(session, kernels, estimator, null, n_resamples).plan(session)
 
 
@@ -254,14 +263,13 @@ def _find_null(
     return found, "exact for exchangeable rows" if null == "auto" else reason
 
 
-def _three(variables: tuple[Any, ...]) -> tuple[Any, ...]:
-    if len(variables) != len(FACTORISATIONS):
+def _check_three(session: Session) -> None:
+    if len(session.sources) != len(FACTORISATIONS):
         msg = (
-            f"an interaction test takes three variables, got {len(variables)}: "
+            f"an interaction test takes three variables, got {len(session.sources)}: "
             "independence_test takes any number"
         )
         raise InvalidArgumentError(msg)
-    return variables
 
 
 def _check_kernels(kernels: Any) -> None:

@@ -44,6 +44,7 @@ class Folder:
         MissingDependencyError
             The library behind that kind of URL is not installed.
         """
+        url = os.fspath(url) if isinstance(url, os.PathLike) else url
         if not isinstance(url, str) or not url.strip() or not url.isprintable() or "::" in url:
             msg = (
                 f"{what} must be the path or URL of a folder, as runs/first or s3://bucket/first; "

@@ -1,24 +1,27 @@
-"""Open whatever holds rows as a variable."""
+"""Open variables that belong together, and samples of the same columns."""
 
 from __future__ import annotations
 
 import os
 import re
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeVar
+from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dhsic._validation import nearest
-from dhsic.errors import DataError, DhsicError, InvalidArgumentError
-from dhsic.io.sources import ArraySource, Columns, GraphSource, StoredSource
-from dhsic.io.urls import is_url, scheme_of
+from dhsic._validation import check_choice
+from dhsic.engine.blocks import Source, kinds_of, labels_of
+from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.io.forms import AnySource, is_of, open_array, open_one
+from dhsic.io.frames import unknown_column
+from dhsic.io.labelled import check_rows, coded_alike, columns_as_variables, names_of, select
+from dhsic.io.missing import Missing, without_missing
+from dhsic.io.stored import column_labels, member_of, open_stored
 
 __all__ = [
     "AnySource",
+    "open_data",
     "open_group",
     "open_group_samples",
     "open_samples",
@@ -26,15 +29,7 @@ __all__ = [
     "parse_variable",
 ]
 
-AnySource = ArraySource | StoredSource | GraphSource
-Opened = TypeVar("Opened", ArraySource, StoredSource, GraphSource)
 
-_REMEDIES = {
-    "c": "use its real and imaginary parts as columns",
-    "M": "turn times into numbers, as days since the first",
-    "m": "turn durations into numbers, as seconds",
-    "V": "choose one of its fields",
-}
 _VARIABLE = re.compile(r"^(?:(?P<name>[^=\[\]]+)=)?(?P<array>[^=\[\]]+)(?:\[(?P<columns>.*)\])?$")
 
 
@@ -44,30 +39,97 @@ def open_variables(data: Sequence[Any], names: Sequence[str] | None = None) -> l
     Parameters
     ----------
     data : sequence of array-like
-        NumPy, Dask or zarr arrays, zarr paths or URLs (s3, gs, az, https and others of fsspec),
-        xarray, pandas or Dask dataframe objects, HDF5 data sets, memory maps; of shape (n,) or
-        (n, d). Every process opens a URL by itself, with the credentials that it finds.
+        Two or more of shape (n,) or (n, d): NumPy, Dask, zarr and SciPy sparse arrays, what NumPy
+        reads by ``__array__`` or DLPack as tensors in the memory of the processor, zarr paths or
+        URLs (s3, gs, az, https and others of fsspec), xarray objects, data frames and columns of
+        pandas, polars, Arrow, Dask and others that narwhals knows, dictionaries of columns, HDF5
+        data sets, memory maps. One alone of several columns stands for its columns. Every process
+        opens a URL by itself, with the credentials that it finds.
     names : sequence of str, optional
-        Names for messages and results; x1, x2, ... where not given.
+        Names for messages and results; where not given those that the data have, else x1, x2, ...
 
     Returns
     -------
     list of source
+        Text, categorical and true/false columns are codes, and their `kinds` say so.
 
     Raises
     ------
     InvalidArgumentError
         Fewer than two variables, or names that do not fit.
     DataError
-        Objects, complex numbers or text instead of numbers; other than one or two dimensions;
-        no rows; unequal lengths.
+        Times, complex numbers or values of several types; other than one or two dimensions; no
+        rows; unequal lengths, or labels of rows that differ.
     """
+    if len(data) == 1:
+        data, names = columns_as_variables(data[0], names)
     if len(data) < 2:
         msg = f"an independence test needs at least two variables, got {len(data)}"
         raise InvalidArgumentError(msg)
     given = _checked_names(data, names, "variable")
-    _check_indexes(data)
-    return _aligned([_open(x, name) for x, name in zip(data, given, strict=True)])
+    check_rows(data)
+    return _aligned([open_one(x, name) for x, name in zip(data, given, strict=True)])
+
+
+def open_data(
+    variables: Sequence[Any], names: Sequence[str] | None, data: Any, missing: str
+) -> tuple[list[Source], int]:
+    """Open variables, or what is named of data, and leave out rows that miss a value if asked to.
+
+    Parameters
+    ----------
+    variables : sequence
+        As for `open_variables`; or names where data is given, none for all that it has.
+    names : sequence of str or None
+        As for `open_variables`.
+    data : object
+        A data frame, Dataset, dictionary of columns, or zarr group or its path; None for none. One
+        variable that is a zarr group is taken for the data.
+    missing : {"refuse", "drop"}
+        What to do with rows where a value is missing.
+
+    Returns
+    -------
+    sources, dropped : list of source, int
+        The variables, and how many rows were left out.
+    """
+    check_choice("missing", missing, get_args(Missing))
+    if data is None and len(variables) == 1 and is_of(variables[0], "zarr", "Group"):
+        data, variables = variables[0], []
+    if data is None:
+        opened = _named_or_opened(variables, names)
+    elif isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
+        opened = _of_group(data, variables, names)
+    else:
+        chosen, own = select(variables, data) if variables else ([data], None)
+        opened = open_variables(chosen, own if names is None else names)
+    return without_missing(opened, missing)
+
+
+def _of_group(data: Any, variables: Sequence[Any], names: Sequence[str] | None) -> list[AnySource]:
+    """Arrays of a zarr group or columns of them, all of its arrays where none is named."""
+    group = open_stored(os.fspath(data), "group") if isinstance(data, str | os.PathLike) else data
+    variables = variables or sorted(key for key, _ in group.arrays())
+    if not all(isinstance(one, str) for one in variables):
+        msg = (
+            "of a zarr group, variables must be arrays or columns of one, as 'features[:, 0:12]', "
+            f"got {list(variables)}"
+        )
+        raise InvalidArgumentError(msg)
+    opened = open_group(group, list(variables))
+    given = _checked_names(opened, names, "variable")
+    return [replace(one, name=name) for one, name in zip(opened, given, strict=True)]
+
+
+def _named_or_opened(variables: Sequence[Any], names: Sequence[str] | None) -> list[AnySource]:
+    """Variables that are given themselves; a name alone is no data."""
+    try:
+        return open_variables(variables, names)
+    except DataError as error:
+        if any(isinstance(one, str) for one in variables):
+            msg = f"{error}; to choose columns by name, pass the table too, as data=table"
+            raise DataError(msg) from error
+        raise
 
 
 def open_samples(data: Sequence[Any], names: Sequence[str] | None = None) -> list[AnySource]:
@@ -83,36 +145,53 @@ def open_samples(data: Sequence[Any], names: Sequence[str] | None = None) -> lis
     Returns
     -------
     list of source
+        Equal labels have equal codes in all of them.
 
     Raises
     ------
     InvalidArgumentError
         Names that do not fit.
     DataError
-        As for `open_variables`; or unequal columns, or categories beside numbers.
+        As for `open_variables`; or unequal columns, by number, kind, or the names of several.
     """
     pairs = zip(data, _checked_names(data, names, "sample"), strict=True)
-    sources = [_open(x, name) for x, name in pairs]
-    if len({(source.shape[1], source.categorical) for source in sources}) > 1:
-        kinds = ", ".join(
-            f"{s.name!r} {s.shape[1]} of {'categories' if s.categorical else 'numbers'}"
-            for s in sources
+    sources = [open_one(x, name) for x, name in pairs]
+    _check_columns(sources)
+    return coded_alike(sources)
+
+
+def _check_columns(samples: Sequence[AnySource]) -> None:
+    """Refuse samples whose columns are others, hold something else, or have another order."""
+    held = [[kind == "category" for kind in kinds_of(one)] for one in samples]
+    if any(one != held[0] for one in held):
+        found = ", ".join(
+            f"{one.name!r} {sum(kinds)} of categories and {len(kinds) - sum(kinds)} of numbers"
+            for one, kinds in zip(samples, held, strict=True)
         )
-        msg = f"samples must have the same columns, got {kinds}: compare the columns they share"
+        msg = f"samples must have the same columns, got {found}: compare the columns they share"
         raise DataError(msg)
-    return sources
+    named = [one for one in samples if labels_of(one) is not None and one.shape[1] > 1]
+    for one in named[1:]:
+        if labels_of(one) != labels_of(named[0]):
+            msg = (
+                f"samples must have the same columns in the same order, got {labels_of(named[0])} "
+                f"in {named[0].name!r} and {labels_of(one)} in {one.name!r}: choose those they "
+                "share, or rename them"
+            )
+            raise DataError(msg)
 
 
-def open_group(path: str, variables: Sequence[str]) -> list[AnySource]:
+def open_group(path: Any, variables: Sequence[str]) -> list[AnySource]:
     """Open variables of a zarr group.
 
     Parameters
     ----------
-    path : str
-        Path or URL of the group; a URL holds no credentials.
+    path : str or zarr.Group
+        Path or URL of the group, or the group; a URL holds no credentials.
     variables : sequence of str
-        Each ``array``, ``array[columns]`` or ``name=array[columns]``, where columns are written
-        as in Python: ``0:10``, ``3``, ``0,2,5``; a leading ``:,`` for the rows may be there.
+        Each ``array``, ``array[:, columns]`` or ``name=array[:, columns]``, where columns are
+        written as in NumPy, ``0:10``, ``3``, ``0,2,5``, or by the names that the array's attribute
+        ``columns`` lists.
 
     Returns
     -------
@@ -135,25 +214,25 @@ def open_group(path: str, variables: Sequence[str]) -> list[AnySource]:
     return _aligned(opened)
 
 
-def open_group_samples(path: str, samples: Sequence[str]) -> list[AnySource]:
+def open_group_samples(path: Any, samples: Sequence[str]) -> list[AnySource]:
     """Open samples in a zarr group, as `open_group` variables, and `open_samples` the samples."""
     return open_samples(_members(path, samples))
 
 
-def _members(path: str, variables: Sequence[str]) -> list[AnySource]:
+def _members(path: Any, variables: Sequence[str]) -> list[AnySource]:
     """Arrays of a group, or columns of them."""
-    group = _open_stored(path, "group")
+    group = path if is_of(path, "zarr", "Group") else open_stored(path, "group")
     opened: list[AnySource] = []
     for text in variables:
         name, key, chosen = parse_variable(text)
-        array = _member(group, key, text, path)
+        array = member_of(group, key, text, str(path))
         columns = None if chosen is None else _resolve(chosen, array, text)
-        opened.append(_stored(array, name, columns))
+        opened.append(open_array(array, name, columns))
     return opened
 
 
-def parse_variable(text: str) -> tuple[str, str, slice | list[int] | None]:
-    """Split ``name=array[columns]`` into its parts.
+def parse_variable(text: str) -> tuple[str, str, slice | list[int | str] | None]:
+    """Split ``name=array[:, columns]`` into its parts.
 
     Examples
     --------
@@ -164,7 +243,7 @@ def parse_variable(text: str) -> tuple[str, str, slice | list[int] | None]:
     """
     match = _VARIABLE.match(text.strip())
     if match is None:
-        msg = f"a variable is array, array[columns] or name=array[columns], got {text!r}"
+        msg = f"a variable is array, array[:, columns] or name=array[:, columns], got {text!r}"
         raise InvalidArgumentError(msg)
     array = match["array"].strip()
     label = array if match["columns"] is None else f"{array}[{match['columns'].strip()}]"
@@ -173,11 +252,11 @@ def parse_variable(text: str) -> tuple[str, str, slice | list[int] | None]:
 
 
 def _checked_names(data: Sequence[Any], names: Sequence[str] | None, what: str) -> list[str]:
-    """The names that were given, or x1, x2, ..., all different."""
+    """The names that were given, or those that the data have, all different."""
     if names is not None and (isinstance(names, str) or not isinstance(names, Sequence)):
         msg = f"names must be a sequence of words, one a {what}, got {names!r}"
         raise InvalidArgumentError(msg)
-    given = _names(data) if names is None else list(names)
+    given = names_of(data) if names is None else list(names)
     words = {name for name in given if isinstance(name, str)}
     if not len(words) == len(given) == len(data):
         msg = f"names must be {len(data)} different words, one a {what}, got {given!r}"
@@ -185,28 +264,17 @@ def _checked_names(data: Sequence[Any], names: Sequence[str] | None, what: str) 
     return given
 
 
-def _names(data: Sequence[Any]) -> list[str]:
-    return [
-        x.name if isinstance(x, AnySource) else f"x{number}" for number, x in enumerate(data, 1)
-    ]
-
-
-def _check_indexes(data: Sequence[Any]) -> None:
-    """Refuse pandas objects whose rows are paired otherwise than by position."""
-    frames = [x for x in data if _is(x, "pandas", "DataFrame") or _is(x, "pandas", "Series")]
-    if any(not x.index.equals(frames[0].index) for x in frames[1:]):
-        msg = (
-            "pandas variables must have the same index, since rows are paired by position: align "
-            "them, or call .reset_index(drop=True) on each if positions are right"
-        )
-        raise DataError(msg)
-
-
-def _resolve(chosen: slice | list[int], array: Any, variable: str) -> Columns:
+def _resolve(chosen: slice | list[int | str], array: Any, variable: str) -> tuple[int, ...]:
     """Column numbers of a choice, all within the array."""
     d = 1 if array.ndim < 2 else int(array.shape[1])
+    labels = column_labels(array) or []
+    numbers: Any = chosen
+    if isinstance(chosen, list):
+        numbers = [labels.index(one) if one in labels else one for one in chosen]
+        if unknown := [one for one in numbers if isinstance(one, str)]:
+            raise unknown_column(unknown[0], labels)
     try:
-        columns = tuple(np.arange(d)[chosen].tolist())
+        columns = tuple(np.arange(d)[numbers].tolist())
     except (IndexError, ValueError):
         columns = ()
     beyond = isinstance(chosen, slice) and max(chosen.start or 0, chosen.stop or 0) > d
@@ -219,180 +287,28 @@ def _resolve(chosen: slice | list[int], array: Any, variable: str) -> Columns:
     return columns
 
 
-def _parse_columns(text: str | None, variable: str) -> slice | list[int] | None:
-    if text is None:
+def _parse_columns(text: str | None, variable: str) -> slice | list[int | str] | None:
+    """Columns behind the colon that stands for all rows, as NumPy has it."""
+    if text is None or text.strip() == ":":
         return None
-    text = re.sub(r"^\s*:\s*,", "", text).strip()
-    try:
-        if ":" in text:
-            parts = [int(part) if part.strip() else None for part in text.split(":")]
-            return slice(*parts)
-        return [int(part) for part in text.split(",")]
-    except (TypeError, ValueError):
-        msg = f"columns are written as 0:10, 3 or 0,2,5, got [{text}] in {variable!r}"
-        raise InvalidArgumentError(msg) from None
-
-
-def _open(x: Any, name: str) -> AnySource:
-    if isinstance(x, AnySource):
-        return replace(x, name=name)
-    if isinstance(x, (str, bytes)) or hasattr(x, "__fspath__"):
-        return _stored(_open_stored(os.fsdecode(x), "array"), name)
-    if _is(x, "zarr", "Array"):
-        return _stored(x, name)
-    if _is(x, "dask.dataframe", "DataFrame") or _is(x, "dask.dataframe", "Series"):
-        x = x.to_dask_array(lengths=True)
-    if _is(x, "pandas", "DataFrame") or _is(x, "pandas", "Series"):
-        return _frame(x, name)
-    if _is(x, "xarray", "DataArray"):
-        if x.chunks is None and not isinstance(x.variable._data, np.ndarray):
-            return _checked(StoredSource(name, x.variable, None), x)
-        x = x.data
-    if _is(x, "dask.array", "Array"):
-        return _graph(x, name)
-    if isinstance(x, (list, tuple)):
-        x = _listed(x, name)
-    if isinstance(x, np.ndarray):
-        if np.ma.is_masked(x):
-            msg = f"variable {name!r} has masked values: drop or fill such rows"
-            raise DataError(msg)
-        return _checked(ArraySource(name, x), x)
-    if hasattr(x, "shape") and isinstance(getattr(x, "dtype", None), np.dtype):
-        chunks = getattr(x, "chunks", None)
-        return _checked(StoredSource(name, x, int(chunks[0]) if chunks else None), x)
-    msg = (
-        f"variable {name!r} must be a NumPy, Dask, zarr, xarray, pandas or Dask dataframe object "
-        f"or the path of a zarr array, got {type(x).__name__}"
-    )
-    raise DataError(msg)
-
-
-def _is(x: Any, module: str, cls: str) -> bool:
-    """Whether x is of a class of a library that need not be installed."""
-    loaded = sys.modules.get(module)
-    return loaded is not None and isinstance(x, getattr(loaded, cls, ()))
-
-
-def _listed(x: Sequence[Any], name: str) -> NDArray[Any]:
-    try:
-        return np.asarray(x)
-    except ValueError as error:
-        msg = f"variable {name!r} must have shape (n,) or (n, d), got rows of different lengths"
-        raise DataError(msg) from error
-
-
-def _open_stored(path: str, kind: Literal["array", "group"]) -> Any:
-    """Open a zarr array or group at a path or URL."""
-    import zarr  # slow to import, and arrays in memory do without
-
-    opener = zarr.open_array if kind == "array" else zarr.open_group
-    if not is_url(path):
-        return _opened(opener, path, kind, None)
-    from dhsic.io.storage import RemoteStore  # by zarr
-
-    store = RemoteStore(path)
-    try:
-        # Format by format, since a store may refuse to say that the names of the other are absent.
-        return _opened(opener, store, kind, 3)
-    except FileNotFoundError:
-        return _opened(opener, store, kind, 2)
-
-
-def _opened(opener: Callable[..., Any], place: Any, kind: str, zarr_format: int | None) -> Any:
-    try:
-        return opener(place, mode="r", zarr_format=zarr_format)
-    except DhsicError:
-        raise
-    except Exception as error:
-        if zarr_format == 3 and isinstance(error, FileNotFoundError):
-            raise
+    rows, comma, columns = text.partition(",")
+    columns = re.sub(r"^\[(.*)\]$", r"\1", columns.strip())
+    parts = [part.strip() for part in columns.split(",")]
+    if rows.strip() != ":" or not comma or not all(parts):
         msg = (
-            f"{str(place)!r} is not a readable zarr {kind} ({type(error).__name__}): check the path"
+            "columns are written behind the rows, as [:, 0:10], [:, 3], [:, 0,2,5] or by name, got "
+            f"[{text}] in {variable!r}"
         )
-        raise DataError(msg) from error
-
-
-def _member(group: Any, key: str, variable: str, path: str) -> Any:
-    """An array of a group; names are listed only where it is not there, since https lists none."""
-    try:
-        array = group[key]
-    except KeyError:
-        array = None
-    if _is(array, "zarr", "Array"):
-        return array
-    known = sorted(name for name, _ in group.arrays())
-    msg = (
-        f"variable {variable!r} needs an array {key!r} in {path!r}; there are: "
-        f"{', '.join(known) or 'none'}{nearest(key, known)}"
-    )
-    raise InvalidArgumentError(msg)
-
-
-def _stored(array: Any, name: str, columns: Columns = None) -> StoredSource:
-    stored = getattr(array, "shards", None) or array.chunks
-    source = StoredSource(
-        name,
-        array,
-        int(stored[0]) if stored else None,
-        columns,
-        categorical=array.attrs.get("kind") == "categorical",
-        place="memory" if _in_memory(array.store) else "storage",
-    )
-    return _checked(source, array)
-
-
-def _in_memory(store: Any) -> bool:
-    """Whether no other process sees what is stored."""
-    import zarr
-
-    from dhsic.io.storage import RemoteStore
-
-    if isinstance(store, RemoteStore):
-        return scheme_of(store.url) == "memory"
-    return isinstance(store, zarr.storage.MemoryStore)
-
-
-def _frame(x: Any, name: str) -> ArraySource:
-    import pandas as pd
-
-    columns = [x] if isinstance(x, pd.Series) else [x.iloc[:, j] for j in range(x.shape[1])]
-    labels = [isinstance(c.dtype, pd.CategoricalDtype) for c in columns]
-    if any(labels):
-        if not all(labels):
-            msg = f"variable {name!r} mixes categories and numbers: make two variables of it"
-            raise DataError(msg)
-        if any((c.cat.codes < 0).any() for c in columns):
-            msg = f"variable {name!r} has missing categories: drop or fill such rows"
-            raise DataError(msg)
-        codes = np.column_stack([c.cat.codes for c in columns])
-        return _checked(ArraySource(name, codes, categorical=True), codes)
-    array = x.to_numpy()
-    if array.dtype == object and all(pd.api.types.is_numeric_dtype(c.dtype) for c in columns):
-        array = x.to_numpy(dtype=np.float64, na_value=np.nan)
-    return _checked(ArraySource(name, array), array)
-
-
-def _graph(x: Any, name: str) -> GraphSource:
-    if any(np.isnan(size) for size in x.shape):
-        msg = f"variable {name!r} has unknown chunk sizes: call .compute_chunk_sizes() on it first"
-        raise DataError(msg)
-    return _checked(GraphSource(name, x[:, None] if x.ndim == 1 else x), x)
-
-
-def _checked(source: Opened, array: Any) -> Opened:
-    if array.ndim not in (1, 2):
-        msg = f"variable {source.name!r} must have shape (n,) or (n, d), got {tuple(array.shape)}"
-        raise DataError(msg)
-    kind = np.dtype(array.dtype).kind
-    if kind not in "fiub":
-        remedy = _REMEDIES.get(kind, "encode categories as integers")
-        msg = f"variable {source.name!r} must hold real numbers, got {array.dtype}: {remedy}"
-        raise DataError(msg)
-    n, d = source.shape
-    if n == 0 or d == 0:
-        msg = f"variable {source.name!r} must have rows and columns, got {n} x {d}"
-        raise DataError(msg)
-    return source
+        if rows.strip() != ":":
+            msg += f": write [:, {text.strip() or 0}] if these are columns"
+        raise InvalidArgumentError(msg)
+    if len(parts) == 1 and re.fullmatch(r"[-+\d\s]*:[-+\d\s:]*", parts[0]):
+        try:
+            return slice(*(int(part) if part.strip() else None for part in parts[0].split(":")))
+        except (TypeError, ValueError):
+            msg = f"columns are written as [:, 0:10] or [:, 0:10:2], got [{text}] in {variable!r}"
+            raise InvalidArgumentError(msg) from None
+    return [int(part) if re.fullmatch(r"[-+]?\d+", part) else part for part in parts]
 
 
 def _aligned(sources: Sequence[AnySource]) -> list[AnySource]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic.engine.blocks import Kind, kinds_of, labels_of
 from dhsic.io.open import AnySource
 from dhsic.io.sources import GraphSource
 
@@ -122,8 +123,18 @@ class PooledSource:
 
     @property
     def categorical(self) -> bool:
-        """Whether the numbers are codes of categories."""
+        """Whether any column holds codes of categories."""
         return self.samples[0].categorical
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """What every column holds."""
+        return kinds_of(self.samples[0])
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """The names of the columns."""
+        return labels_of(self.samples[0])
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1."""

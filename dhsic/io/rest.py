@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Source
+from dhsic.engine.blocks import Kind, Source, kinds_of, labels_of
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
@@ -76,8 +76,24 @@ class RestSource:
 
     @property
     def categorical(self) -> bool:
-        """Whether the numbers are codes of categories."""
+        """Whether any column holds codes of categories."""
         return self.whole.categorical
+
+    @property
+    def columns(self) -> tuple[int, ...] | None:
+        """The columns of what is stored that make the variable; None for all."""
+        columns: tuple[int, ...] | None = getattr(self.whole, "columns", None)
+        return columns
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """What every column holds."""
+        return kinds_of(self.whole)
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """The names of the columns."""
+        return labels_of(self.whole)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1."""

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import chunk_starts
+from dhsic.engine.blocks import Kind, chunk_starts
 from dhsic.errors import DataError
 from dhsic.io.chunks import broken_chunk, missing_folder
+from dhsic.io.encode import Labels
 from dhsic.io.failures import StorageError
 
 if TYPE_CHECKING:
@@ -56,17 +57,28 @@ class ArraySource:
         Numbers.
     columns : tuple of int, optional
         The columns that make the variable; all where not given.
-    categorical : bool, optional
-        The numbers are codes of categories.
+    kinds : tuple of {"number", "boolean", "category"}, optional
+        What each column of the variable holds; numbers where not given. Categories are codes.
+    labels : tuple of str, optional
+        The names of the columns of the variable.
+    categories : tuple, optional
+        For every column the labels that its codes stand for, or None.
     """
 
     name: str
     array: NDArray[Any]
     columns: Columns = None
-    categorical: bool = False
+    kinds: tuple[Kind, ...] | None = None
+    labels: tuple[str, ...] | None = None
+    categories: tuple[Labels, ...] | None = None
 
     place: Literal["memory"] = "memory"
     chunk_rows: int | None = None
+
+    @property
+    def categorical(self) -> bool:
+        """Whether any column holds codes of categories."""
+        return "category" in (self.kinds or ())
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -110,17 +122,28 @@ class StoredSource:
         Rows that are stored together.
     columns : tuple of int, optional
         The columns that make the variable; all where not given.
-    categorical : bool, optional
-        The numbers are codes of categories.
+    kinds : tuple of {"number", "boolean", "category"}, optional
+        What each column of the variable holds; numbers where not given. Categories are codes.
+    labels : tuple of str, optional
+        The names of the columns of the variable.
+    categories : tuple, optional
+        For every column the labels that its codes stand for, or None.
     """
 
     name: str
     array: Any
     stored_rows: int | None
     columns: Columns = None
-    categorical: bool = False
+    kinds: tuple[Kind, ...] | None = None
+    labels: tuple[str, ...] | None = None
+    categories: tuple[Labels, ...] | None = None
 
     place: Literal["storage", "memory"] = "storage"
+
+    @property
+    def categorical(self) -> bool:
+        """Whether any column holds codes of categories."""
+        return "category" in (self.kinds or ())
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -202,13 +225,23 @@ class GraphSource:
         Name of the variable.
     array : dask.array.Array, shape (n, d)
         Of known chunks.
+    kinds : tuple of {"number", "boolean", "category"}, optional
+        What each column of the variable holds; numbers where not given. Categories are codes.
+    labels : tuple of str, optional
+        The names of the columns of the variable.
     """
 
     name: str
     array: Any
+    kinds: tuple[Kind, ...] | None = None
+    labels: tuple[str, ...] | None = None
 
     place: Literal["graph"] = "graph"
-    categorical: bool = False
+
+    @property
+    def categorical(self) -> bool:
+        """Whether any column holds codes of categories."""
+        return "category" in (self.kinds or ())
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._validation import check_choice, nearest
+from dhsic._validation import check_choice, named_arguments, nearest
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.shuffle import shuffled
 from dhsic.io.table_source import Kind, TableSource, open_table
@@ -24,6 +24,7 @@ Missing = Literal["error", "drop"]
 Variables = Mapping[str, Sequence[str]]
 
 
+@named_arguments
 def convert_table(
     source: str | os.PathLike[str],
     destination: str | os.PathLike[str],

@@ -1,9 +1,11 @@
 """Kernels, one file a family."""
 
 from dhsic.kernels.bandwidth import median_distance
-from dhsic.kernels.base import Kernel, Product, Sum
+from dhsic.kernels.base import Kernel
+from dhsic.kernels.by_type import by_column, by_type
 from dhsic.kernels.columns import Columns
 from dhsic.kernels.combinations import Combinations
+from dhsic.kernels.combined import Product, Sum
 from dhsic.kernels.discrete import Delta
 from dhsic.kernels.distance import Distance
 from dhsic.kernels.dot import Linear, Polynomial
@@ -33,6 +35,8 @@ __all__ = [
     "Product",
     "RationalQuadratic",
     "Sum",
+    "by_column",
+    "by_type",
     "median_distance",
     "parse",
 ]

@@ -70,9 +70,9 @@ class Columns(Kernel):
         parts = enumerate(self._parts(d))
         return tuple((j,) for j, part in parts if part is not None and part.scale_columns(1))
 
-    @property
-    def nominal(self) -> bool:
-        return all(part is None or part.nominal for part in self._given)
+    def measured(self, d: int) -> frozenset[int]:
+        parts = enumerate(self._parts(d))
+        return frozenset(j for j, part in parts if part is not None and part.measured(1))
 
     @property
     def has_length(self) -> bool:

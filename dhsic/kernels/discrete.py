@@ -35,9 +35,8 @@ class Delta(Kernel):
     def fit(self, sample: NDArray[np.float64]) -> Self:
         return self
 
-    @property
-    def nominal(self) -> bool:
-        return True
+    def measured(self, d: int) -> frozenset[int]:
+        return frozenset()
 
     @property
     def work_tiles(self) -> int:

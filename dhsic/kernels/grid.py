@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, product
 from numbers import Real
 from typing import Any, Literal, Self, get_args
@@ -14,6 +14,7 @@ import numpy as np
 from dhsic._validation import check_choice, check_integer, check_number
 from dhsic.errors import InvalidArgumentError
 from dhsic.kernels.base import Kernel
+from dhsic.kernels.by_type import by_type
 from dhsic.kernels.combinations import Combinations, change
 from dhsic.kernels.registry import parse
 
@@ -51,8 +52,10 @@ class Candidates:
 
     kernels: str | Kernel | Sequence[str | Kernel] | None = None
     factors: Sequence[float] | Sequence[Sequence[float]] | None = None
+    _left_open: bool = field(default=False, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "_left_open", self.kernels is None)
         if self.kernels is None and self.factors is None:
             object.__setattr__(self, "kernels", ("gaussian", "columns(laplacian)"))
             object.__setattr__(self, "factors", (_FACTORS, (1.0,)))
@@ -82,6 +85,25 @@ class Candidates:
             for kernel, factors in zip(families, each, strict=True)
             for factor in (factors if kernel.has_length else (1.0,))
         ]
+
+    def by_type(self, kinds: Sequence[str]) -> Candidates:
+        """Kernels that suit what the columns hold, where none were given.
+
+        Parameters
+        ----------
+        kinds : sequence of {"number", "boolean", "category"}
+            Of every column of the variable.
+
+        Returns
+        -------
+        Candidates
+        """
+        families: Any = self.kernels
+        suited = tuple(dict.fromkeys(by_type(kinds, kernel) for kernel in families))
+        if not self._left_open or suited == families:
+            return self
+        nominal = all(kernel.nominal for kernel in suited)
+        return Candidates(suited, (1.0,) if nominal else self.factors)
 
     def _each(self, families: int) -> tuple[tuple[float, ...], ...]:
         """The factors of every family."""
@@ -194,6 +216,22 @@ class Grid:
     def auto(cls) -> Self:
         """The grid that a test takes where no kernels are given."""
         return cls()
+
+    def by_type(self, kinds: Sequence[Sequence[str]]) -> Self:
+        """The same with kernels that suit the variables, where none were given.
+
+        Parameters
+        ----------
+        kinds : sequence of sequences of {"number", "boolean", "category"}
+            For every variable what its columns hold.
+
+        Returns
+        -------
+        Grid
+        """
+        given = self._candidates(len(kinds))
+        suited = tuple(one.by_type(own) for one, own in zip(given, kinds, strict=True))
+        return self if suited == given else replace(self, candidates=suited)
 
     def combinations(self, m: int) -> Combinations:
         """The combinations for M variables, not fitted yet.

@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels.bandwidth import as_sample
 from dhsic.kernels.base import Kernel, Matrix
+from dhsic.kernels.combined import Product, Sum
 
 __all__ = ["OnColumns"]
 
@@ -75,9 +76,9 @@ class OnColumns(Kernel):
         inner = self.kernel.scale_columns(len(self.at))
         return tuple(tuple(self.at[j] for j in columns) for columns in inner)
 
-    @property
-    def nominal(self) -> bool:
-        return self.kernel.nominal
+    def measured(self, d: int) -> frozenset[int]:
+        del d
+        return frozenset(self.at[j] for j in self.kernel.measured(len(self.at)))
 
     @property
     def has_length(self) -> bool:
@@ -111,7 +112,9 @@ class OnColumns(Kernel):
         return self.kernel.rounding(columns)
 
     def spec(self) -> str:
-        return self.kernel.spec()
+        inner = self.kernel.spec()
+        inner = f"({inner})" if isinstance(self.kernel, Sum | Product) else inner
+        return f"{inner}@{','.join(map(str, self.at))}"
 
     def _chosen(self, x: NDArray[Any]) -> NDArray[Any]:
         """These columns of rows (b, d), a view where there is one."""

@@ -16,6 +16,7 @@ from dhsic.kernels.columns import Columns
 from dhsic.kernels.discrete import Delta
 from dhsic.kernels.distance import Distance
 from dhsic.kernels.dot import Linear, Polynomial
+from dhsic.kernels.on_columns import OnColumns
 from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian, Matern
 from dhsic.kernels.rational import RationalQuadratic
 
@@ -61,6 +62,7 @@ def parse(text: str) -> Kernel:
         distance[:exponent]               `Distance`
         delta                             `Delta`
         columns(kernel, ...)              `Columns`
+        kernel@0,2                        `OnColumns`, of these columns alone
         ================================  =====================================
 
         `dhsic.register` adds names to it.
@@ -115,8 +117,27 @@ def _chain(
 def _operand(tokens: list[str]) -> Kernel:
     token = tokens.pop(0) if tokens else ""
     if token == Columns.name and tokens[:1] == ["("]:
-        return Columns(_inside(tokens.pop(0), tokens, _columns))
-    return _inside(token, tokens, _sum) if token == "(" else _simple(token)
+        kernel: Kernel = Columns(_inside(tokens.pop(0), tokens, _columns))
+    elif token == "(":
+        kernel = _inside(token, tokens, _sum)
+    else:
+        token, *at = token.split("@", 1)
+        tokens[:0] = [f"@{at[0]}"] if at else []
+        kernel = _simple(token)
+    return _on_columns(kernel, tokens)
+
+
+def _on_columns(kernel: Kernel, tokens: list[str]) -> Kernel:
+    """Take the numbers of the columns that a kernel sees off the tokens, where there are any."""
+    if not tokens or not tokens[0].startswith("@"):
+        return kernel
+    at = [tokens.pop(0)[1:]]
+    while tokens[:1] == [","] and tokens[1:2] and tokens[1].isdigit():
+        at += [tokens.pop(0) and tokens.pop(0)]
+    if not all(number.isdigit() for number in at):
+        token = "@" + ",".join(at)
+        raise _malformed(token)
+    return OnColumns(kernel, tuple(map(int, at)))
 
 
 def _inside(opening: str, tokens: list[str], read: Callable[[list[str]], Inside]) -> Inside:

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Precision, choose_measure, open_session
-from dhsic._validation import check_choice
+from dhsic._arguments import Missing, Precision, choose_measure, open_session
+from dhsic._fields import variable_summary
+from dhsic._random import RngLike
+from dhsic._validation import check_choice, named_arguments
 from dhsic._version import __version__
 from dhsic.engine.events import Listener
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
@@ -33,7 +35,7 @@ from dhsic.kernels import Combinations, Kernel
 from dhsic.linalg import spectrum
 from dhsic.nulls import ChiSquareMixture, Replicates, Shifts, Spectral, pvalue
 from dhsic.pairwise.result import DependenceMatrix
-from dhsic.results import AS_ASKED, VariableSummary
+from dhsic.results import AS_ASKED
 
 __all__ = ["dependence_matrix"]
 
@@ -48,14 +50,17 @@ _MOST_PASSES = 8
 _RESAMPLES_OF_PAIR = 40
 
 
+@named_arguments
 def dependence_matrix(
     *variables: Any,
     kernels: Kernels | None = None,
     n_landmarks: int | str | None = None,
     null: str | PairNull = "auto",
     n_resamples: int | None = None,
-    rng: int | np.random.Generator | None = None,
+    rng: RngLike = None,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -89,7 +94,7 @@ def dependence_matrix(
         Replicates of every pair. Where not given, 1,000, and 40 for every pair at least, so that
         `adjusted` p-values may be as small as 0.025. To be left out where `null` is a value, or
         "spectral".
-    rng, names, precision, client, threads, memory, progress, checkpoint
+    rng, names, data, missing, precision, client, threads, memory, progress, checkpoint
         As for `independence_test`.
 
     Returns
@@ -120,9 +125,8 @@ def dependence_matrix(
     [True, False, True]
     """
     began = time.perf_counter()
-    session = open_session(
-        variables, names, rng, precision, client, threads, memory, progress, checkpoint
-    )
+    where = client, threads, memory, progress, checkpoint
+    session = open_session(variables, names, rng, precision, *where, data=data, missing=missing)
     method = NystromHSIC(_USUAL if n_landmarks is None else n_landmarks)
     # It takes two variables; kernels are chosen as by what takes several.
     _, _, fitting = choose_measure(session, kernels, NystromMHSIC())
@@ -150,7 +154,8 @@ def dependence_matrix(
         null=found.null.name,
         null_reason="; ".join(filter(None, (found.reason, detail))),
         n=session.n,
-        variables=tuple(map(_summary, session.names, session.dims, drawn.kernels)),
+        dropped=session.dropped,
+        variables=tuple(map(variable_summary, session.sources, drawn.kernels)),
         landmarks=drawn.summary,
         precision=session.dtype.name,
         seed=session.seed,
@@ -355,7 +360,3 @@ def _plan(session: Session, drawn: LandmarkFeatures, null: PairNull) -> Plan:
     if isinstance(null, Shifts):
         steps += _shift_steps(session, drawn, null)
     return plan_of(session, steps, _REMEDY, drawn.summary.drawn)
-
-
-def _summary(name: str, columns: int, kernel: Kernel) -> VariableSummary:
-    return VariableSummary(name, columns, kernel.spec())

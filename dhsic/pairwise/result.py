@@ -18,6 +18,7 @@ from dhsic.results import (
     Summarised,
     VariableSummary,
     one_of,
+    rows_text,
     several_of,
 )
 
@@ -67,6 +68,8 @@ class DependenceMatrix(Summarised, JsonValue):
         The null distribution.
     null_reason : str
         Why this one, and how it was made.
+    dropped : int
+        Rows that were left out because a value is missing.
 
     Examples
     --------
@@ -99,6 +102,7 @@ class DependenceMatrix(Summarised, JsonValue):
     version: str
     null: str = "spectral"
     null_reason: str = ""
+    dropped: int = 0
 
     def __post_init__(self) -> None:
         for name in _MATRICES:
@@ -116,7 +120,7 @@ class DependenceMatrix(Summarised, JsonValue):
         dependent = int((self.adjusted[above] <= _LEVEL).sum())
         return [
             ("variables", f"{m:,}, {_count(len(above[0]), 'pair')}"),
-            ("n", f"{self.n:,}"),
+            ("n", rows_text(self.n, self.dropped)),
             ("strongest", f"{self.names[i]} and {self.names[j]}: {found}"),
             ("dependent", f"{_count(dependent, 'pair')} at level {_LEVEL:g}, by Holm"),
             ("null", f"{self.null}: {self.null_reason}" if self.null_reason else self.null),

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from dhsic._arguments import check_kernel
 from dhsic._validation import nearest
-from dhsic.engine.blocks import Source
+from dhsic.engine.blocks import Kind, Source, kinds_of, labels_of
 from dhsic.errors import InvalidArgumentError
-from dhsic.io.open import AnySource
-from dhsic.kernels import Combinations, Kernel, OnColumns, parse
+from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns, by_type, parse
 
-__all__ = ["Features", "Groups", "read_features", "read_kernel"]
+__all__ = ["FeatureKernels", "Features", "Groups", "read_features", "read_kernel"]
 
+FeatureKernels = str | Kernel | Sequence[str | Kernel | None] | None
 Groups = Mapping[str, Sequence[int | str]] | Sequence[Sequence[int | str]]
 
 
@@ -31,11 +32,22 @@ class Features:
         The columns of each.
     kernels : tuple of Kernel
         To fit to each.
+    kinds : tuple of {"number", "boolean", "category"} or None
+        What every column of the variable holds, where that decides on kernels.
     """
 
     names: tuple[str, ...]
     columns: tuple[tuple[int, ...], ...]
     kernels: tuple[Kernel, ...]
+    kinds: tuple[Kind, ...] | None = None
+
+    def on(self, subset: Sequence[int]) -> OnColumns:
+        """The kernel on all columns of some features, in units of their standard deviation."""
+        columns = tuple(dict.fromkeys(j for feature in subset for j in self.columns[feature]))
+        kernel = self.kernels[subset[0]]
+        if self.kinds is not None:
+            kernel = by_type([self.kinds[j] for j in columns], Gaussian())
+        return OnColumns(kernel, columns, scaled=True)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -47,54 +59,57 @@ class Features:
 
 
 def read_features(
-    given: Any,
     source: Source,
     names: Sequence[str] | None,
     groups: Groups | None,
-    kernels: str | Kernel | Sequence[str | Kernel],
+    kernels: FeatureKernels,
 ) -> Features:
     """The features that were asked for.
 
     Parameters
     ----------
-    given : object
-        What the user passed, which may know the names of its columns.
     source : Source
-        The same, opened.
+        The variable.
     names : sequence of str or None
-        Of the columns.
+        Of the columns; their own where not given.
     groups : mapping, sequence or None
         Columns of every group, by number or name.
-    kernels : str, Kernel or a sequence of them
-        For all features, or one a feature.
+    kernels : str, Kernel or a sequence of them, or None
+        For all features, or one a feature; by what the columns hold where not given.
 
     Raises
     ------
     InvalidArgumentError
         Names, groups or kernels that do not fit.
     """
-    columns = _column_names(given, source, names)
+    columns = _column_names(source, names)
     chosen: dict[str, tuple[int, ...]]
     if groups is None:
         chosen = {name: (j,) for j, name in enumerate(columns)}
     else:
         chosen = {name: _columns_of(name, at, columns) for name, at in _named(groups).items()}
-    return Features(tuple(chosen), tuple(chosen.values()), _kernels(kernels, len(chosen), source))
+    kinds = kinds_of(source)
+    read = _kernels(kernels, chosen, kinds)
+    return Features(tuple(chosen), tuple(chosen.values()), read, None if kernels else kinds)
 
 
-def read_kernel(kernel: Any, source: Source) -> Kernel:
-    """A kernel that the values of a variable allow, from its name or as it is."""
-    return _checked(_kernel(kernel), source)
+def read_kernel(kernel: Any, kinds: Sequence[Kind], what: str) -> Kernel:
+    """A kernel that the values of columns allow: from its name, as it is, or by what they hold."""
+    if kernel is None:
+        return by_type(kinds, Gaussian())
+    read = _kernel(kernel)
+    check_kernel(read, kinds, what)
+    return read
 
 
-def _column_names(given: Any, source: Source, names: Sequence[str] | None) -> list[str]:
+def _column_names(source: Source, names: Sequence[str] | None) -> list[str]:
     d = source.shape[1]
     if names is None:
-        labels = None if isinstance(given, AnySource) else getattr(given, "columns", None)
+        labels = labels_of(source)
         if labels is None:
             numbers = getattr(source, "columns", None) or range(d)
             return [f"{source.name.split('[')[0]}[{j}]" for j in numbers]
-        names = [str(label) for label in labels]
+        names = list(labels)
     listed = list(names) if _is_list(names) else []
     if len(listed) != d or len(set(listed)) < d or not all(isinstance(n, str) for n in listed):
         msg = f"names must be {d} different words, one a column of the features; got {names!r}"
@@ -142,12 +157,20 @@ def _is_list(given: Any) -> bool:
     return not one and (isinstance(given, Sequence) or np.ndim(given) == 1)
 
 
-def _kernels(given: Any, count: int, source: Source) -> tuple[Kernel, ...]:
-    listed = [given] * count if isinstance(given, str | Kernel) else given
-    if not isinstance(listed, Sequence) or len(listed) != count:
-        msg = f"feature_kernels must be one, or one for each of {count} features; got {given!r}"
+def _kernels(
+    given: FeatureKernels, chosen: Mapping[str, tuple[int, ...]], kinds: Sequence[Kind]
+) -> tuple[Kernel, ...]:
+    one = given is None or isinstance(given, str | Kernel)
+    listed: Any = [given] * len(chosen) if one else given
+    if not isinstance(listed, Sequence) or len(listed) != len(chosen):
+        msg = (
+            f"feature_kernels must be one, or one for each of {len(chosen)} features; got {given!r}"
+        )
         raise InvalidArgumentError(msg)
-    return tuple(read_kernel(kernel, source) for kernel in listed)
+    return tuple(
+        read_kernel(kernel, [kinds[j] for j in columns], f"feature {name!r}")
+        for kernel, (name, columns) in zip(listed, chosen.items(), strict=True)
+    )
 
 
 def _kernel(kernel: Any) -> Kernel:
@@ -157,14 +180,3 @@ def _kernel(kernel: Any) -> Kernel:
         return kernel
     msg = f"kernels must be names or Kernel values, got {kernel!r}: as 'gaussian' or 'delta'"
     raise InvalidArgumentError(msg)
-
-
-def _checked(kernel: Kernel, source: Source) -> Kernel:
-    """Refuse what compares the codes of categories as numbers."""
-    if source.categorical and not kernel.nominal:
-        msg = (
-            f"variable {source.name!r} holds categories, so its kernel must be 'delta', got "
-            f"{kernel.spec()!r}"
-        )
-        raise InvalidArgumentError(msg)
-    return kernel

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic.engine.blocks import kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
@@ -15,7 +16,7 @@ from dhsic.estimators import Estimator
 from dhsic.kernels import Kernel
 from dhsic.ranking.features import read_kernel
 from dhsic.ranking.result import By
-from dhsic.sensitivity.maps import check_varied, column_sensitivities, map_passes
+from dhsic.sensitivity.maps import column_sensitivities, map_passes
 
 __all__ = ["JointMap", "JointReader", "joint_reader"]
 
@@ -39,15 +40,23 @@ class JointMap(NamedTuple):
         InvalidArgumentError
             There are several kernels of features, or the one has no derivative.
         """
-        if not isinstance(feature_kernels, str | Kernel):
+        if not isinstance(feature_kernels, str | Kernel | None):
             msg = (
                 "by='sensitivity' takes all columns as one variable, so feature_kernels must be "
                 f"one kernel, got {feature_kernels!r}: give one, or rank by something else"
             )
             raise InvalidArgumentError(msg)
         first, second = session.sources
-        kernels = read_kernel(feature_kernels, first), read_kernel(target_kernel, second)
-        check_varied(session, kernels, (0,))
+        kernels = (
+            read_kernel(feature_kernels, kinds_of(first), f"variable {first.name!r}"),
+            read_kernel(target_kernel, kinds_of(second), f"target {second.name!r}"),
+        )
+        if not kernels[0].differentiable:
+            msg = (
+                "features ranked by 'sensitivity' must have a differentiable kernel to be varied, "
+                f"got {kernels[0].spec()!r}: leave out those of labels, or rank by 'pvalue'"
+            )
+            raise InvalidArgumentError(msg)
         return cls(estimator, kernels)
 
     def steps(self, session: Session) -> tuple[DriverStep | PassPlan, ...]:

@@ -4,63 +4,56 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Precision, open_session
-from dhsic._validation import check_choice
+from dhsic._arguments import Missing, Precision, open_session
+from dhsic._random import RngLike
+from dhsic._validation import check_choice, named_arguments
 from dhsic._version import __version__
 from dhsic.engine.events import Listener
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
-from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import (
     Estimator,
     FeatureEstimator,
     FeatureOutcome,
     Null,
-    NystromHSIC,
-    NystromMHSIC,
-    Resampling,
-    choose_estimator,
-    draws_replicates,
-    find_estimator,
-    find_null,
 )
 from dhsic.estimators.base import passes_of
-from dhsic.estimators.reach import Planner, plan_once, planned
-from dhsic.io.open import AnySource
-from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns
+from dhsic.io.labelled import names_of
+from dhsic.kernels import Kernel, OnColumns
 from dhsic.nulls import Replicates, adjust, pvalue, standardised, step_down
 from dhsic.ranking.constants import without_constants
-from dhsic.ranking.features import Features, Groups, read_features, read_kernel
-from dhsic.ranking.joint import JointReader, joint_reader
+from dhsic.ranking.features import FeatureKernels, Features, Groups, read_features
+from dhsic.ranking.joint import joint_reader
+from dhsic.ranking.method import choose_ranking
 from dhsic.ranking.result import By, FeatureRanking, RankedFeature
-from dhsic.results import AS_ASKED
 
-__all__ = ["feature_estimator", "open_features", "plan_ranking", "rank_features"]
+__all__ = ["open_features", "plan_ranking", "rank_features"]
 
 Vector = NDArray[np.float64]
-FeatureKernels = str | Kernel | Sequence[str | Kernel]
 
 
+@named_arguments
 def rank_features(
     features: Any,
     target: Any,
     *,
     groups: Groups | None = None,
     by: By = "pvalue",
-    feature_kernels: FeatureKernels = "gaussian",
-    target_kernel: str | Kernel = "gaussian",
+    feature_kernels: FeatureKernels = None,
+    target_kernel: str | Kernel | None = None,
     estimator: str | Estimator = "nystrom-m",
     null: str | Null = "auto",
     n_resamples: int | None = None,
-    rng: int | np.random.Generator | None = None,
+    rng: RngLike = None,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -95,9 +88,10 @@ def rank_features(
         p-value of its own and is exploratory; p-values stay those of each feature by itself. It
         takes passes of its own and one differentiable kernel for all features.
     feature_kernels : str, Kernel or a sequence of them, optional
-        One for all features, or one a feature; fitted to each by itself.
+        One for all features, or one a feature; fitted to each by itself. Where not given, as those
+        of `independence_test`: Gaussian for numbers, delta for categories and booleans.
     target_kernel : str or Kernel, optional
-        Of the target; "delta" for classes.
+        Of the target, likewise; "delta" for classes that are coded as numbers.
     estimator : str or Estimator, optional
         "nystrom-m", linear in n, with uniformly drawn landmarks; "nystrom-hsic", linear in n, the
         quick one for single columns with smooth kernels, most of all where the target repeats as
@@ -110,10 +104,12 @@ def rank_features(
         Replicates, at least 1,000 shifts where not given. The smallest p-value is one over their
         number: Bonferroni and Holm need as many times more replicates as there are features, "bh"
         as many as there are features for each that is found.
-    rng : int, Generator or None, optional
+    rng : int, SeedSequence, BitGenerator, Generator or None, optional
         Seed. The same seed gives the same draws whatever the chunks, workers or retries.
     names : sequence of str, optional
-        Names of the columns; those of a data frame, or "x[0]", "x[1]", ... where not given.
+        Names of the columns; where not given those that the data have, or "x[0]", "x[1]", ...
+    data, missing
+        As for `independence_test`: features are then a list of names, and the target is a name.
     precision, client, threads, memory, progress, checkpoint
         As for `independence_test`. Where replicates of all features do not fit the memory, they
         are made for some after others, a pass each; `plan_ranking` says how many.
@@ -167,12 +163,11 @@ def rank_features(
     """
     began = time.perf_counter()
     check_choice("by", by, get_args(By))
-    session = open_features(
-        features, target, rng, precision, client, threads, memory, progress, checkpoint
-    )
-    chosen = read_features(features, session.sources[0], names, groups, feature_kernels)
+    where = client, threads, memory, progress, checkpoint
+    session = open_features(features, target, rng, precision, *where, data=data, missing=missing)
+    chosen = read_features(session.sources[0], names, groups, feature_kernels)
     read = joint_reader(by, feature_kernels, target_kernel)
-    method = _choose(session, chosen, target_kernel, estimator, null, n_resamples, read)
+    method = choose_ranking(session, chosen, target_kernel, estimator, null, n_resamples, read)
     joint = read(session, method.estimator)
     session.begin(method.plan(session, read))
     tested = without_constants(session, chosen)
@@ -197,6 +192,7 @@ def rank_features(
         target=session.names[1],
         target_kernel=estimates.combinations.kernels[-1].spec(),
         n=session.n,
+        dropped=session.dropped,
         estimator=method.estimator.name,
         estimator_reason=method.estimator_reason,
         null=method.null.name,
@@ -211,18 +207,21 @@ def rank_features(
     )
 
 
+@named_arguments
 def plan_ranking(
     features: Any,
     target: Any,
     *,
     groups: Groups | None = None,
     by: By = "pvalue",
-    feature_kernels: FeatureKernels = "gaussian",
-    target_kernel: str | Kernel = "gaussian",
+    feature_kernels: FeatureKernels = None,
+    target_kernel: str | Kernel | None = None,
     estimator: str | Estimator = "nystrom-m",
     null: str | Null = "auto",
     n_resamples: int | None = None,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -236,7 +235,7 @@ def plan_ranking(
         As for `rank_features`.
     groups, by, feature_kernels, target_kernel, estimator, null, n_resamples
         As for `rank_features`.
-    names, precision, client, threads, memory
+    names, data, missing, precision, client, threads, memory
         As for `rank_features`.
 
     Returns
@@ -256,127 +255,36 @@ def plan_ranking(
     {'shifts'}
     """
     check_choice("by", by, get_args(By))
-    session = open_features(features, target, 0, precision, client, threads, memory)
-    chosen = read_features(features, session.sources[0], names, groups, feature_kernels)
+    where = client, threads, memory
+    session = open_features(features, target, 0, precision, *where, data=data, missing=missing)
+    chosen = read_features(session.sources[0], names, groups, feature_kernels)
     read = joint_reader(by, feature_kernels, target_kernel)
-    method = _choose(session, chosen, target_kernel, estimator, null, n_resamples, read)
+    method = choose_ranking(session, chosen, target_kernel, estimator, null, n_resamples, read)
     return method.plan(session, read)
 
 
 def open_features(
     features: Any,
     target: Any,
-    rng: int | np.random.Generator | None,
+    rng: RngLike,
     precision: str,
     client: Any,
     threads: int | None,
     memory: int | str,
     progress: Any = None,
     checkpoint: str | None = None,
+    *,
+    data: Any = None,
+    missing: Missing = "refuse",
 ) -> Session:
     """Open features and target; they are x and y where they have no names."""
-    names = [
-        data.name if isinstance(data, AnySource) else name
-        for data, name in ((features, "x"), (target, "y"))
-    ]
-    return open_session(
-        (features, target), names, rng, precision, client, threads, memory, progress, checkpoint
-    )
-
-
-@dataclass(frozen=True)
-class _Method:
-    estimator: Estimator
-    estimator_reason: str
-    combinations: Combinations
-    null: Resampling
-    null_reason: str
-
-    def of(self, features: Features) -> _Method:
-        """The same for some of the features."""
-        return replace(self, combinations=features.against(self.combinations.kernels[-1]))
-
-    def plan(self, session: Session, read: JointReader) -> Plan:
-        """What would run; where that is refused it tells what would fit."""
-        planner = partial(_plan, null=self.null, n_resamples=None, read=read)
-        return planned(planner, self.estimator, session, self.combinations)
-
-
-def _plan(
-    estimator: Estimator,
-    session: Session,
-    combinations: Combinations,
-    null: str | Null,
-    n_resamples: int | None,
-    read: JointReader,
-) -> Plan:
-    """The ranking, and the map where there is one."""
-    found, _ = find_null(null, estimator, session, n_resamples, combinations)
-    plan, joint = plan_once(estimator, session, combinations, found), read(session, estimator)
-    return plan if joint is None else replace(plan, steps=(*plan.steps, *joint.steps(session)))
-
-
-def _choose(
-    session: Session,
-    features: Features,
-    kernel: str | Kernel,
-    estimator: str | Estimator,
-    null: str | Null,
-    n_resamples: int | None,
-    read: JointReader,
-) -> _Method:
-    """What was asked for, and for the rest what dhsic takes."""
-    msg = (
-        "a ranking needs replicates that features share: null must be 'auto', 'shifts', "
-        f"'permutation' or 'multiplier', or a value of these; got {null!r}"
-    )
-    if not draws_replicates(null):
-        raise InvalidArgumentError(msg)
-    combinations = features.against(read_kernel(kernel, session.sources[1]))
-    planner = partial(_plan, null=null, n_resamples=n_resamples, read=read)
-    asked = session, combinations, null, n_resamples, planner
-    chosen, reason = feature_estimator(estimator, *asked)
-    few = _keep_few_landmarks(combinations, session.dims[1])
-    if estimator == "auto" and isinstance(chosen, NystromMHSIC) and few:
-        chosen, why = feature_estimator(NystromHSIC.name, *asked)
-        why = "" if why == AS_ASKED else f"; {why}"
-        reason = f"{reason}; single columns keep few landmarks{why}"
-    found, null_reason = find_null(null, chosen, session, n_resamples, combinations)
-    if not isinstance(found, Resampling):  # a chain of tests
-        raise InvalidArgumentError(msg)
-    return _Method(chosen, reason, combinations, found, null_reason)
-
-
-def _keep_few_landmarks(combinations: Combinations, target_columns: int) -> bool:
-    """Whether features and target are single columns with the smoothest of kernels."""
-    *features, target = combinations.kernels
-    return (target_columns == 1 and isinstance(target, Gaussian)) and all(
-        isinstance(one, OnColumns) and isinstance(one.kernel, Gaussian) and len(one.at) == 1
-        for one in features
-    )
-
-
-def feature_estimator(
-    estimator: str | Estimator,
-    session: Session,
-    combinations: Combinations,
-    null: str | Null | None,
-    n_resamples: int | None,
-    planner: Planner | None = None,
-) -> tuple[Estimator, str]:
-    """The estimator, one that takes many features, and why this one."""
-    named = None if estimator == "auto" else find_estimator(estimator, session)[0]
-    if named is not None and not isinstance(named, FeatureEstimator):
-        msg = (
-            "many features against one target need estimator 'nystrom-m', 'nystrom-hsic', 'v-hsic' "
-            f"or 'auto', got "
-            f"{named.name!r}: take one of them, or test column by column"
-        )
-        raise InvalidArgumentError(msg)
-    chosen, _, reason = choose_estimator(
-        estimator, session, combinations, null, n_resamples, planner=planner
-    )
-    return chosen, reason
+    given, usual = (features, target), ("x", "y")
+    if data is None:
+        names = names_of(given, usual)
+    else:
+        names = [x if isinstance(x, str) else y for x, y in zip(given, usual, strict=True)]
+    where = client, threads, memory, progress, checkpoint
+    return open_session(given, names, rng, precision, *where, data=data, missing=missing)
 
 
 def _ranked(
@@ -387,7 +295,8 @@ def _ranked(
     columns = zip(statistics.tolist(), replicates.T, rounding.tolist(), strict=True)
     p = np.array([pvalue(t, Replicates(column), dtype, own) for t, column, own in columns])
     distances, _, _ = standardised(np.vstack([statistics, replicates]), rounding, dtype)
-    kernels = outcome.estimates.combinations.kernels[:-1]
+    fitted = outcome.estimates.combinations.kernels[:-1]
+    kernels = [one.kernel for one in fitted if isinstance(one, OnColumns)]
     numbers = [
         *(statistics, distances[0], outcome.estimates.hsic, outcome.estimates.cka, p),
         *(adjust(p, "bh"), adjust(p, "by"), adjust(p, "bonferroni"), adjust(p, "holm")),

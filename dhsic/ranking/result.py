@@ -19,6 +19,7 @@ from dhsic.results import (
     Parts,
     PassSummary,
     one_of,
+    rows_text,
     several_of,
     short_spec,
 )
@@ -144,6 +145,8 @@ class FeatureRanking(JsonValue):
         Wall time.
     version : str
         Of dhsic.
+    dropped : int
+        Rows that were left out because a value is missing.
 
     Examples
     --------
@@ -177,6 +180,7 @@ class FeatureRanking(JsonValue):
     passes: tuple[PassSummary, ...]
     seconds: float
     version: str
+    dropped: int = 0
 
     def ranked(self, by: By | None = None) -> tuple[RankedFeature, ...]:
         """All features, the strongest first and those that are constant last.
@@ -297,7 +301,7 @@ class FeatureRanking(JsonValue):
         rows = [
             ("features", f"{len(self.features):,}{still}, ranked by {self.by}{exploratory}"),
             ("target", f"{self.target} ({short_spec(self.target_kernel)})"),
-            ("n", f"{self.n:,}"),
+            ("n", rows_text(self.n, self.dropped)),
         ]
         if self.landmarks is not None:
             kept = self.landmarks.kept

@@ -10,9 +10,11 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Precision
-from dhsic._validation import check_choice, check_integer, check_number
+from dhsic._arguments import Missing, Precision
+from dhsic._random import RngLike
+from dhsic._validation import check_choice, check_integer, check_number, named_arguments
 from dhsic._version import __version__
+from dhsic.engine.blocks import kinds_of
 from dhsic.engine.events import Listener
 from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.reduction import RowReduction
@@ -21,12 +23,13 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator, FeatureEstimator
 from dhsic.estimators.base import fit_combinations_on_sample, fitting_step, plan_of
 from dhsic.estimators.reach import plan_once, planned
-from dhsic.kernels import Combinations, Delta, Kernel, Linear, OnColumns
+from dhsic.kernels import Combinations, Delta, Kernel, Linear
 from dhsic.ranking.features import Features, Groups, read_features, read_kernel
 from dhsic.ranking.greedy import Measure, Subset, backward, forward
 from dhsic.ranking.lasso import LassoPass, lasso_path
 from dhsic.ranking.linear import ClassPass, LinearPass, class_scores
-from dhsic.ranking.rank import feature_estimator, open_features
+from dhsic.ranking.method import feature_estimator
+from dhsic.ranking.rank import open_features
 from dhsic.results import AS_ASKED, JsonValue, Parts, Summarised
 
 __all__ = ["Criterion", "FeatureSelection", "SelectionMethod", "select_features"]
@@ -74,6 +77,8 @@ class FeatureSelection(Summarised, JsonValue):
     estimator_reason : str
         Of "forward" and "backward", why the estimator, and why fewer landmarks than usual where
         the usual ones do not fit.
+    dropped : int
+        Rows that were left out because a value is missing.
 
     Examples
     --------
@@ -106,6 +111,7 @@ class FeatureSelection(Summarised, JsonValue):
     seconds: float
     version: str
     estimator_reason: str = AS_ASKED
+    dropped: int = 0
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
@@ -120,6 +126,7 @@ class FeatureSelection(Summarised, JsonValue):
         ]
 
 
+@named_arguments
 def select_features(
     features: Any,
     target: Any,
@@ -128,14 +135,16 @@ def select_features(
     method: SelectionMethod = "forward",
     criterion: Criterion = "cka",
     groups: Groups | None = None,
-    feature_kernel: str | Kernel = "gaussian",
+    feature_kernel: str | Kernel | None = None,
     target_kernel: str | Kernel | None = None,
     estimator: str | Estimator = "nystrom-m",
     share: float = 0.1,
     block_rows: int = 20,
     n_permutations: int = 3,
-    rng: int | np.random.Generator | None = None,
+    rng: RngLike = None,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -170,16 +179,18 @@ def select_features(
     groups : mapping of str to columns, or sequence of columns, optional
         As for `rank_features`.
     feature_kernel : str or Kernel, optional
-        Fitted to every set of columns by itself; not looked at by "linear".
+        Fitted to every set of columns by itself; not looked at by "linear". Where not given,
+        Gaussian for numbers, times delta for categories and booleans.
     target_kernel : str or Kernel, optional
-        Gaussian where not given; for "linear" it is "linear", or "delta" for classes.
+        Gaussian for numbers and delta for categories where not given; for "linear" it is
+        "linear", or "delta" for classes.
     estimator : str or Estimator, optional
         Of "forward" and "backward": as for `rank_features`.
     share : float, optional
         Of the features that are left, that "backward" drops at a time; 0 for one at a time.
     block_rows, n_permutations : int, optional
         Of "lasso": rows of a block, and how often the rows are cut into blocks.
-    rng, names, precision, client, threads, memory, progress
+    rng, names, data, missing, precision, client, threads, memory, progress
         As for `rank_features`.
 
     Returns
@@ -225,14 +236,23 @@ def select_features(
     check_integer("block_rows", block_rows, minimum=2)
     check_integer("n_permutations", n_permutations, minimum=1)
     check_number("share", share, "from 0 to below 1", lambda s: 0.0 <= s < 1.0, "take 0.1")
-    session = open_features(features, target, rng, precision, client, threads, memory, progress)
+    where = client, threads, memory, progress
+    session = open_features(features, target, rng, precision, *where, data=data, missing=missing)
     kernel = "linear" if method == "linear" else feature_kernel
-    chosen = read_features(features, session.sources[0], names, groups, kernel)
+    if method == "linear" and session.sources[0].categorical:
+        msg = (
+            "method 'linear' takes features of numbers, got some that hold categories: leave them "
+            "out, or take 'forward', 'backward' or 'lasso'"
+        )
+        raise InvalidArgumentError(msg)
+    chosen = read_features(session.sources[0], names, groups, kernel)
     if check_integer("k", k, minimum=1) > len(chosen):
         msg = f"k must be at most the number of features, {len(chosen)}; got {k}"
         raise InvalidArgumentError(msg)
-    usual = "linear" if method == "linear" else "gaussian"
-    of_target = read_kernel(target_kernel or usual, session.sources[1])
+    source = session.sources[1]
+    if target_kernel is None and method == "linear":
+        target_kernel = "delta" if source.categorical else "linear"
+    of_target = read_kernel(target_kernel, kinds_of(source), f"target {source.name!r}")
     reason = AS_ASKED
     if method == "linear":
         selected, scores = _largest(_linear_scores(session, chosen, of_target), k)
@@ -256,6 +276,7 @@ def select_features(
         criterion=measured,
         target=session.names[1],
         n=session.n,
+        dropped=session.dropped,
         n_features=len(chosen),
         estimator_reason=reason,
         passes=len(session.finished),
@@ -282,13 +303,13 @@ def _measure(
 
     And why this estimator, which suits as many sets as there are features, of so many each.
     """
-    largest = _on(features, tuple(range(columns)))
+    largest = features.on(tuple(range(columns)))
     most = Combinations.against([largest] * len(features), target)
     chosen, reason = feature_estimator(estimator, session, most, None, None)
     assert isinstance(chosen, FeatureEstimator)
 
     def measure(subsets: Sequence[Subset]) -> Vector:
-        combinations = Combinations.against([_on(features, one) for one in subsets], target)
+        combinations = Combinations.against([features.on(one) for one in subsets], target)
         session.begin(planned(_plan, chosen, session, combinations))
         estimates = chosen.estimate_features(session, combinations)
         return estimates.cka if criterion == "cka" else estimates.hsic
@@ -298,12 +319,6 @@ def _measure(
 
 def _plan(estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
     return plan_once(estimator, session, combinations, None)
-
-
-def _on(features: Features, subset: Subset) -> OnColumns:
-    """The kernel on all columns of some features, in units of their standard deviation."""
-    columns = dict.fromkeys(j for feature in subset for j in features.columns[feature])
-    return OnColumns(features.kernels[subset[0]], tuple(columns), scaled=True)
 
 
 def _linear_scores(session: Session, features: Features, target: Kernel) -> Vector:
@@ -331,7 +346,7 @@ def _lasso_scores(
     n_permutations: int,
 ) -> Vector:
     """The coefficients of block HSIC Lasso."""
-    kernels = [_on(features, (j,)) for j in range(len(features))]
+    kernels = [features.on((j,)) for j in range(len(features))]
     combinations = Combinations.against(kernels, target)
     fitted, _ = fit_combinations_on_sample(session, combinations)
     reduction = LassoPass(fitted, session.dims, block_rows, n_permutations, session.seed)

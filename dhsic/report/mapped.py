@@ -48,7 +48,7 @@ def mapped_sections(mapped: Mapped) -> tuple[str, list[Section]]:
     """The finding in a sentence, and the sections of a map."""
     found = mapped.found
     wide = [name for name in found.names if len(found.features[name]) > 1]
-    firsts = [f"column {found.top(name, 1)[0]} of {name}" for name in wide]
+    firsts = [f"column {found.called(name, found.top(name, 1)[0])} of {name}" for name in wide]
     lead = f"The {found.of} of dependence is {found.value:.6g}"
     lead += f", most sensitive to {' and '.join(firsts)}" if firsts else ""
     pictures = [_bars(found, name) for name in wide]
@@ -85,7 +85,8 @@ def _table(found: SensitivityMap) -> Table:
         total = float(sizes.sum()) or 1.0
         for j in found.top(name, len(sizes)):
             share = number(100 * sizes[j] / total, ".1f")
-            rows.append([Cell(name), number(j, "d"), number(float(sizes[j])), share])
+            column = Cell(found.called(name, j))
+            rows.append([Cell(name), column, number(float(sizes[j])), share])
     return Table("Columns", ("variable", "column", "sensitivity", "% of the variable"), rows)
 
 

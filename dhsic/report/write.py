@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from dhsic._validation import named_arguments
 from dhsic.errors import InvalidArgumentError, require
 from dhsic.io.whole import write_whole
 from dhsic.plots.values import check_level
@@ -36,6 +37,7 @@ def check_report() -> None:
         _needed(module)
 
 
+@named_arguments
 def write_report(
     result: IndependenceTestResult | Ranked | Mapped,
     path: str | Path,

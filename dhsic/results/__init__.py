@@ -10,6 +10,7 @@ from dhsic.results.summaries import (
     PassSummary,
     StageSummary,
     VariableSummary,
+    rows_text,
     short_spec,
 )
 from dhsic.results.summarised import Summarised
@@ -31,6 +32,7 @@ __all__ = [
     "VariableSummary",
     "decision",
     "one_of",
+    "rows_text",
     "several_of",
     "short_spec",
 ]

@@ -20,6 +20,7 @@ from dhsic.results.summaries import (
     PassSummary,
     StageSummary,
     VariableSummary,
+    rows_text,
     short_spec,
 )
 from dhsic.results.summarised import Summarised
@@ -61,11 +62,12 @@ class _Result(Summarised, JsonValue):
     passes: tuple[PassSummary, ...]
     seconds: float
     version: str
+    dropped: int = 0
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [
             ("variables", ", ".join(map(_described, self.variables))),
-            ("n", f"{self.n:,}"),
+            ("n", rows_text(self.n, self.dropped)),
         ]
         if self.landmarks is not None:
             z = self.landmarks
@@ -129,6 +131,8 @@ class DependenceEstimate(_Result):
         Wall time.
     version : str
         Of dhsic.
+    dropped : int
+        Rows that were left out because a value is missing.
     """
 
 
@@ -164,6 +168,8 @@ class IndependenceTestResult(_Result):
         Wall time.
     version : str
         Of dhsic.
+    dropped : int
+        Rows that were left out because a value is missing.
     statistic : float
         The test statistic.
     pvalue : float

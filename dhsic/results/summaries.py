@@ -13,6 +13,7 @@ __all__ = [
     "PassSummary",
     "StageSummary",
     "VariableSummary",
+    "rows_text",
     "short_spec",
 ]
 
@@ -31,11 +32,14 @@ class VariableSummary:
         Its dimension.
     kernel : str
         Its kernel with the bandwidth used, as `dhsic.kernels.parse` reads it.
+    column_names : tuple of str or None
+        The names of its columns, of several that have names.
     """
 
     name: str
     columns: int
     kernel: str
+    column_names: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -192,6 +196,17 @@ class PassSummary:
     blocks: int
     bytes_read: int
     seconds: float
+
+
+def rows_text(n: int, dropped: int) -> str:
+    """How many rows were used, and how many were not.
+
+    Examples
+    --------
+    >>> rows_text(1200, 34)
+    '1,200, and 34 with missing values left out'
+    """
+    return f"{n:,}, and {dropped:,} with missing values left out" if dropped else f"{n:,}"
 
 
 def short_spec(kernel: str) -> str:

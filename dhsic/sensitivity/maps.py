@@ -11,9 +11,12 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Precision, choose_measure, open_session
-from dhsic._validation import check_choice, nearest
-from dhsic.api import Kernels, result_fields
+from dhsic._arguments import Missing, Precision, choose_measure, open_session
+from dhsic._fields import result_fields
+from dhsic._random import RngLike
+from dhsic._validation import check_choice, named_arguments, nearest
+from dhsic.api import Kernels
+from dhsic.engine.blocks import kinds_of
 from dhsic.engine.events import Listener
 from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.session import Session
@@ -27,17 +30,20 @@ from dhsic.sensitivity.forms import Measured, Of, closed_form
 from dhsic.sensitivity.passes import MapPass, SquaresPass
 from dhsic.sensitivity.result import SensitivityMap, map_columns
 
-__all__ = ["check_varied", "column_sensitivities", "map_passes", "plan_map", "sensitivity_map"]
+__all__ = ["column_sensitivities", "map_passes", "plan_map", "sensitivity_map"]
 
 
+@named_arguments
 def sensitivity_map(
     *variables: Any,
     of: Of = "statistic",
     wrt: Sequence[str] | None = None,
     kernels: Kernels | None = None,
     estimator: str | Estimator = "nystrom-m",
-    rng: int | np.random.Generator | None = None,
+    rng: RngLike = None,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -61,15 +67,16 @@ def sensitivity_map(
         with the same seed and kernels. Of "v-hsic" and "rff-hsic" one is n times the other; of
         "nystrom-m" they have landmarks of their own, see `NystromMHSIC`.
     wrt : sequence of str, optional
-        Names of the variables whose entries are varied; all where not given. Their kernels must be
-        differentiable; of kernels with a kink, as the Laplacian, the derivative at it counts as 0.
+        Names of the variables whose entries are varied; where not given all that hold numbers.
+        Their kernels must be differentiable; of kernels with a kink, as the Laplacian, the
+        derivative at it counts as 0.
     kernels : str, Kernel or a sequence of them, optional
         As for `hsic`.
     estimator : str or Estimator, optional
         "nystrom-m", "rff-hsic" ([1]_ equations 10 and 11, and for more than two variables), or
         "v-hsic" ([1]_ equations 8 and 9), whose cost is quadratic and which holds all rows in
         memory; or a value with its options.
-    rng, names, precision, client, threads, memory, progress, checkpoint
+    rng, names, data, missing, precision, client, threads, memory, progress, checkpoint
         As for `independence_test`. The map is returned in the given precision.
 
     Returns
@@ -99,14 +106,13 @@ def sensitivity_map(
     """
     began = time.perf_counter()
     check_choice("of", of, get_args(Of))
-    session = open_session(
-        variables, names, rng, precision, client, threads, memory, progress, checkpoint
-    )
-    varied = _varied(session, wrt)
-    planner = partial(plan_map, of=of, varied=varied)
+    where = client, threads, memory, progress, checkpoint
+    session = open_session(variables, names, rng, precision, *where, data=data, missing=missing)
+    planner = partial(plan_map, of=of, wrt=wrt)
     chosen, choice, fitting = choose_measure(
         session, kernels, estimator, unbiased=False, planner=planner
     )
+    varied = _varied(session, wrt, fitting)
     session.begin(planned(planner, chosen, session, Combinations.single(fitting)))
     session.resume(
         computes=f"sensitivity map of the {of}", estimator=chosen, kernels=fitting, wrt=varied
@@ -167,8 +173,10 @@ def map_passes(
     return replace(plan, steps=(*plan.steps, squares))
 
 
-def _varied(session: Session, wrt: Sequence[str] | None) -> tuple[int, ...]:
-    """Numbers of the variables whose entries are varied."""
+def _varied(
+    session: Session, wrt: Sequence[str] | None, kernels: Sequence[Kernel]
+) -> tuple[int, ...]:
+    """Numbers of the variables whose entries are varied; not of labels where none are named."""
     if (
         isinstance(wrt, str)
         or not isinstance(wrt, Sequence | None)
@@ -182,11 +190,15 @@ def _varied(session: Session, wrt: Sequence[str] | None) -> tuple[int, ...]:
             close = nearest(str(name), session.names)
             msg = f"wrt must name variables, got {name!r}; there are {known}{close}"
             raise InvalidArgumentError(msg)
-    chosen = set(session.names if wrt is None else wrt)
-    return tuple(m for m, name in enumerate(session.names) if name in chosen)
+    if wrt is not None:
+        return tuple(m for m, name in enumerate(session.names) if name in wrt)
+    kinds = [set(kinds_of(source)) for source in session.sources]
+    numbers = tuple(m for m, one in enumerate(kinds) if one == {"number"})
+    smooth = tuple(m for m, kernel in enumerate(kernels) if kernel.differentiable)
+    return tuple(sorted({*numbers, *smooth})) or tuple(range(len(kernels)))
 
 
-def check_varied(session: Session, kernels: Sequence[Kernel], varied: Sequence[int]) -> None:
+def _check_varied(session: Session, kernels: Sequence[Kernel], varied: Sequence[int]) -> None:
     """Refuse to vary what has a kernel without derivatives.
 
     Raises
@@ -214,11 +226,12 @@ def plan_map(
     session: Session,
     combinations: Combinations,
     of: Of,
-    varied: tuple[int, ...],
+    wrt: Sequence[str] | None,
 ) -> Plan:
     """What the estimator runs, the pass of the map, and what writing the map takes."""
     kernels = combinations.kernels
-    check_varied(session, kernels, varied)
+    varied = _varied(session, wrt, kernels)
+    _check_varied(session, kernels, varied)
     form = closed_form(estimator, of, len(session.sources))
     measured = form.plan(session, kernels)
     if not measured.fits:  # what is far too large is not even guessed at

@@ -103,6 +103,23 @@ class SensitivityMap:
         return tuple(self.features)
 
     @cached_property
+    def columns(self) -> Mapping[str, tuple[str, ...]]:
+        """What the columns of every variable are called.
+
+        By their own names, or as x[0], x[1]; a variable of one column is called x.
+        """
+        own = {
+            v.name: v.column_names or ((v.name,) if v.columns == 1 else None)
+            for v in self.measured.variables
+        }
+        return MappingProxyType(
+            {
+                name: own[name] or tuple(f"{name}[{j}]" for j in range(len(one)))
+                for name, one in self.features.items()
+            }
+        )
+
+    @cached_property
     def maps(self) -> Mapping[str, Any]:
         """The map of every variable by its name, a lazy Dask array of shape (n, d_m).
 
@@ -143,6 +160,11 @@ class SensitivityMap:
         count = check_integer("count", count, minimum=1)
         order = np.argsort(-self.features[name], kind="stable")[:count]
         return [int(j) for j in order]
+
+    def called(self, name: str, column: int) -> str:
+        """The name of a column of a variable, or its number where it has none."""
+        found = self.columns[name][column]
+        return str(column) if found == f"{name}[{column}]" else found
 
     @property
     def flat(self) -> bool:
@@ -216,8 +238,9 @@ class SensitivityMap:
         widest = max(self.names, key=lambda name: len(self.features[name]))
         name = check_choice("of", of or widest, self.names)
         sizes = self.features[name]
-        labels = [f"{name}[{j}]" for j in range(len(sizes))]
-        return ranking(sizes, labels, quantity=f"sensitivity of the {self.of}", most=most, ax=ax)
+        return ranking(
+            sizes, self.columns[name], quantity=f"sensitivity of the {self.of}", most=most, ax=ax
+        )
 
     def to_zarr(
         self, path: str | os.PathLike[str], *, overwrite: bool = False, compress: bool = True
@@ -258,7 +281,8 @@ class SensitivityMap:
                 arrays = (*maps, samples[:, None])
                 writer.append(dict(zip(columns, arrays, strict=True)))
             for name, one in self.features.items():
-                writer.describe(name, of=self.of, value=self.value, sensitivity=one.tolist())
+                told = {"of": self.of, "value": self.value, "sensitivity": one.tolist()}
+                writer.describe(name, **told, columns=list(self.columns[name]))
             return writer.summary()
 
     def to_dict(self) -> dict[str, Any]:
@@ -293,7 +317,7 @@ class SensitivityMap:
         """The most sensitive columns with their shares of the variable's sensitivity."""
         found = self.features[name]
         total = float(found.sum()) or 1.0
-        listed = [f"{j} ({found[j] / total:.1%})" for j in self.top(name, top)]
+        listed = [f"{self.called(name, j)} ({found[j] / total:.1%})" for j in self.top(name, top)]
         more = len(found) - len(listed)
         return ", ".join(listed) + (f", {more:,} more" if more else "")
 

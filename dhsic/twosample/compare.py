@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._arguments import Method, Precision, choose_method, session_over
-from dhsic._validation import check_choice
-from dhsic.api import tested_fields
+from dhsic._fields import tested_fields
+from dhsic._random import RngLike
+from dhsic._validation import check_choice, named_arguments
+from dhsic.engine.blocks import labels_of
 from dhsic.engine.events import Listener
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
@@ -47,15 +49,17 @@ MMD_ESTIMATORS: dict[str, type[Estimator]] = {
 
 _NAMES = {cls: name for name, cls in MMD_ESTIMATORS.items()} | {NystromHSIC: "nystrom-mmd"}
 _FEWEST = 2
+_SAMPLE = "sample"  # the variable that says of every row which sample it is of
 
 
+@named_arguments
 def two_sample_test(
     *samples: Any,
     kernels: str | Kernel | Candidates | Grid | None = None,
     estimator: str | Estimator = "nystrom-mmd",
     null: str | Null = "auto",
     n_resamples: int | None = None,
-    rng: int | np.random.Generator | None = None,
+    rng: RngLike = None,
     names: Sequence[str] | None = None,
     precision: Precision = "float64",
     client: Any = None,
@@ -145,6 +149,7 @@ def two_sample_test(
     return _result(asked, method, tested_fields(session, method, began))
 
 
+@named_arguments
 def plan_two_sample(
     *samples: Any,
     kernels: str | Kernel | Candidates | Grid | None = None,
@@ -239,7 +244,7 @@ class _Asked:
 
     def session(
         self,
-        rng: int | np.random.Generator | None,
+        rng: RngLike,
         precision: str,
         client: Any,
         threads: int | None,
@@ -252,10 +257,17 @@ class _Asked:
             msg = f"a two-sample test needs at least 4 rows in all, got {sum(self.sizes)}"
             raise DataError(msg)
         sources = (
-            PooledSource("values", self.samples),
-            LabelSource("sample", self.sizes, self.codes),
+            PooledSource(_common_name(self.samples), self.samples),
+            LabelSource(_SAMPLE, self.sizes, self.codes),
         )
         return session_over(sources, rng, precision, client, threads, memory, progress, checkpoint)
+
+
+def _common_name(samples: Sequence[AnySource]) -> str:
+    """The name of the one column that all samples have, or "values"."""
+    found = {labels_of(one) if one.shape[1] == 1 else None for one in samples}
+    labels = found.pop()
+    return labels[0] if labels and not found and labels[0] != _SAMPLE else "values"
 
 
 def _estimator(estimator: str | Estimator) -> str | Estimator:

@@ -74,7 +74,7 @@ def run_test(invoke: Invoke, data: str, tmp_path: Path) -> TestJson:
         chosen = [part for name in variables for part in ("--variable", name)]
         quick = () if "--resamples" in options else ("--resamples", 50)
         one = () if {"--kernel", "--estimator"} & set(options) else ("--kernel", "gaussian")
-        done = invoke("test", data, *chosen, *quick, *one, *options, "--json", path)
+        done = invoke("test", data, *chosen, *quick, *one, *options, "--json", path, "--overwrite")
         assert (done.exit_code, done.stderr) == (0, "")
         return IndependenceTestResult.from_json(path.read_text())
 

@@ -146,14 +146,14 @@ BAD_VARIABLES = {
     "one": (("x",), "two or more"),
     "unknown": (("x", "yy"), "did you mean 'y'?"),
     "twice": (("x", "x"), "different names"),
-    "column beyond": (("x[7]", "y"), "x[7]"),
-    "columns in words": (("x[all]", "y"), "columns are written as 0:10"),
+    "column beyond": (("x[:, 7]", "y"), "x[:, 7]"),
+    "rows in place of columns": (("x[0:2]", "y"), "write [:, 0:2] if these are columns"),
+    "columns in words": (("x[all]", "y"), "columns are written behind the rows, as [:, 0:10]"),
     "malformed": (("x=y=z", "y"), "got 'x=y=z'"),
     "missing values": (("x", "gap"), "'gap' has NaN or infinity, first in row 700"),
     "constant": (("x", "constant"), "'constant' is constant"),
     "lengths": (("x", "short"), "same rows"),
     "dimensions": (("x", "cube"), "shape"),
-    "categories": (("x", "label"), "'label' holds categories"),
 }
 
 

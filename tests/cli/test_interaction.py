@@ -34,7 +34,7 @@ def run(invoke: Invoke, triple: str, tmp_path: Path) -> Any:
 
     def run_json(*options: object) -> dhsic.InteractionTestResult:
         path = tmp_path / "out.json"
-        done = invoke("interaction", triple, *THREE, *options, "--json", path)
+        done = invoke("interaction", triple, *THREE, *options, "--json", path, "--overwrite")
         assert (done.exit_code, done.stderr) == (0, "")
         return dhsic.InteractionTestResult.from_json(path.read_text())
 

@@ -62,5 +62,5 @@ def test_songs_ranked(invoke: Invoke, tmp_path: Path) -> None:
     ranking = FeatureRanking.from_json(report.read_text())
     assert ranking.n == 7000
     assert len(ranking.features) == 90
-    assert ranking.ranked("cka")[0].name == "timbre[0]", "loudness tells most of the year"
+    assert ranking.ranked("cka")[0].name == "timbre_avg_1", "loudness tells most of the year"
     assert 60 < len(ranking.rejected(0.05, control="max-t")) < 90

@@ -71,6 +71,7 @@ def test_code_and_command__give_the_result_again(
     assert again.variables == result.variables
     assert (again.grid is None) == (result.grid is None)
     kept.unlink()
+    page.unlink()
     first, *words = shlex.split(line)
     assert first == "dhsic"
     assert invoke(*words).exit_code == 0
@@ -103,6 +104,7 @@ def test_rank__has_code_and_command_that_give_the_ranking_again(
     assert (again.by, again.seed, again.n_resamples) == (found.by, found.seed, found.n_resamples)
     assert again.features == found.features
     kept.unlink()
+    page.unlink()
     assert invoke(*shlex.split(line)[1:]).exit_code == 0
     assert dhsic.FeatureRanking.from_json(kept.read_text()).features == found.features
 
@@ -139,6 +141,7 @@ def test_sensitivity__has_code_and_command_that_give_the_map_again(
         name: pytest.approx(one, rel=1e-9) for name, one in found["features"].items()
     }
     kept.unlink()
+    page.unlink()
     assert invoke(*shlex.split(line)[1:]).exit_code == 0
     assert json.loads(kept.read_text())["features"] == found["features"]
     assert "most sensitive to column 0 of front" in page.read_text()
@@ -231,7 +234,17 @@ def test_page__of_workers_tells_of_theirs_which_find_what_threads_find(
 ) -> None:
     page, out = tmp_path / "report.html", tmp_path / "out.json"
     pair = ("--variable", "features", "--variable", "year", "--kernel", "gaussian")
-    quick = ("--landmarks", 50, "--null", "multiplier", "--resamples", 50, "--json", out)
+    quick = (
+        "--landmarks",
+        50,
+        "--null",
+        "multiplier",
+        "--resamples",
+        50,
+        "--json",
+        out,
+        "--overwrite",
+    )
     results = []
     for where in (("--workers", 2, "--report", page), ("--threads", 2)):
         done = invoke("test", long_data, *pair, *quick, *where)

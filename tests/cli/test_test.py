@@ -61,9 +61,10 @@ def test_takes_any_number_of_variables(run_test: TestJson) -> None:
 
 
 def test_variable_chooses_and_names_columns(run_test: TestJson) -> None:
-    result = run_test(variables=("front=x[:, 0:2]", "z[1]", "y"))
-    assert [(v.name, v.columns) for v in result.variables] == [("front", 2), ("z[1]", 1), ("y", 1)]
-    assert result.statistic != run_test(variables=("front=x[:, 1:3]", "z[1]", "y")).statistic
+    result = run_test(variables=("front=x[:, 0:2]", "z[:, 1]", "y"))
+    named = [(v.name, v.columns) for v in result.variables]
+    assert named == [("front", 2), ("z[:, 1]", 1), ("y", 1)]
+    assert result.statistic != run_test(variables=("front=x[:, 1:3]", "z[:, 1]", "y")).statistic
 
 
 def test_kernel_for_all_and_for_one(run_test: TestJson) -> None:
@@ -74,14 +75,22 @@ def test_kernel_for_all_and_for_one(run_test: TestJson) -> None:
 
 
 def test_kernel_of_a_variable_named_by_its_columns(run_test: TestJson) -> None:
-    options = ("--kernel", "x[0:2]=linear", *ONE)
-    result = run_test(*options, variables=("x[0:2]", "y"))
+    options = ("--kernel", "x[:, 0:2]=linear", *ONE)
+    result = run_test(*options, variables=("x[:, 0:2]", "y"))
     assert [v.kernel.split(":")[0] for v in result.variables] == ["linear", "gaussian"]
 
 
 def test_categories_take_the_delta_kernel(run_test: TestJson) -> None:
     result = run_test("--kernel", "label=delta", *ONE, variables=("x", "label"))
     assert result.variables[1].kernel == "delta"
+    given = run_test("--kernel", "x=gaussian", variables=("x", "label"))
+    assert given.variables == result.variables
+    for factors in ((), ("--factors", "0.5,1")):
+        tried = run_test(
+            "--resamples", 30, *factors, "--estimator", "v-hsic", variables=("x", "label")
+        )
+        assert tried.grid is not None
+        assert {one.kernels[1] for one in tried.grid.combinations} == {"delta"}
 
 
 def test_landmarks(run_test: TestJson) -> None:
@@ -151,7 +160,11 @@ def test_json_is_the_whole_result(invoke: Invoke, data: str, tmp_path: Path) -> 
     path = tmp_path / "deep" / "out.json"
     path.parent.mkdir()
     path.write_text("old")
-    invoke("test", data, *PAIR, *FEW, *ONE, "--json", path)
+    refused = invoke("test", data, *PAIR, *FEW, *ONE, "--json", path)
+    assert refused.exit_code == 2
+    assert "out.json exists: give another name, or --overwrite to replace it" in refused.stderr
+    assert path.read_text() == "old"
+    invoke("test", data, *PAIR, *FEW, *ONE, "--json", path, "--overwrite")
     text = path.read_text()
     assert text == IndependenceTestResult.from_json(text).to_json(indent=2) + "\n"
     assert [child.name for child in path.parent.iterdir()] == ["out.json"]

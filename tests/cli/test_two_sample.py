@@ -37,7 +37,7 @@ def run(invoke: Invoke, samples: str, tmp_path: Path) -> Any:
     def run_json(*options: object, pair: tuple[str, ...] = PAIR) -> dhsic.TwoSampleTestResult:
         path = tmp_path / "out.json"
         one = () if {"--kernel", "--factors"} & set(options) else ("--kernel", "gaussian")
-        done = invoke("two-sample", samples, *pair, *one, *options, "--json", path)
+        done = invoke("two-sample", samples, *pair, *one, *options, "--json", path, "--overwrite")
         assert (done.exit_code, done.stderr) == (0, "")
         return dhsic.TwoSampleTestResult.from_json(path.read_text())
 

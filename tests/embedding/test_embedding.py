@@ -296,11 +296,16 @@ def test_categories__need_their_kernel(rng):
     import pandas as pd
 
     x = pd.Series(rng.choice(["a", "b", "c"], 50), dtype="category")
-    with pytest.raises(InvalidArgumentError, match="kernel must be 'delta'"):
+    with pytest.raises(InvalidArgumentError, match="would compare as numbers: take 'delta'"):
         dhsic.mean_embedding(x)
     found = dhsic.mean_embedding(x, Delta(), 50, rng=0)
     counts = np.bincount(x.cat.codes) / 50
     np.testing.assert_allclose(found(np.arange(3.0)), counts, rtol=1e-12)
+
+
+def test_text__has_no_codes_that_other_rows_share(rng):
+    with pytest.raises(DataError, match="make x a categorical column of pandas, or integer codes"):
+        dhsic.mean_embedding(rng.choice(["a", "b", "c"], 50), "delta", rng=0)
 
 
 def test_overflow__is_refused(x):

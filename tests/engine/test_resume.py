@@ -241,14 +241,14 @@ def test_checkpoint__sees_columns_and_categories(tmp_path):
     [(N // 2, "memory"), *((row, place) for row in (0, N - 1) for place in ("zarr", "dask"))],
 )
 def test_checkpoint__sees_another_row(row, place, tmp_path):
-    def data(values, name):
+    def data(values, folder):
         if place == "zarr":
-            return stored(tmp_path, values, name, chunks=(40, 3))
+            return stored(tmp_path / folder, values, "x", chunks=(40, 3))
         return values if place == "memory" else da.from_array(values, chunks=(70, 3))
 
     other = X.copy()
     other[row, 2] += 1.0
-    run(tmp_path / "kept", data(X, "x"), Y)
+    run(tmp_path / "kept", data(X, "one"), Y)
     with pytest.raises(InvalidArgumentError, match=r"variables\[0\]\.content"):
         run(tmp_path / "kept", data(other, "other"), Y)
 
@@ -275,7 +275,7 @@ def test_checkpoint__holds_a_readable_manifest(tmp_path):
 
 BAD = [
     (3, InvalidArgumentError, "must be the path or URL of a folder"),
-    (Path("kept"), InvalidArgumentError, "must be the path or URL of a folder"),
+    (Path("a\0b"), InvalidArgumentError, "must be the path or URL of a folder"),
     ("", InvalidArgumentError, "must be the path or URL of a folder"),
     ("  ", InvalidArgumentError, "must be the path or URL of a folder"),
     ("a\0b", InvalidArgumentError, "must be the path or URL of a folder"),

@@ -1,5 +1,7 @@
 """Opening whatever holds rows."""
 
+from datetime import date
+
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -9,7 +11,7 @@ import xarray as xr
 import zarr
 
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.io.open import open_group, open_variables, parse_variable
+from dhsic.io.open import open_data, open_group, open_variables, parse_variable
 from dhsic.io.sources import ArraySource
 
 N = 12
@@ -29,6 +31,8 @@ def group(tmp_path):
     path = str(tmp_path / "g.zarr")
     root = zarr.open_group(path, mode="w")
     root.create_array("timbre", data=TWO, chunks=(5, 3))
+    names = {"columns": ["first", "second", "third", "last"]}
+    root.create_array("named", data=TWO, chunks=(5, 4), attributes=names)
     root.create_array("year", data=ONE, chunks=(7,))
     root.create_array("short", data=ONE[:3])
     root.create_array("cube", data=np.zeros((N, 2, 2)))
@@ -144,7 +148,9 @@ def test_open_variables__needs_as_many_different_names(names):
     assert str(caught.value).endswith(f"got {names!r}")
 
 
-@pytest.mark.parametrize("data", [[], [ONE]])
+@pytest.mark.parametrize(
+    "data", [[], [ONE], [TWO[:, :1]], [{"a": ONE}], [pd.DataFrame({"a": ONE})]]
+)
 def test_open_variables__needs_two(data):
     with pytest.raises(InvalidArgumentError, match=f"at least two variables, got {len(data)}"):
         open_variables(data)
@@ -159,17 +165,34 @@ def test_open_variables__needs_equal_lengths():
 
 
 REFUSED = [
-    (np.array([1, "a"], object), "must hold real numbers, got object: encode categories as int"),
-    (np.array(["a", "b"]), "must hold real numbers, got <U1: encode categories as integers"),
+    (np.array([1, "a"], object), "holds text beside numbers, first 'a' in row 1: make all of them"),
+    (np.array([1, b"a"], object), "holds text beside numbers"),
+    (np.array([None, 1j], object), "got complex: use its real and imaginary parts"),
+    (np.array([[1], {}], object), "must hold numbers or labels, got values of type dict, list"),
+    (np.array([date(2020, 1, 1), None]), "must hold real numbers, got date: turn times into numb"),
+    (
+        np.array(["1.5", "abc"]),
+        "'x1' holds numbers that are written as text, as '1.5', beside 'abc",
+    ),
+    (np.array(["1,200", "950"]), "numbers that are written as text, as '1,200', beside '950'"),
     (np.array([1j, 2]), "must hold real numbers, got complex128: use its real and imaginary parts"),
     (np.array([1, 2], "M8[s]"), r"got datetime64\[s\]: turn times into numbers"),
     (np.array([1, 2], "m8[s]"), r"got timedelta64\[s\]: turn durations into numbers"),
     (np.zeros(2, [("a", float)]), "choose one of its fields"),
-    (pd.Series(["a", "b"]), "'x1' must hold real numbers, got .*: encode categories as integers"),
     (pd.Series(pd.to_datetime(["2020", "2021"])), "turn times into numbers"),
-    (pd.DataFrame({"a": [1, 2], "b": ["u", "v"]}), "got object: encode categories"),
+    (
+        pd.DataFrame({"a": [1, 2], "b": pd.to_datetime(["2020", "2021"])}),
+        r"column 'b' of variable 'x1' must hold real numbers, got datetime64\[s\]: turn times",
+    ),
+    (pd.Series(pd.to_timedelta([1, 2], "s")), "turn durations into numbers, as seconds"),
+    (pd.DataFrame(np.zeros((2, 2)), columns=["a", "a"]), "must have different names .*: rename"),
+    (
+        dd.from_pandas(pd.Series(["a", "b"]), npartitions=1),
+        r"\.astype\('category'\)\.cat\.as_known",
+    ),
     (da.from_array(np.array([1j, 2])), "use its real and imaginary parts"),
-    ([1, "a"], "encode categories as integers"),
+    ([1, "a"], "holds text beside numbers, first 'a' in row 1"),
+    (iter([1, 2]), r"got list_iterator: call list\(\) on it"),
     ([[1, 2], [3]], r"must have shape \(n,\) or \(n, d\), got rows of different lengths"),
     (np.zeros((2, 2, 2)), r"'x1' must have shape \(n,\) or \(n, d\), got \(2, 2, 2\)"),
     (da.zeros((2, 2, 2)), r"must have shape \(n,\) or \(n, d\), got \(2, 2, 2\)"),
@@ -180,13 +203,12 @@ REFUSED = [
     (pd.Series([], dtype="category"), "must have rows and columns, got 0 x 1"),
     (
         np.ma.masked_array([1.0, 2.0], [False, True]),
-        "'x1' has masked values: drop or fill such rows",
+        "'x1' has masked values: fill them with NaN, or drop such rows",
     ),
     (None, "'x1' must be a NumPy, Dask, .* or the path of a zarr array, got NoneType"),
     (3.0, "got float"),
-    ({"a": 1}, "got dict"),
-    (pd.array([1, 2]), "got IntegerArray"),
-    (pd.Categorical(["a", "b"]), "got Categorical"),
+    ({"a": 1}, "variable 'a' must be a NumPy, .* got int"),
+    ({"a": [1, 2], "b": [1, 2, 3]}, "columns of one variable must have the same rows; got 'a' 2"),
 ]
 
 
@@ -240,16 +262,18 @@ def test_pandas__categories_become_codes():
 
 def test_pandas__missing_categories_are_refused():
     x = pd.Series(["a", None, "b"], dtype="category")
-    with pytest.raises(DataError, match="'x1' has missing categories: drop or fill such rows"):
-        open_variables([x, np.zeros(3)])
-
-
-def test_pandas__categories_beside_numbers_are_refused():
-    x = pd.DataFrame({"a": pd.Series(["a", "b"], dtype="category"), "b": [1.0, 2.0]})
     with pytest.raises(
-        DataError, match="'x1' mixes categories and numbers: make two variables of it"
+        DataError, match=r"'x1' has missing values in 1 rows, first in row 1: .* missing='drop'"
     ):
-        open_variables([x, np.zeros(2)])
+        open_data([x, np.zeros(3)], None, None, "refuse")
+
+
+def test_pandas__columns_may_be_categories_and_numbers():
+    x = pd.DataFrame({"a": pd.Series(["u", "v"], dtype="category"), "b": [1.5, 2.5]})
+    source, _ = open_variables([x, np.zeros(2)])
+    assert source.kinds == ("category", "number")
+    assert source.labels == ("a", "b")
+    np.testing.assert_array_equal(source.read(0, 2), [[0, 1.5], [1, 2.5]])
 
 
 def test_zarr__kind_attribute_marks_categories(group):
@@ -264,18 +288,21 @@ def test_zarr__kind_attribute_marks_categories(group):
     [
         ("timbre", "timbre", [0, 1, 2, 3]),
         ("t=timbre", "t", [0, 1, 2, 3]),
-        ("timbre[0:2]", "timbre[0:2]", [0, 1]),
-        ("low=timbre[:, 0:2]", "low", [0, 1]),
-        ("timbre[3]", "timbre[3]", [3]),
-        ("timbre[-1]", "timbre[-1]", [3]),
-        ("timbre[0, 2,3]", "timbre[0, 2,3]", [0, 2, 3]),
-        ("timbre[2, 0]", "timbre[2, 0]", [2, 0]),
-        ("timbre[::2]", "timbre[::2]", [0, 2]),
+        ("timbre[:, 0:2]", "timbre[:, 0:2]", [0, 1]),
+        ("low=timbre[:,0:2]", "low", [0, 1]),
+        ("timbre[:, 3]", "timbre[:, 3]", [3]),
+        ("timbre[:, -1]", "timbre[:, -1]", [3]),
+        ("timbre[:, 0, 2,3]", "timbre[:, 0, 2,3]", [0, 2, 3]),
+        ("timbre[:, [2, 0]]", "timbre[:, [2, 0]]", [2, 0]),
+        ("timbre[:, ::2]", "timbre[:, ::2]", [0, 2]),
+        ("timbre[:, :]", "timbre[:, :]", [0, 1, 2, 3]),
         ("timbre[:]", "timbre[:]", [0, 1, 2, 3]),
-        (" t = timbre [ 1: ] ", "t", [1, 2, 3]),
+        (" t = timbre [ : , 1: ] ", "t", [1, 2, 3]),
+        ("named[:, second]", "named[:, second]", [1]),
+        ("named[:, [last, 0]]", "named[:, [last, 0]]", [3, 0]),
     ],
 )
-def test_open_group__chooses_columns_as_python_does(group, text, name, columns):
+def test_open_group__chooses_columns_as_numpy_does(group, text, name, columns):
     first, second = open_group(group, [text, "year"])
     assert first.name == name
     assert first.shape == (N, len(columns))
@@ -284,7 +311,7 @@ def test_open_group__chooses_columns_as_python_does(group, text, name, columns):
     np.testing.assert_array_equal(values(second), ONE[:, None])
 
 
-@pytest.mark.parametrize("text", ["year[0]", "year[:]", "year[-1]"])
+@pytest.mark.parametrize("text", ["year[:, 0]", "year[:]", "year[:, -1]"])
 def test_open_group__a_vector_has_one_column(group, text):
     np.testing.assert_array_equal(values(open_group(group, [text, "timbre"])[0]), ONE[:, None])
 
@@ -292,15 +319,15 @@ def test_open_group__a_vector_has_one_column(group, text):
 @pytest.mark.parametrize(
     "text",
     [
-        "timbre[4]",
-        "timbre[-5]",
-        "timbre[0,4]",
-        "timbre[4:]",
-        "timbre[2:99]",
+        "timbre[:, 4]",
+        "timbre[:, -5]",
+        "timbre[:, 0,4]",
+        "timbre[:, 4:]",
+        "timbre[:, 2:99]",
         "timbre[:,0,0]",
-        "timbre[2:2]",
-        "timbre[0:4:0]",
-        "year[1]",
+        "timbre[:, 2:2]",
+        "timbre[:, 0:4:0]",
+        "year[:, 1]",
     ],
 )
 def test_open_group__refuses_columns_that_are_not_there(group, text):
@@ -314,29 +341,55 @@ def test_open_group__refuses_columns_that_are_not_there(group, text):
 
 @pytest.mark.parametrize(
     "text",
-    ["timbre[a]", "timbre[]", "timbre[0:2,3]", "timbre[1.5]", "timbre[0:1:1:1]", "timbre[:,]"],
+    ["timbre[a]", "timbre[]", "timbre[0:2,3]", "timbre[0:2]", "timbre[3]", "timbre[:,]"],
 )
-def test_open_group__refuses_columns_that_it_cannot_read(group, text):
-    with pytest.raises(InvalidArgumentError, match="columns are written as 0:10, 3 or 0,2,5, got"):
+def test_open_group__refuses_what_numpy_takes_for_rows(group, text):
+    with pytest.raises(InvalidArgumentError, match="columns are written behind the rows, as"):
         open_group(group, [text, "year"])
 
 
+def test_open_group__says_how_columns_are_written(group):
+    with pytest.raises(InvalidArgumentError, match=r"write \[:, 0:12\] if these are columns"):
+        open_group(group, ["timbre[0:12]", "year"])
+    with pytest.raises(InvalidArgumentError, match=r"as \[:, 0:10\] or \[:, 0:10:2\]"):
+        open_group(group, ["timbre[:, 0:1:1:1]", "year"])
+
+
 @pytest.mark.parametrize(
-    "text", ["", "a=b=c", "timbre[0", "timbre]0[", "[0]", "=timbre", "timbre[0]x"]
+    ("text", "says"),
+    [
+        ("named[:, secnd]", "first, second, third, last; did you mean 'second'"),
+        ("timbre[:, a]", "there are: none"),
+        ("timbre[:, 1.5]", "no column '1.5'"),
+        ("timbre[:, 0:2,3]", "no column '0:2'"),
+    ],
+)
+def test_open_group__names_the_columns_there_are(group, text, says):
+    with pytest.raises(InvalidArgumentError, match=says):
+        open_group(group, [text, "year"])
+
+
+def test_open_group__knows_the_names_of_columns(group):
+    named, other = open_group(group, ["named[:, 1:3]", "timbre"])
+    assert (named.labels, other.labels) == (("second", "third"), None)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a=b=c", "timbre[:, 0", "timbre]0[", "[:, 0]", "=timbre", "timbre[:, 0]x"]
 )
 def test_parse_variable__refuses_what_is_no_variable(text):
     with pytest.raises(
-        InvalidArgumentError, match=r"array, array\[columns\] or name=array\[columns\], got"
+        InvalidArgumentError, match=r"array, array\[:, columns\] or name=array\[:, columns\], got"
     ):
         parse_variable(text)
 
 
 def test_open_group__suggests_the_nearest_array(group):
     with pytest.raises(InvalidArgumentError) as caught:
-        open_group(group, ["timbr[0]", "year"])
+        open_group(group, ["timbr[:, 0]", "year"])
     assert str(caught.value) == (
-        f"variable 'timbr[0]' needs an array 'timbr' in {group!r}; there are: cube, label, scalar, "
-        "short, timbre, wave, year; did you mean 'timbre'?"
+        f"variable 'timbr[:, 0]' needs an array 'timbr' in {group!r}; there are: cube, label, "
+        "named, scalar, short, timbre, wave, year; did you mean 'timbre'?"
     )
 
 
@@ -360,7 +413,7 @@ def test_open_group__needs_two_different_names(group, variables):
     [
         (["cube", "year"], r"'cube' must have shape \(n,\) or \(n, d\), got \(12, 2, 2\)"),
         (["scalar", "year"], r"'scalar' must have shape \(n,\) or \(n, d\), got \(\)"),
-        (["scalar[0]", "year"], r"must have shape \(n,\) or \(n, d\), got \(\)"),
+        (["scalar[:, 0]", "year"], r"must have shape \(n,\) or \(n, d\), got \(\)"),
         (["wave", "year"], "'wave' must hold real numbers, got complex128: use its real"),
         (
             ["short", "year"],
@@ -382,7 +435,9 @@ def test_open_group__refuses_a_path_that_is_no_zarr_group(group, tmp_path, path)
 
 def test_open_variables__refuses_pandas_rows_in_another_order():
     first = pd.Series(ONE)
-    with pytest.raises(DataError, match=r"the same index.*reset_index"):
+    with pytest.raises(
+        DataError, match=r"the same index: .* not in the same order\. .*reset_index"
+    ):
         open_variables([first, first[::-1], TWO])
     assert len(open_variables([first, first.copy(), TWO])) == 3
 

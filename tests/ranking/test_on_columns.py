@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.kernels import Columns, Combinations, Delta, Gaussian, Laplacian, OnColumns
+from dhsic.kernels import Columns, Combinations, Delta, Gaussian, Laplacian, OnColumns, parse
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(), Laplacian(), Delta(), Columns(Gaussian())])
@@ -13,7 +13,8 @@ def test_on_columns__is_the_kernel_of_these_columns(rng, kernel, at):
     x, z = np.round(rng.standard_normal((2, 20, 3)), 1)
     there, here = OnColumns(kernel, at).fit(x), kernel.fit(x[:, at])
     np.testing.assert_array_equal(there(x, z), here(x[:, at], z[:, at]))
-    assert there.spec() == here.spec()
+    assert there.spec() == f"{here.spec()}@{','.join(map(str, at))}"
+    assert parse(there.spec()).spec() == there.spec()
     assert there.width(3) == there.rows(x).shape[1] == here.width(len(at))
     assert (there.nominal, there.has_length) == (here.nominal, here.has_length)
     assert there.work_tiles == here.work_tiles

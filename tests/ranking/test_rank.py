@@ -567,10 +567,36 @@ def test_rank__refuses_a_constant_target_and_missing_values():
 def test_rank__refuses_numbers_for_categories():
     x, _ = make()
     labels = pd.Series(list("ab") * 150, dtype="category")
-    with pytest.raises(InvalidArgumentError, match="holds categories"):
-        dhsic.rank_features(x, labels, rng=0)
-    found = dhsic.rank_features(x, labels, target_kernel="delta", rng=0, n_resamples=19)
-    assert found.target_kernel == "delta"
+    with pytest.raises(InvalidArgumentError, match="target 'y' holds categories, which kernel"):
+        dhsic.rank_features(x, labels, target_kernel="gaussian", rng=0)
+    asked = dhsic.rank_features(x, labels, target_kernel="delta", rng=0, n_resamples=19)
+    found = dhsic.rank_features(x, labels, rng=0, n_resamples=19)
+    assert found.target_kernel == asked.target_kernel == "delta"
+    assert [f.pvalue for f in found.features] == [f.pvalue for f in asked.features]
+
+
+@pytest.mark.parametrize("estimator", ["nystrom-m", "nystrom-hsic", "v-hsic", "auto"])
+def test_rank__takes_columns_of_labels_beside_numbers(estimator):
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(
+        {
+            "carrier": rng.choice(["AA", "DL", "UA"], 300),
+            "distance": rng.standard_normal(300),
+            "late": rng.random(300) < 0.5,
+        }
+    )
+    delay = pd.Series(2.0 * (frame["carrier"] == "UA") + rng.standard_normal(300), name="delay")
+    options = {"estimator": estimator, "rng": 0, "n_resamples": 99}
+    found = dhsic.rank_features(frame, delay, **options)
+    assert [f.name for f in found.features] == ["carrier", "distance", "late"]
+    assert [f.kernel.split(":")[0] for f in found.features] == ["delta", "gaussian", "delta"]
+    assert found.target == "delay"
+    assert found.rejected(0.05, control="holm") == ("carrier",)
+    groups = {"both": ["carrier", "distance"], "late": ["late"]}
+    both, _ = dhsic.rank_features(frame, delay, groups=groups, **options).features
+    assert both.kernel.startswith("gaussian:")
+    assert both.kernel.endswith("@1*delta@0")
+    assert both.pvalue < 0.05
 
 
 def test_rank__by_sensitivity_is_the_map_of_all_columns_together():

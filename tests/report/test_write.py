@@ -215,7 +215,7 @@ def test_map__has_bars_of_every_wide_variable_and_a_row_a_column(tmp_path):
     page, _ = read(Mapped.of(result), tmp_path)
     header, *rows = page.tables["Columns"]
     assert header[:3] == ["variable", "column", "sensitivity"]
-    order = [("x", str(j)) for j in result.top("x", 3)] + [("y", "0")]
+    order = [("x", str(j)) for j in result.top("x", 3)] + [("y", "y")]
     assert [(row[0], row[1]) for row in rows] == order
     assert float(rows[0][2]) == pytest.approx(result.features["x"].max(), rel=1e-3)
     assert sum(float(row[3]) for row in rows[:3]) == pytest.approx(100.0, abs=0.2)

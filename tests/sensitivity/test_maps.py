@@ -153,7 +153,7 @@ def test_summary__shows_as_many_columns_as_asked():
     lines = dict(run().summary(2))
     assert lines["columns of x1"].startswith("1 (")
     assert lines["columns of x1"].endswith("), 1 more")
-    assert lines["columns of x2"] == "0 (100.0%)"
+    assert lines["columns of x2"] == "x2 (100.0%)"
 
 
 def single_columns(n=FEW):

@@ -260,8 +260,47 @@ def test_categories__are_compared_by_delta(rng):
     shares = [np.bincount(a.cat.codes) / 200 for a in (x, y)]
     assert found.estimate == pytest.approx(np.sum((shares[0] - shares[1]) ** 2), rel=1e-6)
     assert found.pvalue < 0.05
-    with pytest.raises(InvalidArgumentError, match="must be 'delta'"):
-        compare(x, y)
+    assert dhsic.two_sample_test(x, y, rng=0).variables[0].kernel == "delta"
+    with pytest.raises(InvalidArgumentError, match="would compare as numbers: take 'delta'"):
+        dhsic.two_sample_test(x, y, kernels="gaussian", rng=0)
+
+
+@pytest.mark.parametrize("form", ["category", "str", "object"])
+def test_labels__have_the_same_codes_in_all_samples(rng, form):
+    x, y = rng.choice(list("abc"), 100), rng.choice(list("cab"), 90, p=[0.6, 0.2, 0.2])
+    codes = {label: code for code, label in enumerate("bca")}
+    expected = compare(*([codes[one] for one in sample] for sample in (x, y)), kernels="delta")
+    found = compare(*(pd.Series(sample).astype(form) for sample in (x, y)), kernels=None)
+    assert (found.pvalue, found.estimate) == (expected.pvalue, pytest.approx(expected.estimate))
+
+
+def test_labels__of_stored_codes_must_be_the_same(tmp_path):
+    group = zarr.create_group(tmp_path / "g.zarr")
+    for name, labels in (("a", ["u", "v"]), ("b", ["v", "u"]), ("c", ["u", "v"])):
+        told = {"kind": "categorical", "columns": ["l"], "categories": {"l": labels}}
+        group.create_array(name, data=np.arange(40) % 2, attributes=told)
+    assert dhsic.two_sample_test(group["a"], group["c"], rng=0).variables[0].kernel == "delta"
+    with pytest.raises(DataError, match="must stand for the same labels in all samples"):
+        dhsic.two_sample_test(group["a"], group["b"], rng=0)
+
+
+def test_columns__of_samples_must_agree_by_kind_and_by_name(rng):
+    one = pd.DataFrame({"a": rng.standard_normal(40), "kind": rng.choice(list("uv"), 40)})
+    assert dhsic.two_sample_test(one, one.copy(), rng=0).variables[0].columns == 2
+    with pytest.raises(DataError, match=r"same order, got \('a', 'kind'\) .* and \('b', 'kind'\)"):
+        dhsic.two_sample_test(one, one.rename(columns={"a": "b"}))
+    with pytest.raises(DataError, match="got 'x1' 1 of categories and 1 of numbers, 'x2' 0 of cat"):
+        dhsic.two_sample_test(one, one.assign(kind=1.0))
+    turned = one[["kind", "a"]]
+    with pytest.raises(DataError, match="samples must have the same columns"):
+        dhsic.two_sample_test(one, turned)
+    numbers = one.assign(kind=2.0)
+    with pytest.raises(DataError, match=r"in 'x1' and \('kind', 'a'\) in 'x2': choose those"):
+        dhsic.two_sample_test(numbers, numbers[["kind", "a"]])
+    assert dhsic.two_sample_test(one["a"], 1 + one["a"], rng=0).variables[0].name == "a"
+    for other in ("b", "sample"):
+        pair = one["a"].rename("sample"), 1 + one["a"].rename(other)
+        assert dhsic.two_sample_test(*pair, rng=0).variables[0].name == "values"
 
 
 def test_result__comes_back_from_json(samples):

@@ -123,6 +123,7 @@ class RFFHSIC:
     orthogonal: bool = False
 
     name: ClassVar[str] = "rff-hsic"
+    needs_numbers: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_integer("n_features", self.n_features, minimum=1)

@@ -57,6 +57,7 @@ class SubCorr:
     """
 
     name: ClassVar[str] = "sub-corr"
+    needs_numbers: ClassVar[bool] = True
 
     def kernel(self, given: Kernel | None) -> Kernel:
         """The linear one."""

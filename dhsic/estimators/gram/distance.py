@@ -42,6 +42,7 @@ class _Distances(Quadratic):
     """
 
     name: ClassVar[str]
+    needs_numbers: ClassVar[bool] = True
     measures: ClassVar[str]
     exponent: float
     root: bool

@@ -1,0 +1,131 @@
+"""The fields of results: what a test or an estimate found, and how."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+from dhsic._arguments import Method
+from dhsic._random import generator
+from dhsic._version import __version__
+from dhsic.engine.blocks import Source, labels_of
+from dhsic.engine.session import Session
+from dhsic.estimators import (
+    ChainEstimator,
+    Estimate,
+    Estimator,
+    GridEstimator,
+    GridOutcome,
+    Outcome,
+    Resampling,
+    combine_chain,
+)
+from dhsic.estimators.base import passes_of
+from dhsic.kernels import Kernel
+from dhsic.nulls import Aggregated, Chain, Replicates, aggregate, monte_carlo_error, pvalue
+from dhsic.results import GridSummary, KernelCombination, StageSummary, VariableSummary
+
+__all__ = ["result_fields", "tested_fields", "variable_summary"]
+
+_SHOWN = 1000
+
+
+def tested_fields(session: Session, method: Method, began: float) -> dict[str, Any]:
+    """Run a test, and return the fields that its result has."""
+    outcome, grid, stages = _run(session, method)
+    distribution = method.law(outcome.distribution)
+    p = pvalue(outcome.statistic, distribution, session.dtype, outcome.rounding)
+    if isinstance(distribution, Replicates):
+        values, error = distribution.values, monte_carlo_error(p, len(distribution.values))
+    else:
+        values, error = distribution.draws(generator(session.seed, "simulation"), _SHOWN), None
+    return {
+        "statistic": float(outcome.statistic),
+        "pvalue": p,
+        "pvalue_error": error,
+        "null_distribution": values,
+        "null": method.null.name,
+        "null_reason": "; ".join(filter(None, (method.null_reason, outcome.detail))),
+        "grid": grid,
+        "stages": stages,
+        **result_fields(
+            session, method.estimator, method.estimator_reason, outcome.estimate, began
+        ),
+    }
+
+
+def _run(
+    session: Session, method: Method
+) -> tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]:
+    """The outcome of the test; of several kernels or stages, with what each says by itself."""
+    estimator, combinations, null = method.estimator, method.combinations, method.drawn
+    if isinstance(null, Chain):
+        assert isinstance(estimator, ChainEstimator)
+        stages = estimator.test_chain(session, combinations, null)
+        return combine_chain(session, stages, method.grid, null)
+    if combinations.plain:
+        return estimator.test(session, combinations.kernels, null), None, ()
+    assert isinstance(estimator, GridEstimator)
+    assert isinstance(null, Resampling)
+    found = estimator.test_grid(session, combinations, null)
+    if len(found.combinations) == 1:
+        return found.only, None, ()
+    whole = aggregate(
+        found.statistics,
+        found.replicates,
+        method.grid.aggregate,
+        found.rounding,
+        session.dtype,
+        reference=found.combinations.reference(),
+        share=method.grid.reference_share,
+    )
+    estimate = found.estimate(whole.strongest)
+    outcome = Outcome(whole.statistic, whole.distribution, estimate, found.detail, whole.rounding)
+    return outcome, _grid_summary(found, whole, method), ()
+
+
+def _grid_summary(found: GridOutcome, whole: Aggregated, method: Method) -> GridSummary:
+    columns = zip(found.statistics, whole.standardised, whole.pvalues, strict=True)
+    combinations = (
+        KernelCombination(
+            tuple(kernel.spec() for kernel in found.combinations.kernels_of(c)),
+            *map(float, numbers),
+        )
+        for c, numbers in enumerate(columns)
+    )
+    return GridSummary(
+        method.grid.aggregate,
+        method.grid.reference_share,
+        found.combinations.reference(),
+        whole.strongest,
+        tuple(combinations),
+    )
+
+
+def result_fields(
+    session: Session, estimator: Estimator, reason: str, estimate: Estimate, began: float
+) -> dict[str, Any]:
+    """The fields that every result has."""
+    return {
+        "estimate": float(estimate.value),
+        "quantity": estimate.quantity,
+        "estimator": estimator.name,
+        "estimator_reason": reason,
+        "n": session.n,
+        "dropped": session.dropped,
+        "variables": tuple(map(variable_summary, session.sources, estimate.kernels)),
+        "landmarks": estimate.landmarks,
+        "features": estimate.features,
+        "precision": session.dtype.name,
+        "seed": session.seed,
+        "passes": passes_of(session),
+        "seconds": perf_counter() - began,
+        "version": __version__,
+    }
+
+
+def variable_summary(source: Source, kernel: Kernel) -> VariableSummary:
+    """The name of a variable, its columns and the kernel that was taken."""
+    d = source.shape[1]
+    labels = labels_of(source) if d > 1 else None
+    return VariableSummary(source.name, d, kernel.spec(), labels)

@@ -1,0 +1,134 @@
+"""The kernels that a command is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import click
+
+from dhsic._validation import nearest
+from dhsic.kernels import Aggregate, Candidates, Combine, Grid, Kernel, parse
+
+__all__ = ["KERNEL_OPTION", "KERNEL_OPTIONS", "read_kernels", "single_kernels"]
+
+
+def _numbers(
+    context: click.Context, option: click.Parameter, value: str | None
+) -> tuple[float, ...] | None:
+    del context, option
+    try:
+        return None if value is None else tuple(float(number) for number in value.split(","))
+    except ValueError as error:
+        msg = f"give numbers with commas between them, as 0.5,1,2; got {value!r}"
+        raise click.BadParameter(msg) from error
+
+
+KERNEL_OPTIONS = (
+    click.option(
+        "--kernel",
+        "kernels",
+        multiple=True,
+        metavar="[NAME=]SPEC",
+        help="Kernel of one variable or of all others, as 'year=gaussian:0.5', 'laplacian' or "
+        "'delta'; a bandwidth left out follows the median heuristic. Several to try are written "
+        "'gaussian|laplacian'.  [default: gaussian kernels of several widths and a laplacian one; "
+        "one gaussian where the estimator or the null takes one; delta of categories and booleans]",
+    ),
+    click.option(
+        "--factors",
+        callback=_numbers,
+        metavar="LIST",
+        help="Try every kernel, gaussian where none is given, with its length scale multiplied by "
+        "each, as 0.25,0.5,1,2.  [for nystrom-m, rff-hsic, v-hsic, u-hsic]",
+    ),
+    click.option(
+        "--combine",
+        type=click.Choice(get_args(Combine)),
+        help="Which kernels of the variables to try together: all, those of the same number, or "
+        "those of the median heuristic and a number of others.  [default: auto]",
+    ),
+    click.option(
+        "--aggregate",
+        type=click.Choice(get_args(Aggregate)),
+        help="How several kernels make one test: by the largest standardised statistic or the "
+        "smallest p-value.  [default: max]",
+    ),
+    click.option(
+        "--reference-share",
+        type=float,
+        metavar="SHARE",
+        help="Of the level, for the kernels of the median heuristic; 0 treats all alike.  "
+        "[default: 2/3]",
+    ),
+)
+
+KERNEL_OPTION = click.option(
+    "--kernel",
+    "kernels",
+    multiple=True,
+    metavar="[NAME=]SPEC",
+    help="Kernel of one variable or of all others, as 'year=gaussian:0.5' or 'laplacian'; a "
+    "bandwidth left out follows the median heuristic.  [default: gaussian]",
+)
+
+
+def single_kernels(specs: Sequence[str], names: Sequence[str]) -> list[Kernel | None]:
+    """One kernel a variable, or None where none was given.
+
+    Raises
+    ------
+    click.UsageError, InvalidArgumentError
+        A variable is given several, or a text that is no kernel.
+    """
+    listed = _listed_kernels(specs, names)
+    if any(len(kernels) > 1 for kernels in listed):
+        msg = "--kernel takes one kernel of a variable here: drop the others"
+        raise click.UsageError(msg)
+    return [next(iter(kernels), None) for kernels in listed]
+
+
+def read_kernels(options: dict[str, Any], names: Sequence[str]) -> Grid | list[Kernel | None]:
+    """One kernel a variable or None; a grid where something was said of several."""
+    listed = _listed_kernels(options["kernels"], names)
+    factors = options["factors"]
+    how = ("combine", "aggregate", "reference_share")
+    told = {name: options[name] for name in how if options[name] is not None}
+    if factors is None and not told and all(len(kernels) <= 1 for kernels in listed):
+        return [kernels[0] if kernels else None for kernels in listed]
+    grid = Grid(tuple(_candidates(kernels, factors) for kernels in listed), **told)
+    if told and len(grid.combinations(len(names))) == 1:
+        option = next(iter(told)).replace("_", "-")
+        msg = (
+            f"--{option} needs several kernels of a variable: list them as --kernel "
+            "'gaussian|laplacian', or give --factors"
+        )
+        raise click.UsageError(msg)
+    return grid
+
+
+def _candidates(kernels: tuple[Kernel, ...], factors: tuple[float, ...] | None) -> Candidates:
+    """A single kernel as it is, unless factors are given."""
+    if len(kernels) == 1 and factors is None:
+        return Candidates(kernels, (1.0,))
+    return Candidates(kernels or None, factors)
+
+
+def _listed_kernels(specs: Sequence[str], names: Sequence[str]) -> list[tuple[Kernel, ...]]:
+    """Kernels of every variable, from ``SPEC`` for all and ``NAME=SPEC`` for one, or none."""
+    chosen: dict[str, tuple[Kernel, ...]] = {}
+    for text in specs:
+        name, _, spec = text.rpartition("=")
+        name = name.strip()
+        if name and name not in names:
+            msg = (
+                f"--kernel NAME=SPEC needs the name of a variable; got {name!r}"
+                f"; there are: {', '.join(names)}{nearest(name, names)}"
+            )
+            raise click.UsageError(msg)
+        if name in chosen:
+            whose = f"variable {name!r}" if name else "all variables"
+            msg = f"--kernel is given twice for {whose}: drop one"
+            raise click.UsageError(msg)
+        chosen[name] = tuple(parse(one) for one in spec.split("|"))
+    return [chosen.get(name) or chosen.get("", ()) for name in names]

@@ -1,0 +1,223 @@
+"""Values of any type as numbers: what each column holds decides how its values are compared."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.engine.blocks import Kind
+from dhsic.errors import DataError
+
+__all__ = [
+    "Columns",
+    "Encoded",
+    "Labels",
+    "encode",
+    "encode_labels",
+    "encode_matrix",
+    "side_by_side",
+    "unusable",
+]
+
+_REMEDIES = {
+    "c": "use its real and imaginary parts as columns",
+    "M": "turn times into numbers, as days since the first, or into categories, as the weekday",
+    "m": "turn durations into numbers, as seconds",
+    "V": "choose one of its fields",
+    "OUST": "read it into memory, where labels become categories, or store integer codes",
+}
+_TIMES = datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64
+# A fraction, an exponent or thousands with commas; whole numbers are labels as often as not.
+_NUMBER = re.compile(
+    r"\s*[-+]?((\d{1,3}(,\d{3})+|\d+)(\.\d*)(e[-+]?\d+)?|\.\d+|\d{1,3}(,\d{3})+|\d+e[-+]?\d+)\s*",
+    re.IGNORECASE,
+)
+_WHOLE = re.compile(r"\s*[-+]?\d+\s*")
+_LABELS_SEEN = 1000
+_ROWS_OF_NAMES = 10  # from so many rows on, labels that all differ are no categories
+
+
+Labels = tuple[Any, ...] | None
+
+
+class Encoded(NamedTuple):
+    """A column, or columns of one kind, as numbers; NaN where a value is missing."""
+
+    values: NDArray[Any]
+    kind: Kind
+    categories: Labels = None
+    """What the codes of a category stand for, in their order."""
+
+
+class Columns(NamedTuple):
+    """Columns of any kinds as numbers."""
+
+    values: NDArray[Any]
+    """Shape (n,) or (n, d)."""
+    kinds: tuple[Kind, ...]
+    categories: tuple[Labels, ...]
+
+
+def unusable(where: str, dtype: Any) -> DataError | None:
+    """The error of a type that no kernel takes as it is; None of numbers."""
+    kind = np.dtype(dtype).kind
+    if kind in "fiub":
+        return None
+    remedy = next((text for kinds, text in _REMEDIES.items() if kind in kinds), "convert it")
+    return DataError(f"{where} must hold real numbers, got {dtype}: {remedy}")
+
+
+def encode(values: NDArray[Any], where: str) -> Encoded:
+    """Numbers and booleans as they are, text as codes of categories, a column at a time.
+
+    Parameters
+    ----------
+    values : ndarray, shape (n,)
+        Of any type.
+    where : str
+        What messages call it.
+
+    Returns
+    -------
+    Encoded
+
+    Raises
+    ------
+    DataError
+        Times, complex numbers, text beside numbers, numbers that are written as text, or labels
+        that all differ.
+    """
+    if values.dtype.kind in "fiu":
+        return Encoded(values, "number")
+    if values.dtype.kind == "b":
+        return Encoded(values, "boolean")
+    if values.dtype.kind not in "OUST":
+        error = unusable(where, values.dtype)
+        assert error is not None
+        raise error
+    return _of_objects(values.tolist(), where)
+
+
+def encode_labels(values: Sequence[Any], where: str) -> Encoded:
+    """Codes of labels in the order in which they first appear; None and NaN are missing."""
+    return _coded([None if _is_missing(value) else value for value in values], where)
+
+
+def encode_matrix(values: NDArray[Any], where: str) -> Columns:
+    """The same of an array (n,) or (n, d), which is not copied where it holds numbers."""
+    d = 1 if values.ndim == 1 else values.shape[1]
+    if values.dtype.kind in "fiub":
+        kind: Kind = "boolean" if values.dtype.kind == "b" else "number"
+        return Columns(values, (kind,) * d, (None,) * d)
+    if values.ndim == 1:
+        values = values[:, None]
+    columns = [encode(values[:, j], _column(where, j, d)) for j in range(d)]
+    return side_by_side(columns)
+
+
+def side_by_side(columns: Sequence[Encoded]) -> Columns:
+    """Columns of any kinds as one array (n, d)."""
+    values, kinds, categories = zip(*columns, strict=True)
+    return Columns(np.column_stack(values), kinds, categories)
+
+
+def _column(where: str, j: int, d: int) -> str:
+    return where if d == 1 else f"column {j} of {where}"
+
+
+def _of_objects(values: list[Any], where: str) -> Encoded:
+    """Python values of one type, some of which may be missing."""
+    missing = [_is_missing(value) for value in values]
+    some = [value for value, gone in zip(values, missing, strict=True) if not gone]
+    if all(isinstance(value, bool | np.bool_) for value in some) and some:
+        return Encoded(_filled(some, missing), "boolean")
+    if all(_is_number(value) for value in some):
+        return Encoded(_filled(some, missing), "number")
+    if all(isinstance(value, str | bytes) for value in some):
+        _refuse_written_numbers(some, where)
+        return _coded(_masked(values, missing), where)
+    raise _refusal(values, missing, where)
+
+
+def _filled(some: list[Any], missing: list[bool]) -> NDArray[Any]:
+    """Numbers in their places, NaN in the others; whole where they are and none is missing."""
+    if not any(missing):
+        plain = np.array(some)
+        return plain if plain.dtype.kind in "fiub" else np.array(some, np.float64)
+    filled = np.full(len(missing), np.nan)
+    filled[~np.array(missing, bool)] = np.array(some, np.float64)
+    return filled
+
+
+def _masked(values: list[Any], missing: list[bool]) -> list[Any]:
+    return [None if gone else value for value, gone in zip(values, missing, strict=True)]
+
+
+def _coded(values: list[Any], where: str) -> Encoded:
+    codes: dict[Any, int] = {}
+    found = [np.nan if value is None else codes.setdefault(value, len(codes)) for value in values]
+    if len(codes) == len(values) > _ROWS_OF_NAMES:
+        msg = (
+            f"{where} has another label in every row, so it names rows rather than groups of "
+            "rows: leave it out, or make numbers of it"
+        )
+        raise DataError(msg)
+    dtype = np.float64 if None in values else np.int32
+    return Encoded(np.array(found, dtype), "category", tuple(codes))
+
+
+def _refuse_written_numbers(labels: list[Any], where: str) -> None:
+    """Text that is numbers with fractions has distances, which categories would lose."""
+    seen = list(dict.fromkeys(labels))[:_LABELS_SEEN]
+    numbers = [one for one in seen if isinstance(one, str) and _NUMBER.fullmatch(one)]
+    others = [one for one in seen if one not in set(numbers)]
+    texts = [one for one in others if isinstance(one, bytes) or not _WHOLE.fullmatch(one)]
+    if not numbers or 2 * len(texts) > len(seen):
+        return
+    others = texts or others
+    beside = f", beside {others[0]!r}" if others else ""
+    msg = (
+        f"{where} holds numbers that are written as text, as {numbers[0]!r}{beside}: make numbers "
+        "of them, as by pandas.to_numeric, or a categorical column if they are labels"
+    )
+    raise DataError(msg)
+
+
+def _refusal(values: list[Any], missing: list[bool], where: str) -> DataError:
+    """What is neither numbers nor labels."""
+    rows = [row for row, gone in enumerate(missing) if not gone]
+    tests: list[tuple[Callable[[Any], bool], str]] = [
+        (lambda value: isinstance(value, _TIMES) or type(value).__name__ == "Period", "M"),
+        (lambda value: isinstance(value, complex), "c"),
+    ]
+    for is_such, kind in tests:
+        for row in rows:
+            if is_such(values[row]):
+                what = type(values[row]).__name__
+                return DataError(f"{where} must hold real numbers, got {what}: {_REMEDIES[kind]}")
+    texts = [row for row in rows if isinstance(values[row], str | bytes)]
+    if texts and any(_is_number(values[row]) for row in rows):
+        return DataError(
+            f"{where} holds text beside numbers, first {values[texts[0]]!r} in row {texts[0]}: "
+            "make all of them numbers, as by pandas.to_numeric, or all text, for categories"
+        )
+    kinds = ", ".join(sorted({type(values[row]).__name__ for row in rows}))
+    return DataError(f"{where} must hold numbers or labels, got values of type {kinds}: convert it")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real | Decimal) and not isinstance(value, bool | np.bool_)
+
+
+def _is_missing(value: Any) -> bool:
+    """None, NaN, and the marks of pandas for values and times."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    return isinstance(value, float | Decimal | np.floating) and value != value

@@ -1,0 +1,285 @@
+"""One variable from whatever form a user has it in."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.engine.blocks import Kind, kinds_of
+from dhsic.errors import DataError
+from dhsic.io.encode import encode_matrix, unusable
+from dhsic.io.frames import as_frame, frame_source
+from dhsic.io.sources import ArraySource, Columns, GraphSource, StoredSource
+from dhsic.io.stored import open_stored, stored_source
+
+__all__ = ["AnySource", "is_of", "join_columns", "open_array", "open_one"]
+
+AnySource = ArraySource | StoredSource | GraphSource
+Opened = TypeVar("Opened", ArraySource, StoredSource, GraphSource)
+
+_KNOWN = (
+    "a NumPy, Dask, zarr, xarray, SciPy sparse or other array, a data frame or a column of one, a "
+    "dict of columns, or the path of a zarr array"
+)
+
+
+def is_of(x: Any, module: str, *classes: str) -> bool:
+    """Whether x is of a class of a library that need not be installed."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and isinstance(x, tuple(getattr(loaded, cls, ()) for cls in classes))
+
+
+def open_one(x: Any, name: str) -> AnySource:
+    """Open a variable.
+
+    Parameters
+    ----------
+    x : array-like
+        As for `dhsic.io.open.open_variables`.
+    name : str
+        Of the variable.
+
+    Returns
+    -------
+    source
+
+    Raises
+    ------
+    DataError
+        It holds neither numbers nor labels, or has other than one or two dimensions, or no rows.
+    """
+    if isinstance(x, AnySource):
+        return replace(x, name=name)
+    if isinstance(x, str | bytes) or hasattr(x, "__fspath__"):
+        return open_array(open_stored(os.fsdecode(x), "array"), name)
+    if is_of(x, "zarr", "Array"):
+        return open_array(x, name)
+    if is_of(x, "xarray", "Dataset") or isinstance(x, Mapping):
+        return join_columns({str(key): x[key] for key in x}, name)
+    if is_of(x, "dask.dataframe", "DataFrame", "Series"):
+        return _dask_frame(x, name)
+    if is_of(x, "xarray", "DataArray"):
+        return _labelled(x, name)
+    if is_of(x, "dask.array", "Array"):
+        return _graph(x, name)
+    if is_of(x, "scipy.sparse", "sparray", "spmatrix"):
+        return _sparse(x, name)
+    if isinstance(x, list | tuple | range):
+        return _array(_listed(x, name), name)
+    if isinstance(x, np.ndarray):
+        return _array(x, name)
+    if (frame := as_frame(x)) is not None:
+        return _with_shape(frame_source(frame, name))
+    if _is_sliced(x):
+        chunks = getattr(x, "chunks", None)
+        return _with_shape(_numeric(StoredSource(name, x, int(chunks[0]) if chunks else None)))
+    return _array(_as_array(x, name), name)
+
+
+def _is_sliced(x: Any) -> bool:
+    """HDF5 data sets and what else has shape and type of an array, and is read by slices."""
+    array = hasattr(x, "shape") and isinstance(getattr(x, "dtype", None), np.dtype)
+    return array and not hasattr(x, "__dlpack__")
+
+
+def join_columns(columns: Mapping[str, Any], name: str) -> AnySource:
+    """Columns in memory as one variable, whose columns have their names.
+
+    Raises
+    ------
+    DataError
+        They are not in memory, or of unequal lengths.
+    """
+    opened = [open_one(x, key) for key, x in columns.items()]
+    arrays = [one for one in opened if isinstance(one, ArraySource)]
+    if not opened or len(arrays) < len(opened):
+        msg = (
+            f"columns of one variable must be in memory, one or more, got {list(columns)} for "
+            f"{name!r}: pass each as a variable, or store them as one array (n, d)"
+        )
+        raise DataError(msg)
+    if len({one.shape[0] for one in arrays}) > 1:
+        lengths = ", ".join(f"{one.name!r} {one.shape[0]}" for one in arrays)
+        msg = f"columns of one variable must have the same rows; got {lengths}"
+        raise DataError(msg)
+    values = np.hstack([one.read(0, one.shape[0]) for one in arrays])
+    return ArraySource(
+        name,
+        values,
+        kinds=tuple(kind for one in arrays for kind in kinds_of(one)),
+        labels=tuple(label for one in arrays for label in _labels(one)),
+        categories=tuple(c for one in arrays for c in one.categories or (None,) * one.shape[1]),
+    )
+
+
+def _labels(source: ArraySource) -> tuple[str, ...]:
+    d = source.shape[1]
+    if d == 1:
+        return (source.name,)
+    return tuple(f"{source.name}[{label}]" for label in source.labels or range(d))
+
+
+def _array(x: NDArray[Any], name: str) -> ArraySource:
+    """An array in memory; masked values are missing."""
+    if np.ma.is_masked(x):
+        msg = f"variable {name!r} has masked values: fill them with NaN, or drop such rows"
+        raise DataError(msg)
+    where = f"variable {name!r}"
+    if x.ndim not in (1, 2):
+        raise _shape_error(name, x.shape)
+    values, kinds, categories = encode_matrix(x, where)
+    return _with_shape(ArraySource(name, values, kinds=kinds, categories=categories))
+
+
+def _listed(x: Any, name: str) -> NDArray[Any]:
+    try:
+        array = np.asarray(x)
+    except ValueError as error:
+        msg = f"variable {name!r} must have shape (n,) or (n, d), got rows of different lengths"
+        raise DataError(msg) from error
+    return np.array(x, object) if array.dtype.kind in "US" else array  # numbers stay numbers
+
+
+def _as_array(x: Any, name: str) -> NDArray[Any]:
+    """What shares its memory by a protocol of arrays."""
+    try:
+        if hasattr(x, "__array__") or hasattr(x, "__array_interface__") or _is_buffer(x):
+            return np.asarray(x)
+        if hasattr(x, "__dlpack__"):
+            return np.from_dlpack(x)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        msg = (
+            f"variable {name!r} is a {type(x).__name__} that NumPy cannot read ({said}): copy it "
+            "to the memory of the processor as a NumPy array first"
+        )
+        raise DataError(msg) from error
+    msg = f"variable {name!r} must be {_KNOWN}, got {type(x).__name__}"
+    if hasattr(x, "__iter__"):
+        msg += ": call list() on it"
+    raise DataError(msg)
+
+
+def _is_buffer(x: Any) -> bool:
+    try:
+        return memoryview(x).ndim > 0
+    except TypeError:
+        return False
+
+
+def open_array(array: Any, name: str, columns: Columns = None) -> StoredSource:
+    """An array of zarr, or columns of it."""
+    return _with_shape(_numeric(stored_source(array, name, columns)))
+
+
+def _labelled(x: Any, name: str) -> AnySource:
+    """An xarray variable, with the labels of its columns."""
+    if x.chunks is None and not isinstance(x.variable._data, np.ndarray):
+        source: AnySource = _with_shape(_numeric(StoredSource(name, x.variable, None)))
+    else:
+        source = open_one(x.data, name)
+    if x.ndim == 2 and x.dims[1] in x.coords:
+        return replace(source, labels=tuple(map(str, x.coords[x.dims[1]].values.tolist())))
+    return source
+
+
+def _dask_frame(x: Any, name: str) -> GraphSource:
+    """A Dask data frame or a column of one; known categories become codes."""
+    frame = x.to_frame(name if x.name is None else x.name) if x.ndim == 1 else x
+    frame = frame.rename(columns=str)
+    kinds = {column: _dask_kind(frame[column], column, name) for column in frame.columns}
+    codes = {c: frame[c].cat.codes for c, kind in kinds.items() if kind == "category"}
+    frame = frame.assign(**{c: own.where(own >= 0) for c, own in codes.items()})  # else missing
+    if len(set(map(str, frame.dtypes))) > 1 or hasattr(frame.dtypes.iloc[0], "na_value"):
+        frame = frame.astype(np.float64)
+    labels = None if x.ndim == 1 and x.name is None else tuple(kinds)
+    source = _graph(frame.to_dask_array(lengths=True), name)
+    return replace(source, kinds=tuple(kinds.values()), labels=labels)
+
+
+def _dask_kind(column: Any, label: Any, name: str) -> Kind:
+    from pandas.api import types
+
+    if isinstance(column.dtype, types.CategoricalDtype) and column.cat.known:
+        return "category"
+    if types.is_bool_dtype(column.dtype):
+        return "boolean"
+    if types.is_numeric_dtype(column.dtype) and not types.is_complex_dtype(column.dtype):
+        return "number"
+    msg = (
+        f"column {label!r} of variable {name!r} must hold numbers or known categories, got "
+        f"{column.dtype}: call .astype('category').cat.as_known() on labels, or make numbers of it"
+    )
+    raise DataError(msg)
+
+
+def _graph(x: Any, name: str) -> GraphSource:
+    if any(np.isnan(size) for size in x.shape):
+        msg = f"variable {name!r} has unknown chunk sizes: call .compute_chunk_sizes() on it first"
+        raise DataError(msg)
+    if x.ndim not in (1, 2):
+        raise _shape_error(name, x.shape)
+    source = GraphSource(name, x[:, None] if x.ndim == 1 else x)
+    return _with_shape(_numeric(source))
+
+
+@dataclass(frozen=True)
+class _Densified:
+    """A sparse matrix whose rows are made dense when they are sliced."""
+
+    matrix: Any
+
+    ndim = 2
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return int(self.matrix.shape[0]), int(self.matrix.shape[1])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        dtype: np.dtype[Any] = np.dtype(self.matrix.dtype)
+        return dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> NDArray[Any]:
+        dense: NDArray[Any] = self.matrix[rows].toarray()
+        return dense
+
+
+def _sparse(x: Any, name: str) -> ArraySource:
+    if x.ndim != 2:
+        raise _shape_error(name, x.shape)
+    source = ArraySource(name, _Densified(x.tocsr()))  # type: ignore[arg-type]
+    return _with_shape(_numeric(source))
+
+
+def _numeric(source: Opened) -> Opened:
+    """Refuse what is stored or computed as anything but numbers."""
+    if (error := unusable(f"variable {source.name!r}", source.array.dtype)) is not None:
+        raise error
+    if source.kinds is None and np.dtype(source.array.dtype).kind == "b":
+        boolean: Kind = "boolean"
+        return replace(source, kinds=(boolean,) * source.shape[1])
+    return source
+
+
+def _with_shape(source: Opened) -> Opened:
+    if source.array.ndim not in (1, 2):
+        raise _shape_error(source.name, source.array.shape)
+    n, d = source.shape
+    if n == 0 or d == 0:
+        msg = f"variable {source.name!r} must have rows and columns, got {n} x {d}"
+        raise DataError(msg)
+    return source
+
+
+def _shape_error(name: str, shape: tuple[int, ...]) -> DataError:
+    return DataError(f"variable {name!r} must have shape (n,) or (n, d), got {tuple(shape)}")

@@ -1,0 +1,124 @@
+"""Data frames of every library, a column at a time, by narwhals."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dhsic._validation import nearest
+from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.io.encode import Encoded, encode, encode_labels, side_by_side
+from dhsic.io.sources import ArraySource
+
+__all__ = ["as_frame", "frame_source", "part_of_frame", "unknown_column"]
+
+_LISTED = 20
+
+
+def as_frame(x: Any) -> Any:
+    """A data frame or series of narwhals, or None where x is no such thing.
+
+    Raises
+    ------
+    DataError
+        It is not computed yet, or two of its columns have the same name.
+    """
+    if isinstance(x, np.ndarray | str | bytes | list | tuple | dict | range):
+        return None
+    import narwhals as nw  # a tenth of a second, and arrays do without
+
+    arrow = sys.modules.get("pyarrow")
+    if arrow is not None and isinstance(x, arrow.RecordBatch):
+        x = arrow.Table.from_batches([x])
+    elif arrow is not None and isinstance(x, arrow.Array):
+        x = arrow.chunked_array([x])
+    try:
+        frame = nw.from_native(x, pass_through=True, allow_series=True)
+    except nw.exceptions.DuplicateError as error:
+        msg = f"columns of a data frame must have different names ({error}): rename them"
+        raise DataError(msg.replace("\n", " ")) from error
+    if isinstance(frame, nw.LazyFrame):
+        msg = f"a {type(x).__name__} is not computed yet: call .collect() on it first"
+        raise DataError(msg)
+    return frame if isinstance(frame, nw.DataFrame | nw.Series) else None
+
+
+def frame_source(frame: Any, name: str) -> ArraySource:
+    """A data frame or series of narwhals as a variable.
+
+    Columns of one numeric type are not copied where their library has them as one array.
+
+    Raises
+    ------
+    DataError
+        A column holds neither numbers nor labels, or there is none.
+    """
+    where = f"variable {name!r}"
+    if not hasattr(frame, "columns"):
+        values, kind, categories = _column(frame, where)
+        own = _own_name(frame.name)
+        return ArraySource(name, values, kinds=(kind,), labels=own, categories=(categories,))
+    labels = tuple(map(str, frame.columns))
+    if not labels:
+        msg = f"{where} must have rows and columns, got {len(frame)} x 0"
+        raise DataError(msg)
+    if len({str(type_) for type_ in frame.schema.values()}) == 1:
+        values = frame.to_numpy()
+        if values.dtype.kind in "fiu":
+            return ArraySource(name, values, labels=labels)
+    columns = [
+        _column(column, where if len(labels) == 1 else f"column {label!r} of {where}")
+        for label, column in zip(labels, frame.iter_columns(), strict=True)
+    ]
+    values, kinds, categories = side_by_side(columns)
+    return ArraySource(name, values, kinds=kinds, labels=labels, categories=categories)
+
+
+def part_of_frame(frame: Any, names: Sequence[str]) -> Any:
+    """Columns of a data frame by name, in the order of the names.
+
+    Raises
+    ------
+    InvalidArgumentError
+        There is no such column.
+    """
+    known: dict[str, Hashable] = {str(column): column for column in frame.columns}
+    for name in names:
+        if name not in known:
+            raise unknown_column(name, list(known))
+    return frame.select([known[name] for name in names])
+
+
+def unknown_column(name: Any, known: Sequence[str]) -> InvalidArgumentError:
+    """The error of a name that the data do not have."""
+    listed = ", ".join(known[:_LISTED]) + (", ..." if len(known) > _LISTED else "")
+    return InvalidArgumentError(
+        f"the data have no column {name!r}; there are: {listed or 'none'}"
+        f"{nearest(str(name), known)}"
+    )
+
+
+def _column(column: Any, where: str) -> Encoded:
+    import narwhals as nw
+
+    if column.dtype in (nw.Categorical, nw.Enum):
+        native = column.to_native()
+        codes = getattr(getattr(native, "cat", None), "codes", None)  # of pandas, ready made
+        if codes is None:
+            return encode_labels(column.to_list(), where)
+        values = codes.to_numpy()
+        gaps = values < 0
+        values = np.where(gaps, np.nan, values) if gaps.any() else values
+        return Encoded(values, "category", tuple(native.cat.categories))
+    if column.dtype in (nw.Datetime, nw.Date):
+        return encode(np.array([], "M8[s]"), where)
+    if column.dtype in (nw.Duration, nw.Time):
+        return encode(np.array([], "m8[s]"), where)
+    return encode(column.to_numpy(), where)
+
+
+def _own_name(name: Any) -> tuple[str, ...] | None:
+    return None if name in (None, "") else (str(name),)

@@ -1,0 +1,235 @@
+"""What data call their variables, columns and rows."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from dhsic.engine.blocks import kinds_of, labels_of
+from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.io.encode import Labels
+from dhsic.io.forms import AnySource, is_of, join_columns, open_one
+from dhsic.io.frames import as_frame, part_of_frame, unknown_column
+from dhsic.io.sources import ArraySource, GraphSource
+
+__all__ = [
+    "check_rows",
+    "coded_alike",
+    "columns_as_variables",
+    "names_of",
+    "select",
+    "single_columns",
+]
+
+
+def names_of(data: Sequence[Any], usual: Sequence[str] | None = None) -> list[str]:
+    """The names that data have of their own, or the usual ones: x1, x2, ... where not given.
+
+    Names that several have say nothing of any, and are not taken.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> names_of([pd.Series([1, 2], name="AT"), [3, 4]])
+    ['AT', 'x2']
+    """
+    own = [_name_of(x) for x in data]
+    counts = Counter(own)
+    opened = [isinstance(x, AnySource) for x in data]
+    others = [f"x{number}" for number in range(1, len(data) + 1)] if usual is None else list(usual)
+    found = [
+        name if name is not None and (counts[name] == 1 or is_source) else other
+        for name, other, is_source in zip(own, others, opened, strict=True)
+    ]
+    return found if len(set(found)) == len(found) or any(opened) else others
+
+
+def _name_of(x: Any) -> str | None:
+    if isinstance(x, AnySource):
+        return x.name
+    if isinstance(x, str | bytes) or hasattr(x, "__fspath__"):
+        return PurePosixPath(os.fsdecode(x).replace(os.sep, "/")).name.removesuffix(".zarr") or None
+    if is_of(x, "zarr", "Array"):
+        return x.basename or None
+    if is_of(x, "dask.dataframe", "DataFrame") or is_of(x, "pandas", "DataFrame"):
+        return str(x.columns[0]) if len(x.columns) == 1 else None
+    if is_of(x, "dask.dataframe", "Series") or is_of(x, "xarray", "DataArray"):
+        return None if x.name is None else str(x.name)
+    if is_of(x, "dask.array", "Array") or isinstance(x, Mapping):
+        return None
+    frame = as_frame(x)
+    columns = getattr(frame, "columns", None)
+    if columns is not None:
+        return str(columns[0]) if len(columns) == 1 else None
+    name = getattr(frame, "name", None)
+    return None if name in (None, "") else str(name)
+
+
+def columns_as_variables(
+    x: Any, names: Sequence[str] | None
+) -> tuple[list[Any], Sequence[str] | None]:
+    """What one table, dictionary or matrix holds, a variable a column, and their names."""
+    if isinstance(x, Mapping) or is_of(x, "xarray", "Dataset"):
+        held = {str(key): x[key] for key in x}
+        return list(held.values()), list(held) if names is None else names
+    source = open_one(x, "data")
+    labels = labels_of(source) or [f"x{j}" for j in range(1, source.shape[1] + 1)]
+    columns: list[Any] = single_columns(source, labels)
+    return columns, list(labels) if names is None else names
+
+
+def single_columns(source: AnySource, names: Sequence[str]) -> list[AnySource]:
+    """Every column of a variable as a variable of its own."""
+    changes: list[dict[str, Any]]
+    d = source.shape[1]
+    if isinstance(source, GraphSource):
+        changes = [{"array": source.array[:, j : j + 1]} for j in range(d)]
+    else:
+        known = source.categories
+        changes = [
+            {"columns": (j,), "categories": None if known is None else (known[at],)}
+            for at, j in enumerate(source.columns or range(d))
+        ]
+    return [
+        replace(source, name=name, kinds=(kind,), labels=(name,), **change)
+        for name, kind, change in zip(names, kinds_of(source), changes, strict=True)
+    ]
+
+
+def select(variables: Sequence[Any], data: Any) -> tuple[list[Any], list[str]]:
+    """Variables that are named, from the data that have them.
+
+    Parameters
+    ----------
+    variables : sequence of str, or of sequences of str
+        A column each, or several that make one variable.
+    data : object
+        A data frame, Dataset, dictionary, or zarr group or its path.
+
+    Returns
+    -------
+    variables, names : list, list of str
+
+    Raises
+    ------
+    InvalidArgumentError
+        A name is not there, or data has no names.
+    """
+    listed = [[one] if isinstance(one, str) else one for one in variables]
+    for one in listed:
+        known = isinstance(one, Sequence) and len(one) > 0 and all(isinstance(c, str) for c in one)
+        if not known:
+            msg = (
+                "with data=, a variable must be the name of a column or a list of names, got "
+                f"{one!r}: leave out data= to pass arrays"
+            )
+            raise InvalidArgumentError(msg)
+    names = ["+".join(one) for one in listed]
+    return [_part(data, one, name) for one, name in zip(listed, names, strict=True)], names
+
+
+def _part(data: Any, columns: Sequence[str], name: str) -> Any:
+    if isinstance(data, Mapping) or is_of(data, "xarray", "Dataset"):
+        known = {str(key): key for key in data}
+        for column in columns:
+            if column not in known:
+                raise unknown_column(column, list(known))
+        found = {column: data[known[column]] for column in columns}
+        return found[columns[0]] if len(columns) == 1 else join_columns(found, name)
+    if is_of(data, "dask.dataframe", "DataFrame"):
+        for column in columns:
+            if column not in data.columns:
+                raise unknown_column(column, list(map(str, data.columns)))
+        return data[list(columns)]
+    frame = as_frame(data)
+    if not hasattr(frame, "columns"):
+        msg = (
+            "data must be a data frame, an xarray Dataset, a dict of columns, or a zarr group or "
+            f"its path, got {type(data).__name__}: leave it out to pass arrays as variables"
+        )
+        raise InvalidArgumentError(msg)
+    return part_of_frame(frame, columns)
+
+
+def coded_alike(samples: Sequence[AnySource]) -> list[AnySource]:
+    """Samples in which equal labels have equal codes; those of arrays in memory are changed.
+
+    Raises
+    ------
+    DataError
+        Stored codes stand for other labels than those of another sample.
+    """
+    known = [getattr(one, "categories", None) for one in samples]
+    if len(samples) < 2 or len(set(known)) == 1 or not all(known):
+        return list(samples)
+    if not all(isinstance(one, ArraySource) for one in samples):
+        names = ", ".join(repr(one.name) for one in samples)
+        msg = (
+            f"codes of categories must stand for the same labels in all samples, and do not in "
+            f"{names}: convert them as one table, with a column that tells the samples"
+        )
+        raise DataError(msg)
+    joint = [
+        None if columns[0] is None else tuple(dict.fromkeys(chain.from_iterable(columns)))
+        for columns in zip(*known, strict=True)
+    ]
+    return [_recoded(one, joint) for one in samples if isinstance(one, ArraySource)]
+
+
+def _recoded(source: ArraySource, joint: Sequence[Labels]) -> ArraySource:
+    values = source.read(0, source.shape[0]).astype(np.float64)
+    for j, (own, labels) in enumerate(zip(source.categories or (), joint, strict=True)):
+        if own is not None and labels is not None:
+            places = {label: code for code, label in enumerate(labels)}
+            codes = np.array([*(places[label] for label in own), np.nan])
+            gaps = np.isnan(values[:, j])
+            values[:, j] = codes[np.where(gaps, len(own), values[:, j]).astype(np.intp)]
+    return replace(source, array=values, columns=None, categories=tuple(joint))
+
+
+def check_rows(data: Sequence[Any]) -> None:
+    """Refuse rows whose labels say that they do not belong together.
+
+    Raises
+    ------
+    DataError
+        Labels differ or have another order, or the first dimension is that of others' columns.
+    """
+    arrays = [x for x in data if is_of(x, "xarray", "DataArray")]
+    for x in arrays:
+        for other in arrays:
+            if x.dims[:1] != other.dims[:1] and set(x.dims[:1]) & set(other.dims):
+                msg = (
+                    f"rows must be the first dimension of every variable, got {x.dims} and "
+                    f"{other.dims}: call .transpose({x.dims[0]!r}, ...) on the second"
+                )
+                raise DataError(msg)
+    labels = [found for x in data if (found := _row_labels(x)) is not None]
+    if any(not one.equals(labels[0]) for one in labels[1:]):
+        same = len({len(one) for one in labels}) == 1 and all(
+            set(one) == set(labels[0]) for one in labels
+        )
+        what = "in the same order" if same else "the same"
+        msg = (
+            f"pandas and xarray variables must have the same index: rows are paired by position, "
+            f"and their labels are not {what}. Align them, as by pandas.concat(..., axis=1, "
+            "join='inner') or xarray.align, or call .reset_index(drop=True) or .drop_vars(...) on "
+            "each if positions are right"
+        )
+        raise DataError(msg)
+
+
+def _row_labels(x: Any) -> Any:
+    """The index of the rows of pandas and xarray data."""
+    if is_of(x, "pandas", "DataFrame", "Series"):
+        return x.index
+    if is_of(x, "xarray", "DataArray") and x.ndim:
+        return x.indexes.get(x.dims[0])
+    return None

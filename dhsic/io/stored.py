@@ -1,0 +1,121 @@
+"""Arrays in zarr stores, as variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+from dhsic._validation import nearest
+from dhsic.engine.blocks import Kind
+from dhsic.errors import DataError, DhsicError, InvalidArgumentError
+from dhsic.io.sources import Columns, StoredSource
+from dhsic.io.urls import is_url, scheme_of
+
+__all__ = ["column_labels", "member_of", "open_stored", "stored_source"]
+
+
+def open_stored(path: str, kind: Literal["array", "group"]) -> Any:
+    """Open a zarr array or group at a path or URL.
+
+    Raises
+    ------
+    DataError
+        There is none.
+    """
+    import zarr  # slow to import, and arrays in memory do without
+
+    opener = zarr.open_array if kind == "array" else zarr.open_group
+    if not is_url(path):
+        return _opened(opener, path, kind, None)
+    from dhsic.io.storage import RemoteStore  # by zarr
+
+    store = RemoteStore(path)
+    try:
+        # Format by format, since a store may refuse to say that the names of the other are absent.
+        return _opened(opener, store, kind, 3)
+    except FileNotFoundError:
+        return _opened(opener, store, kind, 2)
+
+
+def _opened(opener: Callable[..., Any], place: Any, kind: str, zarr_format: int | None) -> Any:
+    try:
+        return opener(place, mode="r", zarr_format=zarr_format)
+    except DhsicError:
+        raise
+    except Exception as error:
+        if zarr_format == 3 and isinstance(error, FileNotFoundError):
+            raise
+        msg = (
+            f"{str(place)!r} is not a readable zarr {kind} ({type(error).__name__}): check the path"
+        )
+        raise DataError(msg) from error
+
+
+def member_of(group: Any, key: str, variable: str, path: str) -> Any:
+    """An array of a group; names are listed only where it is not there, since https lists none.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is not there.
+    """
+    import zarr
+
+    try:
+        array = group[key]
+    except KeyError:
+        array = None
+    if isinstance(array, zarr.Array):
+        return array
+    known = sorted(name for name, _ in group.arrays())
+    msg = (
+        f"variable {variable!r} needs an array {key!r} in {path!r}; there are: "
+        f"{', '.join(known) or 'none'}{nearest(key, known)}"
+    )
+    raise InvalidArgumentError(msg)
+
+
+def stored_source(array: Any, name: str, columns: Columns = None) -> StoredSource:
+    """An array of zarr, with the kinds and names of its columns where its attributes say them."""
+    kind: Kind = "category"
+    stored = getattr(array, "shards", None) or array.chunks
+    d = 1 if array.ndim < 2 else int(array.shape[1])
+    chosen = range(d) if columns is None else columns
+    labels = column_labels(array)
+    known = array.attrs.get("categories")
+    categories = [known.get(one) for one in labels] if labels and isinstance(known, dict) else None
+    return StoredSource(
+        name,
+        array,
+        int(stored[0]) if stored else None,
+        columns,
+        kinds=(kind,) * len(chosen) if array.attrs.get("kind") == "categorical" else None,
+        labels=None if labels is None else tuple(labels[j] for j in chosen),
+        categories=None
+        if categories is None
+        else tuple(map(_tuple, (categories[j] for j in chosen))),
+        place="memory" if _in_memory(array.store) else "storage",
+    )
+
+
+def column_labels(array: Any) -> list[str] | None:
+    """The names of all columns of an array, as `dhsic convert` writes them."""
+    d = 1 if array.ndim < 2 else int(array.shape[1])
+    labels = array.attrs.get("columns")
+    there = isinstance(labels, list) and len(labels) == d == len(set(map(str, labels)))
+    return list(map(str, labels)) if there else None
+
+
+def _tuple(labels: Any) -> tuple[Any, ...] | None:
+    return tuple(labels) if isinstance(labels, list) else None
+
+
+def _in_memory(store: Any) -> bool:
+    """Whether no other process sees what is stored."""
+    import zarr
+
+    from dhsic.io.storage import RemoteStore
+
+    if isinstance(store, RemoteStore):
+        return scheme_of(store.url) == "memory"
+    return isinstance(store, zarr.storage.MemoryStore)

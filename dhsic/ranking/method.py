@@ -1,0 +1,131 @@
+"""How features are ranked: the estimator, its null distribution and the kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from dhsic.engine.blocks import kinds_of
+from dhsic.engine.plan import Plan
+from dhsic.engine.session import Session
+from dhsic.errors import InvalidArgumentError
+from dhsic.estimators import (
+    Estimator,
+    FeatureEstimator,
+    Null,
+    NystromHSIC,
+    NystromMHSIC,
+    Resampling,
+    choose_estimator,
+    draws_replicates,
+    find_estimator,
+    find_null,
+)
+from dhsic.estimators.reach import Planner, plan_once, planned
+from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns
+from dhsic.ranking.features import Features, read_kernel
+from dhsic.ranking.joint import JointReader
+from dhsic.results import AS_ASKED
+
+__all__ = ["RankingMethod", "choose_ranking", "feature_estimator"]
+
+
+@dataclass(frozen=True)
+class RankingMethod:
+    """How features are ranked."""
+
+    estimator: Estimator
+    estimator_reason: str
+    combinations: Combinations
+    null: Resampling
+    null_reason: str
+
+    def of(self, features: Features) -> RankingMethod:
+        """The same for some of the features."""
+        return replace(self, combinations=features.against(self.combinations.kernels[-1]))
+
+    def plan(self, session: Session, read: JointReader) -> Plan:
+        """What would run; where that is refused it tells what would fit."""
+        planner = partial(_plan, null=self.null, n_resamples=None, read=read)
+        return planned(planner, self.estimator, session, self.combinations)
+
+
+def _plan(
+    estimator: Estimator,
+    session: Session,
+    combinations: Combinations,
+    null: str | Null,
+    n_resamples: int | None,
+    read: JointReader,
+) -> Plan:
+    """The ranking, and the map where there is one."""
+    found, _ = find_null(null, estimator, session, n_resamples, combinations)
+    plan, joint = plan_once(estimator, session, combinations, found), read(session, estimator)
+    return plan if joint is None else replace(plan, steps=(*plan.steps, *joint.steps(session)))
+
+
+def choose_ranking(
+    session: Session,
+    features: Features,
+    kernel: str | Kernel | None,
+    estimator: str | Estimator,
+    null: str | Null,
+    n_resamples: int | None,
+    read: JointReader,
+) -> RankingMethod:
+    """What was asked for, and for the rest what dhsic takes."""
+    msg = (
+        "a ranking needs replicates that features share: null must be 'auto', 'shifts', "
+        f"'permutation' or 'multiplier', or a value of these; got {null!r}"
+    )
+    if not draws_replicates(null):
+        raise InvalidArgumentError(msg)
+    combinations = features.against(_target_kernel(session, kernel))
+    planner = partial(_plan, null=null, n_resamples=n_resamples, read=read)
+    asked = session, combinations, null, n_resamples, planner
+    chosen, reason = feature_estimator(estimator, *asked)
+    few = _keep_few_landmarks(combinations, session.dims[1])
+    if estimator == "auto" and isinstance(chosen, NystromMHSIC) and few:
+        chosen, why = feature_estimator(NystromHSIC.name, *asked)
+        why = "" if why == AS_ASKED else f"; {why}"
+        reason = f"{reason}; single columns keep few landmarks{why}"
+    found, null_reason = find_null(null, chosen, session, n_resamples, combinations)
+    if not isinstance(found, Resampling):  # a chain of tests
+        raise InvalidArgumentError(msg)
+    return RankingMethod(chosen, reason, combinations, found, null_reason)
+
+
+def _target_kernel(session: Session, kernel: str | Kernel | None) -> Kernel:
+    target = session.sources[1]
+    return read_kernel(kernel, kinds_of(target), f"target {target.name!r}")
+
+
+def _keep_few_landmarks(combinations: Combinations, target_columns: int) -> bool:
+    """Whether features and target are single columns with the smoothest of kernels."""
+    *features, target = combinations.kernels
+    return (target_columns == 1 and isinstance(target, Gaussian)) and all(
+        isinstance(one, OnColumns) and isinstance(one.kernel, Gaussian) and len(one.at) == 1
+        for one in features
+    )
+
+
+def feature_estimator(
+    estimator: str | Estimator,
+    session: Session,
+    combinations: Combinations,
+    null: str | Null | None,
+    n_resamples: int | None,
+    planner: Planner | None = None,
+) -> tuple[Estimator, str]:
+    """The estimator, one that takes many features, and why this one."""
+    named = None if estimator == "auto" else find_estimator(estimator, session)[0]
+    if named is not None and not isinstance(named, FeatureEstimator):
+        msg = (
+            "many features against one target need estimator 'nystrom-m', 'nystrom-hsic', 'v-hsic' "
+            f"or 'auto', got {named.name!r}: take one of them, or test column by column"
+        )
+        raise InvalidArgumentError(msg)
+    chosen, _, reason = choose_estimator(
+        estimator, session, combinations, null, n_resamples, planner=planner
+    )
+    return chosen, reason
