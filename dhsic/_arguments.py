@@ -84,7 +84,10 @@ def open_session(
     where = client, threads, memory, progress, checkpoint
     constants = not tests
     session = session_over(sources, rng, precision, *where, time=time, takes_constants=constants)
-    session.dropped, session.remedy = dropped, "; missing='drop' drops those with NaN"
+    session.dropped, session.remedy = (
+        dropped,
+        "; missing='drop' (--missing drop) drops those with NaN",
+    )
     return session
 
 

@@ -10,7 +10,14 @@ import click
 import dhsic
 from dhsic.cli.kernels import read_kernels
 from dhsic.cli.methods import Kind, read_null
-from dhsic.cli.options import LEVEL_OPTION, RUN_OPTIONS, Request, location, with_options
+from dhsic.cli.options import (
+    LEVEL_OPTION,
+    MISSING_OPTION,
+    RUN_OPTIONS,
+    Request,
+    location,
+    with_options,
+)
 from dhsic.cli.recipes import code_of_interaction
 from dhsic.cli.tested import CALIBRATE_OPTION, print_plan, print_test
 from dhsic.cli.where import read_place
@@ -88,7 +95,7 @@ _PLAN = (
 
 
 def _options(command: Command) -> Command:
-    return with_options(command, _OPTIONS, _LEVEL, _PLAN, RUN_OPTIONS)
+    return with_options(command, _OPTIONS, _LEVEL, (MISSING_OPTION,), _PLAN, RUN_OPTIONS)
 
 
 @click.command(epilog=_EPILOG, short_help="Test three variables of DATA.zarr for interaction.")
@@ -124,6 +131,7 @@ def _read(options: dict[str, Any]) -> Request:
         "null": null,
         "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
         "names": names,
+        "missing": options["missing"],
         "precision": options["precision"],
         "threads": place.threads,
         "memory": place.memory,

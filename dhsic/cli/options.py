@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_args
 import click
 
 import dhsic
-from dhsic._arguments import Precision
+from dhsic._arguments import Missing, Precision
 from dhsic.cli.journal import STDERR
 from dhsic.cli.kernels import KERNEL_OPTION, KERNEL_OPTIONS, read_kernels, single_kernels
 from dhsic.cli.methods import NULL_OPTIONS, estimator_options, read_estimator, read_null
@@ -28,6 +28,7 @@ __all__ = [
     "LEVEL_OPTION",
     "LEVEL_OPTIONS",
     "LOG_OPTION",
+    "MISSING_OPTION",
     "OVERWRITE_OPTION",
     "PERFORMANCE_OPTION",
     "PLOT_OPTION",
@@ -160,6 +161,12 @@ PRECISION_OPTION = click.option(
     default="float64",
     help="Of the kernels; sums are float64 always.",
 )
+MISSING_OPTION = click.option(
+    "--missing",
+    type=click.Choice(get_args(Missing)),
+    default="refuse",
+    help="Where a value is missing: stop with an error, or drop the row and count it.",
+)
 JSON_OPTION = click.option(
     "--json",
     "json_path",
@@ -226,6 +233,7 @@ def test_options(command: Command) -> Command:
     return with_options(
         command,
         DATA_OPTIONS,
+        (MISSING_OPTION,),
         KERNEL_OPTIONS,
         estimator_options("auto"),
         NULL_OPTIONS,
@@ -238,7 +246,8 @@ def test_options(command: Command) -> Command:
 def measure_options(command: Command) -> Command:
     """Give a command the options that describe a measure of dependence."""
     estimator = estimator_options("nystrom-m")
-    return with_options(command, DATA_OPTIONS, (KERNEL_OPTION,), estimator, RUN_OPTIONS)
+    own = MISSING_OPTION, KERNEL_OPTION
+    return with_options(command, DATA_OPTIONS, own, estimator, RUN_OPTIONS)
 
 
 def with_options(command: Command, *groups: Sequence[Callable[..., Any]]) -> Command:
@@ -288,6 +297,7 @@ def _opened(options: dict[str, Any], place: Place, estimator: str | Estimator) -
     arguments = {
         "estimator": estimator,
         "names": [source.name for source in sources],
+        "missing": options["missing"],
         "precision": options["precision"],
         "threads": place.threads,
         "memory": place.memory,

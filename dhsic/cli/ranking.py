@@ -10,7 +10,7 @@ import click
 import dhsic
 from dhsic.cli.journal import Journal, open_journal
 from dhsic.cli.methods import read_estimator, read_null
-from dhsic.cli.options import LEVEL_OPTION, RUN_OPTIONS, location
+from dhsic.cli.options import LEVEL_OPTION, MISSING_OPTION, RUN_OPTIONS, location
 from dhsic.cli.output import print_columns, print_lines, print_summary
 from dhsic.cli.pages import Page
 from dhsic.cli.recipes import code_of_ranking
@@ -117,6 +117,7 @@ _OPTIONS = (
         "--plan", "only_plan", is_flag=True, help="Say what would run, in how much memory; no more."
     ),
     LEVEL_OPTION,
+    MISSING_OPTION,
     *RUN_OPTIONS,
 )
 
@@ -186,6 +187,7 @@ def _arguments(options: dict[str, Any], place: Place, features: AnySource) -> di
         "estimator": read_estimator(asked),
         "null": null,
         "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
+        "missing": options["missing"],
         "precision": options["precision"],
         "threads": place.threads,
         "memory": place.memory,

@@ -18,6 +18,7 @@ __all__ = [
 ]
 
 _NUMBER = re.compile(r"\d+\.\d+(?:e[+-]?\d+)?")
+_MEAN = re.compile(r"columns\(([^()]*)\)")
 
 
 @dataclass(frozen=True)
@@ -210,11 +211,21 @@ def rows_text(n: int, dropped: int) -> str:
 
 
 def short_spec(kernel: str) -> str:
-    """The text of a kernel with numbers of four digits, to be read.
+    """The text of a kernel to be read: with numbers of four digits, and columns counted.
 
     Examples
     --------
     >>> short_spec("gaussian:0.0045657788937916525")
     'gaussian:0.004566'
+    >>> short_spec("columns(laplacian:0.5,none,laplacian:2.0)")
+    'columns(laplacian) of 3'
     """
-    return _NUMBER.sub(lambda number: f"{float(number[0]):.4g}", kernel)
+    counted = _MEAN.sub(_counted, kernel)
+    return _NUMBER.sub(lambda number: f"{float(number[0]):.4g}", counted)
+
+
+def _counted(mean: re.Match[str]) -> str:
+    """A mean over columns by the names of its kernels and how many columns there are."""
+    parts = mean[1].split(",")
+    names = dict.fromkeys(part.split(":")[0] for part in parts if part != "none")
+    return f"columns({','.join(names)}) of {len(parts)}" if len(parts) > 1 else mean[0]

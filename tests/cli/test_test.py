@@ -1,5 +1,6 @@
 """Every option of `dhsic test` does something."""
 
+import json
 import re
 import warnings
 from pathlib import Path
@@ -182,3 +183,28 @@ def test_a_warning_is_a_line(monkeypatch: pytest.MonkeyPatch, invoke: Invoke, da
     monkeypatch.setattr(dhsic, "independence_test", warned)
     done = invoke("test", data, *PAIR, *FEW, *ONE)
     assert (done.exit_code, done.stderr) == (0, "dhsic: warning: mind the gap\n")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("test", "--variable", "x", "--variable", "gap", "--kernel", "gaussian"),
+        ("rank", "--features", "x", "--target", "gap"),
+        ("sensitivity", "--variable", "x", "--variable", "gap"),
+        ("interaction", "--variable", "x", "--variable", "gap", "--variable", "z"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_missing__is_refused_or_dropped_and_counted(
+    data: str, invoke: Invoke, command: tuple[str, ...], tmp_path: Path
+) -> None:
+    name, *options = command
+    refused = invoke(name, data, *options)
+    assert refused.exit_code != 0
+    assert "'gap' has NaN or infinity, first in row 700" in refused.stderr
+    out = tmp_path / "out.json"
+    done = invoke(name, data, *options, "--missing", "drop", "--json", out)
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(out.read_text())
+    held = found.get("measured", found)
+    assert (held["dropped"], held["n"]) == (1, 1224)

@@ -281,8 +281,11 @@ class Quadratic:
         def plan_of_parts(*parts: Combinations) -> Plan:
             return plan_steps(session, (self._guessed(session, part, null) for part in parts))
 
-        def exceeds(size: int) -> bool:
-            return not plan_of_parts(combinations.part(range(size))).fits
+        def parts_of(size: int) -> list[range]:
+            return [range(start, min(start + size, count)) for start in range(0, count, size)]
+
+        def exceeds(size: int) -> bool:  # kernels of some parts take more than those of others
+            return not plan_of_parts(*_cut(combinations, parts_of(size))).fits
 
         if count == 1 or isinstance(null, Chain):
             return _Planned([range(count)], plan_of_parts(combinations))
@@ -292,7 +295,7 @@ class Quadratic:
             if whole.fits:
                 return _Planned([range(count)], whole)
             size = max(bisect_left(range(1, count), True, key=exceeds), 1)
-        parts = [range(start, min(start + size, count)) for start in range(0, count, size)]
+        parts = parts_of(size)
         return _Planned(parts, plan_of_parts(*_cut(combinations, parts)))
 
     def _guessed(
