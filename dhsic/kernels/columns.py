@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels.bandwidth import as_sample
 from dhsic.kernels.base import Kernel, Matrix
+from dhsic.kernels.radial import Laplacian
 
 __all__ = ["Columns"]
 
@@ -92,7 +93,17 @@ class Columns(Kernel):
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         x = np.asarray(x)
         self._check_shape(x)
-        return np.hstack([part.rows(x[:, at], dtype) for part, at in self.counted(x.shape[1])])
+        parts, at = zip(*self.counted(x.shape[1]), strict=True)
+        if not all(isinstance(part, Laplacian) and part.origin is not None for part in parts):
+            return np.hstack([part.rows(x[:, j], dtype) for part, j in zip(parts, at, strict=True)])
+        # one multiplication in place of one a column; what rows of either kind are is the same
+        origins = np.array([part.origin[0] for part in parts])
+        centred = np.subtract(x[:, [j.start for j in at]], origins, dtype=np.float64)
+        scaled = np.empty(centred.shape, dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.multiply(centred, [part._scale for part in parts], out=scaled, casting="same_kind")
+            self._check_range(np.square(scaled, dtype=np.float64), dtype)
+        return scaled
 
     def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         z = np.asarray(z)

@@ -6,9 +6,11 @@ import pytest
 import dhsic
 from dhsic.engine.groups import Groups
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.estimators.feature.blocks import BlockDifferences, block_rows
-from dhsic.features import KernelFeatures
-from dhsic.kernels import Candidates, Gaussian, Grid, Laplacian, Linear
+from dhsic.estimators.feature.basis import Side
+from dhsic.estimators.feature.blocks import BlockDifferences, Blocks, block_rows
+from dhsic.estimators.feature.layout import KernelSide, Layout
+from dhsic.features import KernelFeatures, LandmarksByColumn
+from dhsic.kernels import Candidates, Columns, Gaussian, Grid, Laplacian, Linear
 from dhsic.linalg import solve_lower
 from tests import oracles
 
@@ -94,6 +96,51 @@ def test_blocks__are_u_hsic_of_kernels_less_that_of_features():
         assert found[2 + g] == pytest.approx(np.mean(norms[i] * norms[j]), rel=1e-12)
     np.testing.assert_allclose(found[4:], np.mean(norms, axis=1), rtol=1e-12)
     assert len(found) == blocks.size
+
+
+def test_blocks__are_smaller_for_means_over_many_columns():
+    rng = np.random.default_rng(0)
+    n, groups = 3000, Groups.of(3000, 1000, 0)
+    x, y = rng.standard_normal((n, 30)), rng.standard_normal((n, 1))
+    mean, one, other = Columns(Laplacian()).fit(x), Gaussian().fit(x), Gaussian().fit(y)
+    by_column, factor = LandmarksByColumn.of(mean, x, 3, 1e-8, float)
+    sides = {
+        0: Side.of(KernelFeatures.at(x[:20], one, float), x),
+        1: Side.of(by_column, x, factor),
+        2: Side.of(KernelFeatures.at(y[:20], other, float), y),
+    }
+    pairs = (0, 2), (1, 2)
+    layout = Layout.of({k: KernelSide.plain(int(k == 2), side) for k, side in sides.items()}, pairs)
+    blocks = Blocks.of_layout(layout, sides, pairs, groups)
+    quick, dear = blocks.parts
+    assert (quick.pairs, dear.pairs, blocks.rows) == (pairs[:1], pairs[1:], quick.rows)
+    assert dear.rows == int(quick.rows / np.sqrt(30 / 8))
+    rows = x[: blocks.rows], y[: blocks.rows]
+    features = {k: side.map(rows[k == 2]) - side.centre for k, side in sides.items()}
+    found = blocks.of(rows, features)
+    assert len(found) == blocks.size
+    own = {k: features[k][: dear.rows] for k in (1, 2)}
+    expected = dear.of([v[: dear.rows] for v in rows], own)
+    np.testing.assert_array_equal(found[quick.size :], expected)
+    estimates = blocks.estimates(found, 1, np.array([0.1, 0.2]), n)
+    assert estimates[1] == dear.estimates(expected, 1, np.array([0.2]), n)[0]
+    assert estimates[0] == quick.estimates(found[: quick.size], 1, np.array([0.1]), n)[0]
+
+
+@pytest.mark.parametrize("d", [12, 60])
+def test_features__tell_u_hsic_of_means_over_columns(d):
+    rng = np.random.default_rng(d)
+    x = rng.standard_normal((20_000, d))
+    y = np.abs(x[:, :3]).sum(axis=1) + rng.standard_normal(20_000)
+    estimator = dhsic.NystromHSIC(256, n_features="auto", unbiased_estimate=True)
+    kernels = "columns(laplacian)", "gaussian"
+    found = dhsic.independence_test(x, y, kernels=kernels, estimator=estimator, rng=0)
+    fitted = [one.kernel for one in found.variables]
+    parts = [
+        dhsic.hsic(x[at : at + 1000], y[at : at + 1000], kernels=fitted, estimator="u-hsic")
+        for at in range(0, 20_000, 1000)
+    ]
+    assert found.estimate == pytest.approx(np.mean([part.estimate for part in parts]), rel=0.05)
 
 
 @pytest.mark.parametrize("spanned", [True, False])

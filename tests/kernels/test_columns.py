@@ -21,6 +21,20 @@ def test_columns__fits_every_column_by_itself():
     np.testing.assert_allclose(fitted(x), expected, rtol=1e-14)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_columns__prepares_rows_as_each_kernel_does(dtype):
+    x = sample()
+    x[:, 1] = 0.1
+    kernel = Columns(Laplacian()).fit(x)
+    expected = np.hstack([kernel.parts[j].rows(x[:, [j]], dtype) for j in (0, 2)])
+    found = kernel.rows(x, dtype)
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == dtype
+    assert found.flags.c_contiguous
+    with pytest.raises(DataError, match="rows must be finite, and smaller than"):
+        kernel.rows(x * 1e30, np.float32)
+
+
 def test_columns__of_one_column_is_its_kernel_to_the_bit():
     x = sample()[:, [1]]
     np.testing.assert_array_equal(Columns(Laplacian()).fit(x)(x), Laplacian().fit(x)(x))

@@ -8,6 +8,7 @@ over all rows; what they do not hold is small in most kernels.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._work import Work
+from dhsic._work import NOTHING, Work
 from dhsic.engine.groups import Groups
 from dhsic.engine.reduction import Footprint
 from dhsic.estimators.feature.basis import Side
@@ -25,17 +26,19 @@ from dhsic.features import KernelFeatures, LandmarksByColumn
 from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import solve_lower
 
-__all__ = ["BlockDifferences", "block_rows"]
+__all__ = ["BlockDifferences", "Blocks", "block_rows"]
 
 Matrix = NDArray[np.floating[Any]]
 Vector = NDArray[np.float64]
 
 _ROWS = 128
+_FEWEST = 32
 _FEW_ROWS = 2**15  # of all, beside which wider blocks take little time
+_COLUMNS = 8  # of a mean over columns, whose blocks are smaller where there are more
 _CENTRED = 36.0  # passes over an entry of a Gram matrix of a kernel, and one of its features
 
 
-def block_rows(groups: Groups, *, spanned: bool) -> int:
+def block_rows(groups: Groups, *, spanned: bool, columns: int = 1) -> int:
     """Rows of a block, so that blocks take less time than features.
 
     Parameters
@@ -44,8 +47,12 @@ def block_rows(groups: Groups, *, spanned: bool) -> int:
         Those of all rows.
     spanned : bool
         Whether the features hold the kernels but for what rounding leaves.
+    columns : int, optional
+        Columns of a mean over columns, which takes an exponential of each.
     """
-    return min(groups.size, _ROWS * (2 - spanned) * (1 + (groups.n <= _FEW_ROWS)))
+    rows = _ROWS * (2 - spanned) * (1 + (groups.n <= _FEW_ROWS))
+    dear = max(1.0, columns / _COLUMNS)
+    return min(groups.size, max(_FEWEST, int(rows / math.sqrt(dear))))
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,8 @@ class BlockDifferences:
         cls, layout: Layout, sides: Mapping[int, Side], pairs: tuple[Pair, ...], groups: Groups
     ) -> Self:
         """Those of pairs of kernels whose features a layout holds."""
-        numbers, summed = zip(*layout.kernels, strict=True)
+        used = {number for pair in pairs for number in pair}
+        numbers, summed = zip(*(one for one in layout.kernels if one[0] in used), strict=True)
         own = [sides[number] for number in numbers]
         return cls(
             numbers,
@@ -93,7 +101,11 @@ class BlockDifferences:
             ),
             tuple(one.variable for one in summed),
             pairs,
-            block_rows(groups, spanned=all(side.spanned for side in own)),
+            block_rows(
+                groups,
+                spanned=all(side.spanned for side in own),
+                columns=max(map(_columns, own)),
+            ),
         )
 
     @property
@@ -199,6 +211,82 @@ class BlockDifferences:
         at = [first.index(k) for k in self.places[0]], [second.index(k) for k in self.places[1]]
         values: Vector = products[at].astype(np.float64) / (b * (b - 3))
         return values
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of one size for pairs of kernels that are quick, and smaller ones for the others.
+
+    Parameters
+    ----------
+    parts : tuple of BlockDifferences
+        Each of some of the pairs.
+    pairs : tuple of tuple of int
+        All of them.
+    """
+
+    parts: tuple[BlockDifferences, ...]
+    pairs: tuple[Pair, ...]
+
+    @classmethod
+    def of_layout(
+        cls, layout: Layout, sides: Mapping[int, Side], pairs: tuple[Pair, ...], groups: Groups
+    ) -> Self:
+        """Those of pairs of kernels whose features a layout holds."""
+        by_columns: dict[int, list[Pair]] = {}
+        for pair in pairs:
+            columns = max(_columns(sides[number]) for number in pair)
+            by_columns.setdefault(max(_COLUMNS, columns), []).append(pair)
+        parts = (
+            BlockDifferences.of_layout(layout, sides, tuple(some), groups)
+            for some in by_columns.values()
+        )
+        return cls(tuple(parts), pairs)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the largest block of a group."""
+        return max(part.rows for part in self.parts)
+
+    @property
+    def size(self) -> int:
+        """How many numbers are summed."""
+        return sum(part.size for part in self.parts)
+
+    def footprint(self, n_features: int) -> Footprint:
+        """Cost of the blocks of a group, of whose rows so many features are summed; work a row."""
+        costs = [part.footprint(n_features) for part in self.parts]
+        shares = [part.rows / self.rows for part in self.parts]
+        return Footprint(
+            payload=sum(cost.payload for cost in costs),
+            scratch=max(cost.scratch for cost in costs),
+            state=sum(cost.state for cost in costs),
+            work=sum((share * c.work for share, c in zip(shares, costs, strict=True)), NOTHING),
+        )
+
+    def of(self, values: Sequence[NDArray[Any]], features: Mapping[int, Matrix]) -> Vector:
+        """What the first rows of a group add to the sums, as `BlockDifferences.of`."""
+        found = [
+            part.of(
+                [x[: part.rows] for x in values],
+                {k: features[k][: part.rows] for k in part.numbers},
+            )
+            for part in self.parts
+        ]
+        return np.concatenate(found)
+
+    def estimates(self, sums: Vector, blocks: int, sizes: Vector, n: int) -> Vector:
+        """Unbiased HSIC of n rows, one a pair, as `BlockDifferences.estimates`."""
+        found, bounds = np.empty(len(self.pairs)), np.cumsum([part.size for part in self.parts])
+        for part, own in zip(self.parts, np.split(sums, bounds[:-1]), strict=True):
+            at = [self.pairs.index(pair) for pair in part.pairs]
+            found[at] = part.estimates(own, blocks, sizes[at], n)
+        return found
+
+
+def _columns(side: Side) -> int:
+    """Columns whose kernels make a mean; 1 of any other kernel."""
+    return len(side.map.landmarks) if isinstance(side.map, LandmarksByColumn) else 1
 
 
 def _whitened(factor: Vector | None, features: Matrix) -> Matrix:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from dhsic._work import NOTHING, Work
 from dhsic.engine.groups import Groups
 from dhsic.engine.reduction import Footprint, GroupBlock, add
-from dhsic.estimators.feature.blocks import BlockDifferences
+from dhsic.estimators.feature.blocks import Blocks
 from dhsic.estimators.feature.layout import Crossing, KernelSide, Layout
 from dhsic.estimators.resample import Orbit
 
@@ -54,7 +54,7 @@ class OrbitSums(NamedTuple):
     products: Vector
     """Over groups, products of the squared norms of two kernels there, shape (K, K)."""
     blocks: Vector
-    """Those of `BlockDifferences`, one block a group; none where estimates are as they are."""
+    """Those of `Blocks`, one block a group; none where estimates are as they are."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class OrbitPass:
     tile_bytes : int
         Bytes of the features and transforms of groups that are multiplied at a time, or half of
         those of the sums: the more of them, the fewer times their products are added to the sums.
-    blocks : BlockDifferences, optional
+    blocks : Blocks, optional
         Sums that make estimates unbiased.
     """
 
@@ -83,7 +83,7 @@ class OrbitPass:
     orbit: Orbit
     cosets: range
     tile_bytes: int
-    blocks: BlockDifferences | None = None
+    blocks: Blocks | None = None
 
     @property
     def name(self) -> str:

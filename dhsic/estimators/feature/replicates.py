@@ -26,7 +26,7 @@ from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import Resampling
 from dhsic.estimators.feature.basis import Factors, Measure, Side
-from dhsic.estimators.feature.blocks import BlockDifferences
+from dhsic.estimators.feature.blocks import Blocks
 from dhsic.estimators.feature.layout import KernelSide, Layout, Pair
 from dhsic.estimators.feature.orbits import OrbitPass
 from dhsic.estimators.feature.pieces import Piece, fewest_parts, parted
@@ -82,7 +82,7 @@ def resample_features(
         The variable of every kernel; where not given, first ones of a pair are of variable 0 and
         second ones of variable 1.
     unbiased : bool, optional
-        Whether estimates are unbiased, as `BlockDifferences` makes squared HSIC; permutations and
+        Whether estimates are unbiased, as `Blocks` makes squared HSIC; permutations and
         shifts alone.
 
     Returns
@@ -361,11 +361,11 @@ class _Resampling:
         blocks = self._blocks(piece, orbit, layout)
         return OrbitPass(layout, orbit, piece.cosets, self._tile_bytes, blocks)
 
-    def _blocks(self, piece: Piece, orbit: Orbit, layout: Layout) -> BlockDifferences | None:
+    def _blocks(self, piece: Piece, orbit: Orbit, layout: Layout) -> Blocks | None:
         """The first piece of a pair has them; of some of the features there are none."""
         if not self.unbiased or piece.cosets.start > 0 or piece.features is not None:
             return None
-        return BlockDifferences.of_layout(layout, self.sides, piece.pairs, orbit.groups)
+        return Blocks.of_layout(layout, self.sides, piece.pairs, orbit.groups)
 
     def _layout(self, piece: Piece, *, seen: bool) -> Layout:
         numbers = {number for pair in piece.pairs for number in pair}
