@@ -68,7 +68,7 @@ REFERENCE = Rates(
     },
 )
 
-QUICK = 0.85
+QUICK = 0.4
 """Seconds of the reference machine that all pairs of rows may take where landmarks take fewer."""
 
 PATIENT = 60.0

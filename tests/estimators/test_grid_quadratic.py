@@ -251,7 +251,7 @@ def test_grid__permutes_in_groups_what_memory_cannot_hold():
 
 
 def test_grid__takes_no_more_combinations_at_a_time_than_memory_holds():
-    here = session(np.zeros((2, 4000)), memory=900 * 2**20)
+    here = session(np.zeros((2, 4000)), memory=1100 * 2**20)
     null = Permutation(9, within="all")
     plan = VHSIC().plan(here, Grid().combinations(2), null).check()
     parts = [step.name for step in plan.steps].count("permutation null")
