@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -127,16 +126,6 @@ class LandmarksByColumn:
 
     def __call__(self, x: NDArray[Any]) -> Matrix:
         """Map rows (b, d) to features (b, D)."""
-        rows = self.kernel.rows(x, self.dtype)
-        out = np.empty((len(rows), self.n_features), self.dtype)
-        parts = [part for part, _ in self.kernel.counted(x.shape[1])]
-        places = zip(
-            pairwise(accumulate((z.shape[1] for z in self.landmarks), initial=0)),
-            pairwise(accumulate(map(len, self.landmarks), initial=0)),
-            strict=True,
-        )
-        for part, z, (of, to) in zip(parts, self.landmarks, places, strict=True):
-            work = np.empty((part.work_tiles, len(rows), len(z)), self.dtype)
-            part.tile(rows[:, slice(*of)], z, out[:, slice(*to)], work)
+        out = self.kernel.side_by_side(self.kernel.rows(x, self.dtype), self.landmarks)
         out *= self.dtype.type(x.shape[1] ** -0.5)
         return out

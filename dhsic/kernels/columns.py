@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -108,6 +109,8 @@ class Columns(Kernel):
     def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         z = np.asarray(z)
         self._check_shape(z)
+        if all(isinstance(part, Laplacian) for part, _ in self.counted(z.shape[1])):
+            return self.rows(z, dtype)  # which are the same, and made at once
         return np.hstack([part.columns(z[:, at], dtype) for part, at in self.counted(z.shape[1])])
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
@@ -121,6 +124,36 @@ class Columns(Kernel):
             start = at.stop
         if d > 1:
             np.multiply(out, 1.0 / d, out=out)
+
+    def side_by_side(self, rows: Matrix, columns: Sequence[Matrix]) -> Matrix:
+        """The kernel of every column that counts, at points of that column.
+
+        Parameters
+        ----------
+        rows : ndarray, shape (b, w)
+            Prepared.
+        columns : sequence of ndarray, shapes (p_j, w_j)
+            Prepared, of every column that counts.
+
+        Returns
+        -------
+        ndarray, shape (b, sum of p_j)
+        """
+        parts = [part for part, _ in self.counted(self.dimension(rows.shape[1]))]
+        counts, widths = zip(*(z.shape for z in columns), strict=True)
+        if all(isinstance(part, Laplacian) for part in parts):
+            # one call for all columns: a call for each takes longer than its few exponentials
+            out: Matrix = rows.take(np.repeat(np.arange(len(counts)), counts), axis=1)
+            np.subtract(out, np.concatenate(columns)[:, 0], out=out)
+            np.abs(out, out=out)
+            np.negative(out, out=out)
+            return np.exp(out, out=out)
+        out = np.empty((len(rows), sum(counts)), rows.dtype)
+        places = (pairwise(accumulate(sizes, initial=0)) for sizes in (widths, counts))
+        for part, z, of, to in zip(parts, columns, *places, strict=True):
+            work = np.empty((part.work_tiles, len(rows), len(z)), rows.dtype)
+            part.tile(rows[:, slice(*of)], z, out[:, slice(*to)], work)
+        return out
 
     @property
     def differentiable(self) -> bool:

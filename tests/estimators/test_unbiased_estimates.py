@@ -5,10 +5,10 @@ import pytest
 
 import dhsic
 from dhsic.engine.groups import Groups
+from dhsic.engine.reduction import GroupBlock
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators.feature.basis import Side
-from dhsic.estimators.feature.blocks import BlockDifferences, Blocks, block_rows
-from dhsic.estimators.feature.layout import KernelSide, Layout
+from dhsic.estimators.feature.blocks import KeptBlocks, UnbiasedEstimates
 from dhsic.features import KernelFeatures, LandmarksByColumn
 from dhsic.kernels import Candidates, Columns, Gaussian, Grid, Laplacian, Linear
 from dhsic.linalg import solve_lower
@@ -72,59 +72,90 @@ def test_unbiased_estimate__needs_two_variables_and_four_rows():
         dhsic.hsic(x[:3], x[:3] ** 2, estimator=dhsic.VHSIC(True))
 
 
-def test_blocks__are_u_hsic_of_kernels_less_that_of_features():
+def kernel_sides(x, y):
+    """A Gaussian and a mean over columns of x, and a Gaussian of y, with few landmarks."""
+    mean, one, other = Columns(Laplacian()).fit(x), Gaussian().fit(x), Gaussian().fit(y)
+    by_column, factor = LandmarksByColumn.of(mean, x, 3, 1e-8, float)
+    whitening = np.linalg.cholesky(one(x[:20]))
+    return {
+        0: Side.of(KernelFeatures.at(x[:20], one, float), x, whitening),
+        1: Side.of(by_column, x, factor),
+        2: Side.of(KernelFeatures.at(y[:4], other, float), y, np.linalg.cholesky(other(y[:4]))),
+    }
+
+
+def whitened(side, x):
+    return solve_lower(side.factor, side.map(x).T).T
+
+
+@pytest.mark.parametrize("projected", [False, True])
+@pytest.mark.parametrize("first", [0, 1])
+def test_estimate__is_that_of_features_and_of_blocks_for_what_they_leave_out(first, projected):
+    """Written from U-HSIC by its definition; a block of 10 rows is less than all of them."""
     rng = np.random.default_rng(0)
-    data = rng.standard_normal((9, 2)), rng.standard_normal((9, 1))
-    numbers, variables = (3, 5, 8), (0, 0, 1)
-    values = [data[m] for m in variables]
-    kernels = Gaussian(gamma=0.5), Laplacian(gamma=0.5), Gaussian(gamma=2.0)
-    maps = tuple(
-        KernelFeatures.at(x[:3], kernel, float) for x, kernel in zip(values, kernels, strict=True)
-    )
-    factor = np.linalg.cholesky(kernels[0](data[0][:3]))
-    features = [one(x) for one, x in zip(maps, values, strict=True)]
-    pairs = (3, 8), (5, 8)
-    blocks = BlockDifferences(numbers, maps, (factor, None, None), variables, pairs, rows=9)
-    found = blocks.of(data, dict(zip(numbers, features, strict=True)))
-    features[0] = solve_lower(factor, features[0].T).T
-    grams = [kernel(x) for kernel, x in zip(kernels, values, strict=True)]
-    held = [f @ f.T for f in features]
-    norms = [9 / 8 * ((f - f.mean(axis=0)) ** 2).sum(axis=1) for f in features]
-    for g, (i, j) in enumerate([(0, 2), (1, 2)]):
-        expected = oracles.u_hsic(grams[i], grams[j]) - oracles.u_hsic(held[i], held[j])
-        assert found[g] == pytest.approx(expected, rel=1e-10)
-        assert found[2 + g] == pytest.approx(np.mean(norms[i] * norms[j]), rel=1e-12)
-    np.testing.assert_allclose(found[4:], np.mean(norms, axis=1), rtol=1e-12)
-    assert len(found) == blocks.size
+    n, groups = 40, Groups.of(40, 10, 0)
+    x, y = rng.standard_normal((n, 3)), rng.standard_normal((n, 1))
+    sides = kernel_sides(x, y)
+    if projected:
+        axes = np.linalg.inv(sides[first].factor)[:4]
+        sides[first] = sides[first]._replace(projection=axes)
+    blocks = KeptBlocks(groups, (3, 1))
+    kept = blocks.rows_of(GroupBlock(0, groups, (x, y)))
+    assert kept.shape == (4, 10, 4)
+    pair, features = (first, 2), [whitened(sides[k], v) for k, v in ((first, x), (2, y))]
+    features[0] = features[0][:, : 4 if projected else None]
+    about = [f - f.mean(axis=0) for f in features]
+    size = float(np.square(about[0].T @ about[1] / n).sum())
+    estimates = UnbiasedEstimates(blocks, sides, {0: 0, 1: 0, 2: 1})
+    found = estimates.of(pair, kept, size)
+
+    differences, products, firsts, seconds = [], [], [], []
+    for at in np.arange(n).reshape(4, 10):
+        own = [sides[first].map.kernel(x[at]), sides[2].map.kernel(y[at])]
+        held = [f[at] for f in features]
+        differences.append(oracles.u_hsic(*own) - oracles.u_hsic(*(f @ f.T for f in held)))
+        k, q = (10 / 9 * np.square(f - f.mean(axis=0)).sum(axis=1) for f in held)
+        products.append(np.mean(k * q))
+        firsts.append(k.mean())
+        seconds.append(q.mean())
+    products, firsts, seconds = (np.mean(v) for v in (products, firsts, seconds))
+    own = n**2 * size - (n - 1) ** 2 / n * products * (1 + 2 / (n - 2))
+    own += (n - 1) * firsts * seconds / (n - 2)
+    assert found == pytest.approx(own / (n * (n - 3)) + np.mean(differences), rel=1e-9)
+
+
+def test_kept_blocks__are_the_first_rows_of_groups_that_lie_evenly():
+    groups = Groups(3_000_000, 1000, 0)
+    blocks = KeptBlocks(groups, (30, 2))
+    assert (blocks.rows, blocks.count) == (256, 2**21 // (256 * 32))
+    numbers, rows = [], []
+    for first in range(0, 3000, 100):
+        values = np.arange(1000.0 * first, 1000.0 * (first + 100))
+        kept = blocks.rows_of(
+            GroupBlock(first, groups, (np.tile(values[:, None], 30), np.tile(-values[:, None], 2)))
+        )
+        numbers += (kept[:, 0, 0] // 1000).tolist()
+        rows += kept[:, :, 0].ravel().tolist()
+        np.testing.assert_array_equal(blocks.variable(kept, 1), -kept[:, :, :2])
+    assert len(numbers) == blocks.count
+    assert set(np.diff(numbers)) == {11.0, 12.0}
+    assert rows == [1000 * k + i for k in numbers for i in range(256)]
+    assert blocks.nbytes(groups.n) == 8 * 32 * len(rows)
+    assert blocks.nbytes(1000) == 8 * 32 * 256
+
+
+def test_kept_blocks__have_fewer_rows_of_very_many_columns():
+    few = KeptBlocks(Groups(10**6, 1000, 0), (20_000, 1))
+    assert (few.rows, few.count) == (32, 4)
+    assert KeptBlocks(Groups(10**6, 1000, 0), (4_000, 1)).rows == 2**21 // (4 * 4001)
 
 
 def test_blocks__are_smaller_for_means_over_many_columns():
     rng = np.random.default_rng(0)
-    n, groups = 3000, Groups.of(3000, 1000, 0)
-    x, y = rng.standard_normal((n, 30)), rng.standard_normal((n, 1))
-    mean, one, other = Columns(Laplacian()).fit(x), Gaussian().fit(x), Gaussian().fit(y)
-    by_column, factor = LandmarksByColumn.of(mean, x, 3, 1e-8, float)
-    sides = {
-        0: Side.of(KernelFeatures.at(x[:20], one, float), x),
-        1: Side.of(by_column, x, factor),
-        2: Side.of(KernelFeatures.at(y[:20], other, float), y),
-    }
-    pairs = (0, 2), (1, 2)
-    layout = Layout.of({k: KernelSide.plain(int(k == 2), side) for k, side in sides.items()}, pairs)
-    blocks = Blocks.of_layout(layout, sides, pairs, groups)
-    quick, dear = blocks.parts
-    assert (quick.pairs, dear.pairs, blocks.rows) == (pairs[:1], pairs[1:], quick.rows)
-    assert dear.rows == int(quick.rows / np.sqrt(30 / 8))
-    rows = x[: blocks.rows], y[: blocks.rows]
-    features = {k: side.map(rows[k == 2]) - side.centre for k, side in sides.items()}
-    found = blocks.of(rows, features)
-    assert len(found) == blocks.size
-    own = {k: features[k][: dear.rows] for k in (1, 2)}
-    expected = dear.of([v[: dear.rows] for v in rows], own)
-    np.testing.assert_array_equal(found[quick.size :], expected)
-    estimates = blocks.estimates(found, 1, np.array([0.1, 0.2]), n)
-    assert estimates[1] == dear.estimates(expected, 1, np.array([0.2]), n)[0]
-    assert estimates[0] == quick.estimates(found[: quick.size], 1, np.array([0.1]), n)[0]
+    x, y = rng.standard_normal((100, 30)), rng.standard_normal((100, 1))
+    sides, blocks = kernel_sides(x, y), KeptBlocks(Groups.of(10**5, 1000, 0), (30, 1))
+    assert blocks.rows_for([sides[0], sides[2]]) == blocks.rows == 256
+    assert blocks.rows_for([sides[1], sides[2]]) == int(256 / np.sqrt(30 / 8))
 
 
 @pytest.mark.parametrize("d", [12, 60])
@@ -145,9 +176,12 @@ def test_features__tell_u_hsic_of_means_over_columns(d):
 
 @pytest.mark.parametrize("spanned", [True, False])
 @pytest.mark.parametrize("n", [10, 5000, 10**6])
-def test_block_rows__are_fewer_where_features_hold_kernels(n, spanned):
-    rows = block_rows(Groups.of(n, 1000, 0), spanned=spanned)
-    assert rows == {10: 10, 5000: 512 // (1 + spanned), 10**6: 256 // (1 + spanned)}[n]
+def test_blocks__have_fewer_rows_where_features_hold_kernels(n, spanned):
+    x = np.arange(10.0)[:, None]
+    side = Side.of(KernelFeatures.at(x, Gaussian(gamma=1.0), float), x)._replace(spanned=spanned)
+    blocks = KeptBlocks(Groups.of(n, 1000, 0), (1, 1))
+    expected = {10: 10, 5000: 512 // (1 + spanned), 10**6: 256 // (1 + spanned)}[n]
+    assert blocks.rows_for([side, side]) == expected
 
 
 @pytest.mark.parametrize("precision", ["float64", "float32"])

@@ -85,6 +85,12 @@ class Side(NamedTuple):
         """Features (b, D), whitened."""
         return features if self.factor is None else solve_lower(self.factor, features.T).T
 
+    def summed(self, features: Matrix) -> Matrix:
+        """Those that are summed, of features (b, D) about the provisional mean."""
+        if self.projection is None:
+            return self.whitened(features)
+        return features @ self.projection.T
+
 
 @dataclass(frozen=True)
 class Basis:

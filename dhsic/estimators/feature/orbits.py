@@ -9,7 +9,7 @@ features of all rows with those of the other variable in another order.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,10 +17,10 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dhsic._work import NOTHING, Work
+from dhsic._work import Work
 from dhsic.engine.groups import Groups
 from dhsic.engine.reduction import Footprint, GroupBlock, add
-from dhsic.estimators.feature.blocks import Blocks
+from dhsic.estimators.feature.blocks import KeptBlocks
 from dhsic.estimators.feature.layout import Crossing, KernelSide, Layout
 from dhsic.estimators.resample import Orbit
 
@@ -37,7 +37,6 @@ _PRODUCTS = 2**17  # entries of products that wait to be added
 _TRANSFORM = 4.0  # transforms and passes over an entry of the features, of short lines apart
 _SUMMED = 6.0
 _SQUARED = 8.0
-_NO_BLOCKS = Footprint(payload=0, scratch=0, state=0, work=NOTHING)
 
 
 class OrbitSums(NamedTuple):
@@ -53,8 +52,8 @@ class OrbitSums(NamedTuple):
     """Squared norms of the features that are summed, shape (K,)."""
     products: Vector
     """Over groups, products of the squared norms of two kernels there, shape (K, K)."""
-    blocks: Vector
-    """Those of `Blocks`, one block a group; none where estimates are as they are."""
+    kept: NDArray[Any]
+    """Rows that `KeptBlocks` keeps, shape (blocks, rows, columns); none where there are none."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +74,15 @@ class OrbitPass:
     tile_bytes : int
         Bytes of the features and transforms of groups that are multiplied at a time, or half of
         those of the sums: the more of them, the fewer times their products are added to the sums.
-    blocks : Blocks, optional
-        Sums that make estimates unbiased.
+    blocks : KeptBlocks, optional
+        Rows to keep, which make estimates unbiased.
     """
 
     layout: Layout
     orbit: Orbit
     cosets: range
     tile_bytes: int
-    blocks: Blocks | None = None
+    blocks: KeptBlocks | None = None
 
     @property
     def name(self) -> str:
@@ -121,20 +120,12 @@ class OrbitPass:
         small = layout.n_features + sum(s.map.n_features for _, s in layout.kernels)
         small += len(layout.kernels) * (len(layout.kernels) + 1)
         transforms = layout.n_features + (cosets - 1) * self._n_moved
-        blocks = _NO_BLOCKS
-        if self.blocks is not None:
-            blocks = self.blocks.footprint(layout.n_features)
+        kept = 0 if self.blocks is None else self.blocks.nbytes(rows)
         return Footprint(
-            payload=layout.nbytes + blocks.payload,
-            scratch=tile * self._group_bytes
-            + batch
-            + blocks.scratch
-            + self._dtype.itemsize * waiting
-            + orders,
-            state=self._state_bytes + 8 * small + blocks.state,
-            work=layout.work
-            + self._work(transforms, cosets * products)
-            + (self._block_rows / self.groups.size) * blocks.work,
+            payload=layout.nbytes,
+            scratch=tile * self._group_bytes + batch + self._dtype.itemsize * waiting + orders,
+            state=self._state_bytes + 8 * small + kept,
+            work=layout.work + self._work(transforms, cosets * products),
         )
 
     def _work(self, entries: int, products: int) -> Work:
@@ -155,7 +146,7 @@ class OrbitPass:
             np.zeros(sum(raw)),
             np.zeros(count),
             np.zeros((count, count)),
-            np.zeros(0 if self.blocks is None else self.blocks.size),
+            np.empty((0, 0, 0)) if self.blocks is None else self.blocks.rows_of(block),
         )
         for at in _slices(block.n_groups, self._tile_groups):
             self._add_tile(block, at.start, at.stop, sums)
@@ -164,8 +155,11 @@ class OrbitPass:
         return sums
 
     def combine(self, left: OrbitSums, right: OrbitSums) -> OrbitSums:
-        """Add."""
-        return add(left, right)
+        """Add the sums; the rows that are kept follow each other."""
+        kept = np.concatenate([left.kept, right.kept])
+        empty = kept[:0]
+        sums = add(left._replace(kept=empty), right._replace(kept=empty))
+        return sums._replace(kept=kept)
 
     def covariances(self, sums: OrbitSums) -> Vector:
         """Cross-covariances of the features that are summed, shape (N, P); overwrites the sums.
@@ -181,10 +175,6 @@ class OrbitPass:
         cross: Vector = scipy.fft.irfft(sums.cross, shifts, axis=1) if shifted else sums.cross.real
         cross /= n
         return cross.reshape(-1, cross.shape[2])
-
-    @property
-    def _block_rows(self) -> int:
-        return 0 if self.blocks is None else self.blocks.rows
 
     @property
     def _dtype(self) -> np.dtype[Any]:
@@ -267,28 +257,15 @@ class OrbitPass:
         order = list(layout.places)
         for at in _slices(count, self._batch_groups):
             of = slice((start + at.start) * b, (start + at.stop) * b)
-            values, heads = [x[of] for x in block.values], {}
-            for number, side, raw in layout.raw(values):
+            for number, side, raw in layout.raw([x[of] for x in block.values]):
                 features, norms[order.index(number), at] = self._features(number, side, raw, sums)
                 to, moved = layout.places[number], layout.places[number].start - self._first_moved
                 own[:, at.start * rows : at.stop * rows, to] = self._transform(features)
                 if self._n_kept and moved >= 0:
                     kept[at, :, moved : moved + side.n_summed] = features
-                heads[number] = features[:, : self._block_rows]
-            self._add_blocks(values, heads, sums)
         sums.norms[:] += norms.sum(axis=1)
         sums.products[:] += norms @ norms.T
         return own, kept
-
-    def _add_blocks(
-        self, values: Sequence[NDArray[Any]], heads: Mapping[int, Matrix], sums: OrbitSums
-    ) -> None:
-        """Add the sums over the first rows of groups, whose features are (g, b, r)."""
-        if self.blocks is None:
-            return
-        for g, start in enumerate(range(0, len(values[0]), self.groups.size)):
-            rows = [x[start : start + self.blocks.rows] for x in values]
-            sums.blocks[:] += self.blocks.of(rows, {k: head[g] for k, head in heads.items()})
 
     def _features(
         self, number: int, side: KernelSide, raw: Matrix, sums: OrbitSums

@@ -12,10 +12,10 @@ cosets, then some of the features of the first variable, over which squared norm
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import Resampling
 from dhsic.estimators.feature.basis import Factors, Measure, Side
-from dhsic.estimators.feature.blocks import Blocks
+from dhsic.estimators.feature.blocks import ESTIMATE, KeptBlocks, UnbiasedEstimates
 from dhsic.estimators.feature.layout import KernelSide, Layout, Pair
 from dhsic.estimators.feature.orbits import OrbitPass
 from dhsic.estimators.feature.pieces import Piece, fewest_parts, parted
@@ -82,8 +82,8 @@ def resample_features(
         The variable of every kernel; where not given, first ones of a pair are of variable 0 and
         second ones of variable 1.
     unbiased : bool, optional
-        Whether estimates are unbiased, as `Blocks` makes squared HSIC; permutations and
-        shifts alone.
+        Whether estimates are unbiased, by `unbiased_hsic`: of squared HSIC, with permutations,
+        shifts or no null distribution.
 
     Returns
     -------
@@ -93,10 +93,10 @@ def resample_features(
     columns = {pair: g for g, pair in enumerate(resampling.pairs)}
     values = np.zeros((resampling.count, len(columns)))
     errors: dict[tuple[Pair, int], float] = {}
-    estimates: dict[Pair, float] = {}
+    kept = None
     for piece in resampling.pieces():
-        sizes, own, better = resampling.sizes(piece)
-        estimates |= better
+        sizes, own, rows = resampling.sizes(piece)
+        kept = rows if kept is None else kept
         at = [columns[pair] for pair in piece.pairs]
         values[resampling.replicates(piece), at] += session.n * sizes
         errors |= {(pair, piece.start): e for pair, e in zip(piece.pairs, own, strict=True)}
@@ -104,16 +104,21 @@ def resample_features(
     for (pair, _), error in errors.items():
         squares[columns[pair]] += error**2
     at = [columns[pair] for pair in chosen]
-    own_sizes = np.array(
-        [estimates.get(pair, values[0, columns[pair]] / session.n) for pair in chosen]
-    )
+
+    def estimate(g: int) -> float:
+        size = float(values[0, at[g]]) / session.n
+        if resampling.estimates is None or kept is None:
+            return size
+        session.step(ESTIMATE)
+        return resampling.estimates.of(chosen[g], kept, size)
+
     if isinstance(resampling.moves, Orbit):
         tolerance = tie_tolerance(values[0, at], np.sqrt(squares[at]))
         return FeatureReplicates(
-            Resampled.of(values[:, at], tolerance), own_sizes, resampling.moves.detail
+            Resampled.of(values[:, at], tolerance), estimate, resampling.moves.detail
         )
     rounding = [independent_rounding(session, [sides[k] for k in pair]) for pair in chosen]
-    return FeatureReplicates(Resampled.of(values[:, at], np.array(rounding)), own_sizes, "")
+    return FeatureReplicates(Resampled.of(values[:, at], np.array(rounding)), estimate, "")
 
 
 def resampling_steps(
@@ -126,9 +131,12 @@ def resampling_steps(
     *,
     unbiased: bool = False,
 ) -> list[DriverStep | PassPlan]:
-    """The passes of `resample_features` and the step after each."""
+    """The passes of `resample_features`, the step after each, and that of an estimate."""
     resampling = _Resampling.of(session, sides, chosen, measure, null, variables, unbiased=unbiased)
-    return [step for piece in resampling.pieces() for step in resampling.steps(piece)]
+    steps = [step for piece in resampling.pieces() for step in resampling.steps(piece)]
+    if resampling.estimates is not None:
+        steps.append(resampling.estimates.step(resampling.pairs, session.dtype))
+    return steps
 
 
 class FeatureReplicates(NamedTuple):
@@ -136,8 +144,8 @@ class FeatureReplicates(NamedTuple):
 
     resampled: Resampled
     """Statistics of G combinations, n times the measure, with their replicates."""
-    estimates: Vector
-    """The measure of each, or what is unbiased, shape (G,)."""
+    estimate: Callable[[int], float]
+    """The measure of a combination, or what is unbiased, by its place among the G."""
     detail: str
     """How the replicates were made, where the null leaves a choice."""
 
@@ -312,7 +320,7 @@ class _Resampling:
             return [self.session.plan_groups(reduction), solve]
         return [self.session.plan(reduction), solve]
 
-    def sizes(self, piece: Piece) -> tuple[Vector, Vector, dict[Pair, float]]:
+    def sizes(self, piece: Piece) -> tuple[Vector, Vector, NDArray[Any] | None]:
         """For every replicate and pair of a piece, and what rounding leaves in their roots.
 
         Returns
@@ -321,12 +329,17 @@ class _Resampling:
             By the measure.
         errors : ndarray, shape (pairs,)
             Bounds for the roots of the statistics; 0 of signs, whose replicates have no ties.
-        estimates : dict of tuple of int to float
-            Of the pairs whose estimates blocks make unbiased.
+        kept : ndarray or None
+            The rows that `KeptBlocks` keeps.
         """
-        reduction, errors = self._reduction(piece, seen=True), np.zeros(len(piece.pairs))
+        reduction, errors, kept = (
+            self._reduction(piece, seen=True),
+            np.zeros(len(piece.pairs)),
+            None,
+        )
         if isinstance(reduction, OrbitPass):
             sums = self.session.run_groups(reduction)
+            kept = None if reduction.blocks is None else sums.kept
             for at, pair in enumerate(piece.pairs):
                 errors[at] = rounding_error(reduction, sums, self.sides, pair)
             cross = reduction.covariances(sums)
@@ -340,15 +353,16 @@ class _Resampling:
             self.measure,
         )
         if cross.nbytes <= _QUICK_BYTES:
-            found = sizes(range(len(cross)))
-        else:
-            found = np.concatenate(self.session.map("solve", sizes, len(cross)))
-        if not isinstance(reduction, OrbitPass) or reduction.blocks is None:
-            return found, errors, {}
-        own = reduction.blocks.estimates(
-            sums.blocks, reduction.groups.count, found[0], self.session.n
-        )
-        return found, errors, dict(zip(piece.pairs, own.tolist(), strict=True))
+            return sizes(range(len(cross))), errors, kept
+        return np.concatenate(self.session.map("solve", sizes, len(cross))), errors, kept
+
+    @property
+    def estimates(self) -> UnbiasedEstimates | None:
+        """Unbiased estimates, where they are asked for."""
+        if not self.unbiased or not isinstance(self.moves, Orbit):
+            return None
+        kept = KeptBlocks.of(self.session, self.moves.groups)
+        return UnbiasedEstimates(kept, self.sides, self.variables)
 
     def _reduction(self, piece: Piece, *, seen: bool) -> OrbitPass | SignedFeaturePass:
         if isinstance(self.moves, Orbit):
@@ -358,14 +372,9 @@ class _Resampling:
 
     def _orbit_pass(self, piece: Piece, orbit: Orbit, *, seen: bool) -> OrbitPass:
         layout = self._layout(piece, seen=seen)
-        blocks = self._blocks(piece, orbit, layout)
+        keeps = piece.pairs[0] == self.pairs[0] and piece.cosets.start == piece.start == 0
+        blocks = self.estimates.blocks if keeps and self.estimates else None
         return OrbitPass(layout, orbit, piece.cosets, self._tile_bytes, blocks)
-
-    def _blocks(self, piece: Piece, orbit: Orbit, layout: Layout) -> Blocks | None:
-        """The first piece of a pair has them; of some of the features there are none."""
-        if not self.unbiased or piece.cosets.start > 0 or piece.features is not None:
-            return None
-        return Blocks.of_layout(layout, self.sides, piece.pairs, orbit.groups)
 
     def _layout(self, piece: Piece, *, seen: bool) -> Layout:
         numbers = {number for pair in piece.pairs for number in pair}

@@ -172,7 +172,7 @@ def unbiased_estimate(session: Session, basis: Basis) -> Estimate:
     found = resample_features(
         session, dict(enumerate(basis.sides)), [(0, 1)], SQUARED_HSIC, None, unbiased=True
     )
-    return _estimate(basis, SQUARED_HSIC, float(found.estimates[0]))
+    return _estimate(basis, SQUARED_HSIC, found.estimate(0))
 
 
 def feature_outcome(
@@ -264,7 +264,7 @@ def grid_outcome(
         combinations,
         found.resampled.statistics,
         found.resampled.replicates,
-        lambda g: _estimate(bases[g], measure, float(found.estimates[g])),
+        lambda g: _estimate(bases[g], measure, found.estimate(g)),
         note or found.detail,
         found.resampled.rounding,
     )
