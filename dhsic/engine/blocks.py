@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -26,7 +27,6 @@ __all__ = [
     "is_exact",
     "kinds_of",
     "labels_of",
-    "read_block",
     "read_ranges",
 ]
 
@@ -234,53 +234,29 @@ def chunk_starts(rows: NDArray[np.intp], chunk_rows: int) -> NDArray[np.intp]:
     return np.flatnonzero(np.diff(rows // chunk_rows)) + 1
 
 
-def read_block(
-    sources: Sequence[Source | None],
-    ranges: Sequence[tuple[int, int]],
-    computed: dict[int, NDArray[Any]],
-    finite: bool,
-) -> tuple[NDArray[Any], ...]:
-    """Read the same rows of every source.
-
-    Parameters
-    ----------
-    sources : sequence of Source or None
-        The variables; None where the block is computed.
-    ranges : sequence of tuple of int
-        Rows, one range after another.
-    computed : dict of int to ndarray
-        Blocks that a Dask graph has computed, by the number of their source.
-    finite : bool
-        Refuse NaN and infinity.
-
-    Raises
-    ------
-    DataError
-        A source cannot be read.
-    NonFiniteError
-        A value is NaN or infinite.
-    """
-    values = tuple(
-        computed[number] if source is None else read_ranges(source, ranges)
-        for number, source in enumerate(sources)
-    )
-    if finite and not all(np.isfinite(block).all() for block in values):
-        msg = f"NaN or infinity in {_in_words(ranges)}: drop or fill such rows"
-        raise NonFiniteError(msg)
-    if not all(map(is_exact, values)):
-        msg = f"{_in_words(ranges)} hold {INEXACT}"
-        raise DataError(msg)
-    return values
-
-
 def read_ranges(source: Source, ranges: Sequence[tuple[int, int]]) -> NDArray[Any]:
-    """Rows of some ranges, one after another."""
-    parts = [source.read(start, stop) for start, stop in ranges]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    """Rows of some ranges, one after another; those that share a stored chunk are read at once."""
+    spans = _spans(ranges, source.chunk_rows or 0)
+    parts = {span: source.read(*span) for span in dict.fromkeys(spans)}
+    rows = [
+        parts[span][start - span[0] : stop - span[0]]
+        for (start, stop), span in zip(ranges, spans, strict=True)
+    ]
+    return rows[0] if len(rows) == 1 else np.concatenate(rows)
 
 
-def _in_words(ranges: Sequence[tuple[int, int]]) -> str:
-    return "rows " + ", ".join(f"{start} to {stop - 1}" for start, stop in sorted(ranges))
+def _spans(ranges: Sequence[tuple[int, int]], chunk_rows: int) -> list[tuple[int, int]]:
+    """For every range the rows that are read for it, which others may lie in."""
+    if chunk_rows == 0:
+        return list(ranges)
+    spans: list[tuple[int, int]] = []
+    for start, stop in sorted(ranges):
+        if spans and start // chunk_rows == (spans[-1][1] - 1) // chunk_rows:
+            spans[-1] = spans[-1][0], stop
+        else:
+            spans.append((start, stop))
+    starts = [start for start, _ in spans]
+    return [spans[bisect_right(starts, start) - 1] for start, _ in ranges]
 
 
 def is_exact(block: NDArray[Any]) -> bool:

@@ -13,6 +13,7 @@ from dhsic.engine.plan import PassPlan
 from dhsic.engine.reading import bytes_read_of, decoded_rows, is_shared, taken_bytes, task_bytes
 from dhsic.engine.reduction import GroupReduction, PairReduction, Reduction, RowReduction
 from dhsic.engine.runtime import Runtime
+from dhsic.engine.together import cut_bytes, row_bytes, together
 
 __all__ = ["plan_groups", "plan_pairs", "plan_pass"]
 
@@ -25,11 +26,10 @@ def plan_pass(
     reduction: RowReduction[Any], sources: Sequence[Source], runtime: Runtime
 ) -> PassPlan:
     """Choose the row blocks of a pass and predict its memory."""
-    row_bytes = sum(source.row_bytes for source in sources)
     chunk_rows = max((source.chunk_rows or 0 for source in sources), default=0) or None
     n = sources[0].shape[0]
     seconds = reduction.footprint(n).work.seconds()
-    bounds = block_bounds(n, row_bytes, chunk_rows, seconds, reduction.row_multiple)
+    bounds = block_bounds(n, row_bytes(sources), chunk_rows, seconds, reduction.row_multiple)
     plan = PassPlan(reduction.name, tuple(bounds), 0, 0, 0)
     return _costed(plan, reduction, sources, runtime)
 
@@ -60,7 +60,7 @@ def _plan_groups(
     bounds = group_bounds(
         groups.n,
         groups.count,
-        sum(source.row_bytes for source in sources),
+        row_bytes(sources),
         max((source.chunk_rows or 0 for source in sources), default=0),
         cost.work.seconds(),
         cost.state,
@@ -82,21 +82,22 @@ def _costed(
     # what a graph computes where all pairs share it.
     remote = runtime.client is not None
     sent = n * sum(s.row_bytes for s in sources if remote and s.place == "memory")
-    kept = sent + n * sum(s.row_bytes for m, s in enumerate(sources) if is_shared(m, s, plan))
+    kept = sent + n * sum(cut_bytes(s) for m, s in enumerate(sources) if is_shared(m, s, plan))
     # The chunks that a block touches are decoded whole beside it; partial results wait along one
     # path of the combine tree.
     threads = min(runtime.worker_threads, plan.leaves)
     plan = replace(plan, bytes_to_driver=cost.state)
     waiting = (plan.fan_in - 1) * math.ceil(math.log(plan.leaves, plan.fan_in))
-    task = cost.scratch + sum(task_bytes(m, source, plan) for m, source in enumerate(sources))
+    task = cost.scratch + task_bytes(sources, plan)
     passing = cost.payload + kept + threads * task + (2 * threads + waiting) * cost.state
     taking = runtime.worker_threads * max(map(taken_bytes, sources)) if remote else 0
-    read = [bytes_read_of(m, source, plan) for m, source in enumerate(sources)]
-    decoded = sum(b for b, source in zip(read, sources, strict=True) if source.place == "storage")
-    besides = _besides(plan, cost.state, sum(read) - decoded, decoded)
+    read = {at[0]: bytes_read_of(at[0], sources[at[0]], plan) for at in together(sources)}
+    decoded = sum(b for m, b in read.items() if sources[m].place == "storage")
+    total = sum(read.values())
+    besides = _besides(plan, cost.state, total - decoded, decoded)
     return replace(
         plan,
-        bytes_read=sum(read),
+        bytes_read=total,
         worker_bytes=max(passing, taking),
         sent_bytes=sent,
         work=plan.amount * cost.work + besides,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.blocks import Source
+from dhsic.engine.together import cut_bytes, together
 
 if TYPE_CHECKING:
     from dhsic.engine.plan import PassPlan
@@ -20,8 +22,18 @@ def is_shared(number: int, source: Source, plan: PassPlan) -> bool:
     return plan.pairs and (source.place == "graph" or number in plan.split)
 
 
-def task_bytes(number: int, source: Source, plan: PassPlan) -> int:
-    """Bytes of a source that only one task holds."""
+def task_bytes(sources: Sequence[Source], plan: PassPlan) -> int:
+    """Bytes of the sources that only one task holds; chunks of an array are decoded once."""
+    total = 0
+    for first, *others in together(sources):
+        total += _task_bytes(first, sources[first], plan)
+        copies = 1 + (plan.groups is not None)  # cut, then put in the order of the groups
+        rows = copies * plan.blocks_per_task * plan.rows_per_block
+        total += rows * sum(cut_bytes(sources[number]) for number in (first, *others) if others)
+    return total
+
+
+def _task_bytes(number: int, source: Source, plan: PassPlan) -> int:
     rows = plan.blocks_per_task * plan.rows_per_block
     arranged = rows * source.row_bytes if plan.groups is not None else 0
     if source.place == "memory":
@@ -52,9 +64,11 @@ def bytes_read_of(number: int, source: Source, plan: PassPlan) -> int:
 
 
 def decoded_rows(source: Source, plan: PassPlan) -> NDArray[np.int64]:
-    """Rows of the stored chunks that every block touches, shape (blocks,)."""
-    starts, stops = plan.runs
+    """Rows of the stored chunks that every block touches, each of them once, shape (blocks,)."""
+    starts, stops = (np.sort(ends, axis=1) for ends in plan.runs)  # of ranges that do not overlap
     step = source.chunk_rows or 1
     ends = np.minimum(-(-stops // step) * step, source.shape[0])
-    rows = np.where(starts < stops, ends - starts // step * step, 0)
-    return np.asarray(rows.sum(axis=1), np.int64)
+    ends = np.where(starts < stops, ends, 0)
+    before = np.maximum.accumulate(np.pad(ends, ((0, 0), (1, 0)))[:, :-1], axis=1)
+    firsts = np.maximum(starts // step * step, before)
+    return np.asarray(np.maximum(ends - firsts, 0).sum(axis=1), np.int64)

@@ -6,15 +6,16 @@ import itertools
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.blas import one_blas_thread
-from dhsic.engine.blocks import Source, read_block, read_ranges
+from dhsic.engine.blocks import Source, read_ranges
 from dhsic.engine.checkpoint import Checkpoint, Shards
 from dhsic.engine.compute import Job, as_task, begin, held, ship
 from dhsic.engine.digest import can_digest
@@ -26,6 +27,7 @@ from dhsic.engine.plan import PassPlan
 from dhsic.engine.reduction import GroupBlock, Partial, Reduction, RowBlock, pickled, unpacked
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.shards import Numbers, compute_missing, keep_shard, load_shard
+from dhsic.engine.together import is_cut, read_block, together
 
 __all__ = [
     "Payload",
@@ -307,11 +309,13 @@ def blocks_of(
     bounds = edges(every, plan.n) if plan.groups is not None else list(plan.bounds)
     joined = _Joined(plan, bounds, spans)
     lazy: dict[int, list[Any]] = {}
-    for number, source in enumerate(sources):
-        if spans and source.place == "graph":
-            lazy[number] = joined(source.lazy(bounds))
-        elif spans and number in plan.split:
-            lazy[number] = joined(_cut_chunks(source, bounds))
+    for numbers in together(sources) if spans else []:
+        same = [sources[number] for number in numbers]
+        if same[0].place == "graph":
+            lazy.update((m, joined(one.lazy(bounds))) for m, one in zip(numbers, same, strict=True))
+        elif numbers[0] in plan.split:
+            pieces = map(joined, _cut_chunks(same, bounds))
+            lazy.update(zip(numbers, pieces, strict=True))
     if plan.pairs:  # in one graph with all pairs that share them, partial results would pile up
         begun = iter(begin([one for column in lazy.values() for one in column], runtime))
         lazy = {number: list(itertools.islice(begun, len(spans))) for number in lazy}
@@ -345,26 +349,30 @@ def _concatenated(*pieces: NDArray[Any]) -> NDArray[Any]:
     return np.concatenate(pieces)
 
 
-def _cut_chunks(source: Source, bounds: Sequence[int]) -> list[Any]:
-    """Delayed pieces of a stored source between bounds, from chunks that are read once each."""
-    step = source.chunk_rows or source.shape[0]
-    read, cut = as_task(source.read), as_task(_cut)
-    chunks: dict[int, Any] = {}
-    pieces = []
-    for start, stop in itertools.pairwise(bounds):
-        parts = []
-        for first in range(start // step * step, stop, step):
-            last = min(first + step, source.shape[0])
-            if first not in chunks:
-                chunks[first] = read(first, last)
-            parts.append(cut(chunks[first], max(start - first, 0), min(stop, last) - first))
-        pieces.append(parts[0] if len(parts) == 1 else as_task(_concatenated)(*parts))
-    return pieces
+def _cut_chunks(sources: Sequence[Source], bounds: Sequence[int]) -> Iterator[list[Any]]:
+    """Delayed pieces of sources of one array between bounds, from chunks that are read once."""
+    first, alone = sources[0], len(sources) == 1
+    whole = first.whole if is_cut(first) and not alone else first
+    n, read = whole.shape[0], as_task(whole.read)
+    step = whole.chunk_rows or n
+    touched = range(bounds[0] // step * step, bounds[-1], step)
+    chunks = {at: read(at, min(at + step, n)) for at in touched}
+    for source in sources:
+        cut = as_task(partial(_cut, None if alone else source))
+        pieces = [
+            [
+                cut(chunks[at], max(start - at, 0), min(stop - at, step))
+                for at in range(start // step * step, stop, step)
+            ]
+            for start, stop in itertools.pairwise(bounds)
+        ]
+        yield [some[0] if len(some) == 1 else as_task(_concatenated)(*some) for some in pieces]
 
 
-def _cut(chunk: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
-    """A copy, so that the chunk can be forgotten."""
-    return chunk[start:stop].copy()
+def _cut(source: Source | None, chunk: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
+    """Rows of a chunk, or those of one of several variables: a copy, to forget the chunk."""
+    rows = chunk[start:stop]
+    return (source.cut(rows) if source is not None and is_cut(source) else rows).copy()
 
 
 def run_chunk(payload: Payload, spans: Spans, *parts: NDArray[Any]) -> Partial[Any]:

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Source, chunk_starts
+from dhsic.engine.blocks import Source
 from dhsic.engine.checkpoint import Checkpoint
 from dhsic.engine.compute import Job, as_task, begin, compute, held
 from dhsic.engine.failures import failures_in_words
 from dhsic.engine.reduction import pickled
 from dhsic.engine.runtime import Runtime
+from dhsic.engine.together import take_block, together
 
 __all__ = ["count_tasks", "take_rows"]
 
@@ -39,16 +40,21 @@ def take_rows(
     A few rows of large data lie in as many stored chunks, each of which is read whole: on a
     cluster every worker reads some of them, unless all are quickly read here.
     """
-    graphs = {m: source for m, source in enumerate(sources) if source.place == "graph"}
-    others = {m: source for m, source in enumerate(sources) if m not in graphs}
+    groups = together(sources)
+    graphs = [m for m, *_ in groups if sources[m].place == "graph"]
+    stored = [at for at in groups if at[0] not in graphs]
+    taken: dict[int, NDArray[Any]] = {}
     with failures_in_words(checkpoint):
-        computed = begin([source.take(rows[m]) for m, source in graphs.items()], runtime)
-        tasks = {m: _tasks(source, rows[m], runtime) for m, source in others.items()}
-        parts = iter(_computed([task for its in tasks.values() for task in its], runtime))
-        taken = {
-            m: np.concatenate([next(parts) for _ in its]) if its else others[m].take(rows[m])
-            for m, its in tasks.items()
-        }
+        computed = begin([sources[m].take(rows[m]) for m in graphs], runtime)
+        asked = [([sources[m] for m in at], [rows[m] for m in at]) for at in stored]
+        tasks = [_tasks(same, own, runtime) for same, own in asked]
+        parts = iter(_computed([task for some in tasks for task in some], runtime))
+        for at, some, (same, own) in zip(stored, tasks, asked, strict=True):
+            found = [next(parts) for _ in some]
+            whole = (
+                map(np.concatenate, zip(*found, strict=True)) if found else take_block(same, own)
+            )
+            taken.update(zip(at, whole, strict=True))
         if runtime.client is not None:
             computed = runtime.client.gather(computed)
     taken.update(zip(graphs, computed, strict=True))
@@ -65,29 +71,49 @@ def count_tasks(chunks: int, chunk_rows: int, row_bytes: int, wanted: int, threa
     return tasks if tasks > 1 and wanted <= _FEW * chunks * chunk_rows else 0
 
 
-def _tasks(source: Source, rows: Rows, runtime: Runtime) -> list[Any]:
-    """Tasks that take parts of the rows, where it is worth while."""
-    if runtime.client is None or source.place != "storage" or source.chunk_rows is None:
+def _tasks(sources: Sequence[Source], rows: Sequence[Rows], runtime: Runtime) -> list[Any]:
+    """Tasks that take parts of the rows of sources of one array, where it is worth while."""
+    first = sources[0]
+    if runtime.client is None or first.place != "storage" or first.chunk_rows is None:
         return []
-    chunks = np.split(rows, chunk_starts(rows, source.chunk_rows))
-    sizes = source.chunk_rows, source.row_bytes
-    if not (count := count_tasks(len(chunks), *sizes, len(rows), runtime.threads)):
+    chunks = np.unique(np.concatenate(rows) // first.chunk_rows)
+    wanted = max(map(len, rows))
+    sizes = first.chunk_rows, first.row_bytes
+    if not (count := count_tasks(len(chunks), *sizes, wanted, runtime.threads)):
         return []
     # Pickled here with its arrays inside, see `unpacked`. Dask gives so few tasks that share an
     # argument to the worker that has it, and others wait until they steal them.
-    data = pickled(source)
+    data = pickled(tuple(sources))
     reader = data if len(data) <= _SMALL else held(data, runtime)
     take, bounds = as_task(_taken), [len(chunks) * i // count for i in range(count + 1)]
-    return [take(reader, chunks[a:b]) for a, b in pairwise(bounds)]
+    own = _by_chunk(rows, first.chunk_rows, chunks)
+    return [take(reader, own[a:b]) for a, b in pairwise(bounds)]
 
 
-def _computed(tasks: list[Any], runtime: Runtime) -> list[NDArray[Any]]:
+def _by_chunk(rows: Sequence[Rows], step: int, chunks: Rows) -> list[list[Rows]]:
+    """The rows of every source in each of some chunks."""
+    starts = chunks * step
+    parts = [
+        map(slice, np.searchsorted(own, starts), np.searchsorted(own, starts + step))
+        for own in rows
+    ]
+    return [
+        [own[at] for own, at in zip(rows, ats, strict=True)] for ats in zip(*parts, strict=True)
+    ]
+
+
+def _computed(tasks: list[Any], runtime: Runtime) -> list[list[NDArray[Any]]]:
     if not tasks:
         return []
     return compute(Job(tasks, [0] * len(tasks), list(tasks)), runtime, lambda _: None)
 
 
-def _taken(pickled: bytes, chunks: Sequence[Rows]) -> NDArray[Any]:
+def _taken(pickled: bytes, chunks: Sequence[Sequence[Rows]]) -> list[NDArray[Any]]:
     """Rows of some chunks, of which one is held at a time."""
-    source: Source = pickle.loads(pickled)
-    return np.concatenate([source.take(rows) for rows in chunks])
+    sources: tuple[Source, ...] = pickle.loads(pickled)
+    return _joined([take_block(sources, rows) for rows in chunks])
+
+
+def _joined(parts: Sequence[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
+    """The parts of every source, one after another."""
+    return [np.concatenate(own) for own in zip(*parts, strict=True)]

@@ -17,7 +17,7 @@ from dhsic.io.forms import AnySource, is_of, open_array, open_one
 from dhsic.io.frames import unknown_column
 from dhsic.io.labelled import check_rows, coded_alike, columns_as_variables, names_of, select
 from dhsic.io.missing import Missing, without_missing
-from dhsic.io.stored import column_labels, member_of, open_stored
+from dhsic.io.stored import column_labels, member_of, open_stored, sharing
 
 __all__ = [
     "AnySource",
@@ -316,4 +316,4 @@ def _aligned(sources: Sequence[AnySource]) -> list[AnySource]:
         lengths = ", ".join(f"{source.name!r} {source.shape[0]}" for source in sources)
         msg = f"variables must have the same rows, one observation each; got {lengths}"
         raise DataError(msg)
-    return list(sources)
+    return sharing(sources)

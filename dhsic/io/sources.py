@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -197,6 +197,17 @@ class StoredSource:
                     raise
                 time.sleep(_PAUSE_SECONDS)
         raise AssertionError
+
+    @property
+    def whole(self) -> StoredSource:
+        """All columns of the array."""
+        if self.columns is None:
+            return self
+        return replace(self, columns=None, kinds=None, labels=None, categories=None)
+
+    def cut(self, block: NDArray[Any]) -> NDArray[Any]:
+        """The columns of the variable, of rows of the array."""
+        return block if self.columns is None else block[:, self.columns]
 
     def take(self, rows: NDArray[np.intp]) -> NDArray[Any]:
         """Rows by increasing number; each stored chunk is read at most once."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from dhsic._validation import nearest
@@ -11,7 +12,7 @@ from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.io.sources import Columns, StoredSource
 from dhsic.io.urls import is_url, scheme_of
 
-__all__ = ["column_labels", "member_of", "open_stored", "stored_source"]
+__all__ = ["column_labels", "member_of", "open_stored", "sharing", "stored_source"]
 
 
 def open_stored(path: str, kind: Literal["array", "group"]) -> Any:
@@ -96,6 +97,20 @@ def stored_source(array: Any, name: str, columns: Columns = None) -> StoredSourc
         else tuple(map(_tuple, (categories[j] for j in chosen))),
         place="memory" if _in_memory(array.store) else "storage",
     )
+
+
+def sharing(sources: Sequence[Any]) -> list[Any]:
+    """With one object for arrays of zarr that are the same, whose chunks are then decoded once."""
+    arrays: list[Any] = []
+    shared = []
+    for source in sources:
+        place = getattr(getattr(source, "array", None), "store_path", None)
+        if isinstance(source, StoredSource) and place is not None:
+            same = next((one for one in arrays if one.store_path == place), source.array)
+            arrays.append(same)
+            source = replace(source, array=same)
+        shared.append(source)
+    return shared
 
 
 def column_labels(array: Any) -> list[str] | None:

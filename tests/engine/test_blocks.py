@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dhsic.engine.blocks import BLOCK_BYTES, NonFiniteError, block_bounds, read_block
+from dhsic.engine.blocks import BLOCK_BYTES, NonFiniteError, block_bounds
+from dhsic.engine.together import read_block
 from dhsic.errors import DataError
 from dhsic.io.sources import ArraySource
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import Work
+from dhsic._work import NOTHING, Work
 from dhsic.engine.groups import Groups
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.reduction import GroupBlock
@@ -180,9 +180,10 @@ class UnbiasedEstimates:
         return _of_features(n, size, products, totals) + mean.difference
 
     def step(self, pairs: Sequence[Pair], dtype: np.dtype[Any]) -> DriverStep:
-        """The cost of `of` for one of some pairs, the dearest."""
+        """The cost of `of` for one of some pairs: bytes of the dearest, mean work."""
         steps = [self._step(pair, dtype) for pair in pairs]
-        return max(steps, key=lambda step: step.work.seconds())
+        work = sum((step.work for step in steps), NOTHING) * (1 / len(steps))
+        return DriverStep(ESTIMATE, max(step.working_bytes for step in steps), work=work)
 
     def _step(self, pair: Pair, dtype: np.dtype[Any]) -> DriverStep:
         sides = self._sides(pair)
