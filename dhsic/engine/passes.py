@@ -17,7 +17,7 @@ from dhsic.engine.together import cut_bytes, row_bytes, together
 
 __all__ = ["plan_groups", "plan_pairs", "plan_pass"]
 
-_MOST_DECODED = 4  # times the rows of the data; beyond, every chunk is read once and cut
+_MOST_DECODED = 1.2  # times the rows of the data; beyond, every chunk is read once and cut
 _TASK_CALLS = 300.0  # of small functions, a task
 _ADDED = 7.0  # passes over a number of a partial result, of fresh memory
 
