@@ -50,6 +50,7 @@ _LOCATIONS = 10
 _ROWS_A_LOCATION = 50
 _FEWEST_ROWS = 2
 _CALLS = 1e5  # of small functions, a variable
+_PREPARED = 15e3  # passes over the training rows, centred and scaled for every evaluation
 _EVALUATIONS = 3250.0  # of the kernels at the training rows, with their gradients, about
 
 
@@ -163,7 +164,8 @@ class NFSIC:
             tiles = 8 * trained * count * len(session.sources)
             tiles_work = sum((tile_work(Gaussian(), np.float64, d) for d in session.dims), NOTHING)
             calls = Work.of(calls=_CALLS * len(session.dims))
-            work = (_EVALUATIONS * trained * count) * tiles_work + calls
+            prepared = Work.of(entries=_PREPARED * trained * sum(session.dims))
+            work = (_EVALUATIONS * trained * count) * tiles_work + prepared + calls
             steps.append(DriverStep("optimise locations", 6 * rows + 12 * tiles, rows, work))
         rest = _without(session, self._training(session))
         guessed, pairs = combinations.guessed(session.dims), pairs_of(combinations.chosen, null)
