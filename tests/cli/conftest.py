@@ -48,9 +48,9 @@ def long_data(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Data that take a minute to test, in many blocks, so that a test of them can be ended."""
+    """Data that take some seconds to test, in many blocks, so that a test of them can be ended."""
     path = tmp_path_factory.mktemp("cli") / "big.zarr"
-    generate(path, rows=200_000, features=4)
+    generate(path, rows=1_000_000, features=4)
     return path
 
 
