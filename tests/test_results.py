@@ -53,6 +53,8 @@ TEST = {
     "null_distribution": np.array([1.0, 0.1 + 0.2, 1e-300]),
     "null": "multiplier",
     "null_reason": "one matrix product",
+    "score": 2.5,
+    "null_scores": np.array([0.5, 0.25, 2.0]),
     "grid": GridSummary(
         "max",
         0.5,
@@ -85,6 +87,8 @@ CHANGED = {
     "null_distribution": np.array([1.0, 0.3, 1e-300]),
     "null": "permutation",
     "null_reason": "exact",
+    "score": None,
+    "null_scores": np.array([0.5, 0.25, 2.1]),
     "grid": None,
     "stages": (StageSummary("c", ("a", "b"), ("delta", "delta", "gaussian:1.0"), 3.5, 0.25),),
 }
@@ -332,20 +336,20 @@ def test_html__escapes_names():
 
 
 def test_plot__draws_the_null_and_the_statistic():
-    result = outcome(null_distribution=np.arange(100.0))
+    result = outcome(null_scores=np.arange(100.0))
     _, ax = plt.subplots()
     assert result.plot(ax) is ax
     assert sum(patch.get_height() for patch in ax.patches) == 100
-    np.testing.assert_array_equal(ax.lines[0].get_xdata(), [result.statistic] * 2)
+    np.testing.assert_array_equal(ax.lines[0].get_xdata(), [2.5] * 2)
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels[:2] == ["multiplier null", "score 12.3, p = 0.333"]
+    assert labels[:2] == ["multiplier null", "score 2.5, p = 0.333"]
     assert ax.get_title() == "independence of timbre, year"
     plt.close("all")
 
 
 def test_plot__makes_a_figure_where_none_is_given():
     figures = len(plt.get_fignums())
-    ax = outcome(grid=None).plot()
+    ax = outcome(score=None, null_scores=None).plot()
     assert len(plt.get_fignums()) == figures + 1
     assert ax.get_xlabel() == "nystrom-m statistic (logarithmic beyond the null)"
     assert ax.get_ylabel() == "resamples"

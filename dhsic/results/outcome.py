@@ -171,7 +171,10 @@ class IndependenceTestResult(_Result):
     dropped : int
         Rows that were left out because a value is missing.
     statistic : float
-        The test statistic.
+        The test statistic. Where there are several, of kernels or of the stages of a chain, the
+        largest of their distances from the null distribution, max_c (T_c - m_c) / s_c with m_c and
+        s_c the mean and the standard deviation of the replicates of statistic c. It grows with the
+        evidence.
     pvalue : float
         Probability under the null hypothesis of values that are at least as large, never 0.
     pvalue_error : float or None
@@ -179,16 +182,25 @@ class IndependenceTestResult(_Result):
     null_distribution : ndarray, shape (b,)
         Replicates of the statistic under the null hypothesis; where its law is known in closed
         form, 1,000 draws from it to look at, of which the p-value takes no notice.
+    score : float or None
+        What the p-value compares with `null_scores`, where there are several statistics. Of a grid
+        the aggregated score, see `dhsic.Grid`: with a share of the level for the reference it is
+        -log10 of the smaller of p / share and q / (1 - share), where p and q are ranks among the
+        b replicates and the data, by the reference and by all others. Ranks end where the data
+        lie above all replicates, so that the score is the same for all stronger evidence. Of a
+        chain it combines the p-values of the stages, see `dhsic.Chain`. None where there is one
+        statistic, which the p-value compares with `null_distribution`.
+    null_scores : ndarray, shape (b,), or None
+        Replicates of the score under the null hypothesis, or draws from its law.
     null : str
         How the null distribution was made.
     null_reason : str
         Why this one.
     grid : GridSummary or None
-        The combinations of kernels, where there were several. The statistic is then their
-        aggregated score, see `dhsic.Grid`, and kernels and estimate are those of the strongest.
+        The combinations of kernels, where there were several. Kernels and estimate are then those
+        of the strongest.
     stages : tuple of StageSummary
-        Of a chain of tests, see `dhsic.Chain`: one for every variable but the first. The statistic
-        combines their p-values.
+        Of a chain of tests, see `dhsic.Chain`: one for every variable but the first.
     """
 
     hypothesis: ClassVar[str] = "independence"
@@ -199,13 +211,17 @@ class IndependenceTestResult(_Result):
     null_distribution: NDArray[np.float64]
     null: str
     null_reason: str
+    score: float | None = None
+    null_scores: NDArray[np.float64] | None = None
     grid: GridSummary | None = None
     stages: tuple[StageSummary, ...] = ()
 
     def __post_init__(self) -> None:
-        replicates = np.array(self.null_distribution, dtype=np.float64)
-        replicates.flags.writeable = False
-        object.__setattr__(self, "null_distribution", replicates)
+        for name in ("null_distribution", "null_scores"):
+            if getattr(self, name) is not None:
+                replicates = np.array(getattr(self, name), dtype=np.float64)
+                replicates.flags.writeable = False
+                object.__setattr__(self, name, replicates)
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
@@ -216,17 +232,13 @@ class IndependenceTestResult(_Result):
         return [
             *self._rows(),
             *self._tried(),
-            (self._measured, f"{self.statistic:.6g} ({self._chosen()})"),
+            ("statistic", f"{self.statistic:.6g} ({self._chosen()})"),
             ("p-value", f"{self.pvalue:.4g}{error}"),
             *(("stage", str(stage)) for stage in self.stages),
             ("null", f"{self.null}{resamples}: {self.null_reason}"),
             (self.quantity, f"{self.estimate:.6g}"),
             *self._tail(),
         ]
-
-    @property
-    def _measured(self) -> str:
-        return "statistic" if self.grid is None else "score"
 
     def _tried(self) -> list[tuple[str, str]]:
         if self.grid is None:
@@ -242,6 +254,8 @@ class IndependenceTestResult(_Result):
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
         """Histogram of the null distribution with the statistic and the critical value.
+
+        Of several statistics it has the score, which the p-value compares.
 
         Parameters
         ----------
@@ -264,14 +278,17 @@ class IndependenceTestResult(_Result):
         level = check_number(
             "alpha", alpha, "greater than 0 and less than 1", lambda x: 0.0 < x < 1.0, "as 0.05"
         )
-        said = f"{self._measured} {rounded(self.statistic)}, p = {rounded(self.pvalue)}"
+        measured, value, values = "statistic", self.statistic, self.null_distribution
+        if self.score is not None and self.null_scores is not None:
+            measured, value, values = "score", self.score, self.null_scores
+        said = f"{measured} {rounded(value)}, p = {rounded(self.pvalue)}"
         axes = draw_null(
             ax,
-            self.null_distribution,
-            self.statistic,
+            values,
+            value,
             alpha=level,
             resampled=self.pvalue_error is not None,
-            labels=NullLabels(f"{self.null} null", said, f"{self.estimator} {self._measured}"),
+            labels=NullLabels(f"{self.null} null", said, f"{self.estimator} {measured}"),
         )
         names = ", ".join(v.name for v in self.variables)
         axes.set_title(f"independence of {shortened(names, _TITLE_WIDTH)}", fontsize=11)
