@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +12,13 @@ from numpy.typing import NDArray
 from dhsic import plots
 from dhsic.nulls import adjust
 from dhsic.results import (
-    JsonValue,
+    Findings,
     LandmarkSummary,
-    Parts,
     PassSummary,
-    Summarised,
+    Result,
+    Sketch,
     VariableSummary,
-    one_of,
     rows_text,
-    several_of,
 )
 
 if TYPE_CHECKING:
@@ -29,12 +28,11 @@ __all__ = ["DependenceMatrix"]
 
 Vector = NDArray[np.float64]
 
-_MATRICES = ("hsic", "cka", "pvalues")
 _LEVEL = 0.05
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DependenceMatrix(Summarised, JsonValue):
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class DependenceMatrix(Result):
     """The dependence of all pairs of variables.
 
     Parameters
@@ -81,12 +79,7 @@ class DependenceMatrix(Summarised, JsonValue):
     (np.int64(0), np.int64(1))
     """
 
-    _parts: ClassVar[Parts] = {
-        "names": tuple,
-        "variables": several_of(VariableSummary),
-        "landmarks": one_of(LandmarkSummary),
-        "passes": several_of(PassSummary),
-    }
+    _tabular: ClassVar[bool] = True
 
     names: tuple[str, ...]
     hsic: Vector
@@ -103,12 +96,6 @@ class DependenceMatrix(Summarised, JsonValue):
     null: str = "spectral"
     null_reason: str = ""
     dropped: int = 0
-
-    def __post_init__(self) -> None:
-        for name in _MATRICES:
-            matrix = np.array(getattr(self, name), dtype=np.float64)
-            matrix.flags.writeable = False
-            object.__setattr__(self, name, matrix)
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
@@ -127,6 +114,36 @@ class DependenceMatrix(Summarised, JsonValue):
             ("seed", str(self.seed)),
             ("time", f"{self.seconds:.2f} s, {_count(len(self.passes), 'pass')}, {self.precision}"),
         ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every pair of different variables, the strongest first."""
+        adjusted = self.adjusted
+        pairs = [
+            {
+                "first": self.names[i],
+                "second": self.names[j],
+                "hsic": float(self.hsic[i, j]),
+                "cka": float(self.cka[i, j]),
+                "pvalue": float(self.pvalues[i, j]),
+                "pvalue_holm": float(adjusted[i, j]),
+            }
+            for i, j in combinations(range(len(self.names)), 2)
+        ]
+        return sorted(pairs, key=lambda pair: (pair["pvalue"], -pair["cka"]))
+
+    def findings(self, alpha: float, control: str) -> Findings:
+        del control
+        pairs = self.records()
+        dependent = sum(pair["pvalue_holm"] <= alpha for pair in pairs)
+        lead = f"{dependent:,} of {_count(len(pairs), 'pair')} depend at level {alpha:g}, by Holm"
+        size = min(3.0 + 0.3 * len(self.names), 12.0)
+        sketch = Sketch(
+            lambda ax: self.plot(ax, alpha=alpha),
+            "Heat map of CKA of all pairs; pairs that are not significant have a cross.",
+            (max(size, 5.0), max(0.85 * size, 4.2)),
+        )
+        title = f"Dependence of {_count(len(self.names), 'variable')}, in pairs"
+        return Findings(title, lead, [sketch], {"Pairs": pairs})
 
     @property
     def adjusted(self) -> Vector:
