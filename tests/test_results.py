@@ -243,6 +243,12 @@ def test_stage__at_the_floor_is_a_bound():
     stage = CHANGED["stages"][0]
     assert stage.told(3) == "c on a, b: p <= 0.25"
     assert stage.told(4) == "c on a, b: p = 0.25"
+    limited = outcome(stages=(stage,), pvalue=0.4375, pvalue_error=None)
+    said = "<= 0.4375 (that of a stage is the smallest with 3 replicates; take 39 or so to tell"
+    assert dict(limited.summary())["p-value"].startswith(said)
+    assert "p <= 0.4375," in repr(limited)
+    free = dataclasses.replace(limited, null_distribution=np.zeros(4))
+    assert dict(free.summary())["p-value"] == "0.4375"
 
 
 @pytest.mark.parametrize(

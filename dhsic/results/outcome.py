@@ -20,6 +20,8 @@ from dhsic.results.summaries import (
     PassSummary,
     StageSummary,
     VariableSummary,
+    floor_text,
+    is_least,
     kernel_text,
     pvalue_text,
     rows_text,
@@ -43,7 +45,8 @@ _MEANING = (
 )
 _EXPLORATORY = (
     "The p-value of the test accounts for the choice among the kernels tried; those of the table "
-    "are of a combination by itself, and exploratory."
+    "are of a combination by itself, and exploratory. The picture has the aggregated score, which "
+    "the p-value compares with those of the replicates."
 )
 
 
@@ -266,7 +269,7 @@ class IndependenceTestResult(_Result):
             *self._rows(),
             *self._tried(),
             ("statistic", f"{self.statistic:.6g} ({self._chosen()})"),
-            ("p-value", pvalue_text(self.pvalue, self.pvalue_error, count)),
+            ("p-value", self._pvalue_text),
             *(("stage", stage.told(count)) for stage in self.stages),
             ("null", f"{self.null}{resamples}: {self.null_reason}"),
             (self.quantity, f"{self.estimate:.6g}"),
@@ -298,10 +301,16 @@ class IndependenceTestResult(_Result):
         return Findings(self._subject, lead, [sketch], tables, notes)
 
     @property
+    def _pvalue_text(self) -> str:
+        count = len(self.null_distribution)
+        if any(is_least(stage.pvalue, count) for stage in self.stages):
+            return f"<= {self.pvalue:.4g} (that of a stage is {floor_text(count)})"
+        return pvalue_text(self.pvalue, self.pvalue_error, count)
+
+    @property
     def _p(self) -> str:
         """As "p = 0.25", or "p <= 0.001" where it can be no smaller."""
-        text = pvalue_text(self.pvalue, self.pvalue_error, len(self.null_distribution))
-        said = text.partition(" (")[0].partition(" ±")[0]
+        said = self._pvalue_text.partition(" (")[0].partition(" ±")[0]
         return f"p {said}" if said.startswith("<=") else f"p = {said}"
 
     @property

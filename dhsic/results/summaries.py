@@ -14,6 +14,8 @@ __all__ = [
     "PassSummary",
     "StageSummary",
     "VariableSummary",
+    "floor_text",
+    "is_least",
     "kernel_text",
     "length_of",
     "pvalue_text",
@@ -181,8 +183,7 @@ class StageSummary:
 
     def told(self, n_replicates: int) -> str:
         """The stage and its p-value, as a bound where it is the smallest that there can be."""
-        is_least = self.pvalue * (n_replicates + 1) <= 1.0 + 1e-9
-        compared = "<=" if is_least else "="
+        compared = "<=" if is_least(self.pvalue, n_replicates) else "="
         return f"{self.variable} on {', '.join(self.others)}: p {compared} {self.pvalue:.4g}"
 
 
@@ -240,11 +241,28 @@ def pvalue_text(p: float, error: float | None, n_replicates: int) -> str:
     """
     if error is None:
         return f"{p:.4g}"
-    if p * (n_replicates + 1) > 1.0 + 1e-9:
+    if not is_least(p, n_replicates):
         return f"{p:.4g} ± {error:.2g}"
+    return f"<= {p:.4g} ({floor_text(n_replicates)})"
+
+
+def is_least(p: float, n_replicates: int) -> bool:
+    """Whether a p-value is the smallest that there can be, 1 / (b + 1)."""
+    return p * (n_replicates + 1) <= 1.0 + 1e-9
+
+
+def floor_text(n_replicates: int) -> str:
+    """What limits a p-value, and how many replicates would tell more.
+
+    Examples
+    --------
+    >>> floor_text(250)
+    'the smallest with 250 replicates; take 2,509 or so to tell a smaller one'
+    """
     more = 10 * (n_replicates + 1) - 1
-    limit = f"the smallest with {n_replicates:,} replicates; take {more:,} or so to tell a smaller"
-    return f"<= {p:.4g} ({limit} one)"
+    return (
+        f"the smallest with {n_replicates:,} replicates; take {more:,} or so to tell a smaller one"
+    )
 
 
 def length_of(kernel: str) -> float | None:
