@@ -18,7 +18,7 @@ from dhsic._drawing import axes_of, figure_of
 from dhsic._validation import check_choice
 from dhsic.bench.settings import SETTINGS
 from dhsic.bench.table import MEASURED, Row, table_of, varied_in
-from dhsic.engine.units import format_bytes
+from dhsic.engine.units import format_bytes, format_count
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.whole import write_whole
 from dhsic.results import Result, Sketch
@@ -302,11 +302,12 @@ class ScalingStudy(Result):
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
+        settings = format_count(len(self._medians), "setting")
         turns = len({run["repeat"] for run in self.runs})
         varied = ", ".join(_LABELS.get(name, name).replace("_", " ") for name in self.varied)
         return [
             ("varied", varied or "nothing"),
-            ("runs", f"{len(self.runs):,} of {len(self._medians):,} settings, {turns} turns each"),
+            ("runs", f"{len(self.runs):,} of {settings}, {format_count(turns, 'turn')} each"),
             ("study", str(self.runs[0]["study"]) if self.runs else ""),
         ]
 

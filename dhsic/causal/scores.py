@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from dhsic import plots
 from dhsic._validation import check_number
 from dhsic.causal.dags import DAG, Parents
-from dhsic.results import PassSummary, Result, Sketch
+from dhsic.results import PassSummary, Result, Sketch, time_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -258,7 +258,7 @@ class DAGScores(Result):
             ("null", f"{self.null}: {self.null_reason}"),
             ("caution", "p-values are approximate: the residuals are estimated"),
             ("seed", str(self.seed)),
-            ("time", f"{self.seconds:.2f} s, {len(self.passes)} passes, {self.precision}"),
+            ("time", time_text(self.seconds, len(self.passes), self.precision)),
         ]
 
 

@@ -27,7 +27,7 @@ from dhsic.estimators import Null
 from dhsic.estimators.base import passes_of, plan_of
 from dhsic.io.derived import DerivedSource
 from dhsic.kernels import Combinations, Kernel, OnColumns
-from dhsic.results import AS_ASKED, PassSummary, Result
+from dhsic.results import AS_ASKED, PassSummary, Result, time_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -168,7 +168,7 @@ class DAGSearch(Result):
             ("tests", f"{count:,}, edges dropped at level {self.alpha:g}; n = {self.n:,}"),
             ("by", f"{self.regression}, {self.estimator}, {self.null} null"),
             ("seed", str(self.seed)),
-            ("time", f"{self.seconds:.2f} s, {len(self.passes)} passes, {self.precision}"),
+            ("time", time_text(self.seconds, len(self.passes), self.precision)),
         ]
 
 

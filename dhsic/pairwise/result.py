@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic import plots
+from dhsic.engine.units import format_count
 from dhsic.nulls import adjust
 from dhsic.results import (
     Findings,
@@ -19,6 +20,7 @@ from dhsic.results import (
     Sketch,
     VariableSummary,
     rows_text,
+    time_text,
 )
 
 if TYPE_CHECKING:
@@ -106,13 +108,13 @@ class DependenceMatrix(Result):
         found = f"CKA {self.cka[i, j]:.4g}, p = {self.pvalues[i, j]:.4g} by itself"
         dependent = int((self.adjusted[above] <= _LEVEL).sum())
         return [
-            ("variables", f"{m:,}, {_count(len(above[0]), 'pair')}"),
+            ("variables", f"{m:,}, {format_count(len(above[0]), 'pair')}"),
             ("n", rows_text(self.n, self.dropped)),
             ("strongest", f"{self.names[i]} and {self.names[j]}: {found}"),
-            ("dependent", f"{_count(dependent, 'pair')} at level {_LEVEL:g}, by Holm"),
+            ("dependent", f"{format_count(dependent, 'pair')} at level {_LEVEL:g}, by Holm"),
             ("null", f"{self.null}: {self.null_reason}" if self.null_reason else self.null),
             ("seed", str(self.seed)),
-            ("time", f"{self.seconds:.2f} s, {_count(len(self.passes), 'pass')}, {self.precision}"),
+            ("time", time_text(self.seconds, len(self.passes), self.precision)),
         ]
 
     def records(self) -> list[dict[str, Any]]:
@@ -135,14 +137,15 @@ class DependenceMatrix(Result):
         del control
         pairs = self.records()
         dependent = sum(pair["pvalue_holm"] <= alpha for pair in pairs)
-        lead = f"{dependent:,} of {_count(len(pairs), 'pair')} depend at level {alpha:g}, by Holm"
+        count = format_count(len(pairs), "pair")
+        lead = f"{dependent:,} of {count} depend at level {alpha:g}, by Holm"
         size = min(3.0 + 0.3 * len(self.names), 12.0)
         sketch = Sketch(
             lambda ax: self.plot(ax, alpha=alpha),
             "Heat map of CKA of all pairs; pairs that are not significant have a cross.",
             (max(size, 5.0), max(0.85 * size, 4.2)),
         )
-        title = f"Dependence of {_count(len(self.names), 'variable')}, in pairs"
+        title = f"Dependence of {format_count(len(self.names), 'variable')}, in pairs"
         return Findings(title, lead, [sketch], {"Pairs": pairs})
 
     @property
@@ -179,8 +182,3 @@ class DependenceMatrix(Result):
             matplotlib is not installed.
         """
         return plots.dependence_matrix(self, alpha=alpha, ax=ax)
-
-
-def _count(number: int, noun: str) -> str:
-    plural = "" if number == 1 else "es" if noun.endswith("s") else "s"
-    return f"{number:,} {noun}{plural}"

@@ -20,6 +20,7 @@ from dhsic.results import (
     Sketch,
     kernel_text,
     rows_text,
+    time_text,
 )
 
 if TYPE_CHECKING:
@@ -338,7 +339,7 @@ class FeatureRanking(Result):
             ("estimator", chosen),
             ("null", f"{self.null}, {self.n_resamples:,} replicates: {self.null_reason}"),
             ("seed", str(self.seed)),
-            ("time", f"{self.seconds:.2f} s, {len(self.passes)} passes, {self.precision}"),
+            ("time", time_text(self.seconds, len(self.passes), self.precision)),
         ]
 
     def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:

@@ -30,7 +30,7 @@ from dhsic.ranking.lasso import LassoPass, lasso_path
 from dhsic.ranking.linear import ClassPass, LinearPass, class_scores
 from dhsic.ranking.method import feature_estimator
 from dhsic.ranking.rank import open_features
-from dhsic.results import AS_ASKED, BarResult
+from dhsic.results import AS_ASKED, BarResult, time_text
 
 __all__ = ["Criterion", "FeatureSelection", "SelectionMethod", "select_features"]
 
@@ -116,7 +116,7 @@ class FeatureSelection(BarResult):
             ("method", f"{self.method} by {self.criterion}"),
             *([("estimator", reason)] if (reason := self.estimator_reason) != AS_ASKED else []),
             ("seed", str(self.seed)),
-            ("time", f"{self.seconds:.2f} s, {self.passes} passes"),
+            ("time", time_text(self.seconds, self.passes)),
         ]
 
     def records(self) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from dhsic.results.summaries import (
     pvalue_text,
     rows_text,
     short_spec,
+    time_text,
 )
 from dhsic.results.verdict import decision
 
@@ -46,4 +47,5 @@ __all__ = [
     "pvalue_text",
     "rows_text",
     "short_spec",
+    "time_text",
 ]

@@ -25,6 +25,7 @@ from dhsic.results.summaries import (
     kernel_text,
     pvalue_text,
     rows_text,
+    time_text,
 )
 from dhsic.results.verdict import decision
 
@@ -91,12 +92,8 @@ class _Result(Result):
         return rows
 
     def _tail(self) -> list[tuple[str, str]]:
-        count = len(self.passes)
-        passes = f"{count} pass{'' if count == 1 else 'es'}, " if count else ""
-        return [
-            ("seed", str(self.seed)),
-            ("time", f"{self.seconds:.2f} s, {passes}{self.precision}"),
-        ]
+        time = time_text(self.seconds, len(self.passes), self.precision)
+        return [("seed", str(self.seed)), ("time", time)]
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""

@@ -21,6 +21,7 @@ __all__ = [
     "pvalue_text",
     "rows_text",
     "short_spec",
+    "time_text",
 ]
 
 _NUMBER = re.compile(r"\d+\.\d+(?:e[+-]?\d+)?")
@@ -301,6 +302,18 @@ def kernel_text(kernel: str) -> str:
     """
     length = length_of(kernel)
     return short_spec(kernel) + ("" if length is None else f", length {length:.4g}")
+
+
+def time_text(seconds: float, passes: int, precision: str = "") -> str:
+    """How long it took.
+
+    Examples
+    --------
+    >>> time_text(1.5, 1, "float32"), time_text(0.25, 0)
+    ('1.50 s, 1 pass, float32', '0.25 s')
+    """
+    read = f"{passes:,} pass{'' if passes == 1 else 'es'}" if passes else ""
+    return ", ".join(filter(None, (f"{seconds:.2f} s", read, precision)))
 
 
 def short_spec(kernel: str) -> str:
