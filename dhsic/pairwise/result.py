@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -119,19 +118,24 @@ class DependenceMatrix(Result):
 
     def records(self) -> list[dict[str, Any]]:
         """Every pair of different variables, the strongest first."""
-        adjusted = self.adjusted
-        pairs = [
-            {
-                "first": self.names[i],
-                "second": self.names[j],
-                "hsic": float(self.hsic[i, j]),
-                "cka": float(self.cka[i, j]),
-                "pvalue": float(self.pvalues[i, j]),
-                "pvalue_holm": float(adjusted[i, j]),
-            }
-            for i, j in combinations(range(len(self.names)), 2)
-        ]
-        return sorted(pairs, key=lambda pair: (pair["pvalue"], -pair["cka"]))
+        first, second = above = np.triu_indices(len(self.names), 1)
+        order = np.lexsort((-self.cka[above], self.pvalues[above]))
+        matrices = {
+            "hsic": self.hsic,
+            "cka": self.cka,
+            "pvalue": self.pvalues,
+            "pvalue_holm": self.adjusted,
+        }
+        columns = {
+            "first": [self.names[i] for i in first[order]],
+            "second": [self.names[j] for j in second[order]],
+            **{name: matrix[above][order].tolist() for name, matrix in matrices.items()},
+        }
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    @property
+    def _n_records(self) -> int:
+        return len(self.names) * (len(self.names) - 1) // 2
 
     def findings(self, alpha: float, control: str) -> Findings:
         del control

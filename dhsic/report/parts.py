@@ -9,10 +9,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from dhsic.errors import require
 from dhsic.results import Records, Sketch, as_text
 
 __all__ = ["Cell", "Facts", "Listing", "Note", "Part", "Picture", "Section", "Table", "number"]
+
+
+_MOST = 10_000  # rows of a table, or marks of a picture, that a browser shows while one waits
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,9 @@ class Table:
         if not records:
             return None
         header = [key.replace("_", " ") for key in records[0]]
-        return cls(name, header, [[_cell(x) for x in row.values()] for row in records])
+        more = f", the first {_MOST:,} of {len(records):,}" if len(records) > _MOST else ""
+        rows = [[_cell(x) for x in row.values()] for row in records[:_MOST]]
+        return cls(f"{name}{more}", header, rows)
 
     @property
     def numeric(self) -> list[bool]:
@@ -102,9 +109,13 @@ class Picture:
             warnings.filterwarnings("ignore", "Glyph .* missing from font")
             figure = Figure(figsize=sketch.size, layout="constrained")
             sketch.draw(figure.subplots())
-            drawn = io.BytesIO()
-            figure.savefig(drawn, format="svg", metadata={"Date": None})
-        coded = base64.b64encode(drawn.getvalue()).decode("ascii")
+            for drawn in (one for axes in figure.axes for one in axes.collections):
+                drawn.set_rasterized(
+                    len(np.asarray(drawn.get_offsets())) > _MOST
+                )  # a mark is 200 bytes
+            page = io.BytesIO()
+            figure.savefig(page, format="svg", dpi=150, metadata={"Date": None})
+        coded = base64.b64encode(page.getvalue()).decode("ascii")
         return cls(f"data:image/svg+xml;base64,{coded}", sketch.words)
 
 

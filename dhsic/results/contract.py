@@ -159,6 +159,10 @@ class Result(JsonValue):
         write = import_module("dhsic.report").write_report
         write(self, path, alpha=alpha, control=control, run=run)
 
+    @property
+    def _n_records(self) -> int:
+        return len(self.records())
+
     def _brief(self) -> list[str]:
         """What its `repr` tells."""
         return [f"{label} {_shortened(text)}" for label, text in self.summary()[:4]]
@@ -186,7 +190,7 @@ class Result(JsonValue):
         return f"<div class='dhsic-result'><style>{_STYLE}</style>{whole}</div>"
 
     def _hidden(self) -> list[str]:
-        more = len(self.records()) - _SHOWN if self._tabular else 0
+        more = self._n_records - _SHOWN if self._tabular else 0
         return [f"... and {more:,} more"] if more > 0 else []
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dhsic import analysis, dependence_matrix
 from dhsic.errors import DataError, InvalidArgumentError, MissingDependencyError
 from dhsic.kernels import Candidates, Grid
 from dhsic.report import Run, check_report, write_report
@@ -269,3 +270,23 @@ def test_report__is_the_same_for_the_same_result(tmp_path):
 def test_files_of_the_page__are_in_the_package():
     folder = Path(__file__).parents[2] / "dhsic" / "report"
     assert {path.name for path in folder.glob("page.*")} == {"page.html", "page.css", "page.js"}
+
+
+def test_table__of_many_rows_has_the_first(tmp_path):
+    few = analysis.CovarianceSpectrum(np.arange(10_000) + 1.0, 1.0)
+    many = analysis.CovarianceSpectrum(np.arange(10_001) + 1.0, 1.0)
+    assert len(read(few, tmp_path)[0].tables["Covariance spectrum"]) == 10_001
+    name = "Covariance spectrum, the first 10,000 of 10,001"
+    assert [row[1] for row in read(many, tmp_path)[0].tables[name]][1] == "1e+04"
+    assert len(read(many, tmp_path)[0].tables[name]) == 10_001
+
+
+def test_picture__of_many_marks_is_of_pixels(tmp_path):
+    def sizes(m):
+        one = 0.5 * (np.ones((m, m)) + np.eye(m))
+        few = dependence_matrix(*np.random.default_rng(0).standard_normal((2, 50)), rng=0)
+        names = tuple(map(str, range(m)))
+        found = replace(few, names=names, hsic=one, cka=one, pvalues=np.ones((m, m)))
+        return len(read(found, tmp_path)[0].of("img")[0]["src"])
+
+    assert sizes(120) < sizes(90)
