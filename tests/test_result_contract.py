@@ -367,3 +367,21 @@ def test_report__asks_and_then_tells(name, title, lead, tmp_path):
     page = (tmp_path / "report.html").read_text()
     assert f"<h1>{title}</h1>" in page
     assert f'<p class="lead">{lead}' in page
+
+
+def test_floor__of_pairs_and_features_is_told():
+    from dhsic.results import floor_text
+
+    matrix, ranking = made("matrix"), made("ranking")
+    count = ranking.n_resamples
+    assert count == 1039  # all shifts of 13 orders of 80 rows, but for the data themselves
+    assert f"p <= {1 / 1040:.4g}, {floor_text(1039)}" in dict(matrix.summary())["strongest"]
+    least = sum(f.pvalue == pytest.approx(1 / 1040) for f in ranking.features)
+    assert least == 1
+    assert dict(ranking.summary())["p-values"] == f"1 feature has {floor_text(count)}"
+    above = dataclasses.replace(ranking, n_resamples=count + 1)
+    assert "p-values" not in dict(above.summary())
+    fitted = dhsic.dependence_matrix(X, Y, null="spectral", rng=0)
+    assert "smallest" not in dict(fitted.summary())["strongest"]
+    far = dhsic.dependence_matrix(X, Z, rng=0)
+    assert "by itself" in dict(far.summary())["strongest"]

@@ -18,6 +18,8 @@ from dhsic.results import (
     Result,
     Sketch,
     VariableSummary,
+    floor_text,
+    is_least,
     rows_text,
     time_text,
 )
@@ -104,7 +106,12 @@ class DependenceMatrix(Result):
         above = np.triu_indices(m, 1)
         least = int(np.lexsort((-self.cka[above], self.pvalues[above]))[0])
         i, j = above[0][least], above[1][least]
-        found = f"CKA {self.cka[i, j]:.4g}, p = {self.pvalues[i, j]:.4g} by itself"
+        # Of a variable with itself no replicate reaches the statistic: 1 / (b + 1).
+        count = round(1.0 / float(self.pvalues.diagonal().min())) - 1
+        p = float(self.pvalues[i, j])
+        limited = self.null == "shifts" and is_least(p, count)
+        compared = f"<= {p:.4g}, {floor_text(count)}" if limited else f"= {p:.4g} by itself"
+        found = f"CKA {self.cka[i, j]:.4g}, p {compared}"
         dependent = int((self.adjusted[above] <= _LEVEL).sum())
         return [
             ("variables", f"{m:,}, {format_count(len(above[0]), 'pair')}"),

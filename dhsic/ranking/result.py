@@ -18,6 +18,8 @@ from dhsic.results import (
     PassSummary,
     Result,
     Sketch,
+    floor_text,
+    is_least,
     kernel_text,
     rows_text,
     time_text,
@@ -337,10 +339,17 @@ class FeatureRanking(Result):
         return [
             *rows,
             ("estimator", chosen),
+            *self._limit(),
             ("null", f"{self.null}, {self.n_resamples:,} replicates: {self.null_reason}"),
             ("seed", str(self.seed)),
             ("time", time_text(self.seconds, len(self.passes), self.precision)),
         ]
+
+    def _limit(self) -> list[tuple[str, str]]:
+        """How many p-values would be smaller with more replicates."""
+        count = sum(is_least(f.pvalue, self.n_resamples) for f in self.features)
+        features = f"{count:,} feature{' has' if count == 1 else 's have'}"
+        return [("p-values", f"{features} {floor_text(self.n_resamples)}")] if count else []
 
     def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:
         """Header and rows of short texts, the strongest feature first.
