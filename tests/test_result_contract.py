@@ -385,3 +385,23 @@ def test_floor__of_pairs_and_features_is_told():
     assert "smallest" not in dict(fitted.summary())["strongest"]
     far = dhsic.dependence_matrix(X, Z, rng=0)
     assert "by itself" in dict(far.summary())["strongest"]
+
+
+def test_witness__draws_the_function_that_is_asked_for():
+    found = made("witness")
+    lines = {of: found.plot(of=of).lines[1].get_ydata() for of in ("first", "second")}
+    assert lines["first"].shape == lines["second"].shape
+    assert not np.allclose(lines["first"], lines["second"])
+    assert found.plot(of="second").get_xlabel() == "second variable"
+    with pytest.raises(InvalidArgumentError, match="of must be one of 'first', 'second'"):
+        found.plot(of="third")
+    plt.close("all")
+
+
+@pytest.mark.parametrize("wrong", ["0.5", True, [0.5], None, {"a": 1}])
+def test_json__of_a_number_is_no_text_and_no_list(wrong):
+    data = {**made("one kernel").to_dict(), "seconds": wrong}
+    with pytest.raises(InvalidArgumentError, match="seconds must be float, got"):
+        dhsic.IndependenceTestResult.from_json(json.dumps(data))
+    whole = json.dumps({**data, "seconds": 2})
+    assert dhsic.IndependenceTestResult.from_json(whole).seconds == 2.0

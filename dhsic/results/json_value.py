@@ -143,7 +143,7 @@ def _plain(x: Any) -> Any:
     if x is None or isinstance(x, bool | int | str):
         return x
     if isinstance(x, float):
-        return {value: text for text, value in _SPELT.items()}.get(x, x)
+        return x if not math.isinf(x) else "Infinity" if x > 0.0 else "-Infinity"
     if isinstance(x, list | tuple):
         return [_plain(one) for one in x]
     if isinstance(x, Mapping):
@@ -192,8 +192,8 @@ def _read(kind: Any, data: Any, name: str) -> Any:
 
 
 def _read_scalar(kind: Any, data: Any, name: str) -> Any:
-    if kind is float and (data in _SPELT or type(data) is int):
-        return _SPELT.get(data, data)
+    if kind is float and (type(data) is int or (isinstance(data, str) and data in _SPELT)):
+        return _SPELT.get(data, data) if isinstance(data, str) else data
     fits = data in get_args(kind) if get_origin(kind) is Literal else type(data) is kind
     if kind is not Any and not fits:
         said = getattr(kind, "__name__", str(kind))
