@@ -340,7 +340,7 @@ class Plan(BarResult):
     def to_dict(self) -> dict[str, Any]:
         """All fields as plain values, with the rates that its seconds are told by.
 
-        Of a client it is told that there is one.
+        A client is told as a text.
         """
         client = None if self.runtime.client is None else "a client"
         where = replace(self.runtime, client=client)

@@ -1,4 +1,4 @@
-"""What a plan says: lines of text, labelled facts, and a record of every step."""
+"""The text of a plan, its labelled facts, and a record of every step."""
 
 from __future__ import annotations
 

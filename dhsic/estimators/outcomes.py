@@ -70,7 +70,7 @@ class Outcome:
     rounding : float, optional
         Differences of the statistic up to it are rounding.
     strength : Strength or None, optional
-        Of several statistics, where `statistic` is the score that combines them.
+        The largest of several statistics, where `statistic` is the score that combines them.
     """
 
     statistic: float

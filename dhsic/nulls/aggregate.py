@@ -30,7 +30,7 @@ class Strength(NamedTuple):
 
     @classmethod
     def largest(cls, several: Sequence[Strength]) -> Strength:
-        """Of tests that share their replicates."""
+        """The largest of several tests that share their replicates."""
         replicates = np.maximum.reduce([one.replicates for one in several])
         return cls(max(one.statistic for one in several), replicates)
 
@@ -51,7 +51,7 @@ class Aggregated(NamedTuple):
     pvalues: Vector
     """Of every combination by itself, which take no notice of the choice, shape (G,)."""
     strength: Strength
-    """Of the evidence: it grows on where the score, a rank, has reached its largest value."""
+    """The strongest statistic, which grows on where the score, a rank, has reached its end."""
 
 
 class _Scores(NamedTuple):

@@ -60,7 +60,7 @@ class Table:
 
     @classmethod
     def of(cls, name: str, records: Records) -> Table | None:
-        """Of records, by their keys; None where there are none."""
+        """A table of records, by their keys; None where there are none."""
         if not records:
             return None
         header = [key.replace("_", " ") for key in records[0]]
@@ -90,7 +90,7 @@ class Picture:
 
     @classmethod
     def drawn(cls, sketch: Sketch) -> Picture:
-        """What a sketch draws, as SVG in a URL of its own.
+        """Draw a sketch as SVG in a URL of its own.
 
         Raises
         ------

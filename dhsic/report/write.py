@@ -53,7 +53,7 @@ def write_report(
     Parameters
     ----------
     result : Result
-        What a function of dhsic returned.
+        The value that a function of dhsic returned.
     path : str or Path
         The file; one that is there is replaced.
     alpha : float, optional

@@ -1,4 +1,4 @@
-"""What every result can: be read, copied, kept, tabulated, drawn and reported."""
+"""The base of all results: text, HTML, tables, pictures, reports and copies."""
 
 from __future__ import annotations
 
@@ -49,6 +49,19 @@ class Result(JsonValue):
 
     A class says what it holds in `summary` and `records`, and where need be in `findings`; all
     forms of it follow from these.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, y = np.random.default_rng(0).standard_normal((2, 100))
+    >>> found = dhsic.independence_test(x, y, kernels="gaussian", rng=0)
+    >>> found
+    <IndependenceTestResult: p = 0.54, independence not rejected at 0.05, v-hsic, n = 100>
+    >>> type(found).from_json(found.to_json()) == found
+    True
+    >>> len(found.to_pandas())
+    1
     """
 
     _label_width: ClassVar[int] = 0
@@ -103,7 +116,7 @@ class Result(JsonValue):
         return pd.DataFrame.from_records(self.records())
 
     def findings(self, alpha: float, control: str) -> Findings:
-        """What a report tells of it.
+        """The finding with the pictures and tables that a report has.
 
         Parameters
         ----------
@@ -164,7 +177,7 @@ class Result(JsonValue):
         return len(self.records())
 
     def _brief(self) -> list[str]:
-        """What its `repr` tells."""
+        """Short facts for `repr`."""
         return [f"{label} {_shortened(text)}" for label, text in self.summary()[:4]]
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What a report tells of a result, besides how it came about."""
+"""The finding, pictures and tables that a report shows of a result."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Sketch(NamedTuple):
     draw: Callable[[Axes], object]
     """Draws it on axes."""
     words: str
-    """What it shows."""
+    """Its contents in words."""
     size: tuple[float, float] = (7.2, 4.0)
     """Width and height in inches."""
 
     @classmethod
     def of_bars(cls, draw: Callable[[Axes], object], words: str, count: int) -> Sketch:
-        """Of so many bars, one below another."""
+        """A picture of so many bars, one below another."""
         return cls(draw, words, (7.2, 1.4 + 0.21 * max(5, count)))
 
 

@@ -224,11 +224,11 @@ class IndependenceTestResult(_Result):
     null_reason : str
         Why this one.
     score : float or None
-        What the p-value compares with `null_scores`, where there are several statistics. Of a grid
-        the aggregated score, see `dhsic.Grid`: with a share of the level for the reference it is
-        -log10 of the smaller of p / share and q / (1 - share), where p and q are ranks among the
-        b replicates and the data, by the reference and by all others. Ranks end where the data
-        lie above all replicates, so that the score is the same for all stronger evidence. Of a
+        The p-value compares it with `null_scores`, where there are several statistics. For a grid
+        it is the aggregated score, see `dhsic.Grid`: where the reference has a share of the level,
+        it is -log10 of the smaller of p / share and q / (1 - share), with p and q the ranks among
+        the b replicates and the data, by the reference and by all others. Ranks end where the data
+        lie above all replicates, so that the score is the same for all stronger evidence. For a
         chain it combines the p-values of the stages, see `dhsic.Chain`. None where there is one
         statistic, which the p-value compares with `null_distribution`.
     null_scores : ndarray, shape (b,), or None
@@ -345,7 +345,7 @@ class IndependenceTestResult(_Result):
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
         """Histogram of the null distribution with the statistic and the critical value.
 
-        Of several statistics it has the score, which the p-value compares.
+        Where there are several statistics, it has the score, which the p-value compares.
 
         Parameters
         ----------

@@ -80,7 +80,7 @@ def draw_bars(
     values : sequence of float
         Their lengths.
     quantity : str
-        What they are.
+        The label of the axis.
     most : int
         Bars to draw.
 

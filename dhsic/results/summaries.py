@@ -253,7 +253,7 @@ def is_least(p: float, n_replicates: int) -> bool:
 
 
 def floor_text(n_replicates: int) -> str:
-    """What limits a p-value, and how many replicates would tell more.
+    """Say that a p-value is the smallest, and how many replicates would tell more.
 
     Examples
     --------

@@ -12,7 +12,7 @@ __all__ = ["decision"]
 
 
 def decision(result: IndependenceTestResult, alpha: float) -> str:
-    """What becomes of independence at a level, and whether more replicates could say otherwise."""
+    """Whether a level rejects independence, and whether more replicates could say otherwise."""
     rejected = result.pvalue <= alpha
     verdict = f"{'rejected' if rejected else 'not rejected'} at level {alpha:g}"
     if result.pvalue_error is None:
