@@ -116,7 +116,7 @@ def rows(
             continue
         vary = dict(study.vary)
         precision = {} if "precision" in vary else {"precision": "float32"}
-        for row in measured(vary=vary, weak=study.weak, **precision).table:
+        for row in measured(vary=vary, weak=study.weak, **precision).records():
             yield table_row(name, row, sizes)
 
 

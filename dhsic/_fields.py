@@ -5,6 +5,9 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dhsic._arguments import Method
 from dhsic._random import generator
 from dhsic._version import __version__
@@ -40,10 +43,9 @@ def tested_fields(session: Session, method: Method, began: float) -> dict[str, A
     else:
         values, error = distribution.draws(generator(session.seed, "simulation"), _SHOWN), None
     return {
-        "statistic": float(outcome.statistic),
+        **_measured(outcome, values),
         "pvalue": p,
         "pvalue_error": error,
-        "null_distribution": values,
         "null": method.null.name,
         "null_reason": "; ".join(filter(None, (method.null_reason, outcome.detail))),
         "grid": grid,
@@ -51,6 +53,19 @@ def tested_fields(session: Session, method: Method, began: float) -> dict[str, A
         **result_fields(
             session, method.estimator, method.estimator_reason, outcome.estimate, began
         ),
+    }
+
+
+def _measured(outcome: Outcome, values: NDArray[np.float64]) -> dict[str, Any]:
+    """The statistic with its null distribution, and of several the score that combines them."""
+    score, strength = float(outcome.statistic), outcome.strength
+    if strength is None:
+        return {"statistic": score, "null_distribution": values}
+    return {
+        "statistic": strength.statistic,
+        "null_distribution": strength.replicates,
+        "score": score,
+        "null_scores": values,
     }
 
 
@@ -80,7 +95,14 @@ def _run(
         share=method.grid.reference_share,
     )
     estimate = found.estimate(whole.strongest)
-    outcome = Outcome(whole.statistic, whole.distribution, estimate, found.detail, whole.rounding)
+    outcome = Outcome(
+        whole.statistic,
+        whole.distribution,
+        estimate,
+        found.detail,
+        whole.rounding,
+        whole.strength,
+    )
     return outcome, _grid_summary(found, whole, method), ()
 
 

@@ -48,6 +48,35 @@ def test_grid__finds_what_one_bandwidth_misses(estimator, null):
     assert result.pvalue_error is not None
 
 
+def assert_strongest(result, statistics, replicates):
+    """The largest distance from the mean of the replicates, in their standard deviations."""
+    z = (statistics - replicates.mean(axis=0)) / replicates.std(axis=0)
+    assert result.statistic == pytest.approx(z.max(), rel=1e-12)
+    rows = np.vstack([statistics, replicates])
+    for b, value in enumerate(result.null_distribution, 1):
+        others = np.delete(rows, b, axis=0)
+        z = (rows[b] - others.mean(axis=0)) / others.std(axis=0)
+        assert value == pytest.approx(z.max(), rel=1e-6)
+
+
+@pytest.mark.parametrize("m", [2, 3])
+def test_statistic__grows_with_the_evidence_where_the_score_has_ended(m):
+    rng = np.random.default_rng(0)
+    x, z, noise = rng.standard_normal((3, 300))
+    cause = np.sin(x) if m == 2 else x * z
+    found = [
+        dhsic.independence_test(x, *[z] * (m - 2), signal * cause + noise, rng=0)
+        for signal in (0.6, 1.0, 3.0, 5.0)
+    ]
+    statistics = [one.statistic for one in found]
+    assert statistics == sorted(set(statistics))
+    assert statistics[-1] > 3 * statistics[0]
+    assert len({one.score for one in found}) == len({one.pvalue for one in found}) == 1
+    single = dhsic.independence_test(x, cause + noise, kernels="gaussian", rng=0)
+    assert single.score is None
+    assert single.null_scores is None
+
+
 @pytest.mark.parametrize("how", ["max", "min-p"])
 def test_aggregate__is_as_asked(how):
     data, null = independent(100, 3), dhsic.Permutation(49)
@@ -62,8 +91,9 @@ def test_aggregate__is_as_asked(how):
     )
     assert (result.grid.aggregate, result.grid.reference_share) == (how, 0.5)
     assert result.grid.reference == 3
-    assert result.statistic == whole.statistic
-    np.testing.assert_array_equal(result.null_distribution, whole.distribution.values)
+    assert result.score == whole.statistic
+    np.testing.assert_array_equal(result.null_scores, whole.distribution.values)
+    assert_strongest(result, found.statistics, found.replicates)
     assert [c.pvalue for c in result.grid.combinations] == list(whole.pvalues)
 
 
@@ -136,7 +166,7 @@ def test_grid__reasons_are_in_the_result():
     options = {"kernels": GRID, "estimator": "nystrom-m", "n_resamples": 20, "rng": 0}
     result = dhsic.independence_test(*sine(100, 1), **options)
     assert result.null_reason == (
-        "exact for exchangeable rows; all 20 shifts within 5 groups of rows, 20 replicates"
+        "exact for exchangeable rows; all 20 shifts within 5 groups of rows, 19 replicates"
     )
     permuted = dhsic.independence_test(*sine(100, 1), **options, null="permutation")
     assert permuted.null_reason == "as asked; permutes within all rows"

@@ -213,7 +213,7 @@ def run(*words):
 def test_command__takes_the_kernels_that_the_store_asks_for(flights):
     done = run("test", flights, "--variable", "delay", "--variable", "carrier")
     assert done.exit_code == 0
-    assert "carrier (1, delta)" in done.stdout
+    assert "carrier (1 column, delta)" in done.stdout
     assert "independence rejected" in done.stdout
 
 

@@ -2,6 +2,7 @@
 
 import builtins
 import dataclasses
+import html
 import json
 import re
 
@@ -10,6 +11,7 @@ import pytest
 from matplotlib import pyplot as plt
 
 from dhsic.errors import InvalidArgumentError, MissingDependencyError
+from dhsic.kernels import parse
 from dhsic.results import (
     DependenceEstimate,
     FeatureSummary,
@@ -18,10 +20,11 @@ from dhsic.results import (
     KernelCombination,
     LandmarkSummary,
     PassSummary,
+    Result,
     StageSummary,
-    Summarised,
     VariableSummary,
     decision,
+    length_of,
 )
 
 COMMON = {
@@ -53,6 +56,8 @@ TEST = {
     "null_distribution": np.array([1.0, 0.1 + 0.2, 1e-300]),
     "null": "multiplier",
     "null_reason": "one matrix product",
+    "score": 2.5,
+    "null_scores": np.array([0.5, 0.25, 2.0]),
     "grid": GridSummary(
         "max",
         0.5,
@@ -85,6 +90,8 @@ CHANGED = {
     "null_distribution": np.array([1.0, 0.3, 1e-300]),
     "null": "permutation",
     "null_reason": "exact",
+    "score": None,
+    "null_scores": np.array([0.5, 0.25, 2.1]),
     "grid": None,
     "stages": (StageSummary("c", ("a", "b"), ("delta", "delta", "gaussian:1.0"), 3.5, 0.25),),
 }
@@ -144,7 +151,7 @@ def test_json__accepts_numpy_numbers_and_is_indented_where_asked():
 
 def test_stages__are_in_the_summary_and_survive_json():
     result = outcome(stages=CHANGED["stages"])
-    assert ("stage", "c on a, b: p = 0.25") in result.summary()
+    assert ("stage", "c on a, b: p <= 0.25") in result.summary()
     again = IndependenceTestResult.from_json(result.to_json())
     assert again.stages == CHANGED["stages"]
 
@@ -211,14 +218,64 @@ def test_equality__covers_every_field_of_the_grid(field):
     assert outcome(grid=changed) != outcome()
 
 
-@pytest.mark.parametrize(("aggregate", "scores"), [("max", "largest"), ("min-p", "smallest")])
-def test_summary__tells_of_the_grid_and_that_single_kernels_are_exploratory(aggregate, scores):
-    result = outcome(grid=dataclasses.replace(TEST["grid"], aggregate=aggregate))
-    line = dict(result.summary())["kernels"]
-    assert line.startswith(f"2 combinations, {scores} of")
-    assert line.endswith("strongest above, p = 0.004 by itself, exploratory")
-    assert "0.5 of the level for the reference" in line
+def test_summary__tells_that_the_choice_among_kernels_is_accounted_for():
+    line = dict(outcome().summary())["kernels"]
+    assert line == (
+        "2 kernel combinations tried; p-value corrected for the choice. The best is shown above."
+    )
     assert "kernels" not in dict(outcome(grid=None).summary())
+
+
+@pytest.mark.parametrize("write", [str, lambda result: result._repr_html_()], ids=["text", "html"])
+def test_pvalue__at_its_floor_is_a_bound_with_what_would_tell_more(write):
+    count = 249
+    least = outcome(null_distribution=np.zeros(count), pvalue=1 / 250, pvalue_error=0.004)
+    said = html.unescape(write(least))
+    assert "<= 0.004 (the smallest with 249 replicates; take 2,499 or so to tell a" in said
+    assert "±" not in said
+    assert "p <= 0.004," in repr(least)
+    above = dataclasses.replace(least, pvalue=2 / 250)
+    assert "0.008 ± 0.004" in write(above)
+    assert "p = 0.008," in repr(above)
+
+
+def test_stage__at_the_floor_is_a_bound():
+    stage = CHANGED["stages"][0]
+    assert stage.told(3) == "c on a, b: p <= 0.25"
+    assert stage.told(4) == "c on a, b: p = 0.25"
+    limited = outcome(stages=(stage,), pvalue=0.4375, pvalue_error=None)
+    said = "<= 0.4375 (that of a stage is the smallest with 3 replicates; take 39 or so to tell"
+    assert dict(limited.summary())["p-value"].startswith(said)
+    assert "p <= 0.4375," in repr(limited)
+    free = dataclasses.replace(limited, null_distribution=np.zeros(4))
+    assert dict(free.summary())["p-value"] == "0.4375"
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rows", "value"),
+    [
+        ("gaussian", 2, np.exp(-1)),
+        ("laplacian", 1, np.exp(-1)),
+        ("imq", 2, 2**-0.5),
+        ("rq", 2, 0.5),
+        ("matern32", 2, (1 + 3**0.5) * np.exp(-(3**0.5))),
+    ],
+)
+def test_length__is_where_the_kernel_has_fallen_to_its_value_at_one(kernel, rows, value):
+    sample = np.random.default_rng(0).standard_normal((40, rows)) * 7.0
+    fitted = parse(kernel).fit(sample)
+    length = length_of(fitted.spec())
+    step = np.zeros((2, rows))
+    step[1, 0] = length
+    assert fitted(step)[0, 1] == pytest.approx(value)
+    scaled = parse(kernel).fit(100 * sample)
+    assert length_of(scaled.spec()) == pytest.approx(100 * length)
+    assert length_of(f"columns({fitted.spec()})") == length
+
+
+@pytest.mark.parametrize("kernel", ["delta", "linear", "columns(imq:1.0,imq:2.0)", "delta@0*imq:1"])
+def test_length__is_of_kernels_that_have_a_single_one(kernel):
+    assert length_of(kernel) is None
 
 
 def without(field):
@@ -261,7 +318,7 @@ def test_to_json__refuses_nan():
 
 
 FACTS = [
-    "timbre (90, gaussian:0.01), year (1, delta)",
+    "timbre (90 columns, gaussian:0.01, length 10), year (1 column, delta)",
     "515,345",
     "1,200 of 5,744 kept, independent pairing",
     "1,000 and 200 cos-sin, orthogonal",
@@ -273,7 +330,7 @@ FACTS = [
 TEST_FACTS = [
     "12.3457 (nystrom-m)",
     "0.3333 ± 0.03",
-    "multiplier, 3 resamples: one matrix product",
+    "multiplier, 3 replicates: one matrix product",
     "0.3",
 ]
 
@@ -295,7 +352,7 @@ def test_summary__of_a_fitted_law_speaks_of_no_resamples():
     text = str(outcome(null="gamma", pvalue=1.5e-20, pvalue_error=None))
     assert "1.5e-20\n" in text
     assert "gamma: one matrix product" in text
-    assert "resamples" not in text
+    assert "replicates" not in text
     assert "±" not in text
 
 
@@ -303,15 +360,15 @@ def test_summary__of_a_fitted_law_speaks_of_no_resamples():
 def test_summary__says_why_the_estimator_was_chosen_and_what_it_measures(result):
     text = str(result(estimator_reason="quick", quantity="COCO"))
     assert "(nystrom-m: quick)" in text
-    assert f"{'COCO':<13} 0.3" in text
+    assert f"{'COCO':<12}  0.3" in text
     assert "HSIC" not in text
 
 
 def test_text__aligns_long_labels():
     quantity = "squared distance covariance"
     lines = str(estimate(quantity=quantity)).splitlines()
-    assert {line[len(quantity)] for line in lines} == {" "}
-    assert all(line[len(quantity) + 1] != " " for line in lines)
+    assert {line[len(quantity) : len(quantity) + 2] for line in lines} == {"  "}
+    assert all(line[len(quantity) + 2] != " " for line in lines)
 
 
 def test_summary__has_the_landmarks_kept_of_each_variable():
@@ -326,29 +383,29 @@ def test_decision__of_a_fitted_law_asks_for_no_resamples():
 
 
 def test_html__escapes_names():
-    html = estimate(variables=(VariableSummary("<script>x & 'y'", 1, "delta"),))._repr_html_()
-    assert "<script>" not in html
-    assert "&lt;script&gt;x &amp; &#x27;y&#x27;" in html
+    page = estimate(variables=(VariableSummary("<script>x & 'y'", 1, "delta"),))._repr_html_()
+    assert "<script>" not in page
+    assert "&lt;script&gt;x &amp; &#x27;y&#x27;" in page
 
 
 def test_plot__draws_the_null_and_the_statistic():
-    result = outcome(null_distribution=np.arange(100.0))
+    result = outcome(null_scores=np.arange(100.0))
     _, ax = plt.subplots()
     assert result.plot(ax) is ax
     assert sum(patch.get_height() for patch in ax.patches) == 100
-    np.testing.assert_array_equal(ax.lines[0].get_xdata(), [result.statistic] * 2)
+    np.testing.assert_array_equal(ax.lines[0].get_xdata(), [2.5] * 2)
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels[:2] == ["multiplier null", "score 12.3, p = 0.333"]
-    assert ax.get_title() == "independence of timbre, year"
+    assert labels[:2] == ["multiplier null", "score 2.5, p = 0.3333"]
+    assert ax.get_title() == "Are timbre and year independent?"
     plt.close("all")
 
 
 def test_plot__makes_a_figure_where_none_is_given():
     figures = len(plt.get_fignums())
-    ax = outcome(grid=None).plot()
+    ax = outcome(score=None, null_scores=None).plot()
     assert len(plt.get_fignums()) == figures + 1
     assert ax.get_xlabel() == "nystrom-m statistic (logarithmic beyond the null)"
-    assert ax.get_ylabel() == "resamples"
+    assert ax.get_ylabel() == "replicates"
     assert outcome(pvalue_error=None).plot().get_ylabel() == "draws"
     plt.close("all")
 
@@ -369,7 +426,7 @@ def test_plot__names_the_missing_dependency(monkeypatch):
 
 
 def test_summary__is_text_and_escaped_html_of_its_lines():
-    class Read(Summarised):
+    class Read(Result):
         def summary(self):
             return [("a", "x < y"), ("long", "z")]
 

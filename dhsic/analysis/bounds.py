@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any, ClassVar
 
 import scipy
 
 from dhsic._validation import check_integer, check_number, named_arguments
 from dhsic.analysis.spectrum import CovarianceSpectrum
 from dhsic.errors import InvalidArgumentError
+from dhsic.results import BarResult
 
 __all__ = [
     "EmbeddingBound",
@@ -25,8 +27,8 @@ __all__ = [
 _LEAST = 67.0
 
 
-@dataclass(frozen=True)
-class EmbeddingBound:
+@dataclass(frozen=True, repr=False)
+class EmbeddingBound(BarResult):
     """A bound on |mu - mu_p|, term by term.
 
     Parameters
@@ -39,9 +41,19 @@ class EmbeddingBound:
         c_3 sqrt(log(p / delta) N(lambda)) / p, at lambda = 12 K^2 log(p / delta) / p.
     """
 
+    _columns: ClassVar[tuple[str, ...]] = ("rows", "landmarks", "dimension", "total")
+
     rows: float
     landmarks: float
     dimension: float
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        terms = [(f"by the {name}", f"{value:.4g}") for name, value in asdict(self).items()]
+        return [("bound", f"{self.total:.4g}"), *terms]
+
+    def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
+        return list(asdict(self)), list(asdict(self).values()), "terms of the bound"
 
     @property
     def total(self) -> float:
@@ -49,8 +61,8 @@ class EmbeddingBound:
         return self.rows + self.landmarks + self.dimension
 
 
-@dataclass(frozen=True)
-class HSICBound:
+@dataclass(frozen=True, repr=False)
+class HSICBound(BarResult):
     """A bound on the error of HSIC (not squared), part by part.
 
     Parameters
@@ -63,9 +75,26 @@ class HSICBound:
         a_m, the bounds of sqrt(k_m(x, x)).
     """
 
+    _tabular: ClassVar[bool] = True
+
     joint: EmbeddingBound
     marginals: tuple[EmbeddingBound, ...]
     suprema: tuple[float, ...]
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        return [("bound", f"{self.total:.4g} of HSIC, of {len(self.marginals)} variables")]
+
+    def records(self) -> list[dict[str, Any]]:
+        """The terms of the joint embedding, and of those of the variables."""
+        names = ["joint", *(f"variable {m}" for m in range(1, len(self.marginals) + 1))]
+        parts = zip(names, (self.joint, *self.marginals), strict=True)
+        return [{"embedding": name, **part.records()[0]} for name, part in parts]
+
+    def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
+        rows = self.records()
+        names = [row["embedding"] for row in rows]
+        return names, [row["total"] for row in rows], "bounds of the embeddings"
 
     @property
     def total(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,14 +13,15 @@ from dhsic._validation import check_number, named_arguments
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels import Kernel, parse
 from dhsic.linalg import hadamard, spectrum
+from dhsic.results import BarResult
 
 __all__ = ["CovarianceSpectrum", "covariance_spectrum"]
 
 Vector = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class CovarianceSpectrum:
+@dataclass(frozen=True, eq=False, repr=False)
+class CovarianceSpectrum(BarResult):
     """Eigenvalues of the uncentred covariance operator C = E phi(X) (x) phi(X).
 
     Parameters
@@ -39,6 +40,8 @@ class CovarianceSpectrum:
     1.6666666666666665
     """
 
+    _tabular: ClassVar[bool] = True
+
     eigenvalues: Vector
     supremum: float
 
@@ -51,6 +54,23 @@ class CovarianceSpectrum:
             "supremum", self.supremum, "greater than 0", lambda x: 0.0 < x < np.inf, "as 1.0"
         )
         object.__setattr__(self, "eigenvalues", values)
+        super().__post_init__()
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        return [
+            ("eigenvalues", f"{len(self.eigenvalues):,}, the largest {self.norm:.4g}"),
+            ("supremum", f"{self.supremum:.4g}"),
+        ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every eigenvalue, the largest first."""
+        values = enumerate(self.eigenvalues.tolist(), 1)
+        return [{"number": place, "eigenvalue": value} for place, value in values]
+
+    def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
+        names = [str(place) for place in range(1, len(self.eigenvalues) + 1)]
+        return names, self.eigenvalues.tolist(), "eigenvalues"
 
     @property
     def norm(self) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -19,12 +18,12 @@ from dhsic._drawing import axes_of, figure_of
 from dhsic._validation import check_choice
 from dhsic.bench.settings import SETTINGS
 from dhsic.bench.table import MEASURED, Row, table_of, varied_in
-from dhsic.engine.units import format_bytes
-from dhsic.errors import DataError, InvalidArgumentError, require
+from dhsic.engine.units import format_bytes, format_count
+from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.whole import write_whole
+from dhsic.results import Result, Sketch
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
 
 __all__ = ["ScalingStudy"]
@@ -41,8 +40,8 @@ _QUANTITIES = {
 _LABELS = {"n_resamples": "replicates", "chunk_rows": "rows of a chunk"}
 
 
-@dataclass(frozen=True)
-class ScalingStudy:
+@dataclass(frozen=True, repr=False)
+class ScalingStudy(Result):
     """How a test scales.
 
     Parameters
@@ -61,10 +60,11 @@ class ScalingStudy:
     >>> x, y = np.random.default_rng(0).standard_normal((2, 1000))
     >>> vary = {"landmarks": [20, 40], "workers": [1], "scheduler": ["threads"]}
     >>> study = scaling_study(x, y, vary=vary, repeats=1, progress=None, kernels="gaussian")
-    >>> study.varied, len(study.table)
+    >>> study.varied, len(study.records())
     (('landmarks',), 2)
     """
 
+    _tabular: ClassVar[bool] = True
     _shown: ClassVar[tuple[str, ...]] = (
         *("seconds", "speedup", "efficiency", "relative", "pass_seconds", "processor_seconds"),
         *("bytes_read", "peak_bytes", "planned_bytes", "pvalue"),
@@ -86,7 +86,10 @@ class ScalingStudy:
         return any(run["rows_per_worker"] is not None for run in self.runs)
 
     @cached_property
-    def table(self) -> list[dict[str, Any]]:
+    def _medians(self) -> list[dict[str, Any]]:
+        return table_of(self.runs, weak=self.weak)
+
+    def records(self) -> list[dict[str, Any]]:
         """A row a setting, with medians over the turns.
 
         Besides what a run has, ``all_seconds`` of the turns; ``relative``, the time over that of
@@ -94,7 +97,7 @@ class ScalingStudy:
         number varies. Of weak scaling the speed-up is that in rows a second. All three are medians
         of the ratios within a turn.
         """
-        return table_of(self.runs, weak=self.weak)
+        return self._medians
 
     def slopes(self, along: str | None = None, quantity: str = "seconds") -> dict[str, float]:
         """Slopes of a quantity on logarithmic axes, by least squares: 1 where it is proportional.
@@ -200,7 +203,9 @@ class ScalingStudy:
         tied = ("rows",) if self.weak and setting == "workers" else ()
         others = [name for name in self.varied if name not in (setting, *tied)]
         lines: dict[str, tuple[list[Any], list[float]]] = {}
-        rows = self.table if setting in _WORDS else sorted(self.table, key=lambda r: r[setting])
+        rows = (
+            self._medians if setting in _WORDS else sorted(self._medians, key=lambda r: r[setting])
+        )
         for row in rows:
             if row[quantity] is not None:
                 label = ", ".join(_worded(name, row[name]) for name in others)
@@ -211,25 +216,6 @@ class ScalingStudy:
             msg = f"quantity {quantity!r} was not measured along {setting!r}: take 'seconds'"
             raise InvalidArgumentError(msg)
         return lines
-
-    def to_frame(self) -> pd.DataFrame:
-        """The table as a frame of pandas.
-
-        Returns
-        -------
-        pandas.DataFrame
-
-        Raises
-        ------
-        MissingDependencyError
-            pandas is not installed.
-        """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            missing = require("pandas", "tables", "A frame")
-            raise missing from error
-        return pd.DataFrame(self.table)
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the runs, a line each; the file is replaced whole.
@@ -314,23 +300,27 @@ class ScalingStudy:
         chosen = (next(run for run in self.runs if _matches(run, s)) for s in settings)
         return ScalingStudy(tuple(chosen))
 
-    def _repr_html_(self) -> str:
-        names = [
-            *self.varied,
-            *(k for k in self._shown if any(r[k] is not None for r in self.table)),
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        settings = format_count(len(self._medians), "setting")
+        turns = len({run["repeat"] for run in self.runs})
+        varied = ", ".join(_LABELS.get(name, name).replace("_", " ") for name in self.varied)
+        return [
+            ("varied", varied or "nothing"),
+            ("runs", f"{len(self.runs):,} of {settings}, {format_count(turns, 'turn')} each"),
+            ("study", str(self.runs[0]["study"]) if self.runs else ""),
         ]
-        head = "".join(f"<th>{html.escape(name.replace('_', ' '))}</th>" for name in names)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(_cell(k, row[k]))}</td>" for k in names) + "</tr>"
-            for row in self.table
-        )
-        return f"<table><tr>{head}</tr>{body}</table>"
 
-    def __str__(self) -> str:
-        names = [*self.varied, "seconds", "speedup", "pvalue"]
-        return "\n".join(
-            ", ".join(_worded(k, row[k]) for k in names if row[k] is not None) for row in self.table
-        )
+    def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:
+        """Header and rows of short texts: settings that vary, and what was measured of each."""
+        rows = self._medians[:most]
+        names = [*self.varied, *(k for k in self._shown if any(r[k] is not None for r in rows))]
+        header = [_LABELS.get(name, name.replace("_", " ")) for name in names]
+        return header, [[_cell(k, row[k]) for k in names] for row in rows]
+
+    def _sketches(self) -> Sequence[Sketch]:
+        # One setting alone makes no line.
+        return super()._sketches() if self.varied else ()
 
 
 def _matches(run: Row, setting: Row) -> bool:

@@ -103,7 +103,7 @@ def scaling_study(
     ...     progress=None,
     ...     kernels="gaussian",
     ... )
-    >>> [row["rows"] for row in study.table]
+    >>> [row["rows"] for row in study.records()]
     [500, 1000]
     """
     check_options(options, vary if isinstance(vary, Mapping) else ())

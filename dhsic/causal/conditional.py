@@ -29,7 +29,7 @@ __all__ = ["ConditionalIndependenceTestResult", "conditional_independence_test"]
 _REMEDY = "take fewer n_knots or threads, or regression='splines'"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class ConditionalIndependenceTestResult(IndependenceTestResult):
     """The outcome of a test that the residuals of two variables given others are independent.
 
@@ -44,19 +44,20 @@ class ConditionalIndependenceTestResult(IndependenceTestResult):
     """
 
     hypothesis: ClassVar[str] = "independence of residuals"
+    question: ClassVar[str] = "Are the residuals of {} independent?"
 
     given: tuple[str, ...] = ()
     regression: str = ""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "given", tuple(self.given))
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
         residuals = f"given {', '.join(self.given)}, by {self.regression}; p-value approximate"
         first, *others = super().summary()
         return [first, ("residuals", residuals), *others]
+
+    def records(self) -> list[dict[str, Any]]:
+        told = {"given": ", ".join(self.given), "regression": self.regression}
+        return [{**super().records()[0], **told}]
 
 
 @named_arguments

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +18,7 @@ from dhsic.causal.roc import (
     precision_recall_curve,
     roc_curve,
 )
-from dhsic.results import AS_ASKED, JsonValue, Parts, Summarised, one_of, several_of
+from dhsic.results import AS_ASKED, BarResult
 
 __all__ = ["CausalDirection", "CausalDirections", "Criterion", "Side"]
 
@@ -57,8 +57,8 @@ class Side:
         return ", ".join(said)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class CausalDirection(Summarised, JsonValue):
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CausalDirection(BarResult):
     """Which of two variables is the cause of the other, if either is and noise is added.
 
     Parameters
@@ -89,12 +89,6 @@ class CausalDirection(Summarised, JsonValue):
     estimator_reason : str
         Why this one.
     """
-
-    _parts: ClassVar[Parts] = {
-        "names": tuple,
-        "forward": one_of(Side),
-        "backward": one_of(Side),
-    }
 
     names: tuple[str, str]
     score: float
@@ -135,9 +129,26 @@ class CausalDirection(Summarised, JsonValue):
             ("time", f"{self.seconds:.2f} s"),
         ]
 
+    def records(self) -> list[dict[str, Any]]:
+        """One row."""
+        first, second = self.names
+        sides = {
+            f"{quantity}_{way}": getattr(side, quantity)
+            for way, side in (("forward", self.forward), ("backward", self.backward))
+            for quantity in ("hsic", "pvalue")
+        }
+        told = {"first": first, "second": second, "direction": self.direction, "score": self.score}
+        how = {"criterion": self.criterion, "estimator": self.estimator, "null": self.null}
+        return [{**told, **sides, **how, "regression": self.regression, "n": self.n}]
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class CausalDirections(Summarised, JsonValue):
+    def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
+        first, second = self.names
+        sizes = [self.forward.hsic, self.backward.hsic]
+        return [f"{first} -> {second}", f"{second} -> {first}"], sizes, "HSIC with the residuals"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CausalDirections(BarResult):
     """The directions of many pairs.
 
     Parameters
@@ -152,10 +163,8 @@ class CausalDirections(Summarised, JsonValue):
         Wall time.
     """
 
-    _parts: ClassVar[Parts] = {
-        "pairs": tuple,
-        "results": several_of(CausalDirection, **CausalDirection._parts),
-    }
+    _tabular: ClassVar[bool] = True
+    _leading: ClassVar[int] = 1
 
     pairs: tuple[str, ...]
     results: tuple[CausalDirection, ...]
@@ -181,15 +190,25 @@ class CausalDirections(Summarised, JsonValue):
         """Share of right decisions against that of decided pairs, see `accuracy_curve`."""
         return accuracy_curve(self.scores, truth, weights)
 
-    def table(self, top: int | None = None) -> tuple[Sequence[str], list[Sequence[str]]]:
+    def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:
         """A header, and the pairs by confidence: name, direction, score, both values of HSIC."""
-        order = np.argsort(-np.abs(self.scores), kind="stable")[:top]
-        rows: list[Sequence[str]] = []
+        order = np.argsort(-np.abs(self.scores), kind="stable")[:most]
+        rows: list[list[str]] = []
         for k in order:
             one = self.results[k]
             sides = (rounded(one.forward.hsic), rounded(one.backward.hsic))
-            rows.append((self.pairs[k], one.direction, f"{one.score:.4g}", *sides))
-        return ("pair", "direction", "score", "HSIC forward", "HSIC backward"), rows
+            rows.append([self.pairs[k], one.direction, f"{one.score:.4g}", *sides])
+        return ["pair", "direction", "score", "HSIC forward", "HSIC backward"], rows
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every pair, in their order."""
+        each = zip(self.pairs, self.results, strict=True)
+        return [{"pair": pair, **one.records()[0]} for pair, one in each]
+
+    def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
+        order = np.argsort(-np.abs(self.scores), kind="stable")
+        names = [f"{self.pairs[k]}: {self.results[k].direction}" for k in order]
+        return names, self.scores[order].tolist(), "score"
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dhsic import plots
+from dhsic._drawing import BLUE, axes_of
 from dhsic._validation import named_arguments
 from dhsic.errors import InvalidArgumentError
+from dhsic.results import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,8 +29,28 @@ __all__ = [
 Vector = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class RocCurve:
+@dataclass(frozen=True, eq=False, repr=False)
+class _Curve(Result):
+    """Points by the names of their coordinates, and the area under them."""
+
+    _tabular: ClassVar[bool] = True
+    _points: ClassVar[tuple[str, ...]] = ()
+    _area: ClassVar[str] = "area"
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every point of the curve."""
+        columns = [getattr(self, name).tolist() for name in self._points]
+        return [dict(zip(self._points, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        area = getattr(self, self._area)
+        count = len(getattr(self, self._points[0]))
+        return [(self._area.replace("_", " "), f"{area:.6g}"), ("points", f"{count:,}")]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RocCurve(_Curve):
     """True positive rate against false positive rate, over all thresholds of the score.
 
     Parameters
@@ -42,6 +64,9 @@ class RocCurve:
         both drawn by weight, ties counted by half.
     """
 
+    _points: ClassVar[tuple[str, ...]] = ("thresholds", "false_positive_rate", "true_positive_rate")
+    _area: ClassVar[str] = "auc"
+
     false_positive_rate: Vector
     true_positive_rate: Vector
     thresholds: Vector
@@ -52,8 +77,8 @@ class RocCurve:
         return plots.roc_curves({label or "score": self}, ax=ax)
 
 
-@dataclass(frozen=True, eq=False)
-class PrecisionRecallCurve:
+@dataclass(frozen=True, eq=False, repr=False)
+class PrecisionRecallCurve(_Curve):
     """Precision against recall, over all thresholds of the score.
 
     Parameters
@@ -68,6 +93,9 @@ class PrecisionRecallCurve:
         Area under the steps: sum_k (recall_k - recall_{k-1}) precision_k.
     """
 
+    _points: ClassVar[tuple[str, ...]] = ("thresholds", "recall", "precision")
+    _area: ClassVar[str] = "average_precision"
+
     recall: Vector
     precision: Vector
     thresholds: Vector
@@ -78,8 +106,8 @@ class PrecisionRecallCurve:
         return plots.precision_recall_curves({label or "score": self}, ax=ax)
 
 
-@dataclass(frozen=True, eq=False)
-class AccuracyCurve:
+@dataclass(frozen=True, eq=False, repr=False)
+class AccuracyCurve(_Curve):
     """Share of right decisions among the most confident ones.
 
     Parameters
@@ -93,9 +121,36 @@ class AccuracyCurve:
         Mean accuracy over the decision rates: sum_k (rate_k - rate_{k-1}) accuracy_k.
     """
 
+    _points: ClassVar[tuple[str, ...]] = ("decision_rate", "accuracy")
+
     decision_rate: Vector
     accuracy: Vector
     area: float
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the curve.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure where not given.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        MissingDependencyError
+            matplotlib is not installed.
+        """
+        axes = axes_of(ax, (4.8, 4.2))
+        axes.plot(self.decision_rate, self.accuracy, color=BLUE, marker=".", label="accuracy")
+        axes.axhline(0.5, color="0.6", linestyle="--", linewidth=1.0, label="tossed coins")
+        axes.set(xlabel="share that is decided", ylabel="share that is right", ylim=(-0.02, 1.02))
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(loc="lower right", fontsize=9, frameon=False)
+        return axes
 
 
 class _Ranked(NamedTuple):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from dhsic import plots
 from dhsic._validation import check_number
 from dhsic.causal.dags import DAG, Parents
-from dhsic.results import JsonValue, Parts, PassSummary, Summarised, several_of
+from dhsic.results import PassSummary, Result, Sketch, time_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["DAGScores", "ScoredDAG"]
 
 _SHOWN = 5
+_MOST = 30
 _LEVEL = 0.05
 
 
@@ -44,8 +45,8 @@ class ScoredDAG(NamedTuple):
     pvalue: float
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DAGScores(Summarised, JsonValue):
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class DAGScores(Result):
     """Causal graphs, scored by the joint independence of the residuals that each leaves.
 
     Parameters
@@ -99,14 +100,8 @@ class DAGScores(Summarised, JsonValue):
     True
     """
 
-    _parts: ClassVar[Parts] = {
-        "names": tuple,
-        "parents": lambda graphs: tuple(tuple(map(tuple, one)) for one in graphs),
-        "statistics": tuple,
-        "pvalues": tuple,
-        "kernels": tuple,
-        "passes": several_of(PassSummary),
-    }
+    _tabular: ClassVar[bool] = True
+    _leading: ClassVar[int] = 1
 
     names: tuple[str, ...]
     parents: tuple[Parents, ...]
@@ -196,7 +191,7 @@ class DAGScores(Summarised, JsonValue):
                 least.append(edges)
         return tuple(one for one in accepted if set(one.dag.edges) in least)
 
-    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, most: int = 30) -> Axes:
+    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05, most: int = _MOST) -> Axes:
         """Bars of the p-values beside the best graph, see `dhsic.plots.dag_scores`.
 
         Parameters
@@ -229,18 +224,33 @@ class DAGScores(Summarised, JsonValue):
             ax=ax,
         )
 
+    def records(self) -> list[dict[str, Any]]:
+        """Every graph, the largest p-value first."""
+        return [
+            {
+                "rank": place,
+                "graph": str(one.dag),
+                "edges": len(one.dag.edges),
+                "statistic": one.statistic,
+                "pvalue": one.pvalue,
+            }
+            for place, one in enumerate(self.ranked, 1)
+        ]
+
+    def _sketches(self) -> Sequence[Sketch]:
+        words = "Bars of the p-values of the graphs, the largest first."
+        return [Sketch.of_bars(self.plot, words, min(len(self), _MOST))]
+
     @property
     def _order(self) -> list[int]:
         return sorted(range(len(self)), key=lambda c: (-self.pvalues[c], self.statistics[c]))
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
-        first, *others = (self[number] for number in self._order[:_SHOWN])
         kept = sum(p > _LEVEL for p in self.pvalues)
         return [
             ("nodes", f"{', '.join(self.names)}; n = {self.n:,}"),
-            ("best", _described(first)),
-            *(("", _described(one)) for one in others),
+            ("best", _described(self.best)),
             ("accepted", f"{kept:,} of {len(self):,} graphs are not rejected at level 5 %"),
             *(("minimal", _described(one)) for one in self.minimal(_LEVEL)[:_SHOWN]),
             ("regression", f"{self.regression}, {self.n_regressions:,} in all"),
@@ -248,7 +258,7 @@ class DAGScores(Summarised, JsonValue):
             ("null", f"{self.null}: {self.null_reason}"),
             ("caution", "p-values are approximate: the residuals are estimated"),
             ("seed", str(self.seed)),
-            ("time", f"{self.seconds:.2f} s, {len(self.passes)} passes, {self.precision}"),
+            ("time", time_text(self.seconds, len(self.passes), self.precision)),
         ]
 
 

@@ -27,7 +27,7 @@ from dhsic.estimators import Null
 from dhsic.estimators.base import passes_of, plan_of
 from dhsic.io.derived import DerivedSource
 from dhsic.kernels import Combinations, Kernel, OnColumns
-from dhsic.results import AS_ASKED, JsonValue, Parts, PassSummary, Summarised, several_of
+from dhsic.results import AS_ASKED, PassSummary, Result, time_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,12 +50,8 @@ class SearchTest(NamedTuple):
     """Of the test that they are independent."""
 
 
-def _read_tests(rows: Any) -> tuple[SearchTest, ...]:
-    return tuple(SearchTest(a, tuple(b), c, d) for a, b, c, d in rows)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DAGSearch(Summarised, JsonValue):
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class DAGSearch(Result):
     """A causal graph that was searched, and the tests on the way.
 
     Parameters
@@ -108,14 +104,7 @@ class DAGSearch(Summarised, JsonValue):
     (('x', 'y'), 2, 1)
     """
 
-    _parts: ClassVar[Parts] = {
-        "names": tuple,
-        "parents": lambda parents: tuple(map(tuple, parents)),
-        "order": tuple,
-        "ordering": _read_tests,
-        "pruning": _read_tests,
-        "passes": several_of(PassSummary),
-    }
+    _tabular: ClassVar[bool] = True
 
     names: tuple[str, ...]
     parents: Parents
@@ -140,6 +129,15 @@ class DAGSearch(Summarised, JsonValue):
     def dag(self) -> DAG:
         """The graph that was found."""
         return DAG(self.names, self.parents)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every test on the way, first those of the order and then those of the edges."""
+        phases = (("order", self.ordering), ("edges", self.pruning))
+        return [
+            {"phase": phase, **one._asdict(), "given": ", ".join(one.given)}
+            for phase, tests in phases
+            for one in tests
+        ]
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the graph, see `dhsic.plots.causal_graph`.
@@ -170,7 +168,7 @@ class DAGSearch(Summarised, JsonValue):
             ("tests", f"{count:,}, edges dropped at level {self.alpha:g}; n = {self.n:,}"),
             ("by", f"{self.regression}, {self.estimator}, {self.null} null"),
             ("seed", str(self.seed)),
-            ("time", f"{self.seconds:.2f} s, {len(self.passes)} passes, {self.precision}"),
+            ("time", time_text(self.seconds, len(self.passes), self.precision)),
         ]
 
 

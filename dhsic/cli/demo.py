@@ -18,7 +18,7 @@ from dhsic.cluster import local_cluster, processors
 from dhsic.errors import InvalidArgumentError
 from dhsic.io.open import open_group
 from dhsic.io.synthetic import generate
-from dhsic.results import IndependenceTestResult, decision
+from dhsic.results import IndependenceTestResult, decision, pvalue_text
 
 __all__ = ["demo"]
 
@@ -101,7 +101,9 @@ def _comparison(results: dict[str, IndependenceTestResult]) -> list[list[str]]:
             "estimator": r.estimator,
             "statistic": f"{r.statistic:.4g}",
             "under the null": f"{r.null_distribution.mean():.4g}, {r.null} mean",
-            "p-value": f"{r.pvalue:.3g} ± {r.pvalue_error:.2g}",
+            "p-value": pvalue_text(r.pvalue, r.pvalue_error, len(r.null_distribution)).partition(
+                " ("
+            )[0],
             "independence": decision(r, _ALPHA),
             "time": f"{r.seconds:.1f} s",
         }

@@ -11,8 +11,8 @@ from dhsic.cluster.submit.quoting import shell_line
 from dhsic.engine.events import Event, Listener, RunStarted
 from dhsic.engine.memory import peak_bytes, worker_peak_bytes
 from dhsic.io.urls import redacted
-from dhsic.report import Mapped, MemoryUse, Ranked, Run, check_report, write_report
-from dhsic.results import IndependenceTestResult
+from dhsic.report import MemoryUse, Run, check_report, write_report
+from dhsic.results import Result
 
 __all__ = ["Page"]
 
@@ -70,7 +70,7 @@ class Page:
 
     def write(
         self,
-        result: IndependenceTestResult | Ranked | Mapped,
+        result: Result,
         options: dict[str, Any],
         place: Place,
         code: str,
@@ -89,5 +89,5 @@ class Page:
         if place.cluster is not None:
             where = f"{self._started.workers} worker processes with {threads} in all"
         run = Run(redacted(options["data"]), self._command, code, where, self._memory)
-        level = {"alpha": options["alpha"]} if "alpha" in options else {}
+        level = {name: options[name] for name in ("alpha", "control") if name in options}
         write_report(result, self._path, run=run, **level)

@@ -22,7 +22,6 @@ from dhsic.kernels import Kernel, parse
 from dhsic.nulls import Control, Within
 from dhsic.ranking import FeatureRanking
 from dhsic.ranking.result import By
-from dhsic.report import Ranked
 
 __all__ = ["rank"]
 
@@ -166,8 +165,7 @@ def rank(**options: Any) -> None:
         try:
             if options["json_path"] is not None:
                 write_whole(options["json_path"], found.to_json(indent=2) + "\n")
-            ranked = Ranked.of(found, control=options["control"])
-            page.write(ranked, options, place, code_of_ranking(options, arguments, place))
+            page.write(found, options, place, code_of_ranking(options, arguments, place))
             strongest = found.ranked()[0].name
             journal.tell("result", features=len(found.features), strongest=strongest)
         finally:

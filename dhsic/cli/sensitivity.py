@@ -15,7 +15,6 @@ from dhsic.cli.recipes import code_of_map
 from dhsic.cli.watching import check_targets, seen_run
 from dhsic.io.whole import write_whole
 from dhsic.io.zarr_output import check_new_group
-from dhsic.report import Mapped
 from dhsic.sensitivity import SensitivityMap
 from dhsic.sensitivity.forms import Of
 from dhsic.sensitivity.result import map_columns
@@ -71,12 +70,11 @@ def sensitivity(**options: Any) -> None:
     with open_journal(options["log_path"], command, options["data"]) as journal:
         request = read_measure(options)
         _check_out(request, options)
-        found, mapped = _run(request, options, journal, page)
+        found = _run(request, options, journal, page)
         try:
             if options["json_path"] is not None:
                 write_whole(options["json_path"], found.to_json(indent=2) + "\n")
-            if mapped is not None:
-                page.write(mapped, options, request.place, code_of_map(options, request))
+            page.write(found, options, request.place, code_of_map(options, request))
             journal.tell("result", of=found.of, value=found.value, seed=found.measured.seed)
         finally:
             print_summary(found.summary(options["top"]))
@@ -91,9 +89,7 @@ def _check_out(request: Request, options: dict[str, Any]) -> None:
         check_new_group(options["out_path"], columns, overwrite=options["overwrite"])
 
 
-def _run(
-    request: Request, options: dict[str, Any], journal: Journal, page: Page
-) -> tuple[SensitivityMap, Mapped | None]:
+def _run(request: Request, options: dict[str, Any], journal: Journal, page: Page) -> SensitivityMap:
     """Compute a map, write it and draw from it, seen on the terminal and in the journal."""
     with seen_run(request.place.client, options, journal, page) as seen:
         found = dhsic.sensitivity_map(
@@ -105,4 +101,6 @@ def _run(
         )
         if options["out_path"] is not None:
             found.to_zarr(options["out_path"], overwrite=options["overwrite"])
-        return found, Mapped.of(found) if page.wanted else None
+        if page.wanted and found.flat:
+            found.drawn  # noqa: B018  # while there are processes to compute its points
+        return found

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic import kernels
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.io.urls import is_url, redacted
 from dhsic.io.whole import written_whole
-from dhsic.kernels import Kernel
+from dhsic.kernels import Kernel, kernel_of_plain, plain_kernel
 
 __all__ = ["kernel_of_text", "kernel_text", "read_record", "write_record"]
 
@@ -128,10 +126,11 @@ def kernel_text(kernel: Kernel) -> str:
 
     Examples
     --------
-    >>> kernel_text(kernels.Gaussian(gamma=0.5, origin=(1.0,)))
+    >>> from dhsic.kernels import Gaussian
+    >>> kernel_text(Gaussian(gamma=0.5, origin=(1.0,)))
     '{"kernel": "Gaussian", "origin": [1.0], "gamma": 0.5}'
     """
-    return json.dumps(_plain(kernel))
+    return json.dumps(plain_kernel(kernel))
 
 
 def kernel_of_text(text: str) -> Kernel:
@@ -142,26 +141,4 @@ def kernel_of_text(text: str) -> Kernel:
     >>> kernel_of_text('{"kernel": "Gaussian", "origin": [1.0], "gamma": 0.5}')
     Gaussian(origin=(1.0,), gamma=0.5)
     """
-    kernel: Kernel = _value(json.loads(text))
-    return kernel
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Kernel):
-        name = type(value).__name__
-        if getattr(kernels, name, None) is not type(value):
-            msg = f"a kernel is saved where it is one of dhsic.kernels, got {value!r}: take these"
-            raise InvalidArgumentError(msg)
-        own = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-        return {"kernel": name, **own}
-    return [_plain(one) for one in value] if isinstance(value, tuple) else value
-
-
-def _value(plain: Any) -> Any:
-    if isinstance(plain, list):
-        return tuple(_value(one) for one in plain)
-    if not isinstance(plain, dict):
-        return plain
-    cls = getattr(kernels, plain["kernel"])
-    given = {field.name: field.init for field in fields(cls)}
-    return cls(**{name: _value(x) for name, x in plain.items() if given.get(name)})
+    return kernel_of_plain(json.loads(text))

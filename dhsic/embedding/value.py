@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +19,16 @@ from dhsic.engine.tiles import ROW_TILE
 from dhsic.errors import InvalidArgumentError
 from dhsic.kernels import Kernel
 from dhsic.linalg import PivotedCholesky, pivoted_cholesky, solve_lower
-from dhsic.results import PassSummary
+from dhsic.results import BarResult, PassSummary
+from dhsic.results import kernel_text as told_kernel
 
 __all__ = ["MeanEmbedding", "mmd"]
 
 Vector = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class MeanEmbedding:
+@dataclass(frozen=True, eq=False, repr=False)
+class MeanEmbedding(BarResult):
     """The mean embedding of n rows, projected on landmarks.
 
     With landmarks z_1..z_r, K their Gram matrix and kappa_j = (1/n) sum_i k(z_j, x_i) it is the
@@ -78,6 +79,8 @@ class MeanEmbedding:
     (6000, np.float64(0.5))
     """
 
+    _tabular: ClassVar[bool] = True
+
     kernel: Kernel
     landmarks: Vector
     indices: NDArray[np.intp]
@@ -91,8 +94,8 @@ class MeanEmbedding:
     choice: str = ""
 
     def __post_init__(self) -> None:
-        for array in (self.landmarks, self.indices, self.sums.digits):
-            array.flags.writeable = False
+        super().__post_init__()
+        self.sums.digits.flags.writeable = False
 
     @property
     def means(self) -> Vector:
@@ -264,11 +267,28 @@ class MeanEmbedding:
         }
         write_record(path, arrays, attributes, overwrite=overwrite)
 
-    def __str__(self) -> str:
-        return (
-            f"mean embedding of {self.n:,} rows of {self.landmarks.shape[1]} columns, "
-            f"{self._described}, {self.drawn:,} drawn, seed {self.seed}"
-        )
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        kept = f"{len(self.landmarks):,} of {self.drawn:,} drawn"
+        return [
+            ("rows", f"{self.n:,} of {self.landmarks.shape[1]} columns"),
+            ("kernel", told_kernel(self.kernel.spec())),
+            ("landmarks", f"{kept}; {self.choice}" if self.choice else kept),
+            ("squared norm", f"{self.squared_norm:.6g}"),
+            ("precision", self.precision),
+            ("seed", str(self.seed)),
+        ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every landmark: its row in the data, -1 where it was given, its weight, its value."""
+        columns = (self.indices, self.weights, self.means)
+        rows = zip(*(one.tolist() for one in columns), strict=True)
+        return [{"row": row, "weight": weight, "value": mean} for row, weight, mean in rows]
+
+    def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
+        order = np.argsort(-np.abs(self.weights), kind="stable")
+        names = [f"row {row}" if row >= 0 else "given" for row in self.indices[order].tolist()]
+        return names, self.weights[order].tolist(), "weights of the landmarks"
 
     @property
     def _described(self) -> str:

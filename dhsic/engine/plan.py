@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._work import LONG, NOTHING, Rates, Work
+from dhsic._work import NOTHING, Rates, Work
 from dhsic.engine.events import PassStarted, RunStarted, Unit
 from dhsic.engine.groups import Groups, Ranges
 from dhsic.engine.runtime import Runtime
-from dhsic.engine.units import format_bytes, format_count, format_seconds
+from dhsic.engine.told import SPREAD, plan_lines, plan_records, plan_summary
+from dhsic.engine.units import format_bytes, format_count
 from dhsic.errors import MemoryBudgetError
+from dhsic.results import TRANSIENT, BarResult
 
 __all__ = ["FAN_IN", "SPREAD", "DriverStep", "PassPlan", "Plan"]
 
 FAN_IN = 4
-SPREAD = (0.78, 1.85)
-"""Measured over planned seconds, the central nine tenths of benchmarks/results/plan_seconds.csv."""
 
 _CALLS = 700.0  # of small functions, a step
 _OPENING = 6  # steps' worth of them before the first and after the last
@@ -183,8 +184,8 @@ class PassPlan:
         return 2 if self.bytes_to_driver >= _LARGE_STATE else FAN_IN
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(BarResult):
     """All that would run.
 
     Parameters
@@ -210,6 +211,8 @@ class Plan:
         measured when they are first asked for.
     """
 
+    _tabular: ClassVar[bool] = True
+
     n: int
     variables: tuple[str, ...]
     n_landmarks: int | None
@@ -217,7 +220,7 @@ class Plan:
     steps: tuple[DriverStep | PassPlan, ...]
     baseline_bytes: int
     remedy: str
-    would_fit: Callable[[], str] = field(default=str, compare=False, repr=False)
+    would_fit: Callable[[], str] = field(default=str, compare=False, metadata=TRANSIENT)
     rates: Rates | None = None
 
     @property
@@ -334,45 +337,34 @@ class Plan:
         )
         raise MemoryBudgetError(msg)
 
-    def __str__(self) -> str:
-        where = (
-            f"{format_count(self.runtime.threads, 'thread')} of this process"
-            if self.runtime.client is None
-            else f"{format_count(self.runtime.workers, 'worker')} with "
-            f"{format_count(self.runtime.threads, 'thread')} in all"
-        )
-        lines = [
-            f"{self.n:,} rows of {', '.join(self.variables)}",
-            *([f"{self.n_landmarks:,} landmarks before pruning"] if self.n_landmarks else []),
-            f"runs on {where}",
-        ]
-        for step in self.steps:
-            if isinstance(step, PassPlan):
-                pairs = f"{format_count(step.leaves, 'pair')} of " if step.pairs else ""
-                lines.append(
-                    f"pass    {step.name}: {pairs}{format_count(step.blocks, 'block')} of up to "
-                    f"{step.rows_per_block:,} rows, {format_count(step.tasks, 'task')}, reads "
-                    f"{format_bytes(step.bytes_read)}, {format_bytes(step.worker_bytes)} a worker, "
-                    f"{format_bytes(step.bytes_to_driver)} to the driver"
-                )
-            else:
-                lines.append(f"driver  {step.name}: {format_bytes(step.working_bytes)}")
-        lines.append(
-            f"peak memory of a worker {format_bytes(self.peak_worker_bytes)}, of the driver "
-            f"{format_bytes(self.peak_driver_bytes)}, allowed {format_bytes(self.runtime.memory)}"
-        )
-        return "\n".join([*lines, *self._times()])
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as plain values, with the rates that its seconds are told by.
 
-    def _times(self) -> list[str]:
-        """The seconds, with the range of nine tests of ten, see `benchmarks/plan_seconds.py`."""
-        seconds = self.processor_seconds
-        about, low, high = (format_seconds(times * seconds) for times in (1.0, *SPREAD))
-        often, machine = f"nine times of ten {low} to {high}", self.measured.machine
-        lines = [f"about {about} of one thread, {often}, at the rates of {machine}"]
-        if self.runtime.threads > 1:
-            lines.append(
-                f"about {format_seconds(self.seconds)} of {self.runtime.threads:,} threads"
-            )
-        if seconds > LONG * self.runtime.threads:
-            lines.append(f"{math.ceil(seconds / LONG):,} threads would take ten minutes")
-        return lines
+        A client is told as a text.
+        """
+        client = None if self.runtime.client is None else "a client"
+        where = replace(self.runtime, client=client)
+        return super(Plan, replace(self, runtime=where, rates=self.measured)).to_dict()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_json, (self.to_json(),)  # a client stays where it is
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line of its HTML."""
+        return plan_summary(self)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every step."""
+        return plan_records(self)
+
+    def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
+        rows = self.records()
+        return [row["step"] for row in rows], [row["seconds"] for row in rows], "predicted seconds"
+
+    def _brief(self) -> list[str]:
+        peak = f"{format_bytes(self.peak_bytes)} of {format_bytes(self.runtime.memory)}"
+        passes = format_count(len(self.passes), "pass")
+        return [f"n = {self.n:,}", passes, f"{peak} in a process", ", ".join(self.variables)]
+
+    def __str__(self) -> str:
+        return "\n".join(plan_lines(self))

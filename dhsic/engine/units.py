@@ -16,7 +16,8 @@ def format_bytes(amount: float) -> str:
 
 def format_count(number: int, noun: str) -> str:
     """Write how many there are of something, for people."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    plural = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number:,} {noun}{plural}"
 
 
 def format_seconds(seconds: float) -> str:

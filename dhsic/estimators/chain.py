@@ -12,6 +12,7 @@ from dhsic.nulls import (
     Aggregated,
     Chain,
     Replicates,
+    Strength,
     aggregate,
     combine_pvalues,
     pvalue,
@@ -64,7 +65,9 @@ def combine_chain(session: Session, found: ChainOutcome, grid: Grid, null: Chain
     estimate = found.estimate(_combination_of(found, strongest))
     summary = _grid_summary(found, strongest, grid) if len(found.combinations) > 1 else None
     stages = tuple(_summary(session, found, one) for one in tested)
-    return Chained(Outcome(statistic, law, estimate, found.detail), summary, stages)
+    strength = Strength.largest([one.whole.strength for one in tested])
+    outcome = Outcome(statistic, law, estimate, found.detail, strength=strength)
+    return Chained(outcome, summary, stages)
 
 
 def _test(session: Session, found: ChainOutcome, stage: ChainStage, grid: Grid) -> _Tested:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dhsic.estimators.resample import Resampled, TwoSided, chain_of
 from dhsic.kernels import Combinations, Kernel
-from dhsic.nulls import Distribution, Replicates
+from dhsic.nulls import Distribution, Replicates, Strength
 from dhsic.results import FeatureSummary, LandmarkSummary
 
 __all__ = [
@@ -69,6 +69,8 @@ class Outcome:
         How the distribution was made, where the null leaves a choice.
     rounding : float, optional
         Differences of the statistic up to it are rounding.
+    strength : Strength or None, optional
+        The largest of several statistics, where `statistic` is the score that combines them.
     """
 
     statistic: float
@@ -76,6 +78,7 @@ class Outcome:
     estimate: Estimate
     detail: str = ""
     rounding: float = 0.0
+    strength: Strength | None = None
 
 
 @dataclass(frozen=True)

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
-from dhsic._drawing import shortened
-from dhsic.results import IndependenceTestResult, Parts, several_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from dhsic.results import IndependenceTestResult, pvalue_text
 
 __all__ = ["Factorisation", "InteractionTestResult"]
-
-_TITLE_WIDTH = 48
 
 
 @dataclass(frozen=True)
@@ -38,14 +32,10 @@ class Factorisation:
     pvalue_error: float
 
     def __str__(self) -> str:
-        first, second = self.together
-        error = f" ± {self.pvalue_error:.2g}"
-        return (
-            f"p = {self.pvalue:.4g}{error} for {self.separated} independent of ({first}, {second})"
-        )
+        return f"{self.separated} independent of ({', '.join(self.together)})"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class InteractionTestResult(IndependenceTestResult):
     """The outcome of a test of whether the distribution of three variables factorises.
 
@@ -67,27 +57,22 @@ class InteractionTestResult(IndependenceTestResult):
     """
 
     hypothesis: ClassVar[str] = "factorisation"
-
-    _parts: ClassVar[Parts] = {
-        **IndependenceTestResult._parts,
-        "factorisations": several_of(Factorisation),
-    }
+    question: ClassVar[str] = "Does the distribution of {} factorise?"
 
     factorisations: tuple[Factorisation, ...] = ()
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
-        lines = []
+        lines, count = [], len(self.null_distribution)
         for label, text in super().summary():
             if label == "p-value":
-                lines += [("factorisation", str(one)) for one in self.factorisations]
+                for one in self.factorisations:
+                    p = pvalue_text(one.pvalue, one.pvalue_error, count)
+                    lines.append(("factorisation", f"{one}: p {'' if p[0] == '<' else '= '}{p}"))
                 text += ", the largest of the three"
             lines.append((label, text))
         return lines
 
-    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
-        """Histogram of the null distribution, as of `IndependenceTestResult`."""
-        axes = super().plot(ax, alpha=alpha)
-        names = ", ".join(one.separated for one in self.factorisations)
-        axes.set_title(f"interaction of {shortened(names, _TITLE_WIDTH)}", fontsize=11)
-        return axes
+    def records(self) -> list[dict[str, Any]]:
+        each = {f"pvalue_{one.separated}": one.pvalue for one in self.factorisations}
+        return [{**super().records()[0], **each}]

@@ -11,6 +11,7 @@ from dhsic.kernels.distance import Distance
 from dhsic.kernels.dot import Linear, Polynomial
 from dhsic.kernels.grid import Aggregate, Candidates, Combine, Grid
 from dhsic.kernels.on_columns import OnColumns
+from dhsic.kernels.plain import kernel_of_plain, plain_kernel
 from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian, Matern
 from dhsic.kernels.rational import RationalQuadratic
 from dhsic.kernels.registry import parse
@@ -37,6 +38,8 @@ __all__ = [
     "Sum",
     "by_column",
     "by_type",
+    "kernel_of_plain",
     "median_distance",
     "parse",
+    "plain_kernel",
 ]

@@ -1,7 +1,7 @@
 """Null distributions and the p-value."""
 
 from dhsic.errors import ApproximateNullWarning
-from dhsic.nulls.aggregate import Aggregated, aggregate, standardised
+from dhsic.nulls.aggregate import Aggregated, Strength, aggregate, standardised
 from dhsic.nulls.chain import CombinedPvalues, combine_pvalues
 from dhsic.nulls.chi_square import ChiSquare
 from dhsic.nulls.distributions import (
@@ -57,6 +57,7 @@ __all__ = [
     "SequentialReplicates",
     "Shifts",
     "Spectral",
+    "Strength",
     "StudentT",
     "Variance",
     "Within",

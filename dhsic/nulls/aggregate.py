@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,11 +13,26 @@ from dhsic.kernels import Aggregate
 from dhsic.nulls.distributions import Replicates, check_finite
 from dhsic.nulls.pvalue import pvalues
 
-__all__ = ["Aggregated", "aggregate", "standardised"]
+__all__ = ["Aggregated", "Strength", "aggregate", "standardised"]
 
 Vector = NDArray[np.float64]
 
 _SAME = 1e-9
+
+
+class Strength(NamedTuple):
+    """How far the strongest of several statistics lies above its replicates."""
+
+    statistic: float
+    """max_c (T_c - mean of the replicates of c) / their standard deviation."""
+    replicates: Vector
+    """The same of every replicate among all others and the data, shape (b,)."""
+
+    @classmethod
+    def largest(cls, several: Sequence[Strength]) -> Strength:
+        """The largest of several tests that share their replicates."""
+        replicates = np.maximum.reduce([one.replicates for one in several])
+        return cls(max(one.statistic for one in several), replicates)
 
 
 class Aggregated(NamedTuple):
@@ -34,6 +50,8 @@ class Aggregated(NamedTuple):
     """(T - mean) / standard deviation of the replicates, shape (G,)."""
     pvalues: Vector
     """Of every combination by itself, which take no notice of the choice, shape (G,)."""
+    strength: Strength
+    """The strongest statistic, which grows on where the score, a rank, has reached its end."""
 
 
 class _Scores(NamedTuple):
@@ -58,6 +76,10 @@ def aggregate(
     share: float = 0.0,
 ) -> Aggregated:
     """Compare the largest score of the data with the largest score of every replicate.
+
+    With a share the scores are ranks among b + 1 rows, which end where the data lie above all
+    replicates: the score of strong evidence is -log10(1 / (2 (b + 1) share)), whatever its
+    strength. `Aggregated.strength` goes on growing.
 
     Data and replicates are b + 1 rows, exchangeable under the null hypothesis. Every score is a
     function of its row and of the set of all rows, so the rank of the data's is uniform and the
@@ -109,13 +131,15 @@ def aggregate(
     if how == "min-p":
         each, errors = _below(rows, ties) + _broken_ties(distances), errors / math.pi
     scores = _scores(each, errors, reference, share)
+    own = _own_distance(rows, rows.std(axis=0) > ties)
     return Aggregated(
         float(scores.values[0]),
         Replicates(scores.values[1:]),
         scores.rounding,
         scores.strongest,
-        distances[0],
+        own,
         pvalues(statistics, replicates, dtype, rounding),
+        Strength(float(own.max()), distances[1:].max(axis=1)),
     )
 
 
@@ -202,6 +226,15 @@ def _distances(rows: Vector, told: NDArray[np.bool_]) -> Vector:
     z = np.where(told, (rows - rows.mean(axis=0)) / spread, 0.0)
     distances: Vector = z * np.sqrt(n / np.maximum(n - 1 - z**2, n * np.finfo(np.float64).eps))
     return distances
+
+
+def _own_distance(rows: Vector, told: NDArray[np.bool_]) -> Vector:
+    """That of row 0: the formula of all rows cancels its digits where it lies far out."""
+    others = rows[1:]
+    least = math.sqrt(np.finfo(np.float64).eps) * rows.std(axis=0)
+    spread = np.where(told, np.maximum(others.std(axis=0), least), 1.0)
+    distance: Vector = np.where(told, (rows[0] - others.mean(axis=0)) / spread, 0.0)
+    return distance
 
 
 def _below(rows: Vector, ties: Vector) -> Vector:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic import plots
+from dhsic.engine.units import format_count
 from dhsic.nulls import adjust
 from dhsic.results import (
-    JsonValue,
+    Findings,
     LandmarkSummary,
-    Parts,
     PassSummary,
-    Summarised,
+    Result,
+    Sketch,
     VariableSummary,
-    one_of,
+    floor_text,
+    is_least,
     rows_text,
-    several_of,
+    time_text,
 )
 
 if TYPE_CHECKING:
@@ -29,12 +31,11 @@ __all__ = ["DependenceMatrix"]
 
 Vector = NDArray[np.float64]
 
-_MATRICES = ("hsic", "cka", "pvalues")
 _LEVEL = 0.05
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DependenceMatrix(Summarised, JsonValue):
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class DependenceMatrix(Result):
     """The dependence of all pairs of variables.
 
     Parameters
@@ -81,12 +82,7 @@ class DependenceMatrix(Summarised, JsonValue):
     (np.int64(0), np.int64(1))
     """
 
-    _parts: ClassVar[Parts] = {
-        "names": tuple,
-        "variables": several_of(VariableSummary),
-        "landmarks": one_of(LandmarkSummary),
-        "passes": several_of(PassSummary),
-    }
+    _tabular: ClassVar[bool] = True
 
     names: tuple[str, ...]
     hsic: Vector
@@ -104,29 +100,64 @@ class DependenceMatrix(Summarised, JsonValue):
     null_reason: str = ""
     dropped: int = 0
 
-    def __post_init__(self) -> None:
-        for name in _MATRICES:
-            matrix = np.array(getattr(self, name), dtype=np.float64)
-            matrix.flags.writeable = False
-            object.__setattr__(self, name, matrix)
-
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
         m = len(self.names)
         above = np.triu_indices(m, 1)
         least = int(np.lexsort((-self.cka[above], self.pvalues[above]))[0])
         i, j = above[0][least], above[1][least]
-        found = f"CKA {self.cka[i, j]:.4g}, p = {self.pvalues[i, j]:.4g} by itself"
+        # Of a variable with itself no replicate reaches the statistic: 1 / (b + 1).
+        count = round(1.0 / float(self.pvalues.diagonal().min())) - 1
+        p = float(self.pvalues[i, j])
+        limited = self.null == "shifts" and is_least(p, count)
+        compared = f"<= {p:.4g}, {floor_text(count)}" if limited else f"= {p:.4g} by itself"
+        found = f"CKA {self.cka[i, j]:.4g}, p {compared}"
         dependent = int((self.adjusted[above] <= _LEVEL).sum())
         return [
-            ("variables", f"{m:,}, {_count(len(above[0]), 'pair')}"),
+            ("variables", f"{m:,}, {format_count(len(above[0]), 'pair')}"),
             ("n", rows_text(self.n, self.dropped)),
             ("strongest", f"{self.names[i]} and {self.names[j]}: {found}"),
-            ("dependent", f"{_count(dependent, 'pair')} at level {_LEVEL:g}, by Holm"),
+            ("dependent", f"{format_count(dependent, 'pair')} at level {_LEVEL:g}, by Holm"),
             ("null", f"{self.null}: {self.null_reason}" if self.null_reason else self.null),
             ("seed", str(self.seed)),
-            ("time", f"{self.seconds:.2f} s, {_count(len(self.passes), 'pass')}, {self.precision}"),
+            ("time", time_text(self.seconds, len(self.passes), self.precision)),
         ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every pair of different variables, the strongest first."""
+        first, second = above = np.triu_indices(len(self.names), 1)
+        order = np.lexsort((-self.cka[above], self.pvalues[above]))
+        matrices = {
+            "hsic": self.hsic,
+            "cka": self.cka,
+            "pvalue": self.pvalues,
+            "pvalue_holm": self.adjusted,
+        }
+        columns = {
+            "first": [self.names[i] for i in first[order]],
+            "second": [self.names[j] for j in second[order]],
+            **{name: matrix[above][order].tolist() for name, matrix in matrices.items()},
+        }
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    @property
+    def _n_records(self) -> int:
+        return len(self.names) * (len(self.names) - 1) // 2
+
+    def findings(self, alpha: float, control: str) -> Findings:
+        del control
+        pairs = self.records()
+        dependent = sum(pair["pvalue_holm"] <= alpha for pair in pairs)
+        count = format_count(len(pairs), "pair")
+        lead = f"{dependent:,} of {count} depend at level {alpha:g}, by Holm"
+        size = min(3.0 + 0.3 * len(self.names), 12.0)
+        sketch = Sketch(
+            lambda ax: self.plot(ax, alpha=alpha),
+            "Heat map of CKA of all pairs; pairs that are not significant have a cross.",
+            (max(size, 5.0), max(0.85 * size, 4.2)),
+        )
+        title = f"Dependence of {format_count(len(self.names), 'variable')}, in pairs"
+        return Findings(title, lead, [sketch], {"Pairs": pairs})
 
     @property
     def adjusted(self) -> Vector:
@@ -162,8 +193,3 @@ class DependenceMatrix(Summarised, JsonValue):
             matplotlib is not installed.
         """
         return plots.dependence_matrix(self, alpha=alpha, ax=ax)
-
-
-def _count(number: int, noun: str) -> str:
-    plural = "" if number == 1 else "es" if noun.endswith("s") else "s"
-    return f"{number:,} {noun}{plural}"

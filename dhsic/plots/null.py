@@ -46,7 +46,7 @@ def null_distribution(
     >>> x, y = np.random.default_rng(0).standard_normal((2, 100))
     >>> ax = null_distribution(dhsic.independence_test(x, y, rng=0))
     >>> ax.get_ylabel()
-    'resamples'
+    'replicates'
     """
     _check_tested(result)
     return result.plot(ax, alpha=alpha)

@@ -197,7 +197,7 @@ def rank_features(
         estimator_reason=method.estimator_reason,
         null=method.null.name,
         null_reason="; ".join(filter(None, (method.null_reason, outcome.detail))),
-        n_resamples=method.null.n_resamples,
+        n_resamples=len(outcome.replicates),
         landmarks=estimates.landmarks,
         precision=session.dtype.name,
         seed=session.seed,

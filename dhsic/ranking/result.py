@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
 
 from dhsic._drawing import shortened
 from dhsic._validation import check_choice, check_number
-from dhsic.errors import InvalidArgumentError, require
+from dhsic.errors import InvalidArgumentError
 from dhsic.nulls import Control
 from dhsic.plots import ranking as draw_bars
 from dhsic.results import (
     AS_ASKED,
-    JsonValue,
+    Findings,
     LandmarkSummary,
-    Parts,
     PassSummary,
-    one_of,
+    Result,
+    Sketch,
+    floor_text,
+    is_least,
+    kernel_text,
     rows_text,
-    several_of,
-    short_spec,
+    time_text,
 )
 
 if TYPE_CHECKING:
@@ -31,8 +32,25 @@ __all__ = ["By", "FeatureRanking", "RankedFeature"]
 
 By = Literal["pvalue", "cka", "hsic", "sensitivity"]
 
-_SHOWN = 20
+_MOST = 40
 _TARGET = 40
+_CONTROLS: Mapping[Control, str] = {
+    "bh": "false discovery rate (BH)",
+    "by": "false discovery rate (BY)",
+    "bonferroni": "any error (Bonferroni)",
+    "holm": "any error (Holm)",
+    "max-t": "any error (max-t)",
+}
+_MEANING = (
+    "HSIC is 0 where a feature and the target are independent; CKA is HSIC without the scales of "
+    "both, from 0 to 1. The p-value is of a feature by itself; adjusted ones account for all "
+    "features. A feature that is not selected may depend all the same."
+)
+_JOINT = (
+    "The sensitivity is of the dependence of all columns together to those of a feature: the mean "
+    "square of its derivatives, which depends on the units of the columns. It is exploratory, and "
+    "has no p-value of its own: colours are of every feature by itself."
+)
 _QUANTITIES = {"cka": "CKA", "hsic": "HSIC", "sensitivity": "sensitivity, of all together"}
 
 
@@ -107,8 +125,8 @@ _KEYS: Mapping[str, Callable[[RankedFeature], Any]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class FeatureRanking(JsonValue):
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class FeatureRanking(Result):
     """Features ranked by their dependence on a target.
 
     Parameters
@@ -158,11 +176,7 @@ class FeatureRanking(JsonValue):
     ('x[2]', ('x[2]',))
     """
 
-    _parts: ClassVar[Parts] = {
-        "features": several_of(RankedFeature),
-        "passes": several_of(PassSummary),
-        "landmarks": one_of(LandmarkSummary),
-    }
+    _tabular: ClassVar[bool] = True
 
     features: tuple[RankedFeature, ...]
     by: str
@@ -276,20 +290,29 @@ class FeatureRanking(JsonValue):
         axes.set_ylabel(f"dependence on {shortened(self.target, _TARGET)}")
         return axes
 
-    def to_pandas(self) -> Any:
-        """A data frame with a row a feature, the strongest first.
+    def records(self) -> list[dict[str, Any]]:
+        """Every feature, the strongest first."""
+        return [{"rank": place, **vars(f)} for place, f in enumerate(self.ranked(), 1)]
 
-        Raises
-        ------
-        MissingDependencyError
-            pandas is not installed.
-        """
-        try:
-            import pandas as pd
-        except ImportError as error:
-            missing = require("pandas", "tables", "A data frame")
-            raise missing from error
-        return pd.DataFrame([asdict(feature) for feature in self.ranked()]).set_index("name")
+    def findings(self, alpha: float, control: str) -> Findings:
+        check_choice("control", control, get_args(Control))
+        by = cast(Control, control)
+        chosen = self.rejected(alpha, by)
+        lead = (
+            f"{len(chosen):,} of {len(self.features):,} features depend on {self.target} at level "
+            f"{alpha:g} by {_CONTROLS[by]}"
+        )
+        said = f"Bars of the features by their dependence on {self.target}, those selected in blue."
+        sketch = Sketch.of_bars(
+            lambda ax: self.plot(ax, alpha=alpha, control=by, most=_MOST),
+            said,
+            min(_MOST, len(self.features)),
+        )
+        joint = self.by == "sensitivity"
+        rows = [_reported(place, f, by, alpha, joint) for place, f in enumerate(self.ranked(), 1)]
+        title = f"Which features does {self.target} depend on?"
+        notes = [_MEANING, *([_JOINT] if joint else [])]
+        return Findings(title, lead, [sketch], {"Features": rows}, notes)
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line above the table."""
@@ -300,7 +323,7 @@ class FeatureRanking(JsonValue):
         exploratory = ", exploratory" if self.by == "sensitivity" else ""
         rows = [
             ("features", f"{len(self.features):,}{still}, ranked by {self.by}{exploratory}"),
-            ("target", f"{self.target} ({short_spec(self.target_kernel)})"),
+            ("target", f"{self.target} ({kernel_text(self.target_kernel)})"),
             ("n", rows_text(self.n, self.dropped)),
         ]
         if self.landmarks is not None:
@@ -316,10 +339,17 @@ class FeatureRanking(JsonValue):
         return [
             *rows,
             ("estimator", chosen),
-            ("null", f"{self.null}, {self.n_resamples:,} resamples: {self.null_reason}"),
+            *self._limit(),
+            ("null", f"{self.null}, {self.n_resamples:,} replicates: {self.null_reason}"),
             ("seed", str(self.seed)),
-            ("time", f"{self.seconds:.2f} s, {len(self.passes)} passes, {self.precision}"),
+            ("time", time_text(self.seconds, len(self.passes), self.precision)),
         ]
+
+    def _limit(self) -> list[tuple[str, str]]:
+        """How many p-values would be smaller with more replicates."""
+        count = sum(is_least(f.pvalue, self.n_resamples) for f in self.features)
+        features = f"{count:,} feature{' has' if count == 1 else 's have'}"
+        return [("p-values", f"{features} {floor_text(self.n_resamples)}")] if count else []
 
     def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:
         """Header and rows of short texts, the strongest feature first.
@@ -344,29 +374,17 @@ class FeatureRanking(JsonValue):
         ]
         return header, rows
 
-    def __str__(self) -> str:
-        labels = self.summary()
-        width = max(len(label) for label, _ in labels) + 1
-        lines = [f"{label:<{width}} {text}" for label, text in labels]
-        header, rows = self.table(_SHOWN)
-        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-        for row in (header, *rows):
-            cells = (text.ljust(w) for text, w in zip(row, widths, strict=True))
-            lines.append("  ".join(cells).rstrip())
-        hidden = len(self.features) - len(rows)
-        return "\n".join([*lines, *([f"... and {hidden:,} more"] if hidden else [])])
 
-    def _repr_html_(self) -> str:
-        above = "".join(_html_row([label], [text]) for label, text in self.summary())
-        header, rows = self.table(_SHOWN)
-        below = _html_row(header, []) + "".join(_html_row([], row) for row in rows)
-        hidden = len(self.features) - len(rows)
-        more = f"<p>... and {hidden:,} more</p>" if hidden else ""
-        return f"<table>{above}</table><table>{below}</table>{more}"
-
-
-def _html_row(heads: list[str], cells: list[str]) -> str:
-    style = "style='text-align:left'"
-    text = "".join(f"<th {style}>{html.escape(head)}</th>" for head in heads)
-    text += "".join(f"<td {style}>{html.escape(cell)}</td>" for cell in cells)
-    return f"<tr>{text}</tr>"
+def _reported(
+    place: int, f: RankedFeature, control: Control, alpha: float, joint: bool
+) -> dict[str, Any]:
+    return {
+        "rank": place,
+        "feature": f"{f.name} (constant)" if f.constant else f.name,
+        **({"sensitivity": f.sensitivity} if joint else {}),
+        "HSIC": f.hsic,
+        "CKA": f.cka,
+        "p-value": f.pvalue,
+        **{said: f.adjusted(one) for one, said in _CONTROLS.items()},
+        "selected": bool(f.adjusted(control) <= alpha),
+    }

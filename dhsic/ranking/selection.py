@@ -30,7 +30,7 @@ from dhsic.ranking.lasso import LassoPass, lasso_path
 from dhsic.ranking.linear import ClassPass, LinearPass, class_scores
 from dhsic.ranking.method import feature_estimator
 from dhsic.ranking.rank import open_features
-from dhsic.results import AS_ASKED, JsonValue, Parts, Summarised
+from dhsic.results import AS_ASKED, BarResult, time_text
 
 __all__ = ["Criterion", "FeatureSelection", "SelectionMethod", "select_features"]
 
@@ -43,8 +43,8 @@ Scores = tuple[Sequence[int], Sequence[float]]
 _REMEDY = "take fewer features, threads, or groups of columns one after another"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class FeatureSelection(Summarised, JsonValue):
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class FeatureSelection(BarResult):
     """Features that were selected for a target.
 
     Parameters
@@ -90,13 +90,7 @@ class FeatureSelection(Summarised, JsonValue):
     (('x[2]',), ((2,),), 1)
     """
 
-    _label_width: ClassVar[int] = 10
-    _label_gap: ClassVar[int] = 1
-    _parts: ClassVar[Parts] = {
-        "names": tuple,
-        "columns": lambda data: tuple(map(tuple, data)),
-        "scores": tuple,
-    }
+    _tabular: ClassVar[bool] = True
 
     names: tuple[str, ...]
     columns: tuple[tuple[int, ...], ...]
@@ -122,8 +116,19 @@ class FeatureSelection(Summarised, JsonValue):
             ("method", f"{self.method} by {self.criterion}"),
             *([("estimator", reason)] if (reason := self.estimator_reason) != AS_ASKED else []),
             ("seed", str(self.seed)),
-            ("time", f"{self.seconds:.2f} s, {self.passes} passes"),
+            ("time", time_text(self.seconds, self.passes)),
         ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every selected feature, in the order of the method."""
+        rows = zip(self.names, self.columns, self.scores, strict=True)
+        return [
+            {"place": place, "name": name, "columns": ", ".join(map(str, columns)), "score": score}
+            for place, (name, columns, score) in enumerate(rows, 1)
+        ]
+
+    def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
+        return self.names, self.scores, f"score of {self.method} by {self.criterion}"
 
 
 @named_arguments

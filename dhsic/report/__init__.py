@@ -1,8 +1,6 @@
 """Reports of results, one HTML file each: ``pip install 'dhsic[report]'``."""
 
-from dhsic.report.mapped import Mapped
-from dhsic.report.ranked import Ranked
 from dhsic.report.run import MemoryUse, Run
 from dhsic.report.write import check_report, write_report
 
-__all__ = ["Mapped", "MemoryUse", "Ranked", "Run", "check_report", "write_report"]
+__all__ = ["MemoryUse", "Run", "check_report", "write_report"]

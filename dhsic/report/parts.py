@@ -5,16 +5,19 @@ from __future__ import annotations
 import base64
 import io
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
+
+import numpy as np
 
 from dhsic.errors import require
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from dhsic.results import Records, Sketch, as_text
 
 __all__ = ["Cell", "Facts", "Listing", "Note", "Part", "Picture", "Section", "Table", "number"]
+
+
+_MOST = 10_000  # rows of a table, or marks of a picture, that a browser shows while one waits
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,26 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     kind: str = field(default="table", init=False)
 
+    @classmethod
+    def of(cls, name: str, records: Records) -> Table | None:
+        """A table of records, by their keys; None where there are none."""
+        if not records:
+            return None
+        header = [key.replace("_", " ") for key in records[0]]
+        more = f", the first {_MOST:,} of {len(records):,}" if len(records) > _MOST else ""
+        rows = [[_cell(x) for x in row.values()] for row in records[:_MOST]]
+        return cls(f"{name}{more}", header, rows)
+
     @property
     def numeric(self) -> list[bool]:
         """Which columns are of numbers."""
         columns = zip(*self.rows, strict=True)
         return [all(cell.key is not None for cell in column) for column in columns]
+
+
+def _cell(value: Any) -> Cell:
+    counted = isinstance(value, int | float) and not isinstance(value, bool)
+    return Cell(as_text(value), float(value) if counted else None)
 
 
 @dataclass(frozen=True)
@@ -71,10 +89,8 @@ class Picture:
     kind: str = field(default="picture", init=False)
 
     @classmethod
-    def drawn(
-        cls, draw: Callable[[Axes], object], size: tuple[float, float], words: str
-    ) -> Picture:
-        """What a function draws on axes of so many inches, as SVG in a URL of its own.
+    def drawn(cls, sketch: Sketch) -> Picture:
+        """Draw a sketch as SVG in a URL of its own.
 
         Raises
         ------
@@ -91,12 +107,16 @@ class Picture:
         with style, warnings.catch_warnings():
             # Names of other scripts are in the tables, if not in the font of the picture.
             warnings.filterwarnings("ignore", "Glyph .* missing from font")
-            figure = Figure(figsize=size, layout="constrained")
-            draw(figure.subplots())
-            drawn = io.BytesIO()
-            figure.savefig(drawn, format="svg", metadata={"Date": None})
-        coded = base64.b64encode(drawn.getvalue()).decode("ascii")
-        return cls(f"data:image/svg+xml;base64,{coded}", words)
+            figure = Figure(figsize=sketch.size, layout="constrained")
+            sketch.draw(figure.subplots())
+            for drawn in (one for axes in figure.axes for one in axes.collections):
+                drawn.set_rasterized(
+                    len(np.asarray(drawn.get_offsets())) > _MOST
+                )  # a mark is 200 bytes
+            page = io.BytesIO()
+            figure.savefig(page, format="svg", dpi=150, metadata={"Date": None})
+        coded = base64.b64encode(page.getvalue()).decode("ascii")
+        return cls(f"data:image/svg+xml;base64,{coded}", sketch.words)
 
 
 @dataclass(frozen=True)

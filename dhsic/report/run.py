@@ -99,7 +99,7 @@ def _memory(memory: Sequence[MemoryUse]) -> Part:
     return Table("Memory", ("process", "planned peak", "measured peak", "% of plan"), rows)
 
 
-def reproduction(run: Run, seed: int, made_by: str) -> Section:
+def reproduction(run: Run, seed: int | None, made_by: str) -> Section:
     """How to get the result again."""
     from importlib.metadata import version  # slow to import
 
@@ -107,7 +107,7 @@ def reproduction(run: Run, seed: int, made_by: str) -> Section:
     versions = ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
     system = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     facts = [
-        ("seed", str(seed)),
+        *([] if seed is None else [("seed", str(seed))]),
         ("dhsic", made_by),
         ("libraries", versions),
         ("system", f"{system}, {os.cpu_count()} processors"),

@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from dhsic._validation import named_arguments
+from dhsic._version import __version__
 from dhsic.errors import InvalidArgumentError, require
 from dhsic.io.whole import write_whole
 from dhsic.plots.values import check_level
-from dhsic.report.mapped import Mapped, mapped_sections
-from dhsic.report.parts import Section
-from dhsic.report.ranked import Ranked, ranked_sections
+from dhsic.report.parts import Facts, Note, Picture, Section, Table
 from dhsic.report.run import Run, reproduction, timings
-from dhsic.report.tested import tested_sections
-from dhsic.results import DependenceEstimate, IndependenceTestResult
+from dhsic.results import Result
 
 __all__ = ["check_report", "write_report"]
 
@@ -39,10 +37,11 @@ def check_report() -> None:
 
 @named_arguments
 def write_report(
-    result: IndependenceTestResult | Ranked | Mapped,
+    result: Result,
     path: str | Path,
     *,
     alpha: float = 0.05,
+    control: str = "bh",
     run: Run | None = None,
 ) -> None:
     """Write a result as one HTML file that needs nothing else, with pictures and sortable tables.
@@ -53,12 +52,14 @@ def write_report(
 
     Parameters
     ----------
-    result : IndependenceTestResult, Ranked or Mapped
-        What was found: `Ranked.of` a ranking, `Mapped.of` a sensitivity map.
+    result : Result
+        The value that a function of dhsic returned.
     path : str or Path
         The file; one that is there is replaced.
     alpha : float, optional
-        The level of the decision; a map has none.
+        The level of decisions, where there are any.
+    control : {"bh", "by", "bonferroni", "holm", "max-t"}, optional
+        How the decisions of a ranking account for the number of features.
     run : Run, optional
         How it came about, as far as the result does not tell.
 
@@ -85,35 +86,39 @@ def write_report(
     True
     """
     _check_result(result)
-    level, known = check_level(alpha), run or Run()
-    if isinstance(result, Ranked):
-        title = f"Features by their dependence on {result.target}"
-        lead, sections = ranked_sections(result, level)
-    elif isinstance(result, Mapped):
-        title = f"What the dependence of {_listed(result.found.measured)} rests on"
-        lead, sections = mapped_sections(result)
-    else:
-        title = f"{result.hypothesis.capitalize()} of {_listed(result)}"
-        lead, sections = tested_sections(result, level)
-    made = result.found.measured if isinstance(result, Mapped) else result
-    time = timings(made.passes, made.seconds, made.n, known.memory)
-    again = reproduction(known, made.seed, made.version)
-    page = _page(title, lead, [*sections, time, again], known)
+    known = run or Run()
+    found = result.findings(check_level(alpha), control)
+    pictures = [Picture.drawn(sketch) for sketch in found.sketches]
+    tables = [Table.of(name, records) for name, records in found.tables.items()]
+    notes = [Note(text) for text in found.notes]
+    sections = [
+        Section("Result", [Facts(result.summary()), *pictures]),
+        Section.of("Data and method", [*tables, *notes]),
+        *_made(result.origin, known),
+    ]
+    page = _page(found.title, found.lead, [one for one in sections if one.parts], known)
     # Names may hold what UTF-8 cannot, such as the halves of a broken pair.
     write_whole(Path(path), page.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
+def _made(result: Any, run: Run) -> list[Section]:
+    """How it came about, as far as it tells."""
+    made_by, seed = getattr(result, "version", None), getattr(result, "seed", None)
+    again = reproduction(run, seed, made_by or __version__)
+    if made_by is None:
+        return [again]
+    passes = getattr(result, "passes", ())
+    listed = passes if isinstance(passes, tuple) else ()
+    return [timings(listed, result.seconds, result.n, run.memory), again]
+
+
 def _check_result(result: object) -> None:
-    if not isinstance(result, IndependenceTestResult | Ranked | Mapped):
+    if not isinstance(result, Result):
         msg = (
-            "a report needs an IndependenceTestResult, Ranked.of a ranking or Mapped.of a "
-            f"sensitivity map, got a {type(result).__name__}: wrap what has one of them"
+            "a report needs a result, as dhsic.independence_test returns, got a "
+            f"{type(result).__name__}: give the result itself"
         )
         raise InvalidArgumentError(msg)
-
-
-def _listed(result: IndependenceTestResult | DependenceEstimate) -> str:
-    return ", ".join(v.name for v in result.variables)
 
 
 def _page(title: str, lead: str, sections: Sequence[Section], run: Run) -> str:

@@ -1,6 +1,8 @@
 """Results of tests and estimates."""
 
-from dhsic.results.json_value import JsonValue, Parts, one_of, several_of
+from dhsic.results.contract import BarResult, Result, as_text
+from dhsic.results.findings import Findings, Records, Sketch
+from dhsic.results.json_value import TRANSIENT, Codec, JsonValue
 from dhsic.results.outcome import AS_ASKED, DependenceEstimate, IndependenceTestResult
 from dhsic.results.summaries import (
     FeatureSummary,
@@ -10,29 +12,44 @@ from dhsic.results.summaries import (
     PassSummary,
     StageSummary,
     VariableSummary,
+    floor_text,
+    is_least,
+    kernel_text,
+    length_of,
+    pvalue_text,
     rows_text,
     short_spec,
+    time_text,
 )
-from dhsic.results.summarised import Summarised
 from dhsic.results.verdict import decision
 
 __all__ = [
     "AS_ASKED",
+    "TRANSIENT",
+    "BarResult",
+    "Codec",
     "DependenceEstimate",
     "FeatureSummary",
+    "Findings",
     "GridSummary",
     "IndependenceTestResult",
     "JsonValue",
     "KernelCombination",
     "LandmarkSummary",
-    "Parts",
     "PassSummary",
+    "Records",
+    "Result",
+    "Sketch",
     "StageSummary",
-    "Summarised",
     "VariableSummary",
+    "as_text",
     "decision",
-    "one_of",
+    "floor_text",
+    "is_least",
+    "kernel_text",
+    "length_of",
+    "pvalue_text",
     "rows_text",
-    "several_of",
     "short_spec",
+    "time_text",
 ]

@@ -1,39 +1,80 @@
-"""Frozen values that are the same after a trip through JSON."""
+"""Frozen values that are the same after a trip through JSON, read by the types of their fields."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from types import MappingProxyType, NoneType, UnionType
+from typing import Any, ClassVar, Final, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from dhsic.errors import InvalidArgumentError
 
-__all__ = ["JsonValue", "Parts", "one_of", "several_of"]
+__all__ = ["TRANSIENT", "Codec", "JsonValue"]
 
-Read = Callable[[Any], Any]
-Parts = Mapping[str, Read]
+_SPELT = {"Infinity": math.inf, "-Infinity": -math.inf}
+TRANSIENT: Final = MappingProxyType({"transient": True})
+"""Metadata of a field that is neither written as JSON nor pickled; it needs a default."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
+class Codec:
+    """How values of a class are written as JSON and read.
+
+    Parameters
+    ----------
+    write : callable
+        From a value to plain types.
+    read : callable
+        Back; raises TypeError, ValueError or KeyError of anything else.
+    """
+
+    write: Callable[[Any], Any]
+    read: Callable[[Any], Any]
+
+    _known: ClassVar[dict[type, Codec]] = {}
+
+    def register(self, kind: type) -> None:
+        """Take it for a class and those derived from it."""
+        self._known[kind] = self
+
+    @classmethod
+    def of(cls, kind: Any) -> Codec | None:
+        """That of a class, if there is one."""
+        bases = kind.__mro__ if isinstance(kind, type) else ()
+        return next((cls._known[base] for base in bases if base in cls._known), None)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class JsonValue:
-    """A dataclass whose fields JSON can hold, but for those that `_parts` tells how to read."""
+    """A dataclass whose fields JSON can hold; its arrays are read-only copies."""
 
-    _parts: ClassVar[Parts] = {}
+    def __post_init__(self) -> None:
+        own: Any = type(self)
+        for name, dtype in _arrays_of(own).items():
+            if getattr(self, name) is not None:
+                values = np.array(getattr(self, name), dtype)
+                values.flags.writeable = False
+                object.__setattr__(self, name, values)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields as plain values."""
-        return {"result": type(self).__name__, **asdict(self)}
+        """All fields as plain values: dictionaries, lists, texts, numbers, booleans and None.
+
+        Infinite numbers are texts, as JSON has none.
+        """
+        return {"result": type(self).__name__, **_plain_fields(self)}
 
     def to_json(self, *, indent: int | None = None) -> str:
         """All fields as JSON, in full precision."""
-        return json.dumps(self.to_dict(), indent=indent, default=_plain, allow_nan=False)
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote.
+        """Read what `to_json` wrote, and check that every field has its type.
 
         Raises
         ------
@@ -42,13 +83,11 @@ class JsonValue:
         """
         try:
             data = json.loads(text, parse_constant=_refused)
-            if data.pop("result") != cls.__name__:
-                raise TypeError
-            read = {key: part(data[key]) for key, part in cls._parts.items() if key in data}
-            return cls(**data | read)
+            read: Self = _read_fields(cls, data)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            msg = f"text must be the JSON of a {cls.__name__}, got {str(text)[:40]!r}..."
+            msg = f"text must be the JSON of a {cls.__name__}, got {str(text)[:40]!r}...: {error}"
             raise InvalidArgumentError(msg) from error
+        return read
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -57,35 +96,146 @@ class JsonValue:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __copy__(self) -> Self:
+        return self  # it does not change
 
-def one_of(cls: type, **parts: Read) -> Read:
-    """How a value of a dataclass is read, or None; its lists as tuples, or as `parts` tells."""
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
-    def read(data: Any) -> Any:
-        if data is None:
-            return None
-        return cls(**{key: parts.get(key, _frozen)(x) for key, x in data.items()})
-
-    return read
-
-
-def several_of(cls: type, **parts: Read) -> Read:
-    """How a tuple of values of a dataclass is read."""
-    one = one_of(cls, **parts)
-    return lambda data: tuple(map(one, data))
+    def __reduce__(self) -> tuple[Any, ...]:
+        own: Any = type(self)
+        kept = {name: getattr(self, name) for name in _kept(own)}
+        plain = {k: dict(x) if isinstance(x, Mapping) else x for k, x in kept.items()}
+        return _made, (type(self), plain)
 
 
-def _frozen(x: Any) -> Any:
-    return tuple(x) if isinstance(x, list) else x
+def _made(cls: type, values: dict[str, Any]) -> Any:
+    return cls(**values)
+
+
+@cache
+def _kept(cls: Any) -> dict[str, Any]:
+    """Types of the fields that are written."""
+    hints = get_type_hints(cls)
+    return {f.name: hints[f.name] for f in fields(cls) if f.init and f.metadata != TRANSIENT}
+
+
+@cache
+def _arrays_of(cls: Any) -> dict[str, Any]:
+    """Types of the numbers of the fields that are arrays, or arrays or None."""
+    options = {name: (kind, *get_args(kind)) for name, kind in _kept(cls).items()}
+    return {
+        name: get_args(get_args(one)[1])[0]
+        for name, several in options.items()
+        for one in several
+        if get_origin(one) is np.ndarray
+    }
+
+
+def _plain_fields(value: Any) -> dict[str, Any]:
+    own: Any = type(value)
+    return {name: _plain(getattr(value, name)) for name in _kept(own)}
+
+
+def _plain(x: Any) -> Any:
+    if isinstance(x, np.ndarray | np.generic):
+        x = x.tolist()
+    if x is None or isinstance(x, bool | int | str):
+        return x
+    if isinstance(x, float):
+        return x if not math.isinf(x) else "Infinity" if x > 0.0 else "-Infinity"
+    if isinstance(x, list | tuple):
+        return [_plain(one) for one in x]
+    if isinstance(x, Mapping):
+        return {str(key): _plain(one) for key, one in x.items()}
+    codec = Codec.of(type(x))
+    if codec is not None:
+        return codec.write(x)
+    if is_dataclass(x):
+        return x.to_dict() if isinstance(x, JsonValue) else _plain_fields(x)
+    msg = f"{type(x).__name__} cannot be written as JSON"
+    raise TypeError(msg)
+
+
+def _read_fields(cls: Any, data: Any) -> Any:
+    kinds = _kept(cls)
+    if issubclass(cls, JsonValue):
+        data = {**data}
+        if data.pop("result") != cls.__name__:
+            msg = "it is of another class"
+            raise TypeError(msg)
+    if not isinstance(data, dict) or data.keys() - kinds.keys():
+        msg = f"{cls.__name__} has the fields {', '.join(kinds)}"
+        raise TypeError(msg)
+    return cls(**{name: _read(kinds[name], one, name) for name, one in data.items()})
+
+
+def _read(kind: Any, data: Any, name: str) -> Any:
+    """A value of a type from plain values."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return _read_any(parts, data, name)
+    if origin is tuple:
+        return _read_tuple(parts, data, name)
+    if origin is np.ndarray:
+        return _read_array(get_args(parts[1])[0], data, name)
+    if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(data, dict):
+        return {key: _read(parts[1], one, name) for key, one in data.items()}
+    codec = Codec.of(kind)
+    if codec is not None:
+        return codec.read(data)
+    if is_dataclass(kind):
+        return _read_fields(kind, data)
+    if isinstance(kind, type) and issubclass(kind, tuple):
+        return kind(*_read_tuple(tuple(get_type_hints(kind).values()), data, name))
+    return _read_scalar(kind, data, name)
+
+
+def _read_scalar(kind: Any, data: Any, name: str) -> Any:
+    if kind is float and (type(data) is int or (isinstance(data, str) and data in _SPELT)):
+        return _SPELT.get(data, data) if isinstance(data, str) else data
+    fits = data in get_args(kind) if get_origin(kind) is Literal else type(data) is kind
+    if kind is not Any and not fits:
+        said = getattr(kind, "__name__", str(kind))
+        msg = f"{name} must be {'None' if kind is NoneType else said}, got {str(data)[:40]!r}"
+        raise TypeError(msg)
+    return data
+
+
+def _read_any(kinds: tuple[Any, ...], data: Any, name: str) -> Any:
+    """By the first of several types that it has."""
+    problem: Exception = TypeError()
+    for kind in kinds:
+        try:
+            return _read(kind, data, name)
+        except (TypeError, ValueError, KeyError) as error:
+            problem = error if kind is not NoneType else problem
+    raise problem
+
+
+def _read_tuple(kinds: tuple[Any, ...], data: Any, name: str) -> tuple[Any, ...]:
+    if not isinstance(data, list):
+        msg = f"{name} must be a list, got {str(data)[:40]!r}"
+        raise TypeError(msg)
+    each = [kinds[0]] * len(data) if kinds[-1] is Ellipsis else kinds
+    return tuple(_read(kind, one, name) for kind, one in zip(each, data, strict=True))
+
+
+def _read_array(dtype: Any, data: Any, name: str) -> Any:
+    listed = isinstance(data, list)
+    values = np.array(_spelt_out(data)) if listed else np.array(None)
+    if values.size and not np.can_cast(values.dtype, dtype, "same_kind"):
+        msg = f"{name} must be a list of numbers, got {str(data)[:40]!r}"
+        raise TypeError(msg)
+    return values.astype(dtype)
+
+
+def _spelt_out(data: Any) -> Any:
+    if isinstance(data, list):
+        return [_spelt_out(one) for one in data]
+    return _SPELT.get(data, data)
 
 
 def _refused(constant: str) -> Any:
     """NaN and infinity are no JSON, and `to_json` writes none."""
     raise ValueError(constant)
-
-
-def _plain(x: Any) -> Any:
-    if isinstance(x, np.ndarray | np.generic):
-        return x.tolist()
-    msg = f"{type(x).__name__} cannot be written as JSON"
-    raise TypeError(msg)

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._drawing import rounded, shortened
 from dhsic._validation import check_number
-from dhsic.results.json_value import JsonValue, Parts, one_of, several_of
+from dhsic.results.contract import Result
+from dhsic.results.findings import Findings, Records, Sketch
 from dhsic.results.picture import NullLabels, draw_null
 from dhsic.results.summaries import (
     FeatureSummary,
     GridSummary,
-    KernelCombination,
     LandmarkSummary,
     PassSummary,
     StageSummary,
     VariableSummary,
+    floor_text,
+    is_least,
+    kernel_text,
+    pvalue_text,
     rows_text,
-    short_spec,
+    time_text,
 )
-from dhsic.results.summarised import Summarised
+from dhsic.results.verdict import decision
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,20 +38,26 @@ AS_ASKED = "as asked"
 
 _KERNEL_WIDTH = 60
 _TITLE_WIDTH = 48
+_LEVEL = 0.05
+
+_MEANING = (
+    "The p-value is the probability of a statistic at least as large under {0}, of rows that are "
+    "exchangeable. Where {0} is not rejected, it is not shown either."
+)
+_EXPLORATORY = (
+    "The p-value of the test accounts for the choice among the kernels tried; those of the table "
+    "are of a combination by itself, and exploratory. The picture has the aggregated score, which "
+    "the p-value compares with those of the replicates."
+)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Result(Summarised, JsonValue):
-    _label_width: ClassVar[int] = 13
-    _label_gap: ClassVar[int] = 1
-    _parts: ClassVar[Parts] = {
-        "variables": several_of(VariableSummary),
-        "passes": several_of(PassSummary),
-        "landmarks": one_of(LandmarkSummary),
-        "features": one_of(FeatureSummary),
-        "grid": one_of(GridSummary, combinations=several_of(KernelCombination)),
-        "stages": several_of(StageSummary),
-    }
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class _Result(Result):
+    _label_width: ClassVar[int] = 12
+    _columns: ClassVar[tuple[str, ...]] = (
+        *("n", "dropped", "quantity", "estimate", "estimator", "precision", "seed", "seconds"),
+        "version",
+    )
 
     estimate: float
     quantity: str
@@ -82,24 +92,51 @@ class _Result(Summarised, JsonValue):
         return rows
 
     def _tail(self) -> list[tuple[str, str]]:
-        count = len(self.passes)
-        passes = f"{count} pass{'' if count == 1 else 'es'}, " if count else ""
-        return [
-            ("seed", str(self.seed)),
-            ("time", f"{self.seconds:.2f} s, {passes}{self.precision}"),
-        ]
+        time = time_text(self.seconds, len(self.passes), self.precision)
+        return [("seed", str(self.seed)), ("time", time)]
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
         estimate = (self.quantity, f"{self.estimate:.6g} ({self._chosen()})")
         return [*self._rows(), estimate, *self._tail()]
 
+    def records(self) -> list[dict[str, Any]]:
+        names = ", ".join(v.name for v in self.variables)
+        kernels = " x ".join(v.kernel for v in self.variables)
+        return [{"variables": names, "kernels": kernels, **super().records()[0]}]
+
+    def findings(self, alpha: float, control: str) -> Findings:
+        del alpha, control
+        lead = f"The {self.quantity} is {self.estimate:.6g}"
+        return Findings(self._subject, lead, tables=self._tables())
+
+    @property
+    def _subject(self) -> str:
+        return f"Dependence of {', '.join(v.name for v in self.variables)}"
+
+    def _tables(self) -> dict[str, Records]:
+        variables = [
+            {"variable": v.name, "columns": v.columns, "kernel": kernel_text(v.kernel)}
+            for v in self.variables
+        ]
+        tables: dict[str, Records] = {"Variables": variables}
+        for name, one in (("Landmarks", self.landmarks), ("Features", self.features)):
+            if one is not None:
+                tables[name] = [vars(one)]
+        return tables
+
+    def _brief(self) -> list[str]:
+        names = ", ".join(shortened(v.name, 24) for v in self.variables[:4])
+        more = ", ..." if len(self.variables) > 4 else ""
+        estimate = f"{self.quantity} = {self.estimate:.4g}"
+        return [estimate, self.estimator, f"n = {self.n:,}", names + more]
+
     def _chosen(self) -> str:
         reason = self.estimator_reason
         return self.estimator if reason == AS_ASKED else f"{self.estimator}: {reason}"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class DependenceEstimate(_Result):
     """An estimate of dependence.
 
@@ -136,7 +173,7 @@ class DependenceEstimate(_Result):
     """
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class IndependenceTestResult(_Result):
     """The outcome of a test of joint independence.
 
@@ -171,7 +208,10 @@ class IndependenceTestResult(_Result):
     dropped : int
         Rows that were left out because a value is missing.
     statistic : float
-        The test statistic.
+        The test statistic. Where there are several, of kernels or of the stages of a chain, the
+        largest of their distances from the null distribution, max_c (T_c - m_c) / s_c with m_c and
+        s_c the mean and the standard deviation of the replicates of statistic c. It grows with the
+        evidence.
     pvalue : float
         Probability under the null hypothesis of values that are at least as large, never 0.
     pvalue_error : float or None
@@ -183,15 +223,29 @@ class IndependenceTestResult(_Result):
         How the null distribution was made.
     null_reason : str
         Why this one.
+    score : float or None
+        The p-value compares it with `null_scores`, where there are several statistics. For a grid
+        it is the aggregated score, see `dhsic.Grid`: where the reference has a share of the level,
+        it is -log10 of the smaller of p / share and q / (1 - share), with p and q the ranks among
+        the b replicates and the data, by the reference and by all others. Ranks end where the data
+        lie above all replicates, so that the score is the same for all stronger evidence. For a
+        chain it combines the p-values of the stages, see `dhsic.Chain`. None where there is one
+        statistic, which the p-value compares with `null_distribution`.
+    null_scores : ndarray, shape (b,), or None
+        Replicates of the score under the null hypothesis, or draws from its law.
     grid : GridSummary or None
-        The combinations of kernels, where there were several. The statistic is then their
-        aggregated score, see `dhsic.Grid`, and kernels and estimate are those of the strongest.
+        The combinations of kernels, where there were several. Kernels and estimate are then those
+        of the strongest.
     stages : tuple of StageSummary
-        Of a chain of tests, see `dhsic.Chain`: one for every variable but the first. The statistic
-        combines their p-values.
+        Of a chain of tests, see `dhsic.Chain`: one for every variable but the first.
     """
 
     hypothesis: ClassVar[str] = "independence"
+    question: ClassVar[str] = "Are {} independent?"
+    _columns: ClassVar[tuple[str, ...]] = (
+        *("null", "statistic", "pvalue", "pvalue_error", "score"),
+        *_Result._columns,
+    )
 
     statistic: float
     pvalue: float
@@ -199,49 +253,99 @@ class IndependenceTestResult(_Result):
     null_distribution: NDArray[np.float64]
     null: str
     null_reason: str
+    score: float | None = None
+    null_scores: NDArray[np.float64] | None = None
     grid: GridSummary | None = None
     stages: tuple[StageSummary, ...] = ()
 
-    def __post_init__(self) -> None:
-        replicates = np.array(self.null_distribution, dtype=np.float64)
-        replicates.flags.writeable = False
-        object.__setattr__(self, "null_distribution", replicates)
-
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
-        error = resamples = ""
-        if self.pvalue_error is not None:
-            error = f" ± {self.pvalue_error:.2g}"
-            resamples = f", {len(self.null_distribution):,} resamples"
+        count = len(self.null_distribution)
+        resamples = "" if self.pvalue_error is None else f", {count:,} replicates"
         return [
             *self._rows(),
             *self._tried(),
-            (self._measured, f"{self.statistic:.6g} ({self._chosen()})"),
-            ("p-value", f"{self.pvalue:.4g}{error}"),
-            *(("stage", str(stage)) for stage in self.stages),
+            ("statistic", f"{self.statistic:.6g} ({self._chosen()})"),
+            ("p-value", self._pvalue_text),
+            *(("stage", stage.told(count)) for stage in self.stages),
             ("null", f"{self.null}{resamples}: {self.null_reason}"),
             (self.quantity, f"{self.estimate:.6g}"),
             *self._tail(),
         ]
 
-    @property
-    def _measured(self) -> str:
-        return "statistic" if self.grid is None else "score"
-
     def _tried(self) -> list[tuple[str, str]]:
         if self.grid is None:
             return []
-        grid = self.grid
-        count, strongest = len(grid.combinations), grid.combinations[grid.strongest]
-        scores = {"max": "largest of standardised statistics", "min-p": "smallest of p-values"}
-        tried = f"{count} combinations, {scores[grid.aggregate]}"
-        if grid.reference_share > 0.0:
-            tried += f", {grid.reference_share:.2g} of the level for the reference"
-        by_itself = f"p = {strongest.pvalue:.4g} by itself, exploratory"
-        return [("kernels", f"{tried}; strongest above, {by_itself}")]
+        tried = f"{len(self.grid.combinations)} kernel combinations tried"
+        return [("kernels", f"{tried}; p-value corrected for the choice. The best is shown above.")]
+
+    def records(self) -> list[dict[str, Any]]:
+        count = 1 if self.grid is None else len(self.grid.combinations)
+        told = {"replicates": len(self.null_distribution), "combinations": count}
+        return [{**super().records()[0], **told}]
+
+    def findings(self, alpha: float, control: str) -> Findings:
+        del control
+        lead = f"{self.hypothesis.capitalize()} {decision(self, alpha)} ({self._p})"
+        sketch = Sketch(
+            lambda ax: self.plot(ax, alpha=alpha),
+            "Histogram of the null distribution, with the statistic and the critical value.",
+        )
+        tables = self._tables()
+        if self.grid is not None:
+            tables["Kernels tried"] = self._kernel_rows(self.grid)
+        notes = [_MEANING.format(self.hypothesis), *([] if self.grid is None else [_EXPLORATORY])]
+        return Findings(self._subject, lead, [sketch], tables, notes)
+
+    @property
+    def _pvalue_text(self) -> str:
+        count = len(self.null_distribution)
+        if any(is_least(stage.pvalue, count) for stage in self.stages):
+            return f"<= {self.pvalue:.4g} (that of a stage is {floor_text(count)})"
+        return pvalue_text(self.pvalue, self.pvalue_error, count)
+
+    @property
+    def _p(self) -> str:
+        """As "p = 0.25", or "p <= 0.001" where it can be no smaller."""
+        said = self._pvalue_text.partition(" (")[0].partition(" ±")[0]
+        return f"p {said}" if said.startswith("<=") else f"p = {said}"
+
+    @property
+    def _subject(self) -> str:
+        return self.question.format(_listed(self._asked))
+
+    @property
+    def _asked(self) -> tuple[str, ...]:
+        """Names of what is compared."""
+        return tuple(v.name for v in self.variables)
+
+    def _kernel_rows(self, grid: GridSummary) -> Records:
+        roles = {grid.reference: "reference", grid.strongest: "strongest"}
+        if grid.reference == grid.strongest:
+            roles = {grid.reference: "reference, strongest"}
+        names = [f"kernel of {v.name}" for v in self.variables]
+        return [
+            {
+                "no.": place + 1,
+                **dict(zip(names, map(kernel_text, tried.kernels), strict=True)),
+                "statistic": tried.statistic,
+                "standardised": tried.standardised,
+                "p": tried.pvalue,
+                "role": roles.get(place, ""),
+            }
+            for place, tried in enumerate(grid.combinations)
+        ]
+
+    def _brief(self) -> list[str]:
+        verdict = "rejected" if self.pvalue <= _LEVEL else "not rejected"
+        tried = [] if self.grid is None else [f"{len(self.grid.combinations)} kernel combinations"]
+        said = [self._p, f"{self.hypothesis} {verdict} at {_LEVEL:g}"]
+        return [*said, self.estimator, f"n = {self.n:,}", *tried]
 
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
         """Histogram of the null distribution with the statistic and the critical value.
+
+        Where there are several statistics, it has the score, which the p-value compares.
 
         Parameters
         ----------
@@ -264,18 +368,27 @@ class IndependenceTestResult(_Result):
         level = check_number(
             "alpha", alpha, "greater than 0 and less than 1", lambda x: 0.0 < x < 1.0, "as 0.05"
         )
-        said = f"{self._measured} {rounded(self.statistic)}, p = {rounded(self.pvalue)}"
+        measured, value, values = "statistic", self.statistic, self.null_distribution
+        if self.score is not None and self.null_scores is not None:
+            measured, value, values = "score", self.score, self.null_scores
+        said = f"{measured} {rounded(value)}, {self._p}"
         axes = draw_null(
             ax,
-            self.null_distribution,
-            self.statistic,
+            values,
+            value,
             alpha=level,
             resampled=self.pvalue_error is not None,
-            labels=NullLabels(f"{self.null} null", said, f"{self.estimator} {self._measured}"),
+            labels=NullLabels(f"{self.null} null", said, f"{self.estimator} {measured}"),
         )
-        names = ", ".join(v.name for v in self.variables)
-        axes.set_title(f"independence of {shortened(names, _TITLE_WIDTH)}", fontsize=11)
+        names = shortened(_listed(self._asked), _TITLE_WIDTH)
+        axes.set_title(self.question.format(names), fontsize=11)
         return axes
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    """Names in a sentence."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _counts(numbers: int | tuple[int, ...]) -> str:
@@ -285,7 +398,8 @@ def _counts(numbers: int | tuple[int, ...]) -> str:
 
 
 def _described(variable: VariableSummary) -> str:
-    kernel = short_spec(variable.kernel)
+    kernel = kernel_text(variable.kernel)
     if len(kernel) > _KERNEL_WIDTH:
         kernel = f"{kernel[:_KERNEL_WIDTH]}..."
-    return f"{variable.name} ({variable.columns}, {kernel})"
+    columns = f"{variable.columns:,} column{'' if variable.columns == 1 else 's'}"
+    return f"{variable.name} ({columns}, {kernel})"

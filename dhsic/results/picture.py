@@ -1,23 +1,25 @@
-"""The picture of a test: the null distribution, the statistic and the critical value."""
+"""Pictures of results: the null distribution of a test, and bars of a few numbers."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._drawing import BLUE, GREY, ORANGE, axes_of, rounded
+from dhsic._drawing import BLUE, GREY, ORANGE, axes_of, rounded, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["NullLabels", "critical_value", "draw_null"]
+__all__ = ["NullLabels", "critical_value", "draw_bars", "draw_null"]
 
 Vector = NDArray[np.float64]
 
 _MOST_BINS = 60
+_NAME = 34  # characters
 _NARROW = 0.02
 _HEADROOM = 1.45  # of the bars, so that the legend stands above them and the lines
 _FAR = 2.0  # widths of the null distribution beyond which the axis is logarithmic
@@ -62,6 +64,39 @@ def critical_value(values: Vector, alpha: float, *, resampled: bool) -> float | 
         return float(np.quantile(values, 1.0 - alpha)) if len(values) else None
     most = math.floor(alpha * (len(values) + 1) * (1.0 + 1e-12))  # p = most / (b + 1) rejects
     return float(np.sort(values)[-most]) if 1 <= most <= len(values) else None
+
+
+def draw_bars(
+    axes: Axes, names: Sequence[str], values: Sequence[float], quantity: str, *, most: int
+) -> Axes:
+    """Bars of the first numbers, one below another, in their order.
+
+    Parameters
+    ----------
+    axes : Axes
+        Where to draw.
+    names : sequence of str
+        One a bar.
+    values : sequence of float
+        Their lengths.
+    quantity : str
+        The label of the axis.
+    most : int
+        Bars to draw.
+
+    Returns
+    -------
+    Axes
+    """
+    shown = min(most, len(names))
+    axes.barh(range(shown), list(values[:shown]), color=BLUE, height=0.72)
+    axes.set_yticks(range(shown), [shortened(name, _NAME) for name in names[:shown]])
+    axes.tick_params(axis="y", labelsize=9, length=0)
+    axes.set_ylim(max(shown, 1) - 0.4, -0.6)
+    axes.set_xlabel(quantity if shown == len(names) else f"{quantity}, {shown} of {len(names):,}")
+    axes.locator_params(axis="x", nbins=5)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    return axes
 
 
 def draw_null(
@@ -112,7 +147,7 @@ def draw_null(
         about = "" if resampled else "about "
         said = f"critical value at {100 * alpha:g} %, {about}{rounded(critical)}"
         axes.axvline(critical, ymax=tall, color=BLUE, linewidth=1.5, linestyle="--", label=said)
-    axes.set_ylabel("resamples" if resampled else "draws")
+    axes.set_ylabel("replicates" if resampled else "draws")
     axes.set_xlabel(labels.axis + _far_out(axes, values, statistic))
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="upper right", fontsize=9, frameon=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
@@ -13,11 +14,19 @@ __all__ = [
     "PassSummary",
     "StageSummary",
     "VariableSummary",
+    "floor_text",
+    "is_least",
+    "kernel_text",
+    "length_of",
+    "pvalue_text",
     "rows_text",
     "short_spec",
+    "time_text",
 ]
 
 _NUMBER = re.compile(r"\d+\.\d+(?:e[+-]?\d+)?")
+_SCALED = re.compile(r"(gaussian|imq|laplacian|matern\d+|rq:[^:@*,()]+):([^:@*,()]+)")
+_ALONE = re.compile(r"^columns\(([^(),]*)\)$")
 _MEAN = re.compile(r"columns\(([^()]*)\)")
 
 
@@ -173,8 +182,10 @@ class StageSummary:
     statistic: float
     pvalue: float
 
-    def __str__(self) -> str:
-        return f"{self.variable} on {', '.join(self.others)}: p = {self.pvalue:.4g}"
+    def told(self, n_replicates: int) -> str:
+        """The stage and its p-value, as a bound where it is the smallest that there can be."""
+        compared = "<=" if is_least(self.pvalue, n_replicates) else "="
+        return f"{self.variable} on {', '.join(self.others)}: p {compared} {self.pvalue:.4g}"
 
 
 @dataclass(frozen=True)
@@ -208,6 +219,101 @@ def rows_text(n: int, dropped: int) -> str:
     '1,200, and 34 with missing values left out'
     """
     return f"{n:,}, and {dropped:,} with missing values left out" if dropped else f"{n:,}"
+
+
+def pvalue_text(p: float, error: float | None, n_replicates: int) -> str:
+    """A p-value with its error, or as a bound where it is the smallest that there can be.
+
+    Parameters
+    ----------
+    p : float
+        The p-value.
+    error : float or None
+        Its Monte Carlo standard error; None where nothing is simulated.
+    n_replicates : int
+        b, of which the smallest is 1 / (b + 1).
+
+    Examples
+    --------
+    >>> pvalue_text(0.001, 0.001, 999)
+    '<= 0.001 (the smallest with 999 replicates; take 9,999 or so to tell a smaller one)'
+    >>> pvalue_text(0.25, 0.0137, 999), pvalue_text(0.25, None, 1000)
+    ('0.25 ± 0.014', '0.25')
+    """
+    if error is None:
+        return f"{p:.4g}"
+    if not is_least(p, n_replicates):
+        return f"{p:.4g} ± {error:.2g}"
+    return f"<= {p:.4g} ({floor_text(n_replicates)})"
+
+
+def is_least(p: float, n_replicates: int) -> bool:
+    """Whether a p-value is the smallest that there can be, 1 / (b + 1)."""
+    return p * (n_replicates + 1) <= 1.0 + 1e-9
+
+
+def floor_text(n_replicates: int) -> str:
+    """Say that a p-value is the smallest, and how many replicates would tell more.
+
+    Examples
+    --------
+    >>> floor_text(250)
+    'the smallest with 250 replicates; take 2,509 or so to tell a smaller one'
+    """
+    more = 10 * (n_replicates + 1) - 1
+    return (
+        f"the smallest with {n_replicates:,} replicates; take {more:,} or so to tell a smaller one"
+    )
+
+
+def length_of(kernel: str) -> float | None:
+    """The bandwidth of a kernel as a length, in units of the data; None where it has no single one.
+
+    It is 1 / sqrt(gamma) of gaussian, imq and rq kernels, exp(-gamma |x - y|^2) say, 1 / gamma of
+    laplacian ones, exp(-gamma |x - y|_1), and the length of matern ones: the median distance of the
+    rows, where the bandwidth follows from it.
+
+    Parameters
+    ----------
+    kernel : str
+        As `dhsic.kernels.parse` reads it.
+
+    Examples
+    --------
+    >>> length_of("gaussian:0.25"), length_of("laplacian:0.25"), length_of("delta")
+    (2.0, 4.0, None)
+    """
+    scaled = _SCALED.fullmatch(_ALONE.sub(r"\1", kernel))
+    if scaled is None:
+        return None
+    name, scale = scaled[1], float(scaled[2])
+    if name.startswith("matern"):
+        return scale
+    return 1.0 / (scale if name == "laplacian" else math.sqrt(scale))
+
+
+def kernel_text(kernel: str) -> str:
+    """A kernel to be read, with its length in units of the data beside gamma.
+
+    Examples
+    --------
+    >>> kernel_text("gaussian:0.0045657788937916525"), kernel_text("delta")
+    ('gaussian:0.004566, length 14.8', 'delta')
+    """
+    length = length_of(kernel)
+    return short_spec(kernel) + ("" if length is None else f", length {length:.4g}")
+
+
+def time_text(seconds: float, passes: int, precision: str = "") -> str:
+    """How long it took.
+
+    Examples
+    --------
+    >>> time_text(1.5, 1, "float32"), time_text(0.25, 0)
+    ('1.50 s, 1 pass, float32', '0.25 s')
+    """
+    read = f"{passes:,} pass{'' if passes == 1 else 'es'}" if passes else ""
+    return ", ".join(filter(None, (f"{seconds:.2f} s", read, precision)))
 
 
 def short_spec(kernel: str) -> str:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from dhsic.results.outcome import IndependenceTestResult
+if TYPE_CHECKING:
+    from dhsic.results.outcome import IndependenceTestResult
 
 __all__ = ["decision"]
 
 
 def decision(result: IndependenceTestResult, alpha: float) -> str:
-    """What becomes of independence at a level, and whether more resamples could say otherwise."""
+    """Whether a level rejects independence, and whether more replicates could say otherwise."""
     rejected = result.pvalue <= alpha
     verdict = f"{'rejected' if rejected else 'not rejected'} at level {alpha:g}"
     if result.pvalue_error is None:
@@ -19,7 +21,9 @@ def decision(result: IndependenceTestResult, alpha: float) -> str:
     stops = result.null == "sequential"  # as many as were needed, so that few say nothing
     if not stops and 1 / (resamples + 1) > alpha:
         enough = math.ceil(1 / alpha - 1e-9) - 1
-        return f"{verdict}; {resamples} resamples never can, take {enough:,} or more"
+        return f"{verdict}; {resamples:,} replicates never can, take {enough:,} or more"
     if abs(result.pvalue - alpha) < 2 * result.pvalue_error:
-        return f"{verdict}; a close call, take {'a larger n_exceed' if stops else 'more resamples'}"
+        return (
+            f"{verdict}; a close call, take {'a larger n_exceed' if stops else 'more replicates'}"
+        )
     return verdict

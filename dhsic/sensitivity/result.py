@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import html
-import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +17,7 @@ from dhsic.engine.lazy import LazyRows
 from dhsic.errors import InvalidArgumentError
 from dhsic.io.zarr_output import WrittenGroup, new_group
 from dhsic.plots import ranking, sensitivity_map
-from dhsic.results import DependenceEstimate
+from dhsic.results import TRANSIENT, DependenceEstimate, Findings, Result, Sketch, kernel_text
 from dhsic.sensitivity.forms import Of
 
 if TYPE_CHECKING:
@@ -32,6 +30,13 @@ Vector = NDArray[np.float64]
 SAMPLES = "sample_sensitivity"
 _SHOWN = 5
 _POINTS = 5000
+_MOST = 40
+_MEANING = (
+    "The sensitivity of a column is the mean square over the rows of the derivatives of the "
+    "measure in its entries. It depends on the unit of the column: compare columns of one scale. "
+    "It is exploratory: a column that the variables do not depend on has a small "
+    "one, and no p-value."
+)
 
 
 class MapPoints(NamedTuple):
@@ -49,7 +54,7 @@ def draw_points(points: MapPoints, names: Sequence[str], ax: Axes | None = None)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class SensitivityMap:
+class SensitivityMap(Result):
     """The derivatives of a measure of dependence in every entry of the data.
 
     With S the map of all variables side by side, shape (n, d), the sensitivity of column j is
@@ -65,8 +70,9 @@ class SensitivityMap:
         The sensitivities s_j of the columns of every variable, by its name.
     measured : DependenceEstimate
         The estimate with all that it was computed with.
-    rows : LazyRows
-        The map, which is computed block by block when it is asked for.
+    rows : LazyRows or None
+        The map, which is computed block by block when it is asked for. None of a map that was
+        pickled or read from JSON, which has no data.
 
     References
     ----------
@@ -85,17 +91,33 @@ class SensitivityMap:
     ((200, 3), (200,))
     """
 
+    _tabular: ClassVar[bool] = True
+
     of: Of
     value: float
     features: Mapping[str, Vector]
     measured: DependenceEstimate
-    rows: LazyRows
+    rows: LazyRows | None = field(default=None, metadata=TRANSIENT)
 
     def __post_init__(self) -> None:
         features = {name: np.array(one, np.float64) for name, one in self.features.items()}
         for one in features.values():
             one.flags.writeable = False
         object.__setattr__(self, "features", MappingProxyType(features))
+
+    @property
+    def _rows(self) -> LazyRows:
+        if self.rows is None:
+            msg = (
+                "the map of the rows needs the data, got a map that was pickled or read from JSON "
+                "with the sensitivities alone: call dhsic.sensitivity_map again"
+            )
+            raise InvalidArgumentError(msg)
+        return self.rows
+
+    @property
+    def origin(self) -> DependenceEstimate:
+        return self.measured
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -129,13 +151,13 @@ class SensitivityMap:
         dtype = np.dtype(self.measured.precision)
         named = enumerate(self.features.items())
         return MappingProxyType(
-            {name: self.rows.array(m, len(one), dtype) for m, (name, one) in named}
+            {name: self._rows.array(m, len(one), dtype) for m, (name, one) in named}
         )
 
     @cached_property
     def samples(self) -> Any:
         """The sensitivities s_i of all rows, a lazy Dask array of shape (n,)."""
-        return self.rows.array(len(self.features), None, np.dtype(self.measured.precision))
+        return self._rows.array(len(self.features), None, np.dtype(self.measured.precision))
 
     def top(self, name: str, count: int = _SHOWN) -> list[int]:
         """Columns of a variable, the most sensitive first.
@@ -199,15 +221,20 @@ class SensitivityMap:
             )
             raise InvalidArgumentError(msg)
         step = -(-self.measured.n // check_integer("most", most, minimum=1))
-        x, y = (rows[:, 0] for rows in self.rows.data(step))
+        x, y = (rows[:, 0] for rows in self._rows.data(step))
         start, found = 0, []
-        for first, second, samples in self.rows.blocks():
+        for first, second, samples in self._rows.blocks():
             at = slice(-start % step, None, step)
             found.append(np.column_stack([first[at], second[at]]))
             start += len(samples)
         return MapPoints(x, y, *np.vstack(found).astype(np.float64).T)
 
-    def plot(self, ax: Axes | None = None, *, of: str | None = None, most: int = 40) -> Axes:
+    @cached_property
+    def drawn(self) -> MapPoints:
+        """The points of a picture, computed once."""
+        return self.points()
+
+    def plot(self, ax: Axes | None = None, *, of: str | None = None, most: int = _MOST) -> Axes:
         """A picture: the points of two variables of a column each, or bars of columns.
 
         Points are computed with the map, see `points`, and have arrows to where the measure grows.
@@ -233,8 +260,8 @@ class SensitivityMap:
         MissingDependencyError
             matplotlib is not installed.
         """
-        if of is None and self.flat:
-            return draw_points(self.points(), self.names, ax)
+        if of is None and self.flat and self.rows is not None:
+            return draw_points(self.drawn, self.names, ax)
         widest = max(self.names, key=lambda name: len(self.features[name]))
         name = check_choice("of", of or widest, self.names)
         sizes = self.features[name]
@@ -277,7 +304,7 @@ class SensitivityMap:
         with new_group(
             path, columns, dtype=dtype, compress=compress, overwrite=overwrite
         ) as writer:
-            for *maps, samples in self.rows.blocks():
+            for *maps, samples in self._rows.blocks():
                 arrays = (*maps, samples[:, None])
                 writer.append(dict(zip(columns, arrays, strict=True)))
             for name, one in self.features.items():
@@ -285,30 +312,69 @@ class SensitivityMap:
                 writer.describe(name, **told, columns=list(self.columns[name]))
             return writer.summary()
 
-    def to_dict(self) -> dict[str, Any]:
-        """What is not an array of rows, as plain values."""
-        return {
-            "result": type(self).__name__,
-            "of": self.of,
-            "value": self.value,
-            "features": {name: one.tolist() for name, one in self.features.items()},
-            "measured": self.measured.to_dict(),
-        }
+    def records(self) -> list[dict[str, Any]]:
+        """Every column, those of a variable by their sensitivity."""
+        rows = []
+        for name in self.names:
+            sizes = self.features[name]
+            total = float(sizes.sum()) or 1.0
+            for j in self.top(name, len(sizes)):
+                size = float(sizes[j])
+                told = {"variable": name, "column": self.called(name, j), "sensitivity": size}
+                rows.append({**told, "share": size / total})
+        return rows
 
-    def to_json(self, *, indent: int | None = None) -> str:
-        """The summaries as JSON, in full precision."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+    def findings(self, alpha: float, control: str) -> Findings:
+        del alpha, control
+        wide = [name for name in self.names if len(self.features[name]) > 1]
+        firsts = [f"column {self.called(name, self.top(name, 1)[0])} of {name}" for name in wide]
+        lead = f"The {self.of} of dependence is {self.value:.6g}"
+        lead += f", most sensitive to {' and '.join(firsts)}" if firsts else ""
+        kernels = [
+            {"variable": v.name, "columns": v.columns, "kernel": kernel_text(v.kernel)}
+            for v in self.measured.variables
+        ]
+        names = ", ".join(v.name for v in self.measured.variables)
+        return Findings(
+            f"Which columns does the dependence of {names} rest on?",
+            lead,
+            self._sketches(),
+            {"Columns": self.records(), "Variables": kernels},
+            [_MEANING],
+        )
+
+    def _sketches(self) -> Sequence[Sketch]:
+        several = [name for name in self.names if len(self.features[name]) > 1]
+        bars = [self._bars(name) for name in several]
+        if not self.flat or self.rows is None:
+            return bars
+        words = (
+            "Rows of both variables, coloured by the norm of the gradient, with arrows along it."
+        )
+        return [*bars, Sketch(lambda ax: self.plot(ax), words, (7.2, 4.6))]
+
+    def _bars(self, name: str) -> Sketch:
+        words = f"Bars of the columns of {name} by their sensitivity."
+        count = min(_MOST, len(self.features[name]))
+        return Sketch.of_bars(lambda ax: self.plot(ax, of=name), words, count)
+
+    def _brief(self) -> list[str]:
+        firsts = [
+            f"{name}: column {self.called(name, self.top(name, 1)[0])}" for name in self.names
+        ]
+        return [f"{self.of} = {self.value:.4g}", f"n = {self.measured.n:,}", *firsts[:4]]
 
     def summary(self, top: int = _SHOWN) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads, with so many columns a variable."""
         head = self.measured.summary()
         measure = [(self.of, f"{self.value:.6g}")] if self.of == "statistic" else []
-        blocks = self.rows.plan.blocks
+        blocks = 0 if self.rows is None else self.rows.plan.blocks
         kind = f"{self.measured.n:,} rows in {blocks:,} block{'' if blocks == 1 else 's'}"
+        when = "computed when asked for" if blocks else "not kept"
         return [
             *head[:-2],
             *measure,
-            ("map", f"of the {self.of}, {kind}, computed when asked for"),
+            ("map", f"of the {self.of}, {kind if blocks else f'{self.measured.n:,} rows'}, {when}"),
             *((f"columns of {name}", self._ranking(name, top)) for name in self.names),
             *head[-2:],
         ]
@@ -320,21 +386,6 @@ class SensitivityMap:
         listed = [f"{self.called(name, j)} ({found[j] / total:.1%})" for j in self.top(name, top)]
         more = len(found) - len(listed)
         return ", ".join(listed) + (f", {more:,} more" if more else "")
-
-    def __str__(self) -> str:
-        lines = self.summary()
-        width = max(len(label) for label, _ in lines)
-        return "\n".join(f"{label:<{width}} {text}" for label, text in lines)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        cells = "".join(
-            f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
-            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
-            for label, text in self.summary()
-        )
-        return f"<table>{cells}</table>"
 
 
 def map_columns(dims: Mapping[str, int]) -> dict[str, int]:

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import Any, ClassVar
 
-from dhsic._drawing import shortened
-from dhsic.results import IndependenceTestResult, Parts, several_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from dhsic.results import IndependenceTestResult
 
 __all__ = ["SampleSummary", "TwoSampleTestResult"]
-
-_TITLE_WIDTH = 48
 
 
 @dataclass(frozen=True)
@@ -32,7 +26,7 @@ class SampleSummary:
     n: int
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class TwoSampleTestResult(IndependenceTestResult):
     """The outcome of a test of whether samples come from one distribution.
 
@@ -51,11 +45,7 @@ class TwoSampleTestResult(IndependenceTestResult):
     """
 
     hypothesis: ClassVar[str] = "one distribution"
-
-    _parts: ClassVar[Parts] = {
-        **IndependenceTestResult._parts,
-        "samples": several_of(SampleSummary),
-    }
+    question: ClassVar[str] = "Do {} have one distribution?"
 
     samples: tuple[SampleSummary, ...] = ()
 
@@ -64,9 +54,9 @@ class TwoSampleTestResult(IndependenceTestResult):
         listed = ", ".join(f"{one.name} ({one.n:,})" for one in self.samples)
         return [("samples", listed), *super().summary()]
 
-    def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
-        """Histogram of the null distribution, as of `IndependenceTestResult`."""
-        axes = super().plot(ax, alpha=alpha)
-        names = ", ".join(one.name for one in self.samples)
-        axes.set_title(f"one distribution of {shortened(names, _TITLE_WIDTH)}", fontsize=11)
-        return axes
+    @property
+    def _asked(self) -> tuple[str, ...]:
+        return tuple(one.name for one in self.samples)
+
+    def records(self) -> list[dict[str, Any]]:
+        return [{"samples": ", ".join(self._asked), **super().records()[0]}]

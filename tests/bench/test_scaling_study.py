@@ -52,7 +52,7 @@ def calls(monkeypatch):
 def test_study__runs_every_combination_as_the_public_test(data, calls):
     vary = {"rows": [200, 400], "landmarks": [10, 20], **HERE}
     study = scaling_study(*data, vary=vary, **QUICK)
-    assert [(row["rows"], row["landmarks"]) for row in study.table] == [
+    assert [(row["rows"], row["landmarks"]) for row in study.records()] == [
         *((200, 10), (200, 20), (400, 10), (400, 20))
     ]
     alone = dhsic.independence_test(
@@ -62,8 +62,8 @@ def test_study__runs_every_combination_as_the_public_test(data, calls):
         rng=0,
         threads=1,
     )
-    assert study.table[-1]["pvalue"] == alone.pvalue
-    assert study.table[-1]["bytes_read"] == sum(done.bytes_read for done in alone.passes)
+    assert study.records()[-1]["pvalue"] == alone.pvalue
+    assert study.records()[-1]["bytes_read"] == sum(done.bytes_read for done in alone.passes)
     assert len(calls) == 4
     assert study.varied == ("rows", "landmarks")
 
@@ -77,11 +77,11 @@ def test_study__passes_options_and_what_varies(data, calls):
     assert asked[0] == (9, "float32", 3, "permutation")
     assert {(n, p) for n, p, *_ in asked} == {(b, p) for b in (9, 19) for p in vary["precision"]}
     assert [source.name for source in calls[0][0]] == ["a", "b"]
-    assert [row["n_resamples"] for row in study.table] == [9, 9, 19, 19]
+    assert [row["n_resamples"] for row in study.records()] == [9, 9, 19, 19]
 
 
 def test_study__tells_what_it_takes(data):
-    (row,) = scaling_study(*data, vary=HERE, **QUICK).table
+    (row,) = scaling_study(*data, vary=HERE, **QUICK).records()
     assert 0.0 < row["pass_seconds"] < row["seconds"]
     assert row["processor_seconds"] > 0.0
     assert row["task_seconds"] > 0.0
@@ -102,7 +102,7 @@ def test_study__takes_turns_and_says_each(data):
     assert [(run["repeat"], run["rows"]) for run in study.runs] == [
         *((0, 200), (0, 400), (1, 200), (1, 400))
     ]
-    assert [len(row["all_seconds"]) for row in study.table] == [2, 2]
+    assert [len(row["all_seconds"]) for row in study.records()] == [2, 2]
     assert lines[0].startswith("run 1 of 4: ")
     assert "rows 200" in lines[0]
 
@@ -130,24 +130,24 @@ def test_study__first_rows_of_an_array_in_storage_are_not_copied(data, calls, tm
     assert calls[0][0][0].array.shape == (N, 2)
     assert calls[0][0][0].shape == (250, 2)
     memory = scaling_study(x, y, vary=vary, **QUICK)
-    assert study.table[0]["pvalue"] == memory.table[0]["pvalue"]
+    assert study.records()[0]["pvalue"] == memory.records()[0]["pvalue"]
 
 
 def test_study__weak_keeps_the_rows_of_a_worker(data):
     vary = {"workers": [1, 2], "scheduler": ["threads"]}
     study = scaling_study(*data, vary=vary, weak=True, **QUICK)
     assert study.weak
-    assert [(r["workers"], r["rows"], r["rows_per_worker"]) for r in study.table] == [
+    assert [(r["workers"], r["rows"], r["rows_per_worker"]) for r in study.records()] == [
         *((1, 300, 300), (2, 600, 300))
     ]
     assert study.varied == ("workers", "rows")  # landmarks follow from the rows
-    assert study.table[1]["efficiency"] != 1.0
+    assert study.records()[1]["efficiency"] != 1.0
 
 
 def test_study__of_a_function_stores_what_it_makes(calls):
     vary = {"rows": [200], "workers": [1, 2], "scheduler": ["threads"]}
     study = scaling_study(synthetic, vary=vary, weak=True, **QUICK)
-    assert [row["rows"] for row in study.table] == [200, 400]
+    assert [row["rows"] for row in study.records()] == [200, 400]
     assert all(isinstance(source, StoredSource) for source in calls[1][0])
     np.testing.assert_array_equal(calls[0][0][0].name, "x1")
 
@@ -161,7 +161,7 @@ def test_study__resumes_from_its_file(data, calls, tmp_path):
     assert dict(both.runs[0]) == dict(first.runs[0])
     again = scaling_study(*data, vary={"rows": [300], **HERE}, **options)
     assert len(calls) == 2
-    assert [row["rows"] for row in again.table] == [300]
+    assert [row["rows"] for row in again.records()] == [300]
     assert len(ScalingStudy.from_csv(path).runs) == 2
 
 
@@ -198,7 +198,7 @@ def test_study__on_processes_that_it_starts(data, tmp_path):
     path = tmp_path / "x.zarr"
     zarr.create_array(path, data=data[0], chunks=(100, 2))
     study = scaling_study(str(path), data[1], vary={"workers": [1]}, **QUICK)
-    (row,) = study.table
+    (row,) = study.records()
     assert row["scheduler"] == "processes"
     options = {"kernels": "gaussian", "estimator": "nystrom-m", "n_resamples": 19}
     alone = dhsic.independence_test(*data, **options, rng=0, threads=1)
@@ -207,7 +207,7 @@ def test_study__on_processes_that_it_starts(data, tmp_path):
 
 def test_study__on_a_client_takes_its_workers(data, client):
     study = scaling_study(*data, vary={"rows": [300]}, client=client, **QUICK)
-    assert [(row["workers"], row["scheduler"]) for row in study.table] == [(2, "processes")]
+    assert [(row["workers"], row["scheduler"]) for row in study.records()] == [(2, "processes")]
 
 
 def test_study__scales_the_cluster_of_a_client_and_puts_it_back(data, client, monkeypatch):
@@ -264,9 +264,9 @@ def test_study__a_cluster_that_adapts_keeps_its_size_during_a_run(data):
         cluster.adapt(minimum=1, maximum=1, interval="20ms")
         vary = {"workers": [1, 2], "rows": [200]}
         study = scaling_study(*data, vary=vary, client=client, **QUICK)
-        assert [row["workers"] for row in study.table] == [1, 2]
+        assert [row["workers"] for row in study.records()] == [1, 2]
         assert (cluster._adaptive.minimum, cluster._adaptive.maximum) == (1, 1)
-        (row,) = scaling_study(*data, vary={"rows": [200]}, client=client, **QUICK).table
+        (row,) = scaling_study(*data, vary={"rows": [200]}, client=client, **QUICK).records()
         assert row["workers"] == len(client.nthreads()) == 1
 
 

@@ -272,7 +272,7 @@ def test_scores__come_back_and_read_well():
     assert str(found.best.dag) in text
     assert "of 6 graphs are not rejected" in text
     assert "p-values are approximate" in text
-    assert found._repr_html_().startswith("<table>")
+    assert found._repr_html_().startswith("<div class='dhsic-result'>")
     assert "-&gt;" in found._repr_html_()
     with pytest.raises(InvalidArgumentError, match="text must be the JSON of a DAGScores"):
         DAGScores.from_json("{}")

@@ -86,7 +86,7 @@ def test_result__comes_back_and_reads_well():
     found = search(chain(100)[:, 1:3], names=("b", "a"))
     assert DAGSearch.from_json(found.to_json()) == found
     assert "a -> b" in str(found)
-    assert found._repr_html_().startswith("<table>")
+    assert found._repr_html_().startswith("<div class='dhsic-result'>")
     with pytest.raises(InvalidArgumentError, match="alpha must be greater than 0"):
         search(chain(), alpha=0.0)
     with pytest.raises(InvalidArgumentError, match="at least two variables"):

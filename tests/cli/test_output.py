@@ -21,11 +21,11 @@ def result() -> IndependenceTestResult:
     ("pvalue", "alpha", "text"),
     [
         (0.01, 0.05, "rejected at level 0.05"),
-        (0.05, 0.05, "rejected at level 0.05; a close call, take more resamples"),
-        (0.06, 0.05, "not rejected at level 0.05; a close call, take more resamples"),
+        (0.05, 0.05, "rejected at level 0.05; a close call, take more replicates"),
+        (0.06, 0.05, "not rejected at level 0.05; a close call, take more replicates"),
         (0.5, 0.05, "not rejected at level 0.05"),
-        (0.01, 0.01, "rejected at level 0.01; a close call, take more resamples"),
-        (0.01, 0.001, "not rejected at level 0.001; 99 resamples never can, take 999 or more"),
+        (0.01, 0.01, "rejected at level 0.01; a close call, take more replicates"),
+        (0.01, 0.001, "not rejected at level 0.001; 99 replicates never can, take 999 or more"),
     ],
 )
 def test_decision(result: IndependenceTestResult, pvalue: float, alpha: float, text: str) -> None:

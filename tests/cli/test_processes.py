@@ -65,7 +65,7 @@ def test_no_bar_where_stderr_is_a_pipe(long_data: str) -> None:
         check=True,
     )
     assert done.stderr == ""
-    assert done.stdout.startswith("variables     features (3, gaussian:")
+    assert done.stdout.startswith("variables     features (3 columns, gaussian:")
     assert "\x1b" not in done.stdout
 
 

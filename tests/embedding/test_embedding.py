@@ -321,10 +321,11 @@ def test_rounding__is_warned_of(rng):
 
 
 def test_str__says_what_it_is(found):
-    assert str(found) == (
-        "mean embedding of 400 rows of 2 columns, gaussian:0.4 at 25 landmarks in float64, "
-        "25 drawn, seed 3"
-    )
+    facts = dict(found.summary())
+    assert facts["rows"] == "400 of 2 columns"
+    assert facts["kernel"] == "gaussian:0.4, length 1.581"
+    assert facts["landmarks"] == "25 of 25 drawn"
+    assert (facts["precision"], facts["seed"]) == ("float64", "3")
 
 
 def test_linear_kernel__is_the_mean(x):

@@ -89,8 +89,8 @@ def test_rejected__refuses_an_unknown_control(ranking):
 
 def test_pandas__has_a_row_a_feature(ranking):
     frame = ranking.to_pandas()
-    assert list(frame.index) == [f.name for f in ranking.ranked()]
-    assert frame.loc["<a>", "cka"] == ranking.features[0].cka
+    assert list(frame["name"]) == [f.name for f in ranking.ranked()]
+    assert frame.set_index("name").loc["<a>", "cka"] == ranking.features[0].cka
 
 
 def test_pandas__says_what_to_install(ranking, monkeypatch):

@@ -4,7 +4,7 @@ import numpy as np
 
 import dhsic
 from dhsic.ranking import RankedFeature
-from dhsic.report import MemoryUse, Ranked, Run
+from dhsic.report import MemoryUse, Run
 from dhsic.results import PassSummary
 
 EVIL = [
@@ -33,44 +33,48 @@ def run(text="x"):
     )
 
 
-def found():
+def ranked(names=None, count=6, **changed):
     """A ranking whose last feature is the first in rank."""
+    cka = np.linspace(0.9, 0.05, count)
+    p = np.geomspace(1e-9, 0.5, count)
+    labels = [f"feature {k}" for k in range(count)] if names is None else names
     features = [
         RankedFeature(
-            name=f"f{k}",
+            name=labels[k],
             columns=(k,),
             kernel="gaussian:1.0",
-            statistic=float(k),
-            standardised=float(k),
-            hsic=0.1 * k,
-            cka=0.2 * k,
-            pvalue=10.0**-k,
-            pvalue_bh=2 * 10.0**-k / 8,
-            pvalue_by=10.0**-k,
-            pvalue_bonferroni=10.0**-k,
-            pvalue_holm=4 * 10.0**-k / 8,
-            pvalue_max_t=10.0**-k,
+            statistic=10.0 * cka[k],
+            standardised=10.0 * cka[k],
+            hsic=cka[k] / 10,
+            cka=cka[k],
+            pvalue=p[k],
+            pvalue_bh=p[k],
+            pvalue_by=p[k],
+            pvalue_bonferroni=min(count * p[k], 1.0),
+            pvalue_holm=min(count * p[k], 1.0),
+            pvalue_max_t=min(2 * p[k], 1.0),
         )
-        for k in range(4)
+        for k in reversed(range(count))
     ]
-    return dhsic.FeatureRanking(
-        features=tuple(features),
-        by="pvalue",
-        target="year",
-        target_kernel="gaussian:2.0",
-        n=1000,
-        estimator="v-hsic",
-        estimator_reason="as asked",
-        null="permutation",
-        null_reason="quick",
-        n_resamples=999,
-        landmarks=None,
-        precision="float64",
-        seed=17,
-        passes=(PassSummary("kernel sums", 4, 8000, 0.5),),
-        seconds=1.5,
-        version="1.2.3",
-    )
+    fields = {
+        "features": tuple(features),
+        "by": "pvalue",
+        "target": "year",
+        "target_kernel": "gaussian:4.0",
+        "n": 1000,
+        "estimator": "v-hsic",
+        "estimator_reason": "as asked",
+        "null": "permutation",
+        "null_reason": "quick",
+        "n_resamples": 999,
+        "landmarks": None,
+        "precision": "float64",
+        "seed": 17,
+        "passes": (PassSummary("kernel sums", 4, 8000, 0.5),),
+        "seconds": 1.5,
+        "version": "1.2.3",
+    }
+    return dhsic.FeatureRanking(**fields | changed)
 
 
 def mapped(*dims, names=("x", "y"), **options):
@@ -79,24 +83,3 @@ def mapped(*dims, names=("x", "y"), **options):
     x = rng.standard_normal((100, dims[0]))
     others = [np.sin(2 * x[:, -1:]) + 0.1 * rng.standard_normal((100, d)) for d in dims[1:]]
     return dhsic.sensitivity_map(x, *others, names=names, estimator="rff-hsic", rng=0, **options)
-
-
-def ranked(names=None, count=6, **changed):
-    cka = np.linspace(0.9, 0.05, count)
-    p = np.geomspace(1e-9, 0.5, count)
-    fields = {
-        "target": "year",
-        "names": [f"feature {k}" for k in range(count)] if names is None else names,
-        "hsic": cka / 10,
-        "cka": cka,
-        "pvalues": p,
-        "adjusted": {"family-wise error": np.minimum(count * p, 1.0), "false discovery rate": p},
-        "control": "family-wise error",
-        "n": 1000,
-        "seed": 17,
-        "seconds": 1.5,
-        "version": "1.2.3",
-        "passes": (PassSummary("kernel sums", 4, 8000, 0.5),),
-        "facts": [("kernels", "gaussian")],
-    }
-    return Ranked(**fields | changed)

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import shutil
 
 import numpy as np
@@ -109,3 +110,30 @@ def test_page__is_no_wider_than_the_window(visit, width):
     page = visit(ranked([f"{k} {'long' * 60}" for k in range(6)]))
     page.set_viewport_size({"width": width, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_page__is_dark_where_the_reader_asks_for_it(visit):
+    page = visit(independence())
+    colours = "() => ['color', 'backgroundColor'].map(x => getComputedStyle(document.body)[x])"
+    light = page.evaluate(colours)
+    page.emulate_media(color_scheme="dark")
+    dark = page.evaluate(colours)
+    brightness = [sum(map(int, re.findall(r"\d+", one)[:3])) for one in (*light, *dark)]
+    assert brightness[0] < 150 < 600 < brightness[1]
+    assert brightness[2] > 600 > 150 > brightness[3]
+
+
+@pytest.mark.parametrize("make", [independence, ranked, lambda: independence(EVIL)])
+@pytest.mark.parametrize("width", [900, 360])
+def test_html__takes_the_colours_of_the_page_and_its_width(browser, make, width):
+    page = browser.new_page(viewport={"width": width, "height": 600})
+    style = "color: rgb(1, 200, 3); background: rgb(4, 5, 6)"
+    html = make()._repr_html_().encode("utf-8", "backslashreplace").decode()
+    page.set_content(f"<body style='{style}'>{html}<p id='other'><b>x</b></p></body>")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    cell = page.locator(".dhsic-result td").first
+    assert cell.evaluate("x => getComputedStyle(x).color") == "rgb(1, 200, 3)"
+    assert cell.evaluate("x => getComputedStyle(x).backgroundColor") == "rgba(0, 0, 0, 0)"
+    above = cell.evaluate("x => x.previousElementSibling.getBoundingClientRect().bottom")
+    assert (above <= cell.bounding_box()["y"] + 1) == (width == 360)
+    page.close()

@@ -125,12 +125,11 @@ def test_result__is_frozen_and_says_what_it_is():
         found.features["year"][0] = 1.0
     with pytest.raises(TypeError):
         found.features["year"] = 1.0
-    text = repr(found)
-    assert text == str(found)
-    assert "columns of timbre 1 (" in text
+    text = str(found)
+    assert "columns of timbre  1 (" in text
     assert "of the estimate, 300 rows in 1 block" in text
     page = found._repr_html_()
-    assert page.startswith("<table>")
+    assert page.startswith("<div class='dhsic-result'>")
     assert "columns of year" in page
 
 

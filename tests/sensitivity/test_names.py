@@ -10,7 +10,7 @@ import zarr
 
 import dhsic
 from dhsic.errors import InvalidArgumentError
-from dhsic.report import Mapped, write_report
+from dhsic.report import write_report
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def test_picture__names_the_columns(found):
 
 
 def test_report__names_the_columns(found, tmp_path):
-    write_report(Mapped.of(found), tmp_path / "map.html")
+    write_report(found, tmp_path / "map.html")
     text = (tmp_path / "map.html").read_text()
     assert "most sensitive to column wind of x1" in text
     assert "<td>haze</td>" in text

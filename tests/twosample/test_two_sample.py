@@ -318,10 +318,10 @@ def test_result__reads_well(samples):
     found = compare(*samples, names=["a", "b", "c"])
     text = str(found)
     assert re.search(r"samples +a \(61\), b \(40\), c \(25\)", text)
-    assert re.search(r"variables +values \(2, gaussian:0.3\)", text)
+    assert re.search(r"variables +values \(2 columns, gaussian:0.3, length 1.826\)", text)
     assert "mean squared MMD of pairs" in text
     axes = found.plot()
-    assert axes.get_title() == "one distribution of a, b, c"
+    assert axes.get_title() == "Do a, b and c have one distribution?"
     plt.close("all")
 
 

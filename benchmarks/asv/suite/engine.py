@@ -10,11 +10,11 @@ import numpy as np
 import zarr
 
 import dhsic
-from dhsic.engine.blocks import read_block
 from dhsic.engine.plan import PassPlan
 from dhsic.engine.run import run_pass
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.scan import Scan
+from dhsic.engine.together import read_block
 from dhsic.io.open import open_variables
 
 from .data import COLUMNS, PRECISIONS, ROWS, normal

@@ -5,18 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._validation import check_choice
 from dhsic.engine.session import Session
 from dhsic.estimators.feature.basis import Measure, Side, whiten
 from dhsic.estimators.feature.landmarks import OnLandmarks
 from dhsic.estimators.feature.moments import feature_moments, moments_layout
 from dhsic.kernels import Combinations, Kernel
 from dhsic.linalg import solve_lower
-from dhsic.results import AS_ASKED
+from dhsic.results import AS_ASKED, BarResult, Sketch, kernel_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["COCO", "WitnessFunction", "WitnessFunctions", "squared_largest_singular_values"]
 
@@ -55,8 +60,8 @@ class WitnessFunction:
         return values
 
 
-@dataclass(frozen=True)
-class WitnessFunctions:
+@dataclass(frozen=True, eq=False, repr=False)
+class WitnessFunctions(BarResult):
     """The functions of two variables whose covariance is largest.
 
     Parameters
@@ -79,10 +84,79 @@ class WitnessFunctions:
     1.0
     """
 
+    _tabular: ClassVar[bool] = True
+
     coco: float
     first: WitnessFunction
     second: WitnessFunction
     estimator_reason: str = AS_ASKED
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        both = (("first", self.first), ("second", self.second))
+        reason = [] if self.estimator_reason == AS_ASKED else [("estimator", self.estimator_reason)]
+        return [
+            ("COCO", f"{self.coco:.6g}"),
+            *(
+                (name, f"{kernel_text(f.kernel.spec())}, {len(f.points):,} points")
+                for name, f in both
+            ),
+            *reason,
+        ]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every point of both functions with its weight and the value of the function there."""
+        both = (("first", self.first), ("second", self.second))
+        return [
+            {"function": name, "point": j, "weight": weight, "value": value}
+            for name, f in both
+            for j, (weight, value) in enumerate(
+                zip(f.weights.tolist(), f(f.points).tolist(), strict=True)
+            )
+        ]
+
+    def plot(self, ax: Axes | None = None, *, of: str = "first") -> Axes:
+        """A function of one or two columns as a line or colours; of more, its largest values.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure where not given.
+        of : {"first", "second"}, optional
+            The function.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        InvalidArgumentError
+            Another word.
+        MissingDependencyError
+            matplotlib is not installed.
+        """
+        function = getattr(self, check_choice("of", of, ("first", "second")))
+        if function.points.shape[1] > 2:
+            return super().plot(ax)
+        # Pictures stand on estimators, so that they are looked up when one is asked for.
+        draw = import_module("dhsic.plots").witness_function
+        columns = range(function.points.shape[1])
+        names = [f"{of} variable"] if len(columns) == 1 else [f"{of}[{j}]" for j in columns]
+        axes: Axes = draw(function, function.points, names=names, ax=ax)
+        return axes
+
+    def _sketches(self) -> Sequence[Sketch]:
+        said = "The {} function over its points."
+        return [
+            Sketch(lambda ax, of=of: self.plot(ax, of=of), said.format(of))  # type: ignore[misc]
+            for of in ("first", "second")
+        ]
+
+    def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
+        rows = sorted(self.records(), key=lambda row: -abs(row["value"]))
+        names = [f"{row['function']}, point {row['point']}" for row in rows]
+        return names, [row["value"] for row in rows], "values of the functions at their points"
 
 
 def squared_largest_singular_values(cross: NDArray[Any]) -> Vector:

@@ -1,0 +1,104 @@
+"""The text of a plan, its labelled facts, and a record of every step."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from dhsic._work import LONG
+from dhsic.engine.units import format_bytes, format_count, format_seconds
+
+if TYPE_CHECKING:
+    from dhsic.engine.plan import DriverStep, PassPlan, Plan
+
+__all__ = ["SPREAD", "plan_lines", "plan_records", "plan_summary"]
+
+SPREAD = (0.78, 1.85)
+"""Measured over planned seconds, the central nine tenths of benchmarks/results/plan_seconds.csv."""
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """All that would run, step by step."""
+    return [
+        f"{plan.n:,} rows of {', '.join(plan.variables)}",
+        *([f"{plan.n_landmarks:,} landmarks before pruning"] if plan.n_landmarks else []),
+        f"runs on {_where(plan)}",
+        *map(_step_line, plan.steps),
+        f"peak memory {_memory(plan)}",
+        *_times(plan),
+    ]
+
+
+def plan_summary(plan: Plan) -> list[tuple[str, str]]:
+    """Labels with texts, beside the records of the steps."""
+    landmarks = [("landmarks", f"{plan.n_landmarks:,} before pruning")] if plan.n_landmarks else []
+    return [
+        ("rows", f"{plan.n:,} of {', '.join(plan.variables)}"),
+        *landmarks,
+        ("runs on", _where(plan)),
+        ("peak memory", _memory(plan)),
+        ("time", "; ".join(_times(plan))),
+    ]
+
+
+def plan_records(plan: Plan) -> list[dict[str, Any]]:
+    """Every step with its memory in a process and its seconds."""
+    return [
+        {
+            "step": step.name,
+            **_where_runs(step),
+            "seconds": step.elapsed(plan.measured, plan.runtime),
+        }
+        for step in plan.steps
+    ]
+
+
+def _where_runs(step: DriverStep | PassPlan) -> dict[str, Any]:
+    if hasattr(step, "working_bytes"):
+        read = {"blocks": None, "bytes_read": None}
+        return {"where": "driver", **read, "bytes": step.working_bytes}
+    return {
+        "where": "pass",
+        "blocks": step.blocks,
+        "bytes_read": step.bytes_read,
+        "bytes": step.worker_bytes,
+    }
+
+
+def _where(plan: Plan) -> str:
+    threads, workers = plan.runtime.threads, plan.runtime.workers
+    if plan.runtime.client is None:
+        return f"{format_count(threads, 'thread')} of this process"
+    return f"{format_count(workers, 'worker')} with {format_count(threads, 'thread')} in all"
+
+
+def _step_line(step: DriverStep | PassPlan) -> str:
+    if hasattr(step, "working_bytes"):
+        return f"driver  {step.name}: {format_bytes(step.working_bytes)}"
+    pairs = f"{format_count(step.leaves, 'pair')} of " if step.pairs else ""
+    return (
+        f"pass    {step.name}: {pairs}{format_count(step.blocks, 'block')} of up to "
+        f"{step.rows_per_block:,} rows, {format_count(step.tasks, 'task')}, reads "
+        f"{format_bytes(step.bytes_read)}, {format_bytes(step.worker_bytes)} a worker, "
+        f"{format_bytes(step.bytes_to_driver)} to the driver"
+    )
+
+
+def _memory(plan: Plan) -> str:
+    return (
+        f"of a worker {format_bytes(plan.peak_worker_bytes)}, of the driver "
+        f"{format_bytes(plan.peak_driver_bytes)}, allowed {format_bytes(plan.runtime.memory)}"
+    )
+
+
+def _times(plan: Plan) -> list[str]:
+    """The seconds, with the range of nine tests of ten, see `benchmarks/plan_seconds.py`."""
+    seconds = plan.processor_seconds
+    about, low, high = (format_seconds(times * seconds) for times in (1.0, *SPREAD))
+    often, machine = f"nine times of ten {low} to {high}", plan.measured.machine
+    lines = [f"about {about} of one thread, {often}, at the rates of {machine}"]
+    if plan.runtime.threads > 1:
+        lines.append(f"about {format_seconds(plan.seconds)} of {plan.runtime.threads:,} threads")
+    if seconds > LONG * plan.runtime.threads:
+        lines.append(f"{math.ceil(seconds / LONG):,} threads would take ten minutes")
+    return lines
