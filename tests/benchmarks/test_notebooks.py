@@ -1,5 +1,6 @@
 """Every notebook runs small from an empty folder, and is kept without outputs."""
 
+import os
 import re
 from pathlib import Path
 
@@ -49,7 +50,7 @@ def pictures(notebook):
 
 
 def test_notebooks__are_those_there_should_be():
-    assert NAMES == ["million_song", "scaling", "your_cluster"]
+    assert NAMES == ["million_song", "scaling", "three_tables", "your_cluster"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -74,6 +75,21 @@ def test_million_song__finds_the_year(executed, tmp_path):
     assert pictures(notebook) == 2
     assert "/test.html'" in said(notebook)
     assert "peak memory of a worker" in said(notebook)
+
+
+def test_three_tables__go_from_file_to_report(executed, monkeypatch):
+    tables = ("hflights/hflights", "beijing_air/beijing_air", "msd/msd_random7000")
+    folder = Path(os.environ.get("DHSIC_DATA", FOLDER.parents[2] / "shared" / "data")).resolve()
+    if not all((folder / f"{table}.parquet").exists() for table in tables):
+        pytest.skip("the tables are not there: name their folder in DHSIC_DATA")
+    pytest.importorskip("pyarrow")
+    monkeypatch.setenv("DHSIC_DATA", str(folder))
+    notebook = executed("three_tables")
+    text = said(notebook)
+    assert "missing='drop'" in text
+    assert "variable 'date' must hold real numbers" in text
+    assert "True ['air.html', 'flights.html', 'songs.html']" in text
+    assert pictures(notebook) == 2
 
 
 def test_your_cluster__goes_on_after_an_interrupt(executed):
