@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import csv
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
 from dhsic.cli.progress import progress_bar
 from dhsic.io.million_song import convert_million_song
+from dhsic.io.missing import Missing
 from dhsic.io.synthetic import generate as write_synthetic
+from dhsic.io.table_variables import columns_by_variable
 from dhsic.io.tabular import convert_table
-from dhsic.io.zarr_output import WrittenGroup
+from dhsic.io.written import WrittenGroup
 
 __all__ = ["convert", "generate", "overwrite_option"]
+
+_LABELS = 4
+_WIDTH = 160  # where no terminal says how wide it is
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -109,39 +114,46 @@ Example
 )
 @click.option(
     "--missing",
-    type=click.Choice(["error", "drop"]),
-    default="error",
-    help="What to do with rows in which a value is missing.",
+    type=click.Choice(get_args(Missing)),
+    default="refuse",
+    help="Refuse missing values, or drop the rows that have one.",
 )
-@click.option("--delimiter", metavar="CHAR", default=",", help="Between the fields of a CSV file.")
+@click.option(
+    "--na-value",
+    "na_values",
+    multiple=True,
+    metavar="TEXT",
+    help="A text that stands for a missing value, such as -999, besides empty fields, NA, NaN and "
+    "null; may be given several times.",
+)
+@click.option(
+    "--categorical",
+    multiple=True,
+    metavar="COLUMN",
+    help="Read a column as labels, whatever it looks like; may be given several times.",
+)
+@click.option(
+    "--numeric",
+    multiple=True,
+    metavar="COLUMN",
+    help="Read a column as numbers and take other text in it for missing; may be given several "
+    "times.",
+)
+@click.option("--delimiter", metavar="CHAR", default=",", help="Field separator of a CSV file.")
 @_shuffle
 @overwrite_option
 def table(source: str, out: str, variables: Sequence[str], **options: Any) -> None:
     """Convert columns of a CSV or Parquet file to OUT.zarr.
 
-    Text and true/false columns become codes of categories.
+    Text and true/false columns become codes of categories. A column of text most of which is
+    numbers is refused: say --numeric or --categorical. Prints what became of every column.
     """
-    columns = _columns(variables)
+    columns = columns_by_variable(variables, named=True)
     with progress_bar() as bar:
         bar.begin("converting")
         written = convert_table(source, out, variables=columns, progress=bar.at, **options)
     _print_written(written)
-
-
-def _columns(variables: Sequence[str]) -> dict[str, list[str]]:
-    """Read ``NAME=COL,COL,...`` of every variable."""
-    columns: dict[str, list[str]] = {}
-    for text in variables:
-        name, _, listed = text.partition("=")
-        names = [column.strip() for column in next(csv.reader([listed], skipinitialspace=True), [])]
-        if not name.strip() or not all(names) or not names:
-            msg = f"--variable must be NAME=COL,COL,...; got {text!r}: name the columns"
-            raise click.UsageError(msg)
-        if name.strip() in columns:
-            msg = f"--variable {name.strip()!r} is given twice: list all its columns in one"
-            raise click.UsageError(msg)
-        columns[name.strip()] = names
-    return columns
+    _print_columns(written)
 
 
 def _print_written(written: WrittenGroup) -> None:
@@ -149,3 +161,33 @@ def _print_written(written: WrittenGroup) -> None:
     shapes = ", ".join(f"{name} {rows:,} x {d:,}" for name, (rows, d) in written.shapes.items())
     dropped = f"; {written.dropped:,} rows left out" if written.dropped else ""
     click.echo(f"wrote {written.path}: {shapes}{dropped}")
+
+
+def _print_columns(written: WrittenGroup) -> None:
+    """Print what was read of every column, and what it became."""
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("column", "array", "type", "read as"):
+        table.add_column(name, overflow="fold")
+    for name in ("missing", "rejected"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("categories", overflow="fold")
+    for column in written.columns:
+        counts = f"{column.missing:,}", f"{column.rejected:,}"
+        read_as = "numbers" if column.kind == "numeric" else "labels"
+        labels = escape(_labels(column.categories))
+        table.add_row(
+            *map(escape, (column.name, column.variable, column.type)), read_as, *counts, labels
+        )
+    Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH).print(table)
+
+
+def _labels(categories: Sequence[str]) -> str:
+    if not categories:
+        return ""
+    shown = ", ".join(categories[:_LABELS]) + (", ..." if len(categories) > _LABELS else "")
+    return f"{len(categories):,}: {shown}"

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from dhsic.errors import DataError
 from dhsic.io.shuffle import shuffled
-from dhsic.io.zarr_output import Progress, WrittenGroup, new_group
+from dhsic.io.written import WrittenGroup
+from dhsic.io.zarr_output import Progress, new_group
 
 __all__ = ["convert_million_song"]
 

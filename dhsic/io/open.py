@@ -18,6 +18,8 @@ from dhsic.io.frames import unknown_column
 from dhsic.io.labelled import check_rows, coded_alike, columns_as_variables, names_of, select
 from dhsic.io.missing import Missing, without_missing
 from dhsic.io.stored import column_labels, member_of, open_stored
+from dhsic.io.table_source import is_table
+from dhsic.io.table_variables import open_table_variables
 
 __all__ = [
     "AnySource",
@@ -83,8 +85,8 @@ def open_data(
     names : sequence of str or None
         As for `open_variables`.
     data : object
-        A data frame, Dataset, dictionary of columns, or zarr group or its path; None for none. One
-        variable that is a zarr group is taken for the data.
+        A data frame, Dataset, dictionary of columns, zarr group or its path, or path of a CSV or
+        Parquet file; None for none. One variable that is a zarr group is taken for the data.
     missing : {"refuse", "drop"}
         What to do with rows where a value is missing.
 
@@ -107,16 +109,25 @@ def open_data(
 
 
 def _of_group(data: Any, variables: Sequence[Any], names: Sequence[str] | None) -> list[AnySource]:
-    """Arrays of a zarr group or columns of them, all of its arrays where none is named."""
+    """Arrays of a zarr group or columns of a table, all of them where none is named."""
+    if is_table(data):
+        return _renamed(open_table_variables(data, variables), names)
     group = open_stored(os.fspath(data), "group") if isinstance(data, str | os.PathLike) else data
     variables = variables or sorted(key for key, _ in group.arrays())
-    if not all(isinstance(one, str) for one in variables):
-        msg = (
-            "of a zarr group, variables must be arrays or columns of one, as 'features[:, 0:12]', "
-            f"got {list(variables)}"
-        )
-        raise InvalidArgumentError(msg)
-    opened = open_group(group, list(variables))
+    return _renamed(open_group(group, _words(variables)), names)
+
+
+def _words(variables: Sequence[Any]) -> list[str]:
+    if all(isinstance(one, str) for one in variables):
+        return list(variables)
+    msg = (
+        "of a zarr group, variables must be arrays or columns of one, as 'features[:, 0:12]', "
+        f"got {list(variables)}"
+    )
+    raise InvalidArgumentError(msg)
+
+
+def _renamed(opened: list[AnySource], names: Sequence[str] | None) -> list[AnySource]:
     given = _checked_names(opened, names, "variable")
     return [replace(one, name=name) for one, name in zip(opened, given, strict=True)]
 
@@ -187,11 +198,12 @@ def open_group(path: Any, variables: Sequence[str]) -> list[AnySource]:
     Parameters
     ----------
     path : str or zarr.Group
-        Path or URL of the group, or the group; a URL holds no credentials.
+        Path or URL of the group, or the group; a URL holds no credentials. Or a CSV or Parquet
+        file, which is read into memory.
     variables : sequence of str
         Each ``array``, ``array[:, columns]`` or ``name=array[:, columns]``, where columns are
         written as in NumPy, ``0:10``, ``3``, ``0,2,5``, or by the names that the array's attribute
-        ``columns`` lists.
+        ``columns`` lists; of a table ``column``, or ``name=column,column``.
 
     Returns
     -------
@@ -220,7 +232,9 @@ def open_group_samples(path: Any, samples: Sequence[str]) -> list[AnySource]:
 
 
 def _members(path: Any, variables: Sequence[str]) -> list[AnySource]:
-    """Arrays of a group, or columns of them."""
+    """Arrays of a group or columns of them, or columns of a table."""
+    if is_table(path):
+        return open_table_variables(path, variables)
     group = path if is_of(path, "zarr", "Group") else open_stored(path, "group")
     opened: list[AnySource] = []
     for text in variables:
