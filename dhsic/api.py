@@ -15,9 +15,9 @@ from dhsic._arguments import (
     plan_measure,
 )
 from dhsic._fields import result_fields, tested_fields
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import named_arguments
-from dhsic.engine.events import Listener
 from dhsic.engine.plan import Plan
 from dhsic.estimators import Estimator, Null
 from dhsic.kernels import Grid, Kernel
@@ -34,6 +34,7 @@ Kernels = str | Kernel | Sequence[str | Kernel | None]
 
 
 @named_arguments
+@shows_progress
 def independence_test(
     *variables: Any,
     kernels: Kernels | Grid | None = None,
@@ -49,7 +50,7 @@ def independence_test(
     threads: int | None = None,
     memory: int | str = "2GiB",
     time: float | str | None = None,
-    progress: Listener | None = None,
+    progress: Progress = None,
     checkpoint: str | None = None,
 ) -> IndependenceTestResult:
     """Test whether two or more variables are jointly independent.
@@ -112,8 +113,9 @@ def independence_test(
     time : float or str, optional
         Seconds of a reference machine (an AMD EPYC of 2023, wherever it runs) that an "auto"
         estimator may take by its plan, as 600 or "1h"; ten minutes of one thread where not given.
-    progress : callable, optional
-        Receives events of `dhsic.engine.events`.
+    progress : bool or callable, optional
+        Whether a bar shows how far the run is; where not given, one comes after two seconds in
+        terminals and notebooks. Or what receives events of `dhsic.engine.events`.
     checkpoint : str, optional
         Path or URL of a folder where parts of the passes are kept as they finish. A run that was
         cut short goes on from there when it is called again with the same arguments, and returns
@@ -161,6 +163,7 @@ def independence_test(
 
 
 @named_arguments
+@shows_progress
 def hsic(
     *variables: Any,
     kernels: Kernels | None = None,
@@ -173,7 +176,7 @@ def hsic(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
-    progress: Listener | None = None,
+    progress: Progress = None,
     checkpoint: str | None = None,
 ) -> DependenceEstimate:
     """Estimate the squared HSIC of two or more variables.

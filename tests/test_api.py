@@ -232,7 +232,7 @@ def test_hsic__is_the_estimate_of_the_test(reference):
             {"null": dhsic.Multiplier(), "n_resamples": 9},
             "where null is a value, got 9 beside Multiplier.*: set it in the value",
         ),
-        ((X, Y), {"progress": 3}, "progress must be callable"),
+        ((X, Y), {"progress": 3}, "progress must be True or False"),
         ((X, Y), {"client": "tcp://127.0.0.1:1"}, "running, synchronous distributed.Client"),
         ((X, np.full(9000, 2**60)), {}, "'x2' has integers beyond 2\\*\\*53"),
         ((X, Y), {"precision": "float16"}, "precision must be one of.*got 'float16'"),

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 from dhsic._arguments import Precision, choose_method, session_over
 from dhsic._fields import tested_fields
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import named_arguments
 from dhsic.api import Kernels
 from dhsic.causal.nodes import open_nodes
 from dhsic.causal.regression import Regression, find_regression
 from dhsic.causal.residuals import plan_regressions, residual_variables
-from dhsic.engine.events import Listener
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator, Null
@@ -60,6 +60,7 @@ class ConditionalIndependenceTestResult(IndependenceTestResult):
 
 
 @named_arguments
+@shows_progress
 def conditional_independence_test(
     x: Any,
     y: Any,
@@ -76,7 +77,7 @@ def conditional_independence_test(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
-    progress: Listener | None = None,
+    progress: Progress = None,
 ) -> ConditionalIndependenceTestResult:
     """Test whether the residuals of two variables, regressed on others, are independent.
 

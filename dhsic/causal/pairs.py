@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._arguments import session_over
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator, resolve_seed
 from dhsic._validation import check_integer, named_arguments
 from dhsic._version import __version__
@@ -19,7 +20,7 @@ from dhsic.causal.decisions import CausalDirection, CausalDirections, Criterion
 from dhsic.causal.measure import Measure
 from dhsic.causal.nodes import open_nodes
 from dhsic.causal.regression import Regression, find_regression
-from dhsic.engine.events import Listener, StepStarted
+from dhsic.engine.events import StepStarted
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.estimators import Estimator, Null
 from dhsic.kernels import Kernel
@@ -251,11 +252,12 @@ def direction(
     return replace(found.decide(measure), seconds=time.perf_counter() - began)
 
 
+@shows_progress
 def directions(
     pairs: Sequence[tuple[Any, Any]] | Mapping[str, tuple[Any, Any]],
     *,
     rng: RngLike = None,
-    progress: Listener | None = None,
+    progress: Progress = None,
     **options: Any,
 ) -> CausalDirections:
     """The direction of each of many pairs.
@@ -266,8 +268,8 @@ def directions(
         Each (x, y) as for `direction`; the keys of a mapping are names of the pairs.
     rng : int, SeedSequence, BitGenerator, Generator or None, optional
         One seed for all. Every pair draws from a seed of its own, which is in its result.
-    progress : callable, optional
-        Receives events of `dhsic.engine.events`, a step a pair.
+    progress : bool or callable, optional
+        As for `dhsic.independence_test`; a callable hears of a step a pair.
     **options : object
         As for `direction`.
 
@@ -293,10 +295,11 @@ def directions(
     """
     began = time.perf_counter()
     named = _named(pairs)
-    tell, seed = _listener(progress), resolve_seed(rng)
+    seed = resolve_seed(rng)
     results = []
     for number, (name, (x, y)) in enumerate(named.items()):
-        tell(StepStarted(f"{name}, pair {number + 1} of {len(named)}"))
+        if callable(progress):
+            progress(StepStarted(f"{name}, pair {number + 1} of {len(named)}"))
         try:
             results.append(direction(x, y, rng=_own_seed(seed, number), **options))
         except DhsicError as error:
@@ -308,16 +311,6 @@ def directions(
         seed=seed,
         seconds=time.perf_counter() - began,
     )
-
-
-def _listener(progress: Any) -> Listener:
-    if progress is None:
-        return lambda event: None
-    if not callable(progress):
-        msg = f"progress must be callable with one event, got {progress!r}"
-        raise InvalidArgumentError(msg)
-    listener: Listener = progress
-    return listener
 
 
 def _own_seed(seed: int, number: int) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from dhsic._arguments import Precision, session_over
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_choice, named_arguments
 from dhsic._version import __version__
@@ -16,7 +17,6 @@ from dhsic.causal.nodes import open_nodes, read_kernels
 from dhsic.causal.regression import Regression, find_regression
 from dhsic.causal.residuals import plan_regressions, residual_variables
 from dhsic.causal.scores import DAGScores
-from dhsic.engine.events import Listener
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
@@ -50,6 +50,7 @@ _REMEDY = "take fewer graphs, n_knots, landmarks or threads, or regression='spli
 
 
 @named_arguments
+@shows_progress
 def score_dags(
     *variables: Any,
     names: Sequence[str] | None = None,
@@ -64,7 +65,7 @@ def score_dags(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
-    progress: Listener | None = None,
+    progress: Progress = None,
 ) -> DAGScores:
     """Score every causal graph over up to five nodes [1]_ [2]_.
 

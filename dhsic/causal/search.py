@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dhsic import plots
 from dhsic._arguments import Precision, session_over
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_number, named_arguments
 from dhsic._version import __version__
@@ -21,7 +22,6 @@ from dhsic.causal.regression import Regression, find_regression
 from dhsic.causal.residuals import FittedRegressions, fit_regressions, plan_regressions
 from dhsic.causal.scoring import DependenceMeasure, Method, Score, choose_measure
 from dhsic.engine.blocks import Source
-from dhsic.engine.events import Listener
 from dhsic.engine.session import Session
 from dhsic.estimators import Null
 from dhsic.estimators.base import passes_of, plan_of
@@ -175,6 +175,7 @@ class DAGSearch(Summarised, JsonValue):
 
 
 @named_arguments
+@shows_progress
 def search_dag(
     *variables: Any,
     names: Sequence[str] | None = None,
@@ -189,7 +190,7 @@ def search_dag(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
-    progress: Listener | None = None,
+    progress: Progress = None,
 ) -> DAGSearch:
     """Search a causal graph by regression with subsequent independence test, RESIT [1]_.
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_args
 
 import click
 
-from dhsic.cli.progress import progress_bar
+from dhsic._progress import progress_bar
 from dhsic.io.million_song import convert_million_song
 from dhsic.io.missing import Missing
 from dhsic.io.synthetic import generate as write_synthetic

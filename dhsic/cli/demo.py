@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 import dhsic
+from dhsic._progress import Bar, progress_bar
 from dhsic.cli.data import overwrite_option
 from dhsic.cli.output import print_columns
-from dhsic.cli.progress import Bar, progress_bar
 from dhsic.cluster import local_cluster, processors
 from dhsic.errors import InvalidArgumentError
 from dhsic.io.open import open_group

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import click
 
+from dhsic._progress import progress_bar
 from dhsic.cli.following import Standing, follow, progress_of, read_result, standing, trouble, why
 from dhsic.cli.independence import test
 from dhsic.cli.output import print_columns, print_result
-from dhsic.cli.progress import progress_bar
 from dhsic.cluster.submit import PLACES, Run, State, find_run, list_runs, runs_folder
 from dhsic.cluster.submit.quoting import shell_line
 from dhsic.errors import ClusterError, InvalidArgumentError

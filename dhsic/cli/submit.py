@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from dhsic._progress import progress_bar
 from dhsic.cli.following import follow
 from dhsic.cli.independence import test
 from dhsic.cli.methods import read_estimator, read_null
 from dhsic.cli.options import read_request
-from dhsic.cli.progress import progress_bar
 from dhsic.cli.runs import finish, runs_option
 from dhsic.cluster import ClusterSpec
 from dhsic.cluster.submit import PLACES, Run, State, Where, runs_folder

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
+from dhsic._progress import Bar, progress_bar
 from dhsic.cli.checkpoints import interrupts_keep
 from dhsic.cli.journal import STDERR, Journal
 from dhsic.cli.pages import Page
-from dhsic.cli.progress import Bar, progress_bar
 from dhsic.cluster.report import dashboard_link, performance_report, worker_count
 from dhsic.engine.events import Event, Listener
 from dhsic.io.urls import redacted

@@ -12,9 +12,9 @@ import numpy as np
 
 from dhsic._arguments import Missing, Precision, choose_measure, open_session
 from dhsic._fields import result_fields
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_choice, named_arguments
-from dhsic.engine.events import Listener
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
@@ -53,6 +53,7 @@ _QUANTITY = "squared interaction"
 
 
 @named_arguments
+@shows_progress
 def interaction_test(
     *variables: Any,
     kernels: Kernels | None = None,
@@ -67,7 +68,7 @@ def interaction_test(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
-    progress: Listener | None = None,
+    progress: Progress = None,
     checkpoint: str | None = None,
 ) -> InteractionTestResult:
     """Test whether three variables interact: no one of them is independent of the two others.

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from dhsic._arguments import Missing, Precision, choose_measure, open_session
 from dhsic._fields import variable_summary
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_choice, named_arguments
 from dhsic._version import __version__
-from dhsic.engine.events import Listener
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
@@ -51,6 +51,7 @@ _RESAMPLES_OF_PAIR = 40
 
 
 @named_arguments
+@shows_progress
 def dependence_matrix(
     *variables: Any,
     kernels: Kernels | None = None,
@@ -65,7 +66,7 @@ def dependence_matrix(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
-    progress: Listener | None = None,
+    progress: Progress = None,
     checkpoint: str | None = None,
 ) -> DependenceMatrix:
     """Find how much the variables of every pair depend, in one pass over the data or few.

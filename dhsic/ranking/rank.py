@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._arguments import Missing, Precision, open_session
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_choice, named_arguments
 from dhsic._version import __version__
-from dhsic.engine.events import Listener
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators import (
@@ -39,6 +39,7 @@ Vector = NDArray[np.float64]
 
 
 @named_arguments
+@shows_progress
 def rank_features(
     features: Any,
     target: Any,
@@ -58,7 +59,7 @@ def rank_features(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
-    progress: Listener | None = None,
+    progress: Progress = None,
     checkpoint: str | None = None,
 ) -> FeatureRanking:
     """Rank the columns of a variable by their dependence on a target.

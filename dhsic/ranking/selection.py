@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._arguments import Missing, Precision
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_choice, check_integer, check_number, named_arguments
 from dhsic._version import __version__
 from dhsic.engine.blocks import kinds_of
-from dhsic.engine.events import Listener
 from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.reduction import RowReduction
 from dhsic.engine.session import Session
@@ -127,6 +127,7 @@ class FeatureSelection(Summarised, JsonValue):
 
 
 @named_arguments
+@shows_progress
 def select_features(
     features: Any,
     target: Any,
@@ -149,7 +150,7 @@ def select_features(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
-    progress: Listener | None = None,
+    progress: Progress = None,
 ) -> FeatureSelection:
     """Select k columns, or groups of them, that together tell the most of a target.
 

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from dhsic._arguments import Method, Precision, choose_method, session_over
 from dhsic._fields import tested_fields
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.blocks import labels_of
-from dhsic.engine.events import Listener
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
@@ -53,6 +53,7 @@ _SAMPLE = "sample"  # the variable that says of every row which sample it is of
 
 
 @named_arguments
+@shows_progress
 def two_sample_test(
     *samples: Any,
     kernels: str | Kernel | Candidates | Grid | None = None,
@@ -65,7 +66,7 @@ def two_sample_test(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
-    progress: Listener | None = None,
+    progress: Progress = None,
     checkpoint: str | None = None,
 ) -> TwoSampleTestResult:
     """Test whether two or more samples come from one distribution.
