@@ -19,8 +19,8 @@ from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import named_arguments
 from dhsic.engine.plan import Plan
-from dhsic.estimators import Estimator, Null
-from dhsic.kernels import Grid, Kernel
+from dhsic.estimators import Estimator, EstimatorName, Null, NullName
+from dhsic.kernels import Grid, Kernel, KernelName
 from dhsic.results import DependenceEstimate, IndependenceTestResult
 
 __all__ = [
@@ -30,7 +30,7 @@ __all__ = [
     "plan",
 ]
 
-Kernels = str | Kernel | Sequence[str | Kernel | None]
+Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 
 
 @named_arguments
@@ -38,8 +38,8 @@ Kernels = str | Kernel | Sequence[str | Kernel | None]
 def independence_test(
     *variables: Any,
     kernels: Kernels | Grid | None = None,
-    estimator: str | Estimator = "auto",
-    null: str | Null = "auto",
+    estimator: EstimatorName | Estimator = "auto",
+    null: NullName | Null = "auto",
     n_resamples: int | None = None,
     rng: RngLike = None,
     names: Sequence[str] | None = None,
@@ -167,7 +167,7 @@ def independence_test(
 def hsic(
     *variables: Any,
     kernels: Kernels | None = None,
-    estimator: str | Estimator = "auto",
+    estimator: EstimatorName | Estimator = "auto",
     rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,
@@ -230,8 +230,8 @@ def hsic(
 def plan(
     *variables: Any,
     kernels: Kernels | Grid | None = None,
-    estimator: str | Estimator = "auto",
-    null: str | Null = "auto",
+    estimator: EstimatorName | Estimator = "auto",
+    null: NullName | Null = "auto",
     n_resamples: int | None = None,
     names: Sequence[str] | None = None,
     data: Any = None,

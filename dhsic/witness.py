@@ -12,7 +12,7 @@ from dhsic._random import RngLike
 from dhsic._validation import named_arguments
 from dhsic.api import Kernels
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import COCO, Estimator, WitnessFunctions
+from dhsic.estimators import COCO, Estimator, EstimatorName, WitnessFunctions
 
 __all__ = ["witness_functions"]
 
@@ -24,7 +24,7 @@ def witness_functions(
     y: Any,
     *,
     kernels: Kernels | None = None,
-    estimator: str | Estimator = "coco",
+    estimator: EstimatorName | Estimator = "coco",
     rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,

@@ -14,11 +14,11 @@ from dhsic._random import RngLike
 from dhsic._validation import named_arguments
 from dhsic.api import Kernels
 from dhsic.causal.nodes import open_nodes
-from dhsic.causal.regression import Regression, find_regression
+from dhsic.causal.regression import Regression, RegressionName, find_regression
 from dhsic.causal.residuals import plan_regressions, residual_variables
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import Estimator, Null
+from dhsic.estimators import Estimator, EstimatorName, Null, NullName
 from dhsic.estimators.base import passes_of, plan_of
 from dhsic.io.labelled import names_of
 from dhsic.kernels import Grid
@@ -67,10 +67,10 @@ def conditional_independence_test(
     *,
     given: Any,
     names: Sequence[str] | None = None,
-    regression: str | Regression = "splines",
+    regression: RegressionName | Regression = "splines",
     kernels: Kernels | Grid | None = None,
-    estimator: str | Estimator = "nystrom-m",
-    null: str | Null = "auto",
+    estimator: EstimatorName | Estimator = "nystrom-m",
+    null: NullName | Null = "auto",
     n_resamples: int | None = None,
     rng: RngLike = None,
     precision: Precision = "float64",

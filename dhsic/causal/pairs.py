@@ -19,11 +19,11 @@ from dhsic._version import __version__
 from dhsic.causal.decisions import CausalDirection, CausalDirections, Criterion
 from dhsic.causal.measure import Measure
 from dhsic.causal.nodes import open_nodes
-from dhsic.causal.regression import Regression, find_regression
+from dhsic.causal.regression import Regression, RegressionName, find_regression
 from dhsic.engine.events import StepStarted
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
-from dhsic.estimators import Estimator, Null
-from dhsic.kernels import Kernel
+from dhsic.estimators import Estimator, EstimatorName, Null, NullName
+from dhsic.kernels import Kernel, KernelName
 
 __all__ = ["PairResiduals", "direction", "directions", "pair_residuals"]
 
@@ -96,7 +96,7 @@ def pair_residuals(
     x: Any,
     y: Any,
     *,
-    regression: str | Regression = "splines",
+    regression: RegressionName | Regression = "splines",
     max_rows: int | None = None,
     rng: RngLike = None,
     names: Sequence[str] | None = None,
@@ -153,11 +153,11 @@ def direction(
     y: Any,
     *,
     criterion: Criterion = "p-value",
-    estimator: str | Estimator = "auto",
-    regression: str | Regression = "splines",
-    null: str | Null | None = None,
+    estimator: EstimatorName | Estimator = "auto",
+    regression: RegressionName | Regression = "splines",
+    null: NullName | Null | None = None,
     n_resamples: int | None = None,
-    kernel: str | Kernel | None = "gaussian",
+    kernel: KernelName | str | Kernel | None = "gaussian",
     max_rows: int | None = None,
     rng: RngLike = None,
     names: Sequence[str] | None = None,

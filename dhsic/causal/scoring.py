@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from dhsic._arguments import Precision, session_over
 from dhsic._progress import Progress, shows_progress
@@ -14,17 +14,17 @@ from dhsic._validation import check_choice, named_arguments
 from dhsic._version import __version__
 from dhsic.causal.dags import DAG, Parents, complete_dags, enumerate_dags
 from dhsic.causal.nodes import open_nodes, read_kernels
-from dhsic.causal.regression import Regression, find_regression
+from dhsic.causal.regression import Regression, RegressionName, find_regression
 from dhsic.causal.residuals import plan_regressions, residual_variables
 from dhsic.causal.scores import DAGScores
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import VHSIC, Estimator, Null, NystromMHSIC, Resampling, find_null
+from dhsic.estimators import VHSIC, Estimator, Null, NullName, NystromMHSIC, Resampling, find_null
 from dhsic.estimators.base import passes_of, plan_of
 from dhsic.estimators.choose import choose_among
 from dhsic.estimators.reach import plan_once, planned
-from dhsic.kernels import Combinations, Kernel, OnColumns
+from dhsic.kernels import Combinations, Kernel, KernelName, OnColumns
 from dhsic.nulls import (
     Distribution,
     Gamma,
@@ -40,6 +40,7 @@ __all__ = ["MOST_NODES", "DependenceMeasure", "Method", "Score", "choose_measure
 MOST_NODES = 5
 
 DependenceMeasure = VHSIC | NystromMHSIC
+MeasureName = Literal["auto", "v-hsic", "nystrom-m"]
 """Estimators whose test takes two or more variables and several graphs at a time."""
 
 _QUICK_ROWS = 2000
@@ -55,10 +56,10 @@ def score_dags(
     *variables: Any,
     names: Sequence[str] | None = None,
     dags: str | Sequence[DAG] = "all",
-    regression: str | Regression = "splines",
-    kernels: str | Kernel | Sequence[str | Kernel] = "gaussian",
-    estimator: str | DependenceMeasure = "auto",
-    null: str | Null = "auto",
+    regression: RegressionName | Regression = "splines",
+    kernels: KernelName | str | Kernel | Sequence[KernelName | str | Kernel] = "gaussian",
+    estimator: MeasureName | DependenceMeasure = "auto",
+    null: NullName | Null = "auto",
     n_resamples: int | None = None,
     rng: RngLike = None,
     precision: Precision = "float64",

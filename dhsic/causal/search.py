@@ -18,15 +18,15 @@ from dhsic._validation import check_number, named_arguments
 from dhsic._version import __version__
 from dhsic.causal.dags import DAG, Parents
 from dhsic.causal.nodes import open_nodes, read_kernels
-from dhsic.causal.regression import Regression, find_regression
+from dhsic.causal.regression import Regression, RegressionName, find_regression
 from dhsic.causal.residuals import FittedRegressions, fit_regressions, plan_regressions
-from dhsic.causal.scoring import DependenceMeasure, Method, Score, choose_measure
+from dhsic.causal.scoring import DependenceMeasure, MeasureName, Method, Score, choose_measure
 from dhsic.engine.blocks import Source
 from dhsic.engine.session import Session
-from dhsic.estimators import Null
+from dhsic.estimators import Null, NullName
 from dhsic.estimators.base import passes_of, plan_of
 from dhsic.io.derived import DerivedSource
-from dhsic.kernels import Combinations, Kernel, OnColumns
+from dhsic.kernels import Combinations, Kernel, KernelName, OnColumns
 from dhsic.results import AS_ASKED, JsonValue, Parts, PassSummary, Summarised, several_of
 
 if TYPE_CHECKING:
@@ -180,10 +180,10 @@ def search_dag(
     *variables: Any,
     names: Sequence[str] | None = None,
     alpha: float = 0.05,
-    regression: str | Regression = "splines",
-    kernels: str | Kernel | Sequence[str | Kernel] = "gaussian",
-    estimator: str | DependenceMeasure = "auto",
-    null: str | Null = "auto",
+    regression: RegressionName | Regression = "splines",
+    kernels: KernelName | str | Kernel | Sequence[KernelName | str | Kernel] = "gaussian",
+    estimator: MeasureName | DependenceMeasure = "auto",
+    null: NullName | Null = "auto",
     n_resamples: int | None = None,
     rng: RngLike = None,
     precision: Precision = "float64",

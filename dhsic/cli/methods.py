@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 
 from dhsic._plugins import load_plugins
 from dhsic.cli.output import aligned
-from dhsic.estimators import Estimator, Null
+from dhsic.estimators import Estimator, EstimatorName, Null, NullName
 from dhsic.estimators.feature.rff import Form
 from dhsic.estimators.location.nfsic import Placement
 from dhsic.estimators.registry import ESTIMATORS, NULLS, TABLE
@@ -248,7 +248,7 @@ _ESTIMATOR = Kind.estimators(ESTIMATORS)
 _NULL = Kind.nulls(NULLS)
 
 
-def read_estimator(options: Mapping[str, Any]) -> str | Estimator:
+def read_estimator(options: Mapping[str, Any]) -> EstimatorName | Estimator:
     """The name, or where options of the estimator are given the value that they make.
 
     Raises
@@ -256,14 +256,14 @@ def read_estimator(options: Mapping[str, Any]) -> str | Estimator:
     click.UsageError, InvalidArgumentError
         An option that the estimator does not have, or a value that it cannot use.
     """
-    name: str = options["estimator"]
+    name: EstimatorName = options["estimator"]
     if name == "auto" and any(options.get(option) is not None for option in _ESTIMATOR.fields):
         name = _WITH_LANDMARKS
     given = _ESTIMATOR.given({**options, "estimator": name})
     return ESTIMATORS[name](**given) if given else name
 
 
-def read_null(options: Mapping[str, Any]) -> str | Null:
+def read_null(options: Mapping[str, Any]) -> NullName | Null:
     """The name, or where options of the null are given the value that they make.
 
     Raises
@@ -271,7 +271,7 @@ def read_null(options: Mapping[str, Any]) -> str | Null:
     click.UsageError, InvalidArgumentError
         An option that the null does not have, or a value that it cannot use.
     """
-    name: str = options["null"]
+    name: NullName = options["null"]
     given = _NULL.given(options)
     if not given:
         return name

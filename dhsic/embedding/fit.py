@@ -27,7 +27,7 @@ from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_kernels, p
 from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
 from dhsic.io.open import open_samples
 from dhsic.io.sources import ArraySource
-from dhsic.kernels import Combinations, Kernel, parse
+from dhsic.kernels import Combinations, Kernel, KernelName, parse
 from dhsic.landmarks import (
     Landmarks,
     Pool,
@@ -54,7 +54,7 @@ _REMEDY = "take fewer landmarks or fewer threads"
 @shows_progress
 def mean_embedding(
     x: Any,
-    kernel: str | Kernel = "gaussian",
+    kernel: KernelName | str | Kernel = "gaussian",
     n_landmarks: int | str | None = None,
     *,
     selection: Selection = "uniform",

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -48,6 +48,9 @@ INTERACTION_ESTIMATORS: dict[str, type[NystromMHSIC | VHSIC]] = {
     "v-lancaster": VHSIC,
 }
 
+InteractionEstimator = Literal["nystrom-lancaster", "v-lancaster", "nystrom-m", "v-hsic"]
+InteractionNull = Literal["auto", "shifts", "permutation", "multiplier"]
+
 _NAMES = {cls: name for name, cls in INTERACTION_ESTIMATORS.items()}
 _QUANTITY = "squared interaction"
 
@@ -57,8 +60,8 @@ _QUANTITY = "squared interaction"
 def interaction_test(
     *variables: Any,
     kernels: Kernels | None = None,
-    estimator: str | NystromMHSIC | VHSIC = "nystrom-lancaster",
-    null: str | Shifts | Permutation | Multiplier = "auto",
+    estimator: InteractionEstimator | NystromMHSIC | VHSIC = "nystrom-lancaster",
+    null: InteractionNull | Shifts | Permutation | Multiplier = "auto",
     n_resamples: int | None = None,
     rng: RngLike = None,
     names: Sequence[str] | None = None,
@@ -156,8 +159,8 @@ def interaction_test(
 def plan_interaction(
     *variables: Any,
     kernels: Kernels | None = None,
-    estimator: str | NystromMHSIC | VHSIC = "nystrom-lancaster",
-    null: str | Shifts | Permutation | Multiplier = "auto",
+    estimator: InteractionEstimator | NystromMHSIC | VHSIC = "nystrom-lancaster",
+    null: InteractionNull | Shifts | Permutation | Multiplier = "auto",
     n_resamples: int | None = None,
     names: Sequence[str] | None = None,
     data: Any = None,

@@ -13,7 +13,7 @@ from dhsic.kernels.grid import Aggregate, Candidates, Combine, Grid
 from dhsic.kernels.on_columns import OnColumns
 from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian, Matern
 from dhsic.kernels.rational import RationalQuadratic
-from dhsic.kernels.registry import parse
+from dhsic.kernels.registry import KernelName, parse
 
 __all__ = [
     "Aggregate",
@@ -27,6 +27,7 @@ __all__ = [
     "Grid",
     "InverseMultiquadric",
     "Kernel",
+    "KernelName",
     "Laplacian",
     "Linear",
     "Matern",

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from dhsic.estimators.feature.layout import KernelSide, Layout, Rectangle
 from dhsic.estimators.feature.moments import MomentsPass, feature_moments
 from dhsic.estimators.feature.replicates import resample_features, resampling_steps
 from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
-from dhsic.kernels import Combinations, Kernel
+from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.linalg import spectrum
 from dhsic.nulls import ChiSquareMixture, Replicates, Shifts, Spectral, pvalue
 from dhsic.pairwise.result import DependenceMatrix
@@ -39,8 +39,9 @@ from dhsic.results import AS_ASKED
 
 __all__ = ["dependence_matrix"]
 
-Kernels = str | Kernel | Sequence[str | Kernel | None]
+Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 PairNull = Shifts | Spectral
+PairNullName = Literal["auto", "shifts", "spectral"]
 Vector = NDArray[np.float64]
 
 _USUAL, _FEWEST = "2sqrt", 8
@@ -56,7 +57,7 @@ def dependence_matrix(
     *variables: Any,
     kernels: Kernels | None = None,
     n_landmarks: int | str | None = None,
-    null: str | PairNull = "auto",
+    null: PairNullName | PairNull = "auto",
     n_resamples: int | None = None,
     rng: RngLike = None,
     names: Sequence[str] | None = None,

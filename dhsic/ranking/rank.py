@@ -19,13 +19,15 @@ from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators import (
     Estimator,
+    EstimatorName,
     FeatureEstimator,
     FeatureOutcome,
     Null,
+    NullName,
 )
 from dhsic.estimators.base import passes_of
 from dhsic.io.labelled import names_of
-from dhsic.kernels import Kernel, OnColumns
+from dhsic.kernels import Kernel, KernelName, OnColumns
 from dhsic.nulls import Replicates, adjust, pvalue, standardised, step_down
 from dhsic.ranking.constants import without_constants
 from dhsic.ranking.features import FeatureKernels, Features, Groups, read_features
@@ -47,9 +49,9 @@ def rank_features(
     groups: Groups | None = None,
     by: By = "pvalue",
     feature_kernels: FeatureKernels = None,
-    target_kernel: str | Kernel | None = None,
-    estimator: str | Estimator = "nystrom-m",
-    null: str | Null = "auto",
+    target_kernel: KernelName | str | Kernel | None = None,
+    estimator: EstimatorName | Estimator = "nystrom-m",
+    null: NullName | Null = "auto",
     n_resamples: int | None = None,
     rng: RngLike = None,
     names: Sequence[str] | None = None,
@@ -216,9 +218,9 @@ def plan_ranking(
     groups: Groups | None = None,
     by: By = "pvalue",
     feature_kernels: FeatureKernels = None,
-    target_kernel: str | Kernel | None = None,
-    estimator: str | Estimator = "nystrom-m",
-    null: str | Null = "auto",
+    target_kernel: KernelName | str | Kernel | None = None,
+    estimator: EstimatorName | Estimator = "nystrom-m",
+    null: NullName | Null = "auto",
     n_resamples: int | None = None,
     names: Sequence[str] | None = None,
     data: Any = None,

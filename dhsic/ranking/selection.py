@@ -20,10 +20,10 @@ from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.reduction import RowReduction
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import Estimator, FeatureEstimator
+from dhsic.estimators import Estimator, EstimatorName, FeatureEstimator
 from dhsic.estimators.base import fit_combinations_on_sample, fitting_step, plan_of
 from dhsic.estimators.reach import plan_once, planned
-from dhsic.kernels import Combinations, Delta, Kernel, Linear
+from dhsic.kernels import Combinations, Delta, Kernel, KernelName, Linear
 from dhsic.ranking.features import Features, Groups, read_features, read_kernel
 from dhsic.ranking.greedy import Measure, Subset, backward, forward
 from dhsic.ranking.lasso import LassoPass, lasso_path
@@ -136,9 +136,9 @@ def select_features(
     method: SelectionMethod = "forward",
     criterion: Criterion = "cka",
     groups: Groups | None = None,
-    feature_kernel: str | Kernel | None = None,
-    target_kernel: str | Kernel | None = None,
-    estimator: str | Estimator = "nystrom-m",
+    feature_kernel: KernelName | str | Kernel | None = None,
+    target_kernel: KernelName | str | Kernel | None = None,
+    estimator: EstimatorName | Estimator = "nystrom-m",
     share: float = 0.1,
     block_rows: int = 20,
     n_permutations: int = 3,

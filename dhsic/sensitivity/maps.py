@@ -21,7 +21,7 @@ from dhsic.engine.blocks import kinds_of
 from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.estimators import Estimator
+from dhsic.estimators import Estimator, EstimatorName
 from dhsic.estimators.reach import planned
 from dhsic.io.zarr_output import chunk_bytes
 from dhsic.kernels import Combinations, Kernel
@@ -40,7 +40,7 @@ def sensitivity_map(
     of: Of = "statistic",
     wrt: Sequence[str] | None = None,
     kernels: Kernels | None = None,
-    estimator: str | Estimator = "nystrom-m",
+    estimator: EstimatorName | Estimator = "nystrom-m",
     rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,

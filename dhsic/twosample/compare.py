@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +26,13 @@ from dhsic.estimators import (
     BlockHSIC,
     Estimator,
     Null,
+    NullName,
     NystromHSIC,
     NystromMHSIC,
 )
 from dhsic.io.open import AnySource, open_samples
 from dhsic.io.pooled import LabelSource, PooledSource
-from dhsic.kernels import Candidates, Grid, Kernel
+from dhsic.kernels import Candidates, Grid, Kernel, KernelName
 from dhsic.kernels.dot import Codes
 from dhsic.results import GridSummary
 from dhsic.twosample.labels import codes, codes_of_blocks
@@ -47,6 +48,8 @@ MMD_ESTIMATORS: dict[str, type[Estimator]] = {
     "u-mmd": UHSIC,
 }
 
+MMDName = Literal["auto", "nystrom-mmd", "rff-mmd", "block-mmd", "v-mmd", "u-mmd"]
+
 _NAMES = {cls: name for name, cls in MMD_ESTIMATORS.items()} | {NystromHSIC: "nystrom-mmd"}
 _FEWEST = 2
 _SAMPLE = "sample"  # the variable that says of every row which sample it is of
@@ -56,9 +59,9 @@ _SAMPLE = "sample"  # the variable that says of every row which sample it is of
 @shows_progress
 def two_sample_test(
     *samples: Any,
-    kernels: str | Kernel | Candidates | Grid | None = None,
-    estimator: str | Estimator = "nystrom-mmd",
-    null: str | Null = "auto",
+    kernels: KernelName | str | Kernel | Candidates | Grid | None = None,
+    estimator: MMDName | Estimator = "nystrom-mmd",
+    null: NullName | Null = "auto",
     n_resamples: int | None = None,
     rng: RngLike = None,
     names: Sequence[str] | None = None,
@@ -153,9 +156,9 @@ def two_sample_test(
 @named_arguments
 def plan_two_sample(
     *samples: Any,
-    kernels: str | Kernel | Candidates | Grid | None = None,
-    estimator: str | Estimator = "nystrom-mmd",
-    null: str | Null = "auto",
+    kernels: KernelName | str | Kernel | Candidates | Grid | None = None,
+    estimator: MMDName | Estimator = "nystrom-mmd",
+    null: NullName | Null = "auto",
     n_resamples: int | None = None,
     names: Sequence[str] | None = None,
     precision: Precision = "float64",
