@@ -40,6 +40,7 @@ from dhsic.kernels import (
 from dhsic.nulls import Distribution, FromReplicates, Replicates
 
 __all__ = [
+    "REMEDY",
     "Method",
     "Missing",
     "Precision",
@@ -53,6 +54,7 @@ __all__ = [
 ]
 
 Precision = Literal["float64", "float32"]
+REMEDY = "; missing='drop' (--missing drop) drops those with NaN"
 
 
 def open_session(
@@ -84,10 +86,7 @@ def open_session(
     where = client, threads, memory, progress, checkpoint
     constants = not tests
     session = session_over(sources, rng, precision, *where, time=time, takes_constants=constants)
-    session.dropped, session.remedy = (
-        dropped,
-        "; missing='drop' (--missing drop) drops those with NaN",
-    )
+    session.dropped, session.remedy = dropped, REMEDY
     return session
 
 

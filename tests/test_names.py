@@ -36,7 +36,7 @@ def mine(registered: Estimator) -> None:
 
 dhsic.independence_test(x, x, estimator="nystrom-m", null="gamma", kernels="gaussian")
 dhsic.two_sample_test(x, x, estimator="v-mmd", null=dhsic.Permutation(99), progress=True)
-dhsic.causal.score_dags(x, x, estimator="v-hsic", regression="splines")
+dhsic.causal.score_dags(x, x, estimator="v-hsic", regression="splines", missing="drop")
 """
 WRONG = [
     'dhsic.independence_test(x, x, estimator="nystrom_m")',

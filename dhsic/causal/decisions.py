@@ -19,6 +19,7 @@ from dhsic.causal.roc import (
     roc_curve,
 )
 from dhsic.results import AS_ASKED, JsonValue, Parts, Summarised, one_of, several_of
+from dhsic.results.summaries import rows_text
 
 __all__ = ["CausalDirection", "CausalDirections", "Criterion", "Side"]
 
@@ -88,6 +89,8 @@ class CausalDirection(Summarised, JsonValue):
         Of dhsic.
     estimator_reason : str
         Why this one.
+    dropped : int
+        Rows that were left out since a value was missing.
     """
 
     _parts: ClassVar[Parts] = {
@@ -109,6 +112,7 @@ class CausalDirection(Summarised, JsonValue):
     seconds: float
     version: str
     estimator_reason: str = AS_ASKED
+    dropped: int = 0
 
     @property
     def direction(self) -> str:
@@ -130,7 +134,7 @@ class CausalDirection(Summarised, JsonValue):
             (f"{second} -> {first}", str(self.backward)),
             ("estimator", f"{self.estimator}{reason}"),
             ("regression", self.regression),
-            ("n", f"{self.n:,}"),
+            ("n", rows_text(self.n, self.dropped)),
             ("seed", str(self.seed)),
             ("time", f"{self.seconds:.2f} s"),
         ]

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import session_over
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator, resolve_seed
 from dhsic._validation import check_integer, named_arguments
@@ -23,6 +22,7 @@ from dhsic.causal.regression import Regression, RegressionName, find_regression
 from dhsic.engine.events import StepStarted
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.estimators import Estimator, EstimatorName, Null, NullName
+from dhsic.io.missing import Missing
 from dhsic.kernels import Kernel, KernelName
 
 __all__ = ["PairResiduals", "direction", "directions", "pair_residuals"]
@@ -48,6 +48,8 @@ class PairResiduals:
         Its name.
     seed : int
         Fixes every draw.
+    dropped : int, optional
+        Rows that were left out since a value was missing.
     """
 
     names: tuple[str, str]
@@ -57,6 +59,7 @@ class PairResiduals:
     of_first: Vector
     regression: str
     seed: int
+    dropped: int = 0
 
     def decide(self, measure: Measure) -> CausalDirection:
         """Compare both directions.
@@ -89,6 +92,7 @@ class PairResiduals:
             seed=self.seed,
             seconds=time.perf_counter() - began,
             version=__version__,
+            dropped=self.dropped,
         )
 
 
@@ -100,12 +104,14 @@ def pair_residuals(
     max_rows: int | None = None,
     rng: RngLike = None,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
 ) -> PairResiduals:
     """Residuals of either variable given the other, for `PairResiduals.decide` by several measures.
 
     Parameters
     ----------
-    x, y, regression, max_rows, rng, names
+    x, y, regression, max_rows, rng, names, data, missing
         As for `direction`.
 
     Returns
@@ -126,8 +132,7 @@ def pair_residuals(
     'rff-hsic'
     """
     fitted = find_regression(regression)
-    sources = open_nodes((x, y), names)
-    session = session_over(sources, rng, "float64", None, 1, "2GiB", None)
+    session = open_nodes((x, y), names, data, missing, rng)
     rows = np.arange(session.n)
     if max_rows is not None and check_integer("max_rows", max_rows, minimum=4) < session.n:
         draw = generator(session.seed, "selection")
@@ -144,7 +149,9 @@ def pair_residuals(
     )
     for left, target, given in ((of_second, two, one), (of_first, one, two)):
         _check_left(left, target, given)
-    return PairResiduals((one, two), first, second, of_second, of_first, fitted.name, session.seed)
+    return PairResiduals(
+        (one, two), first, second, of_second, of_first, fitted.name, session.seed, session.dropped
+    )
 
 
 @named_arguments
@@ -161,6 +168,8 @@ def direction(
     max_rows: int | None = None,
     rng: RngLike = None,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
     threads: int | None = None,
     memory: int | str = "2GiB",
 ) -> CausalDirection:
@@ -201,7 +210,7 @@ def direction(
         Of variables and residuals; None for estimators with a kernel of their own, as "dcov".
     max_rows : int, optional
         Rows at most, drawn at random; all where not given.
-    rng, names, threads, memory
+    rng, names, data, missing, threads, memory
         As for `independence_test`.
 
     Returns
@@ -248,7 +257,16 @@ def direction(
         memory=memory,
         threads=threads,
     )
-    found = pair_residuals(x, y, regression=regression, max_rows=max_rows, rng=rng, names=names)
+    found = pair_residuals(
+        x,
+        y,
+        regression=regression,
+        max_rows=max_rows,
+        rng=rng,
+        names=names,
+        data=data,
+        missing=missing,
+    )
     return replace(found.decide(measure), seconds=time.perf_counter() - began)
 
 

@@ -10,6 +10,7 @@ from dhsic import plots
 from dhsic._validation import check_number
 from dhsic.causal.dags import DAG, Parents
 from dhsic.results import JsonValue, Parts, PassSummary, Summarised, several_of
+from dhsic.results.summaries import rows_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,6 +85,8 @@ class DAGScores(Summarised, JsonValue):
         Wall time.
     version : str
         Of dhsic.
+    dropped : int
+        Rows that were left out since a value was missing.
 
     Examples
     --------
@@ -125,6 +128,7 @@ class DAGScores(Summarised, JsonValue):
     passes: tuple[PassSummary, ...]
     seconds: float
     version: str
+    dropped: int = 0
 
     def __len__(self) -> int:
         return len(self.parents)
@@ -238,7 +242,7 @@ class DAGScores(Summarised, JsonValue):
         first, *others = (self[number] for number in self._order[:_SHOWN])
         kept = sum(p > _LEVEL for p in self.pvalues)
         return [
-            ("nodes", f"{', '.join(self.names)}; n = {self.n:,}"),
+            ("nodes", f"{', '.join(self.names)}; n = {rows_text(self.n, self.dropped)}"),
             ("best", _described(first)),
             *(("", _described(one)) for one in others),
             ("accepted", f"{kept:,} of {len(self):,} graphs are not rejected at level 5 %"),

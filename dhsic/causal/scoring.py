@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from dhsic._arguments import Precision, session_over
+from dhsic._arguments import Precision
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_choice, named_arguments
@@ -24,6 +24,7 @@ from dhsic.estimators import VHSIC, Estimator, Null, NullName, NystromMHSIC, Res
 from dhsic.estimators.base import passes_of, plan_of
 from dhsic.estimators.choose import choose_among
 from dhsic.estimators.reach import plan_once, planned
+from dhsic.io.missing import Missing
 from dhsic.kernels import Combinations, Kernel, KernelName, OnColumns
 from dhsic.nulls import (
     Distribution,
@@ -55,6 +56,8 @@ _REMEDY = "take fewer graphs, n_knots, landmarks or threads, or regression='spli
 def score_dags(
     *variables: Any,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
     dags: str | Sequence[DAG] = "all",
     regression: RegressionName | Regression = "splines",
     kernels: KernelName | str | Kernel | Sequence[KernelName | str | Kernel] = "gaussian",
@@ -92,6 +95,8 @@ def score_dags(
         each of which is a node.
     names : sequence of str, optional
         Of the nodes.
+    data, missing
+        As for `dhsic.independence_test`.
     dags : "all", "complete" or sequence of DAG, optional
         Graphs to score: all (3, 25, 543, 29,281 for 2, 3, 4, 5 nodes), the fully connected ones,
         or these.
@@ -144,11 +149,11 @@ def score_dags(
     (25, True)
     """
     began = time.perf_counter()
-    sources = open_nodes(variables, names, most=MOST_NODES)
-    session = session_over(sources, rng, precision, client, threads, memory, progress)
+    where = client, threads, memory, progress
+    session = open_nodes(variables, names, data, missing, rng, precision, *where, most=MOST_NODES)
     graphs = _read_dags(dags, session.names)
     regressor = find_regression(regression)
-    sets = {j: _sets_of(j, graphs) for j in range(len(sources))}
+    sets = {j: _sets_of(j, graphs) for j in range(len(session.sources))}
     kernel_of = read_kernels(kernels, session)
     combinations = _combinations(graphs, sets, session.dims, kernel_of)
     method = choose_measure(session, estimator, null, n_resamples, len(graphs))
@@ -165,6 +170,7 @@ def score_dags(
         statistics=tuple(score.statistic for score in scores),
         pvalues=tuple(score.pvalue for score in scores),
         n=session.n,
+        dropped=session.dropped,
         kernels=tuple(kernel.spec() for kernel in kernel_of),
         regression=regressor.name,
         n_regressions=sum(map(len, sets.values())),

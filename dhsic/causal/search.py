@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic import plots
-from dhsic._arguments import Precision, session_over
+from dhsic._arguments import Precision
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_number, named_arguments
@@ -26,8 +26,10 @@ from dhsic.engine.session import Session
 from dhsic.estimators import Null, NullName
 from dhsic.estimators.base import passes_of, plan_of
 from dhsic.io.derived import DerivedSource
+from dhsic.io.missing import Missing
 from dhsic.kernels import Combinations, Kernel, KernelName, OnColumns
 from dhsic.results import AS_ASKED, JsonValue, Parts, PassSummary, Summarised, several_of
+from dhsic.results.summaries import rows_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,6 +96,8 @@ class DAGSearch(Summarised, JsonValue):
         Wall time.
     version : str
         Of dhsic.
+    dropped : int
+        Rows that were left out since a value was missing.
     estimator_reason : str
         Why this one in the test of all residuals, with fewer landmarks than usual where the usual
         ones do not fit; the tests on the way choose in the same manner.
@@ -134,6 +138,7 @@ class DAGSearch(Summarised, JsonValue):
     passes: tuple[PassSummary, ...]
     seconds: float
     version: str
+    dropped: int = 0
     estimator_reason: str = AS_ASKED
 
     @property
@@ -163,11 +168,12 @@ class DAGSearch(Summarised, JsonValue):
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
         count = len(self.ordering) + len(self.pruning)
+        n = rows_text(self.n, self.dropped)
         return [
             ("graph", str(self.dag)),
             ("order", ", ".join(self.order)),
             ("residuals", f"p = {self.pvalue:.4g} of their joint independence, approximate"),
-            ("tests", f"{count:,}, edges dropped at level {self.alpha:g}; n = {self.n:,}"),
+            ("tests", f"{count:,}, edges dropped at level {self.alpha:g}; n = {n}"),
             ("by", f"{self.regression}, {self.estimator}, {self.null} null"),
             ("seed", str(self.seed)),
             ("time", f"{self.seconds:.2f} s, {len(self.passes)} passes, {self.precision}"),
@@ -179,6 +185,8 @@ class DAGSearch(Summarised, JsonValue):
 def search_dag(
     *variables: Any,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
     alpha: float = 0.05,
     regression: RegressionName | Regression = "splines",
     kernels: KernelName | str | Kernel | Sequence[KernelName | str | Kernel] = "gaussian",
@@ -210,6 +218,8 @@ def search_dag(
         each of which is a node.
     names : sequence of str, optional
         Of the nodes.
+    data, missing
+        As for `dhsic.independence_test`.
     alpha : float, optional
         An edge is dropped where the p-value without it is larger.
     regression : str or Regression, optional
@@ -248,9 +258,9 @@ def search_dag(
     level = check_number(
         "alpha", alpha, "greater than 0 and less than 1", lambda x: 0.0 < x < 1.0, "as 0.05"
     )
-    sources = open_nodes(variables, names)
-    session = session_over(sources, rng, precision, client, threads, memory, progress)
-    everything = tuple(range(len(sources)))
+    where = client, threads, memory, progress
+    session = open_nodes(variables, names, data, missing, rng, precision, *where)
+    everything = tuple(range(len(session.sources)))
     regressor = find_regression(regression)
     kernel_of = read_kernels(kernels, session)
     method = choose_measure(session, estimator, null, n_resamples, 1)
@@ -272,6 +282,7 @@ def search_dag(
         statistic=joint.statistic,
         pvalue=joint.pvalue,
         n=session.n,
+        dropped=session.dropped,
         regression=regressor.name,
         estimator=method.estimator.name,
         estimator_reason=reason,

@@ -26,6 +26,7 @@ from dhsic.cli.options import (
     DATA_OPTIONS,
     LEVEL_OPTION,
     LEVEL_OPTIONS,
+    MISSING_OPTION,
     PLOT_OPTION,
     location,
     with_options,
@@ -79,6 +80,7 @@ def _graph_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_options(
         command,
         DATA_OPTIONS,
+        (MISSING_OPTION,),
         REGRESSION_OPTIONS,
         (KERNEL_OPTION,),
         METHOD_OPTIONS,
@@ -162,7 +164,7 @@ def _conditional_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_options(
         command,
         DATA_OPTIONS,
-        (_GIVEN,),
+        (_GIVEN, MISSING_OPTION),
         REGRESSION_OPTIONS,
         KERNEL_OPTIONS,
         estimator_options("nystrom-m"),
@@ -199,6 +201,7 @@ def conditional(given: tuple[str, ...], **options: Any) -> None:
                 estimator=read_estimator(options),
                 null=null,
                 n_resamples=None if hasattr(null, "n_resamples") else options["resamples"],
+                missing=options["missing"],
                 precision=options["precision"],
                 threads=place.threads,
                 memory=place.memory,

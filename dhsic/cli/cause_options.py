@@ -128,6 +128,7 @@ def method_arguments(options: dict[str, Any], place: Place) -> dict[str, Any]:
         "estimator": read_estimator(options),
         "null": null,
         "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
+        "missing": options["missing"],
         "precision": options["precision"],
         "threads": place.threads,
         "memory": place.memory,

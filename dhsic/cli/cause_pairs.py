@@ -19,6 +19,7 @@ from dhsic.cli.options import (
     DATA_OPTIONS,
     JSON_OPTION,
     LOG_OPTION,
+    MISSING_OPTION,
     OVERWRITE_OPTION,
     PLOT_OPTION,
     SEED_OPTION,
@@ -105,7 +106,13 @@ def _max_rows(default: int | None) -> Callable[..., Any]:
 
 def _direction_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_options(
-        command, DATA_OPTIONS, REGRESSION_OPTIONS, _OPTIONS, (_max_rows(None),), _RUN
+        command,
+        DATA_OPTIONS,
+        (MISSING_OPTION,),
+        REGRESSION_OPTIONS,
+        _OPTIONS,
+        (_max_rows(None),),
+        _RUN,
     )
 
 
@@ -125,7 +132,11 @@ def direction(**options: Any) -> None:
         names = [source.name for source in sources]
         with run.run(_place(options)):
             found = find_direction(
-                *sources, names=names, rng=options["seed"], **_arguments(options)
+                *sources,
+                names=names,
+                rng=options["seed"],
+                missing=options["missing"],
+                **_arguments(options),
             )
         if options["json_path"] is not None:
             write_whole(options["json_path"], found.to_json(indent=2) + "\n")

@@ -10,7 +10,14 @@ import click
 import dhsic
 from dhsic.cli.kernels import KERNEL_OPTIONS, read_kernels
 from dhsic.cli.methods import NULL_OPTIONS, Kind, read_null
-from dhsic.cli.options import LEVEL_OPTIONS, RUN_OPTIONS, Request, location, with_options
+from dhsic.cli.options import (
+    LEVEL_OPTIONS,
+    MISSING_OPTION,
+    RUN_OPTIONS,
+    Request,
+    location,
+    with_options,
+)
 from dhsic.cli.recipes import code_of_samples
 from dhsic.cli.tested import CALIBRATE_OPTION, print_plan, print_test
 from dhsic.cli.where import read_place
@@ -49,6 +56,7 @@ _OPTIONS = (
         help="Of the discrepancy: at landmarks, of random features, of blocks, of all pairs of "
         "rows; or auto: v-mmd where that is quick and fits the memory, nystrom-mmd beyond.",
     ),
+    MISSING_OPTION,
     *_KIND.options(features="Random features.", exponent="Blocks have n^Q rows."),
 )
 
@@ -99,6 +107,7 @@ def _read(options: dict[str, Any]) -> Request:
         "kernels": kernels[0] if isinstance(kernels, list) else kernels,
         "null": null,
         "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
+        "missing": options["missing"],
         "precision": options["precision"],
         "threads": place.threads,
         "memory": place.memory,

@@ -26,6 +26,7 @@ __all__ = [
     "open_data",
     "open_group",
     "open_group_samples",
+    "open_sample_data",
     "open_samples",
     "open_variables",
     "parse_variable",
@@ -169,6 +170,35 @@ def open_samples(data: Sequence[Any], names: Sequence[str] | None = None) -> lis
     sources = [open_one(x, name) for x, name in pairs]
     _check_columns(sources)
     return coded_alike(sources)
+
+
+def open_sample_data(
+    samples: Sequence[Any], names: Sequence[str] | None, data: Any, missing: str
+) -> tuple[list[Source], int]:
+    """Open samples, or what is named of data, each without its rows that miss a value if asked to.
+
+    Parameters
+    ----------
+    samples : sequence
+        As for `open_samples`; or names where data is given.
+    names, data, missing
+        As for `open_data`.
+
+    Returns
+    -------
+    sources, dropped : list of source, int
+        The samples, and how many rows of all were left out.
+    """
+    check_choice("missing", missing, get_args(Missing))
+    if data is None:
+        opened = open_samples(samples, names)
+    elif isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
+        opened = open_samples(_members(data, samples if is_table(data) else _words(samples)), names)
+    else:
+        chosen, own = select(samples, data)
+        opened = open_samples(chosen, own if names is None else names)
+    parts = [without_missing([one], missing) for one in opened]
+    return [source for sources, _ in parts for source in sources], sum(count for _, count in parts)
 
 
 def _check_columns(samples: Sequence[AnySource]) -> None:
