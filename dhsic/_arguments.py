@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from dhsic._random import RngLike, resolve_seed
-from dhsic._validation import check_choice, parse_bytes, parse_seconds
+from dhsic._validation import check_choice, parse_bytes, parse_seconds, shown
 from dhsic.engine.blocks import Kind, Source, kinds_of
 from dhsic.engine.plan import Plan
 from dhsic.engine.runtime import Runtime, current_client
@@ -81,7 +81,12 @@ def open_session(
     what, fewest = ("a test of independence", 4) if tests else ("an estimate of dependence", 2)
     if sources[0].shape[0] < fewest:
         left = f", and {dropped:,} that miss a value were left out" if dropped else ""
-        msg = f"{what} needs at least {fewest} rows, got {sources[0].shape[0]}{left}: add rows"
+        wide = len(variables) == 1 or any(one.shape[1] > one.shape[0] for one in sources)
+        turned = "; rows are observations: pass variables one by one, or transpose them"
+        msg = (
+            f"{what} needs at least {fewest} rows, got {sources[0].shape[0]}{left}: add rows"
+            f"{turned if wide else ''}"
+        )
         raise DataError(msg)
     where = client, threads, memory, progress, checkpoint
     constants = not tests
@@ -134,10 +139,13 @@ def _read_kernels(kernels: Any, m: int) -> Grid | tuple[Kernel | None, ...]:
     """What was asked for the variables; None leaves one open."""
     if isinstance(kernels, Grid):
         return kernels
-    if kernels is None or isinstance(kernels, (str, Kernel)):
+    if kernels is None or isinstance(kernels, (str, Kernel, type)):
         kernels = [kernels] * m
     if not isinstance(kernels, Sequence):
-        msg = f"kernels must be a name, a Kernel, a sequence of them, or a Grid, got {kernels!r}"
+        msg = (
+            "kernels must be a name, a Kernel, a sequence of them, or a Grid, got "
+            f"{shown(kernels)}: write 'gaussian:0.5', for instance"
+        )
         raise InvalidArgumentError(msg)
     if len(kernels) != m:
         msg = f"kernels must be one, or one for each of {m} variables, got {len(kernels)}"
@@ -358,5 +366,8 @@ def read_kernel(kernel: Any) -> Kernel | None:
         return parse(kernel)
     if kernel is None or isinstance(kernel, Kernel):
         return kernel
-    msg = f"kernels must be names or Kernel values, got {kernel!r}"
+    if isinstance(kernel, type) and issubclass(kernel, Kernel):
+        msg = f"kernels must be names or Kernel values, got the class: write {kernel.__name__}()"
+        raise InvalidArgumentError(msg)
+    msg = f"kernels must be names or Kernel values, got {shown(kernel)}"
     raise InvalidArgumentError(msg)

@@ -196,16 +196,16 @@ def test_hsic__is_the_estimate_of_the_test(reference):
             "estimator must be a name or one of NystromMHSIC, .*, got 3",
         ),
         ((X, Y), {"estimator": "autos"}, "one of 'auto', 'nystrom-m'.*did you mean 'auto'"),
-        ((X, Y), {"null": "permutations"}, "supported pairs are.*did you mean 'permutation'"),
+        ((X, Y), {"null": "permutations"}, "choose auto, shifts.*did you mean 'permutation'"),
         (
             (X, Y),
             {"null": "normal", "estimator": "v-hsic"},
-            "got 'normal'.*v-hsic: shifts, permutation,",
+            "'normal' is not available for v-hsic; choose auto, shifts, .* or spectral; it is for block",
         ),
         (
             (X, Y),
             {"null": dhsic.Normal()},
-            "stands with 'nystrom-m', got Normal.*; v-hsic: shifts, perm",
+            "null 'normal' is not available for nystrom-m; choose auto, shifts, perm.*; it is for block",
         ),
         *(
             ((X, Y), {"null": null, "n_resamples": 9}, f"left out with null '{null}', which draws")
@@ -221,11 +221,11 @@ def test_hsic__is_the_estimate_of_the_test(reference):
         ((X, Y), {"kernels": [1, 2]}, "names or Kernel values, got 1"),
         ((X, Y), {"kernels": [None, "gausian"]}, "gausian.*gaussian"),
         ((X, Y), {"kernels": 3}, "a name, a Kernel, a sequence of them, or a Grid, got 3"),
-        ((X, Y), {"null": dhsic.Multiplier}, "null must be 'auto' or one that stands with"),
+        ((X, Y), {"null": dhsic.Multiplier}, "got the class: write Multiplier"),
         (
             (X, Y),
             {"null": np.zeros(3)},
-            "null must be 'auto' or one that stands with",
+            "null must be a name, or a value .* got an ndarray of shape \\(3,\\)",
         ),
         (
             (X, Y),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
 
-from dhsic._validation import check_choice
+from dhsic._validation import check_choice, shown
 from dhsic.engine.blocks import Source, kinds_of, labels_of
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.forms import AnySource, is_of, open_array, open_one
@@ -297,15 +297,19 @@ def parse_variable(text: str) -> tuple[str, str, slice | list[int | str] | None]
 
 def _checked_names(data: Sequence[Any], names: Sequence[str] | None, what: str) -> list[str]:
     """The names that were given, or those that the data have, all different."""
-    if names is not None and (isinstance(names, str) or not isinstance(names, Sequence)):
-        msg = f"names must be a sequence of words, one a {what}, got {names!r}"
+    if isinstance(names, str | Mapping) or not isinstance(names, Iterable | None):
+        msg = f"names must be a sequence of words, one a {what}, got {shown(names)}: give a list"
         raise InvalidArgumentError(msg)
-    given = names_of(data) if names is None else list(names)
+    given = names_of(data) if names is None else [_word(name) for name in names]
     words = {name for name in given if isinstance(name, str)}
     if not len(words) == len(given) == len(data):
         msg = f"names must be {len(data)} different words, one a {what}, got {given!r}"
         raise InvalidArgumentError(msg)
     return given
+
+
+def _word(name: Any) -> Any:
+    return str(name) if isinstance(name, str) else name  # of NumPy too
 
 
 def _resolve(chosen: slice | list[int | str], array: Any, variable: str) -> tuple[int, ...]:
