@@ -116,7 +116,7 @@ def session_over(
         msg = f"progress must be callable with one event, got {progress!r}"
         raise InvalidArgumentError(msg)
     if checkpoint is not None and rng is None:
-        msg = "rng must be a seed where a checkpoint is given, or a rerun draws anew: as rng=0"
+        msg = "rng must be a seed when a checkpoint is given, or a rerun draws anew: as rng=0"
         raise InvalidArgumentError(msg)
     folder = None if checkpoint is None else Folder.at(checkpoint, "checkpoint")
     runtime = _runtime(client, threads, parse_bytes(memory))
@@ -130,7 +130,7 @@ def _runtime(client: Any, threads: int | None, memory: int) -> Runtime:
     if client is None:
         return Runtime.here(threads, memory)
     if threads is not None:
-        msg = "threads must be left out where a client is given: its workers have their own"
+        msg = "threads must be left out when a client is given: its workers set their own"
         raise InvalidArgumentError(msg)
     return Runtime.on(client, memory)
 
@@ -175,7 +175,7 @@ def choose_measure(
     """
     asked = _read_kernels(kernels, len(session.sources))
     if isinstance(asked, Grid):
-        msg = "an estimate needs one kernel for each variable, got a Grid: that is for tests"
+        msg = "an estimate needs one kernel for each variable, got a Grid: use a Grid in a test"
         raise InvalidArgumentError(msg)
     named = _named(estimator, session)
     fitting = _checked(_single(asked, named, session.sources), session.sources)

@@ -200,12 +200,12 @@ def test_hsic__is_the_estimate_of_the_test(reference):
         (
             (X, Y),
             {"null": "normal", "estimator": "v-hsic"},
-            "'normal' is not available for v-hsic; choose auto, shifts, .* or spectral; it is for block",
+            "'normal' is not available for v-hsic; choose auto, .*; it is for block",
         ),
         (
             (X, Y),
             {"null": dhsic.Normal()},
-            "null 'normal' is not available for nystrom-m; choose auto, shifts, perm.*; it is for block",
+            "'normal' is not available for nystrom-m; choose auto, .*; it is for block",
         ),
         *(
             ((X, Y), {"null": null, "n_resamples": 9}, f"left out with null '{null}', which draws")
@@ -366,11 +366,12 @@ def test_hsic__of_a_constant_takes_any_kernel():
 
 
 def test_within__is_said_in_the_result():
-    for within, words in (("all", "within all rows"), ("blocks", "within groups of 100 rows")):
+    groups = "shuffled in groups of 100 rows"
+    for within, words in (("all", "all rows shuffled"), ("blocks", groups)):
         null = dhsic.Permutation(5, within=within, block_rows=100)
         for kernels in ("gaussian", GRID):
             result = dhsic.independence_test(X[:300], Y[:300], kernels=kernels, null=null, rng=0)
-            assert result.null_reason == f"as asked; permutes {words}"
+            assert result.null_reason == f"as asked; {words}"
 
 
 def test_client__without_workers_is_refused():

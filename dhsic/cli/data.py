@@ -24,13 +24,14 @@ _WIDTH = 160  # where no terminal says how wide it is
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 overwrite_option = click.option(
-    "--overwrite", is_flag=True, help="Replace a zarr group that is there."
+    "--overwrite", is_flag=True, help="Overwrite a zarr group that exists."
 )
 _shuffle = click.option(
     "--shuffle",
     type=click.IntRange(min=0),
     metavar="SEED",
-    help="Write the rows in a random order, for tests that permute within row blocks.",
+    help="Write the rows in a random order with this seed, for tests that permute within row "
+    "blocks.",
 )
 
 
@@ -41,19 +42,32 @@ Example
 """
 )
 @click.argument("out", metavar="OUT.zarr")
-@click.option("--rows", type=click.IntRange(min=1), metavar="N", required=True)
 @click.option(
-    "--features", type=click.IntRange(min=1), metavar="D", default=90, help="Columns of features."
+    "--rows", type=click.IntRange(min=1), metavar="N", required=True, help="Number of rows."
+)
+@click.option(
+    "--features",
+    type=click.IntRange(min=1),
+    metavar="D",
+    default=90,
+    help="Number of columns of the features.",
 )
 @click.option(
     "--dependence",
     type=float,
     metavar="S",
     default=0.3,
-    help="Of the year on the features: from 0, independent, to 1.",
+    help="Dependence of the year on the features, from 0 (independent) to 1.",
 )
-@click.option("--seed", type=click.IntRange(min=0), metavar="K", default=0, help="Names the data.")
-@click.option("--dtype", type=click.Choice(["float32", "float64"]), default="float32")
+@click.option(
+    "--seed", type=click.IntRange(min=0), metavar="K", default=0, help="Random seed of the data."
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "float64"]),
+    default="float32",
+    help="Floating-point type of the stored values.",
+)
 @overwrite_option
 def generate(out: str, **options: Any) -> None:
     """Write synthetic data of any length to OUT.zarr.
@@ -68,7 +82,7 @@ def generate(out: str, **options: Any) -> None:
 
 @click.group()
 def convert() -> None:
-    """Make a zarr group of a table."""
+    """Convert a table to a zarr group."""
 
 
 @convert.command(
@@ -85,7 +99,8 @@ Example
 def million_song(source: str, out: str, **options: Any) -> None:
     """Convert the Million Song year-prediction file to OUT.zarr.
 
-    Plain, zipped or gzipped. The group has the arrays 'features', 90 columns, and 'year'.
+    The file may be plain, zipped or gzipped. The group has the arrays 'features', with 90 columns,
+    and 'year'.
     """
     with progress_bar() as bar:
         bar.begin("converting")
@@ -109,8 +124,8 @@ Example
     multiple=True,
     required=True,
     metavar="NAME=COL,COL,...",
-    help="An array of the group and its columns of the table; quote as in CSV a column with a "
-    "comma in its name.",
+    help="An array of the group and the table columns in it; repeat the option for each "
+    "array. Quote a column name that has a comma, as in CSV.",
 )
 @click.option(
     "--missing",
@@ -123,21 +138,21 @@ Example
     "na_values",
     multiple=True,
     metavar="TEXT",
-    help="A text that stands for a missing value, such as -999, besides empty fields, NA, NaN and "
-    "null; may be given several times.",
+    help="Text that means a missing value, such as -999, besides empty fields, NA, NaN and "
+    "null; the option may be repeated.",
 )
 @click.option(
     "--categorical",
     multiple=True,
     metavar="COLUMN",
-    help="Read a column as labels, whatever it looks like; may be given several times.",
+    help="Read this column as labels; the option may be repeated.",
 )
 @click.option(
     "--numeric",
     multiple=True,
     metavar="COLUMN",
-    help="Read a column as numbers and take other text in it for missing; may be given several "
-    "times.",
+    help="Read this column as numbers; other text in it counts as missing. The option may be "
+    "repeated.",
 )
 @click.option("--delimiter", metavar="CHAR", default=",", help="Field separator of a CSV file.")
 @_shuffle

@@ -39,25 +39,27 @@ Examples
 _KIND = Kind.estimators(MMD_ESTIMATORS, without=("pairing", "form"))
 
 _OPTIONS = (
-    click.argument("data", metavar="DATA.zarr"),
+    click.argument("data", metavar="DATA"),
     click.option(
         "--sample",
         "samples",
         multiple=True,
         required=True,
         metavar="[NAME=]ARRAY",
-        help="An array of the group, or columns of one as 'old=timbre[:, 0:12]'; give it twice or "
-        "more. Samples have the same columns and any number of rows.",
+        help="A sample: an array of the group, or columns of one as 'old=timbre[:, 0:12]'; of a "
+        "table, a column or 'NAME=COL,COL'. Repeat the option for each sample, two or more. "
+        "Samples need the same columns, not the same number of rows.",
     ),
     click.option(
         "--estimator",
         type=click.Choice(["auto", *MMD_ESTIMATORS]),
         default="nystrom-mmd",
-        help="Of the discrepancy: at landmarks, of random features, of blocks, of all pairs of "
-        "rows; or auto: v-mmd where that is quick and fits the memory, nystrom-mmd beyond.",
+        help="Estimator of the discrepancy: landmarks (nystrom-mmd), random features, blocks, or "
+        "all pairs of rows (v-mmd, u-mmd). auto takes v-mmd for few rows and nystrom-mmd for "
+        "many.",
     ),
     MISSING_OPTION,
-    *_KIND.options(features="Random features.", exponent="Blocks have n^Q rows."),
+    *_KIND.options(features="Number of random features.", exponent="Blocks of n^Q rows."),
 )
 
 _PLAN = (
@@ -65,7 +67,7 @@ _PLAN = (
         "--plan",
         "only_plan",
         is_flag=True,
-        help="Say what would run, in how much memory and time; no more.",
+        help="Print the plan, with its memory and time, and run nothing.",
     ),
     CALIBRATE_OPTION,
 )
@@ -77,10 +79,10 @@ def _options(command: Command) -> Command:
     )
 
 
-@click.command("two-sample", epilog=_EPILOG, short_help="Compare samples of DATA.zarr.")
+@click.command("two-sample", epilog=_EPILOG, short_help="Compare samples of DATA.")
 @_options
 def two_sample(**options: Any) -> None:
-    """Test whether samples of DATA.zarr come from one distribution.
+    """Test whether samples of DATA come from one distribution.
 
     Prints the statistic, its p-value, the squared maximum mean discrepancy, and the decision at the
     level alpha.

@@ -83,9 +83,7 @@ def reporting(client: Any, path: Path | None) -> AbstractContextManager[None]:
     if path is None:
         return nullcontext()
     if client is None:
-        msg = (
-            "--performance-report tells of worker processes: give --workers, or a cluster to run on"
-        )
+        msg = "--performance-report needs worker processes: add --workers N, or a cluster to run on"
         raise click.UsageError(msg)
     return performance_report(client, path)
 

@@ -170,7 +170,7 @@ def test_bad_variables(invoke: Invoke, data: str, case: str) -> None:
     ("arguments", "words"),
     [
         (("test", "nowhere.zarr", *PAIR), ("nowhere.zarr", "check the path")),
-        (("test",), ("Missing argument 'DATA.zarr'", "dhsic test --help")),
+        (("test",), ("Missing argument 'DATA'", "dhsic test --help")),
         (("test", "some.zarr"), ("Missing option '--variable'",)),
         (("tset",), ("No such command 'tset'. Did you mean 'test'?",)),
         (("--versoin",), ("No such option '--versoin'",)),
