@@ -99,7 +99,7 @@ def _new_file(context: click.Context, option: click.Parameter, value: Path | Non
         return None
     path = value.resolve()
     if path.exists() and not path.is_file():
-        msg = f"{path} exists and is not a file: give a file name"
+        msg = f"give the name of a file; {path} is not one"
         raise click.BadParameter(msg)
     if not path.parent.is_dir():
         msg = f"the folder {path.parent} does not exist: create it first"

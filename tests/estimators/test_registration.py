@@ -218,7 +218,7 @@ def test_command_line__knows_new_names(tmp_path):
     assert "p-value    0.05" in done.output
     assert "maximum" in done.output
     table = CliRunner().invoke(main, ["test", "--help"]).output
-    assert "correlation   n log n  2+  permutation maximum" in table
+    assert "correlation   n log n  2+         permutation maximum" in table
     assert "'corr' is not one of" in invoke("--estimator", "corr").output
 
 
