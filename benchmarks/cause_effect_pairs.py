@@ -39,6 +39,7 @@ from dhsic.causal import (
 )
 from dhsic.causal.measure import Measure
 from dhsic.causal.pairs import PairResiduals, pair_residuals
+from dhsic.causal.regression import RegressionName
 from dhsic.estimators import Estimator
 from dhsic.plots import precision_recall_curves, roc_curves
 
@@ -81,7 +82,7 @@ class InSample:
         return left
 
 
-REGRESSIONS: dict[str, str | Regression] = {
+REGRESSIONS: dict[str, RegressionName | Regression] = {
     **{name: name for name in ("random-forest", "splines", "gaussian-process")},
     InSample.name: InSample(),
 }

@@ -3,7 +3,7 @@
 The target is a sum of four linear effects, three quadratic ones and one product of two columns,
 with one effect on its spread, and noise; columns are normal and correlated in tens. `precision` is
 the share of the first ten that are relevant, the mean over data sets, with its standard error.
-`pyHSICLasso` (extra `peers`) is left out where it is not installed. Writes
+`pyHSICLasso` (group `peers`) is left out where it is not installed. Writes
 benchmarks/results/feature_recovery.csv.
 
     python benchmarks/feature_recovery.py

@@ -132,7 +132,7 @@ def threads_of_their_own() -> Iterator[None]:
 
 def stopped_by(found: Measured) -> str:
     """What stopped a test: a plan of ours that is refused is stopped by memory."""
-    if "dhsic[peers]" in found.stopped:
+    if "group peers" in found.stopped:
         raise click.ClickException(found.stopped)
     return MEMORY if MemoryBudgetError.__name__ in found.stopped else found.stopped
 

@@ -43,7 +43,7 @@ def _module(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        msg = f"{name} is needed and cannot be imported ({error}): pip install 'dhsic[peers]'"
+        msg = f"{name} is needed and cannot be imported ({error}): install the group peers"
         raise ImportError(msg) from error
 
 

@@ -1,4 +1,4 @@
-"""Level, power and reach beside the tests of other packages. Needs the extra `peers`.
+"""Level, power and reach beside the tests of other packages. Needs the group `peers`.
 
 `level`: the share of independent data sets that are rejected. `power`: on real rows of the Million
 Song table (90 columns of timbre and the year) in the folder DHSIC_DATA, at level 1 % with 250

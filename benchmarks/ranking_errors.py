@@ -21,6 +21,7 @@ from scipy.stats import binom, norm
 
 import dhsic
 from benchmarks.output import parallel_map, write_csv
+from dhsic.estimators import NullName
 from dhsic.nulls import Control
 
 CONTROLS: tuple[Control, ...] = ("bh", "by", "max-t", "holm", "bonferroni")
@@ -31,7 +32,7 @@ class Setting(NamedTuple):
     """How one kind of data is ranked."""
 
     n: int
-    null: str
+    null: NullName
     resamples: int
     landmarks: int
     relevant: int

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import product
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import click
 import numpy as np
@@ -21,6 +21,7 @@ import numpy as np
 import dhsic
 from benchmarks.cases import Data, Rng, joint_triple, linear, sine, tail, with_dimensions
 from benchmarks.output import parallel_map, read_csv, write_csv
+from dhsic.estimators import NullName
 from dhsic.kernels import Gaussian
 from dhsic.landmarks import Selection
 
@@ -49,7 +50,7 @@ def one_result(
         *data(n, np.random.default_rng([seed, n])),
         kernels=kernels,
         estimator=dhsic.NystromMHSIC(n_landmarks=landmarks, selection=selection, pool=pool),
-        null=null,
+        null=cast(NullName, null),
         n_resamples=199,
         rng=seed,
         threads=1,

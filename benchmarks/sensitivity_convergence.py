@@ -25,7 +25,7 @@ from scipy.spatial.distance import pdist
 import dhsic
 from benchmarks.cases import with_dimensions
 from benchmarks.output import read_csv, write_csv
-from dhsic.estimators import Estimator
+from dhsic.estimators import Estimator, EstimatorName
 from dhsic.kernels import Gaussian
 
 METHODS: dict[str, Callable[[int], Estimator]] = {
@@ -50,7 +50,9 @@ def average_distance_kernel(x: NDArray[Any]) -> Gaussian:
     return Gaussian(gamma=0.5 / float(pdist(x[:1000]).mean()) ** 2)
 
 
-def whole_map(data: list[NDArray[Any]], estimator: str | Estimator, seed: int) -> NDArray[Any]:
+def whole_map(
+    data: list[NDArray[Any]], estimator: EstimatorName | Estimator, seed: int
+) -> NDArray[Any]:
     """The maps of all variables side by side."""
     kernels = [average_distance_kernel(x) for x in data]
     found = dhsic.sensitivity_map(

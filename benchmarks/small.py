@@ -45,7 +45,10 @@ def methods() -> Mapping[str, Callable[..., float]]:
     """Those that are installed."""
     if find_spec("hyppo") is not None:
         return {**OURS, **PEERS}
-    click.echo("hyppo is left out, as it is not installed: pip install 'dhsic[peers]'", err=True)
+    click.echo(
+        "hyppo is left out, as it is not installed: install the group peers",
+        err=True,
+    )
     return OURS
 
 

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 import numpy as np
@@ -31,6 +31,7 @@ from benchmarks.level import rejection_rates
 from benchmarks.output import parallel_map, read_csv, write_csv
 from dhsic.kernels import Grid
 from dhsic.twosample import MMD_ESTIMATORS
+from dhsic.twosample.compare import MMDName
 
 COLUMNS = 3
 REFERENCE_ROWS = 200
@@ -100,7 +101,7 @@ def one_pvalue(setting: tuple[str, tuple[int, int], str, str, str, int]) -> floa
     return dhsic.two_sample_test(
         *samples(case, sizes, seed),
         kernels=KERNELS[kernels],
-        estimator=estimator,
+        estimator=cast(MMDName, estimator),
         null=NULLS[null],
         rng=seed,
         threads=1,

@@ -22,10 +22,11 @@ from matplotlib.figure import Figure
 
 from benchmarks.output import read_csv, write_csv
 from dhsic.causal import DAG, score_dags
+from dhsic.causal.scoring import MeasureName
 from dhsic.plots import causal_graph, dag_scores
 
 NAMES = ("altitude", "temperature", "sunshine")
-ESTIMATORS = ("v-hsic", "nystrom-m")
+ESTIMATORS: tuple[MeasureName, ...] = ("v-hsic", "nystrom-m")
 
 
 def rows(path: Path, seed: int) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from dhsic._random import RngLike, resolve_seed
-from dhsic._validation import check_choice, parse_bytes, parse_seconds
+from dhsic._validation import check_choice, parse_bytes, parse_seconds, shown
 from dhsic.engine.blocks import Kind, Source, kinds_of
 from dhsic.engine.plan import Plan
 from dhsic.engine.runtime import Runtime, current_client
@@ -40,6 +40,7 @@ from dhsic.kernels import (
 from dhsic.nulls import Distribution, FromReplicates, Replicates
 
 __all__ = [
+    "REMEDY",
     "Method",
     "Missing",
     "Precision",
@@ -53,6 +54,7 @@ __all__ = [
 ]
 
 Precision = Literal["float64", "float32"]
+REMEDY = "; missing='drop' (--missing drop) drops those with NaN"
 
 
 def open_session(
@@ -79,15 +81,17 @@ def open_session(
     what, fewest = ("a test of independence", 4) if tests else ("an estimate of dependence", 2)
     if sources[0].shape[0] < fewest:
         left = f", and {dropped:,} that miss a value were left out" if dropped else ""
-        msg = f"{what} needs at least {fewest} rows, got {sources[0].shape[0]}{left}: add rows"
+        wide = len(variables) == 1 or any(one.shape[1] > one.shape[0] for one in sources)
+        turned = "; rows are observations: pass variables one by one, or transpose them"
+        msg = (
+            f"{what} needs at least {fewest} rows, got {sources[0].shape[0]}{left}: add rows"
+            f"{turned if wide else ''}"
+        )
         raise DataError(msg)
     where = client, threads, memory, progress, checkpoint
     constants = not tests
     session = session_over(sources, rng, precision, *where, time=time, takes_constants=constants)
-    session.dropped, session.remedy = (
-        dropped,
-        "; missing='drop' (--missing drop) drops those with NaN",
-    )
+    session.dropped, session.remedy = dropped, REMEDY
     return session
 
 
@@ -112,7 +116,7 @@ def session_over(
         msg = f"progress must be callable with one event, got {progress!r}"
         raise InvalidArgumentError(msg)
     if checkpoint is not None and rng is None:
-        msg = "rng must be a seed where a checkpoint is given, or a rerun draws anew: as rng=0"
+        msg = "rng must be a seed when a checkpoint is given, or a rerun draws anew: as rng=0"
         raise InvalidArgumentError(msg)
     folder = None if checkpoint is None else Folder.at(checkpoint, "checkpoint")
     runtime = _runtime(client, threads, parse_bytes(memory))
@@ -126,7 +130,7 @@ def _runtime(client: Any, threads: int | None, memory: int) -> Runtime:
     if client is None:
         return Runtime.here(threads, memory)
     if threads is not None:
-        msg = "threads must be left out where a client is given: its workers have their own"
+        msg = "threads must be left out when a client is given: its workers set their own"
         raise InvalidArgumentError(msg)
     return Runtime.on(client, memory)
 
@@ -135,10 +139,13 @@ def _read_kernels(kernels: Any, m: int) -> Grid | tuple[Kernel | None, ...]:
     """What was asked for the variables; None leaves one open."""
     if isinstance(kernels, Grid):
         return kernels
-    if kernels is None or isinstance(kernels, (str, Kernel)):
+    if kernels is None or isinstance(kernels, (str, Kernel, type)):
         kernels = [kernels] * m
     if not isinstance(kernels, Sequence):
-        msg = f"kernels must be a name, a Kernel, a sequence of them, or a Grid, got {kernels!r}"
+        msg = (
+            "kernels must be a name, a Kernel, a sequence of them, or a Grid, got "
+            f"{shown(kernels)}: write 'gaussian:0.5', for instance"
+        )
         raise InvalidArgumentError(msg)
     if len(kernels) != m:
         msg = f"kernels must be one, or one for each of {m} variables, got {len(kernels)}"
@@ -168,7 +175,7 @@ def choose_measure(
     """
     asked = _read_kernels(kernels, len(session.sources))
     if isinstance(asked, Grid):
-        msg = "an estimate needs one kernel for each variable, got a Grid: that is for tests"
+        msg = "an estimate needs one kernel for each variable, got a Grid: use a Grid in a test"
         raise InvalidArgumentError(msg)
     named = _named(estimator, session)
     fitting = _checked(_single(asked, named, session.sources), session.sources)
@@ -359,5 +366,8 @@ def read_kernel(kernel: Any) -> Kernel | None:
         return parse(kernel)
     if kernel is None or isinstance(kernel, Kernel):
         return kernel
-    msg = f"kernels must be names or Kernel values, got {kernel!r}"
+    if isinstance(kernel, type) and issubclass(kernel, Kernel):
+        msg = f"kernels must be names or Kernel values, got the class: write {kernel.__name__}()"
+        raise InvalidArgumentError(msg)
+    msg = f"kernels must be names or Kernel values, got {shown(kernel)}"
     raise InvalidArgumentError(msg)

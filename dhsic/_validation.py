@@ -22,6 +22,7 @@ __all__ = [
     "nearest",
     "parse_bytes",
     "parse_seconds",
+    "shown",
 ]
 
 Given = ParamSpec("Given")
@@ -52,6 +53,7 @@ _ELSEWHERE = {
     "checkpoint": ("cache", "resume", "checkpoint_dir"),
     "n_landmarks": ("landmarks", "n_components", "m"),
 }
+_SHOWN = 80
 _VARIABLES = ("x", "y", "z", "X", "Y", "Z", "a", "b", "variables")
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _SECONDS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -62,7 +64,7 @@ def check_integer(name: str, value: Any, *, minimum: int) -> int:
     """Return an integer of at least `minimum`, or raise."""
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= minimum:
         return int(value)
-    msg = f"{name} must be an integer >= {minimum}, got {value!r}"
+    msg = f"{name} must be an integer >= {minimum}, got {shown(value)}"
     raise InvalidArgumentError(msg)
 
 
@@ -72,17 +74,34 @@ def check_number(
     """Return a number that is allowed, or raise."""
     if not isinstance(value, bool) and isinstance(value, Real) and allowed(float(value)):
         return float(value)
-    msg = f"{name} must be {requirement}, got {value!r}: {remedy}"
+    msg = f"{name} must be {requirement}, got {shown(value)}: {remedy}"
     raise InvalidArgumentError(msg)
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
     """Return a value that is among the choices, or raise."""
-    if value in choices:
+    if isinstance(value, str) and value in choices:
         return str(value)
     listed = ", ".join(repr(choice) for choice in choices)
-    msg = f"{name} must be one of {listed}, got {value!r}{nearest(str(value), choices)}"
+    near = nearest(value, choices) if isinstance(value, str) else ""
+    msg = f"{name} must be one of {listed}, got {shown(value)}{near}"
     raise InvalidArgumentError(msg)
+
+
+def shown(value: object) -> str:
+    """What a message says of a value: what it is, where that is no longer than a line.
+
+    Examples
+    --------
+    >>> shown("nystrom"), shown(np.zeros((60, 2)))
+    ("'nystrom'", 'an ndarray of shape (60, 2)')
+    """
+    text = repr(value)
+    if len(text) <= _SHOWN and "\n" not in text and not isinstance(value, np.ndarray):
+        return text
+    kind, shape = type(value).__name__, getattr(value, "shape", None)
+    article = "an" if kind[0] in "aeiouAEIOU" or kind == "ndarray" else "a"
+    return f"{article} {kind}" + ("" if shape is None else f" of shape {tuple(shape)}")
 
 
 def named_arguments(function: Callable[Given, Returned]) -> Callable[Given, Returned]:
@@ -92,11 +111,17 @@ def named_arguments(function: Callable[Given, Returned]) -> Callable[Given, Retu
     def checked(*args: Given.args, **kwargs: Given.kwargs) -> Returned:
         if not kwargs.keys() <= known:
             raise _unknown_argument(function.__name__, min(kwargs.keys() - known), known)
+        try:
+            needed.bind(*args, **kwargs)
+        except TypeError as error:
+            msg = f"{function.__name__}: {error}; it takes {', '.join(needed.parameters)}"
+            raise UnknownArgumentError(msg) from None
         return function(*args, **kwargs)
 
+    needed = signature(function)
     known = {
         name: None
-        for name, one in signature(function).parameters.items()
+        for name, one in needed.parameters.items()
         if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD)
     }.keys()
     return checked
@@ -124,9 +149,8 @@ def parse_bytes(value: int | str) -> int:
     text = str(value).strip().lower()
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([kmgt]?)(i?)b?)", text)
     if match is None or (match[3] and not match[2]) or (amount := _amount(*match.groups())) < 1:
-        msg = (
-            f"memory must be a positive number of bytes such as '2GiB' or 2000000000, got {value!r}"
-        )
+        got = shown(value)
+        msg = f"memory must be a positive number of bytes such as '2GiB' or 2000000000, got {got}"
         raise InvalidArgumentError(msg)
     return amount
 
@@ -135,7 +159,9 @@ def parse_seconds(value: float | str) -> float:
     """Read a time such as 600, "90s", "10min" or "2h"."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)?", str(value).strip().lower())
     if match is None or (seconds := float(match[1]) * _SECONDS[match[2] or ""]) <= 0.0:
-        msg = f"time must be a positive number of seconds such as 600 or '10min', got {value!r}"
+        msg = (
+            f"time must be a positive number of seconds such as 600 or '10min', got {shown(value)}"
+        )
         raise InvalidArgumentError(msg)
     return seconds
 

@@ -15,12 +15,12 @@ from dhsic._arguments import (
     plan_measure,
 )
 from dhsic._fields import result_fields, tested_fields
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import named_arguments
-from dhsic.engine.events import Listener
 from dhsic.engine.plan import Plan
-from dhsic.estimators import Estimator, Null
-from dhsic.kernels import Grid, Kernel
+from dhsic.estimators import Estimator, EstimatorName, Null, NullName
+from dhsic.kernels import Grid, Kernel, KernelName
 from dhsic.results import DependenceEstimate, IndependenceTestResult
 
 __all__ = [
@@ -30,15 +30,16 @@ __all__ = [
     "plan",
 ]
 
-Kernels = str | Kernel | Sequence[str | Kernel | None]
+Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 
 
 @named_arguments
+@shows_progress
 def independence_test(
     *variables: Any,
     kernels: Kernels | Grid | None = None,
-    estimator: str | Estimator = "auto",
-    null: str | Null = "auto",
+    estimator: EstimatorName | Estimator = "auto",
+    null: NullName | Null = "auto",
     n_resamples: int | None = None,
     rng: RngLike = None,
     names: Sequence[str] | None = None,
@@ -49,7 +50,7 @@ def independence_test(
     threads: int | None = None,
     memory: int | str = "2GiB",
     time: float | str | None = None,
-    progress: Listener | None = None,
+    progress: Progress = None,
     checkpoint: str | None = None,
 ) -> IndependenceTestResult:
     """Test whether two or more variables are jointly independent.
@@ -112,8 +113,9 @@ def independence_test(
     time : float or str, optional
         Seconds of a reference machine (an AMD EPYC of 2023, wherever it runs) that an "auto"
         estimator may take by its plan, as 600 or "1h"; ten minutes of one thread where not given.
-    progress : callable, optional
-        Receives events of `dhsic.engine.events`.
+    progress : bool or callable, optional
+        Whether a bar shows how far the run is; where not given, one comes after two seconds in
+        terminals and notebooks. Or what receives events of `dhsic.engine.events`.
     checkpoint : str, optional
         Path or URL of a folder where parts of the passes are kept as they finish. A run that was
         cut short goes on from there when it is called again with the same arguments, and returns
@@ -161,10 +163,11 @@ def independence_test(
 
 
 @named_arguments
+@shows_progress
 def hsic(
     *variables: Any,
     kernels: Kernels | None = None,
-    estimator: str | Estimator = "auto",
+    estimator: EstimatorName | Estimator = "auto",
     rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,
@@ -173,7 +176,7 @@ def hsic(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
-    progress: Listener | None = None,
+    progress: Progress = None,
     checkpoint: str | None = None,
 ) -> DependenceEstimate:
     """Estimate the squared HSIC of two or more variables.
@@ -227,8 +230,8 @@ def hsic(
 def plan(
     *variables: Any,
     kernels: Kernels | Grid | None = None,
-    estimator: str | Estimator = "auto",
-    null: str | Null = "auto",
+    estimator: EstimatorName | Estimator = "auto",
+    null: NullName | Null = "auto",
     n_resamples: int | None = None,
     names: Sequence[str] | None = None,
     data: Any = None,

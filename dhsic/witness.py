@@ -7,23 +7,24 @@ from dataclasses import replace
 from typing import Any
 
 from dhsic._arguments import Missing, Precision, choose_measure, open_session, plan_measure
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import named_arguments
 from dhsic.api import Kernels
-from dhsic.engine.events import Listener
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import COCO, Estimator, WitnessFunctions
+from dhsic.estimators import COCO, Estimator, EstimatorName, WitnessFunctions
 
 __all__ = ["witness_functions"]
 
 
 @named_arguments
+@shows_progress
 def witness_functions(
     x: Any,
     y: Any,
     *,
     kernels: Kernels | None = None,
-    estimator: str | Estimator = "coco",
+    estimator: EstimatorName | Estimator = "coco",
     rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,
@@ -32,7 +33,7 @@ def witness_functions(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
-    progress: Listener | None = None,
+    progress: Progress = None,
     checkpoint: str | None = None,
 ) -> WitnessFunctions:
     """Find the smooth functions of two variables whose covariance is largest.

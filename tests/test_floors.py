@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1] / "dhsic"
 UNITS = [
     *("errors", "_version", "_validation", "_random", "_work", "_drawing", "_plugins", "results"),
     *("kernels", "linalg", "nulls", "analysis"),
-    *("engine", "io"),
+    *("engine", "io", "_progress"),
     *("landmarks", "features", "estimators"),
     *("_arguments", "_fields", "api", "witness", "plots"),
     *("sensitivity", "ranking"),

@@ -169,7 +169,7 @@ def test_grid__reasons_are_in_the_result():
         "exact for exchangeable rows; all 20 shifts within 5 groups of rows, 19 replicates"
     )
     permuted = dhsic.independence_test(*sine(100, 1), **options, null="permutation")
-    assert permuted.null_reason == "as asked; permutes within all rows"
+    assert permuted.null_reason == "as asked; all rows shuffled"
 
 
 def test_grid__results_survive_json():

@@ -9,6 +9,7 @@ from dhsic._validation import (
     check_number,
     nearest,
     parse_bytes,
+    shown,
 )
 from dhsic.errors import InvalidArgumentError, require
 
@@ -42,7 +43,7 @@ def test_check_number__returns_numbers_that_are_allowed(value):
 def test_check_number__refuses_the_rest(value):
     with pytest.raises(InvalidArgumentError) as caught:
         positive(value)
-    assert str(caught.value) == f"q must be positive, got {value!r}: take 1"
+    assert str(caught.value) == f"q must be positive, got {shown(value)}: take 1"
 
 
 def test_check_choice__returns_what_is_among_the_choices():
@@ -105,3 +106,18 @@ def test_require__names_the_purpose_the_module_and_the_extra():
     assert str(error) == (
         "Plotting needs matplotlib, which is not installed: pip install 'dhsic[plot]'"
     )
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("short", "'short'"),
+        ("x" * 100, "a str"),
+        (np.zeros((3, 2)), "an ndarray of shape (3, 2)"),
+        (np.ones(1), "an ndarray of shape (1,)"),
+        (list(range(100)), "a list"),
+        (np.float64(1.5), "np.float64(1.5)"),
+    ],
+)
+def test_shown__is_no_longer_than_a_line(value, said):
+    assert shown(value) == said

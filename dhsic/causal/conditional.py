@@ -7,20 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dhsic._arguments import Precision, choose_method, session_over
+from dhsic._arguments import Precision, choose_method
 from dhsic._fields import tested_fields
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import named_arguments
 from dhsic.api import Kernels
 from dhsic.causal.nodes import open_nodes
-from dhsic.causal.regression import Regression, find_regression
+from dhsic.causal.regression import Regression, RegressionName, find_regression
 from dhsic.causal.residuals import plan_regressions, residual_variables
-from dhsic.engine.events import Listener
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import Estimator, Null
+from dhsic.estimators import Estimator, EstimatorName, Null, NullName
 from dhsic.estimators.base import passes_of, plan_of
 from dhsic.io.labelled import names_of
+from dhsic.io.missing import Missing
 from dhsic.kernels import Grid
 from dhsic.results import IndependenceTestResult
 
@@ -61,23 +62,26 @@ class ConditionalIndependenceTestResult(IndependenceTestResult):
 
 
 @named_arguments
+@shows_progress
 def conditional_independence_test(
     x: Any,
     y: Any,
     *,
     given: Any,
     names: Sequence[str] | None = None,
-    regression: str | Regression = "splines",
+    data: Any = None,
+    missing: Missing = "refuse",
+    regression: RegressionName | Regression = "splines",
     kernels: Kernels | Grid | None = None,
-    estimator: str | Estimator = "nystrom-m",
-    null: str | Null = "auto",
+    estimator: EstimatorName | Estimator = "nystrom-m",
+    null: NullName | Null = "auto",
     n_resamples: int | None = None,
     rng: RngLike = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
-    progress: Listener | None = None,
+    progress: Progress = None,
 ) -> ConditionalIndependenceTestResult:
     """Test whether the residuals of two variables, regressed on others, are independent.
 
@@ -105,6 +109,8 @@ def conditional_independence_test(
         What both are regressed on, shapes (n,) or (n, d_j).
     names : sequence of str, optional
         Of x, y and what is given.
+    data, missing
+        As for `dhsic.independence_test`; a list that is given names a variable each.
     regression : str or Regression, optional
         As for `score_dags`.
     kernels, estimator, null, n_resamples
@@ -145,18 +151,19 @@ def conditional_independence_test(
     if not conditions:
         msg = "given must hold a variable or more, got none: use dhsic.independence_test"
         raise InvalidArgumentError(msg)
-    if names is None:
+    if names is None and data is None:
         usual = ["x", "y", *(f"z{j}" for j in range(1, len(conditions) + 1))]
         names = names_of((x, y, *conditions), usual)
-    sources = open_nodes((x, y, *conditions), names)
-    session = session_over(sources, rng, precision, client, threads, memory, progress)
+    where = client, threads, memory, progress
+    session = open_nodes((x, y, *conditions), names, data, missing, rng, precision, *where)
     regressor = find_regression(regression)
-    others = tuple(range(2, len(sources)))
+    others = tuple(range(2, len(session.sources)))
     wanted = {0: [others], 1: [others]}
     steps = plan_regressions(session, regressor, wanted)
     session.begin(plan_of(session, steps, _REMEDY))
     residuals = residual_variables(session, regressor, wanted)
     tested = Session(residuals, session.runtime, session.seed, session.dtype, session.listener)
+    tested.dropped = session.dropped
     method = choose_method(tested, kernels, estimator, null, n_resamples)
     tested.begin(method.plan(tested))
     fields = tested_fields(tested, method, began)

@@ -18,7 +18,7 @@ from dhsic.causal.roc import (
     precision_recall_curve,
     roc_curve,
 )
-from dhsic.results import AS_ASKED, BarResult
+from dhsic.results import AS_ASKED, BarResult, rows_text
 
 __all__ = ["CausalDirection", "CausalDirections", "Criterion", "Side"]
 
@@ -88,6 +88,8 @@ class CausalDirection(BarResult):
         Of dhsic.
     estimator_reason : str
         Why this one.
+    dropped : int
+        Rows that were left out since a value was missing.
     """
 
     names: tuple[str, str]
@@ -103,6 +105,7 @@ class CausalDirection(BarResult):
     seconds: float
     version: str
     estimator_reason: str = AS_ASKED
+    dropped: int = 0
 
     @property
     def direction(self) -> str:
@@ -124,7 +127,7 @@ class CausalDirection(BarResult):
             (f"{second} -> {first}", str(self.backward)),
             ("estimator", f"{self.estimator}{reason}"),
             ("regression", self.regression),
-            ("n", f"{self.n:,}"),
+            ("n", rows_text(self.n, self.dropped)),
             ("seed", str(self.seed)),
             ("time", f"{self.seconds:.2f} s"),
         ]

@@ -17,10 +17,18 @@ from dhsic.causal.decisions import Criterion, Side
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import VHSIC, Estimator, Null, NystromMHSIC, find_estimator
+from dhsic.estimators import (
+    VHSIC,
+    Estimator,
+    EstimatorName,
+    Null,
+    NullName,
+    NystromMHSIC,
+    find_estimator,
+)
 from dhsic.estimators.choose import choose_among, plan_test
 from dhsic.estimators.reach import plan_once
-from dhsic.kernels import Combinations, Kernel
+from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.results import AS_ASKED
 from dhsic.sensitivity import sensitivity_map
 from dhsic.sensitivity.maps import plan_map
@@ -62,10 +70,10 @@ class Measure:
     """
 
     criterion: Criterion = "p-value"
-    estimator: str | Estimator = "auto"
-    null: str | Null | None = None
+    estimator: EstimatorName | Estimator = "auto"
+    null: NullName | Null | None = None
     n_resamples: int | None = None
-    kernel: str | Kernel | None = "gaussian"
+    kernel: KernelName | str | Kernel | None = "gaussian"
     memory: int | str = "2GiB"
     threads: int | None = None
 

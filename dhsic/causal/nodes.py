@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dhsic._arguments import REMEDY, session_over
+from dhsic._random import RngLike
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.io.labelled import columns_as_variables
-from dhsic.io.open import AnySource, open_variables
+from dhsic.io.missing import Missing
+from dhsic.io.open import open_data
 from dhsic.kernels import Kernel, parse
 
 __all__ = ["open_nodes", "read_kernels"]
@@ -17,39 +19,50 @@ _FEWEST_ROWS = 4
 
 
 def open_nodes(
-    variables: Sequence[Any], names: Sequence[str] | None, *, most: int | None = None
-) -> list[AnySource]:
-    """Open variables that are nodes of a graph, or the columns of one of them.
+    variables: Sequence[Any],
+    names: Sequence[str] | None,
+    data: Any,
+    missing: Missing,
+    rng: RngLike,
+    precision: str = "float64",
+    client: Any = None,
+    threads: int | None = 1,
+    memory: int | str = "2GiB",
+    progress: Any = None,
+    *,
+    most: int | None = None,
+) -> Session:
+    """A session over variables that are nodes of a graph, or the columns of one of them.
 
     Parameters
     ----------
     variables : sequence of array-like
-        As for `dhsic.io.open.open_variables`; one of two columns or more stands for its columns.
+        As for `dhsic.independence_test`; one of two columns or more stands for its columns.
     names : sequence of str or None
         Of the nodes; their own where not given, as those of the columns of a data frame.
+    data, missing, rng, precision, client, threads, memory, progress
+        As for `dhsic.independence_test`.
     most : int, optional
         Nodes that are taken.
 
     Returns
     -------
-    list of source
+    Session
 
     Raises
     ------
     InvalidArgumentError
         Fewer than two nodes, or too many, or names that do not fit.
     DataError
-        As for `open_variables`; categories, which have no residuals; or fewer than 4 rows.
+        As for `dhsic.io.open.open_data`; categories, which have no residuals; or fewer than 4 rows.
     """
-    if len(variables) == 1:
-        variables, names = columns_as_variables(variables[0], names)
-    if most is not None and len(variables) > most:
+    sources, dropped = open_data(variables, names, data, missing)
+    if most is not None and len(sources) > most:
         msg = (
-            f"all graphs are scored over 2 to {most} nodes, got {len(variables)}: leave some out, "
+            f"all graphs are scored over 2 to {most} nodes, got {len(sources)}: leave some out, "
             "or search for one graph by dhsic.causal.search_dag"
         )
         raise InvalidArgumentError(msg)
-    sources = open_variables(variables, names)
     for source in sources:
         if source.categorical:
             msg = (
@@ -60,7 +73,9 @@ def open_nodes(
     if sources[0].shape[0] < _FEWEST_ROWS:
         msg = f"a test of residuals needs at least 4 rows, got {sources[0].shape[0]}"
         raise DataError(msg)
-    return sources
+    session = session_over(sources, rng, precision, client, threads, memory, progress)
+    session.dropped, session.remedy = dropped, REMEDY
+    return session
 
 
 def read_kernels(kernels: Any, session: Session) -> tuple[Kernel, ...]:

@@ -11,18 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import session_over
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator, resolve_seed
 from dhsic._validation import check_integer, named_arguments
 from dhsic._version import __version__
 from dhsic.causal.decisions import CausalDirection, CausalDirections, Criterion
 from dhsic.causal.measure import Measure
 from dhsic.causal.nodes import open_nodes
-from dhsic.causal.regression import Regression, find_regression
-from dhsic.engine.events import Listener, StepStarted
+from dhsic.causal.regression import Regression, RegressionName, find_regression
+from dhsic.engine.events import StepStarted
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
-from dhsic.estimators import Estimator, Null
-from dhsic.kernels import Kernel
+from dhsic.estimators import Estimator, EstimatorName, Null, NullName
+from dhsic.io.missing import Missing
+from dhsic.kernels import Kernel, KernelName
 
 __all__ = ["PairResiduals", "direction", "directions", "pair_residuals"]
 
@@ -47,6 +48,8 @@ class PairResiduals:
         Its name.
     seed : int
         Fixes every draw.
+    dropped : int, optional
+        Rows that were left out since a value was missing.
     """
 
     names: tuple[str, str]
@@ -56,6 +59,7 @@ class PairResiduals:
     of_first: Vector
     regression: str
     seed: int
+    dropped: int = 0
 
     def decide(self, measure: Measure) -> CausalDirection:
         """Compare both directions.
@@ -88,6 +92,7 @@ class PairResiduals:
             seed=self.seed,
             seconds=time.perf_counter() - began,
             version=__version__,
+            dropped=self.dropped,
         )
 
 
@@ -95,16 +100,18 @@ def pair_residuals(
     x: Any,
     y: Any,
     *,
-    regression: str | Regression = "splines",
+    regression: RegressionName | Regression = "splines",
     max_rows: int | None = None,
     rng: RngLike = None,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
 ) -> PairResiduals:
     """Residuals of either variable given the other, for `PairResiduals.decide` by several measures.
 
     Parameters
     ----------
-    x, y, regression, max_rows, rng, names
+    x, y, regression, max_rows, rng, names, data, missing
         As for `direction`.
 
     Returns
@@ -125,8 +132,7 @@ def pair_residuals(
     'rff-hsic'
     """
     fitted = find_regression(regression)
-    sources = open_nodes((x, y), names)
-    session = session_over(sources, rng, "float64", None, 1, "2GiB", None)
+    session = open_nodes((x, y), names, data, missing, rng)
     rows = np.arange(session.n)
     if max_rows is not None and check_integer("max_rows", max_rows, minimum=4) < session.n:
         draw = generator(session.seed, "selection")
@@ -143,7 +149,9 @@ def pair_residuals(
     )
     for left, target, given in ((of_second, two, one), (of_first, one, two)):
         _check_left(left, target, given)
-    return PairResiduals((one, two), first, second, of_second, of_first, fitted.name, session.seed)
+    return PairResiduals(
+        (one, two), first, second, of_second, of_first, fitted.name, session.seed, session.dropped
+    )
 
 
 @named_arguments
@@ -152,14 +160,16 @@ def direction(
     y: Any,
     *,
     criterion: Criterion = "p-value",
-    estimator: str | Estimator = "auto",
-    regression: str | Regression = "splines",
-    null: str | Null | None = None,
+    estimator: EstimatorName | Estimator = "auto",
+    regression: RegressionName | Regression = "splines",
+    null: NullName | Null | None = None,
     n_resamples: int | None = None,
-    kernel: str | Kernel | None = "gaussian",
+    kernel: KernelName | str | Kernel | None = "gaussian",
     max_rows: int | None = None,
     rng: RngLike = None,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
     threads: int | None = None,
     memory: int | str = "2GiB",
 ) -> CausalDirection:
@@ -200,7 +210,7 @@ def direction(
         Of variables and residuals; None for estimators with a kernel of their own, as "dcov".
     max_rows : int, optional
         Rows at most, drawn at random; all where not given.
-    rng, names, threads, memory
+    rng, names, data, missing, threads, memory
         As for `independence_test`.
 
     Returns
@@ -247,15 +257,25 @@ def direction(
         memory=memory,
         threads=threads,
     )
-    found = pair_residuals(x, y, regression=regression, max_rows=max_rows, rng=rng, names=names)
+    found = pair_residuals(
+        x,
+        y,
+        regression=regression,
+        max_rows=max_rows,
+        rng=rng,
+        names=names,
+        data=data,
+        missing=missing,
+    )
     return replace(found.decide(measure), seconds=time.perf_counter() - began)
 
 
+@shows_progress
 def directions(
     pairs: Sequence[tuple[Any, Any]] | Mapping[str, tuple[Any, Any]],
     *,
     rng: RngLike = None,
-    progress: Listener | None = None,
+    progress: Progress = None,
     **options: Any,
 ) -> CausalDirections:
     """The direction of each of many pairs.
@@ -266,8 +286,8 @@ def directions(
         Each (x, y) as for `direction`; the keys of a mapping are names of the pairs.
     rng : int, SeedSequence, BitGenerator, Generator or None, optional
         One seed for all. Every pair draws from a seed of its own, which is in its result.
-    progress : callable, optional
-        Receives events of `dhsic.engine.events`, a step a pair.
+    progress : bool or callable, optional
+        As for `dhsic.independence_test`; a callable hears of a step a pair.
     **options : object
         As for `direction`.
 
@@ -293,10 +313,11 @@ def directions(
     """
     began = time.perf_counter()
     named = _named(pairs)
-    tell, seed = _listener(progress), resolve_seed(rng)
+    seed = resolve_seed(rng)
     results = []
     for number, (name, (x, y)) in enumerate(named.items()):
-        tell(StepStarted(f"{name}, pair {number + 1} of {len(named)}"))
+        if callable(progress):
+            progress(StepStarted(f"{name}, pair {number + 1} of {len(named)}"))
         try:
             results.append(direction(x, y, rng=_own_seed(seed, number), **options))
         except DhsicError as error:
@@ -308,16 +329,6 @@ def directions(
         seed=seed,
         seconds=time.perf_counter() - began,
     )
-
-
-def _listener(progress: Any) -> Listener:
-    if progress is None:
-        return lambda event: None
-    if not callable(progress):
-        msg = f"progress must be callable with one event, got {progress!r}"
-        raise InvalidArgumentError(msg)
-    listener: Listener = progress
-    return listener
 
 
 def _own_seed(seed: int, number: int) -> int:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,11 +186,12 @@ _REGRESSORS: dict[str, Callable[[int], Any]] = {
     "random-forest": _random_forest,
     "gaussian-process": _gaussian_process,
 }
-REGRESSIONS = ("splines", *_REGRESSORS)
+RegressionName = Literal["splines", "random-forest", "gaussian-process"]
+REGRESSIONS = get_args(RegressionName)
 
 
 @named_arguments
-def find_regression(regression: str | Regression) -> Regression:
+def find_regression(regression: RegressionName | Regression) -> Regression:
     """A regression by its name, or as it is.
 
     Parameters

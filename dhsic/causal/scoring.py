@@ -5,26 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from dhsic._arguments import Precision, session_over
+from dhsic._arguments import Precision
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_choice, named_arguments
 from dhsic._version import __version__
 from dhsic.causal.dags import DAG, Parents, complete_dags, enumerate_dags
 from dhsic.causal.nodes import open_nodes, read_kernels
-from dhsic.causal.regression import Regression, find_regression
+from dhsic.causal.regression import Regression, RegressionName, find_regression
 from dhsic.causal.residuals import plan_regressions, residual_variables
 from dhsic.causal.scores import DAGScores
-from dhsic.engine.events import Listener
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import VHSIC, Estimator, Null, NystromMHSIC, Resampling, find_null
+from dhsic.estimators import VHSIC, Estimator, Null, NullName, NystromMHSIC, Resampling, find_null
 from dhsic.estimators.base import passes_of, plan_of
 from dhsic.estimators.choose import choose_among
 from dhsic.estimators.reach import plan_once, planned
-from dhsic.kernels import Combinations, Kernel, OnColumns
+from dhsic.io.missing import Missing
+from dhsic.kernels import Combinations, Kernel, KernelName, OnColumns
 from dhsic.nulls import (
     Distribution,
     Gamma,
@@ -40,6 +41,7 @@ __all__ = ["MOST_NODES", "DependenceMeasure", "Method", "Score", "choose_measure
 MOST_NODES = 5
 
 DependenceMeasure = VHSIC | NystromMHSIC
+MeasureName = Literal["auto", "v-hsic", "nystrom-m"]
 """Estimators whose test takes two or more variables and several graphs at a time."""
 
 _QUICK_ROWS = 2000
@@ -50,21 +52,24 @@ _REMEDY = "take fewer graphs, n_knots, landmarks or threads, or regression='spli
 
 
 @named_arguments
+@shows_progress
 def score_dags(
     *variables: Any,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
     dags: str | Sequence[DAG] = "all",
-    regression: str | Regression = "splines",
-    kernels: str | Kernel | Sequence[str | Kernel] = "gaussian",
-    estimator: str | DependenceMeasure = "auto",
-    null: str | Null = "auto",
+    regression: RegressionName | Regression = "splines",
+    kernels: KernelName | str | Kernel | Sequence[KernelName | str | Kernel] = "gaussian",
+    estimator: MeasureName | DependenceMeasure = "auto",
+    null: NullName | Null = "auto",
     n_resamples: int | None = None,
     rng: RngLike = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
-    progress: Listener | None = None,
+    progress: Progress = None,
 ) -> DAGScores:
     """Score every causal graph over up to five nodes [1]_ [2]_.
 
@@ -90,6 +95,8 @@ def score_dags(
         each of which is a node.
     names : sequence of str, optional
         Of the nodes.
+    data, missing
+        As for `dhsic.independence_test`.
     dags : "all", "complete" or sequence of DAG, optional
         Graphs to score: all (3, 25, 543, 29,281 for 2, 3, 4, 5 nodes), the fully connected ones,
         or these.
@@ -142,11 +149,11 @@ def score_dags(
     (25, True)
     """
     began = time.perf_counter()
-    sources = open_nodes(variables, names, most=MOST_NODES)
-    session = session_over(sources, rng, precision, client, threads, memory, progress)
+    where = client, threads, memory, progress
+    session = open_nodes(variables, names, data, missing, rng, precision, *where, most=MOST_NODES)
     graphs = _read_dags(dags, session.names)
     regressor = find_regression(regression)
-    sets = {j: _sets_of(j, graphs) for j in range(len(sources))}
+    sets = {j: _sets_of(j, graphs) for j in range(len(session.sources))}
     kernel_of = read_kernels(kernels, session)
     combinations = _combinations(graphs, sets, session.dims, kernel_of)
     method = choose_measure(session, estimator, null, n_resamples, len(graphs))
@@ -163,6 +170,7 @@ def score_dags(
         statistics=tuple(score.statistic for score in scores),
         pvalues=tuple(score.pvalue for score in scores),
         n=session.n,
+        dropped=session.dropped,
         kernels=tuple(kernel.spec() for kernel in kernel_of),
         regression=regressor.name,
         n_regressions=sum(map(len, sets.values())),

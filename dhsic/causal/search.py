@@ -11,23 +11,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic import plots
-from dhsic._arguments import Precision, session_over
+from dhsic._arguments import Precision
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_number, named_arguments
 from dhsic._version import __version__
 from dhsic.causal.dags import DAG, Parents
 from dhsic.causal.nodes import open_nodes, read_kernels
-from dhsic.causal.regression import Regression, find_regression
+from dhsic.causal.regression import Regression, RegressionName, find_regression
 from dhsic.causal.residuals import FittedRegressions, fit_regressions, plan_regressions
-from dhsic.causal.scoring import DependenceMeasure, Method, Score, choose_measure
+from dhsic.causal.scoring import DependenceMeasure, MeasureName, Method, Score, choose_measure
 from dhsic.engine.blocks import Source
-from dhsic.engine.events import Listener
 from dhsic.engine.session import Session
-from dhsic.estimators import Null
+from dhsic.estimators import Null, NullName
 from dhsic.estimators.base import passes_of, plan_of
 from dhsic.io.derived import DerivedSource
-from dhsic.kernels import Combinations, Kernel, OnColumns
-from dhsic.results import AS_ASKED, PassSummary, Result, time_text
+from dhsic.io.missing import Missing
+from dhsic.kernels import Combinations, Kernel, KernelName, OnColumns
+from dhsic.results import AS_ASKED, PassSummary, Result, rows_text, time_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,6 +91,8 @@ class DAGSearch(Result):
         Wall time.
     version : str
         Of dhsic.
+    dropped : int
+        Rows that were left out since a value was missing.
     estimator_reason : str
         Why this one in the test of all residuals, with fewer landmarks than usual where the usual
         ones do not fit; the tests on the way choose in the same manner.
@@ -123,6 +126,7 @@ class DAGSearch(Result):
     passes: tuple[PassSummary, ...]
     seconds: float
     version: str
+    dropped: int = 0
     estimator_reason: str = AS_ASKED
 
     @property
@@ -161,11 +165,12 @@ class DAGSearch(Result):
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
         count = len(self.ordering) + len(self.pruning)
+        n = rows_text(self.n, self.dropped)
         return [
             ("graph", str(self.dag)),
             ("order", ", ".join(self.order)),
             ("residuals", f"p = {self.pvalue:.4g} of their joint independence, approximate"),
-            ("tests", f"{count:,}, edges dropped at level {self.alpha:g}; n = {self.n:,}"),
+            ("tests", f"{count:,}, edges dropped at level {self.alpha:g}; n = {n}"),
             ("by", f"{self.regression}, {self.estimator}, {self.null} null"),
             ("seed", str(self.seed)),
             ("time", time_text(self.seconds, len(self.passes), self.precision)),
@@ -173,21 +178,24 @@ class DAGSearch(Result):
 
 
 @named_arguments
+@shows_progress
 def search_dag(
     *variables: Any,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
     alpha: float = 0.05,
-    regression: str | Regression = "splines",
-    kernels: str | Kernel | Sequence[str | Kernel] = "gaussian",
-    estimator: str | DependenceMeasure = "auto",
-    null: str | Null = "auto",
+    regression: RegressionName | Regression = "splines",
+    kernels: KernelName | str | Kernel | Sequence[KernelName | str | Kernel] = "gaussian",
+    estimator: MeasureName | DependenceMeasure = "auto",
+    null: NullName | Null = "auto",
     n_resamples: int | None = None,
     rng: RngLike = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
-    progress: Listener | None = None,
+    progress: Progress = None,
 ) -> DAGSearch:
     """Search a causal graph by regression with subsequent independence test, RESIT [1]_.
 
@@ -207,6 +215,8 @@ def search_dag(
         each of which is a node.
     names : sequence of str, optional
         Of the nodes.
+    data, missing
+        As for `dhsic.independence_test`.
     alpha : float, optional
         An edge is dropped where the p-value without it is larger.
     regression : str or Regression, optional
@@ -245,9 +255,9 @@ def search_dag(
     level = check_number(
         "alpha", alpha, "greater than 0 and less than 1", lambda x: 0.0 < x < 1.0, "as 0.05"
     )
-    sources = open_nodes(variables, names)
-    session = session_over(sources, rng, precision, client, threads, memory, progress)
-    everything = tuple(range(len(sources)))
+    where = client, threads, memory, progress
+    session = open_nodes(variables, names, data, missing, rng, precision, *where)
+    everything = tuple(range(len(session.sources)))
     regressor = find_regression(regression)
     kernel_of = read_kernels(kernels, session)
     method = choose_measure(session, estimator, null, n_resamples, 1)
@@ -269,6 +279,7 @@ def search_dag(
         statistic=joint.statistic,
         pvalue=joint.pvalue,
         n=session.n,
+        dropped=session.dropped,
         regression=regressor.name,
         estimator=method.estimator.name,
         estimator_reason=reason,

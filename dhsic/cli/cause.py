@@ -26,6 +26,7 @@ from dhsic.cli.options import (
     DATA_OPTIONS,
     LEVEL_OPTION,
     LEVEL_OPTIONS,
+    MISSING_OPTION,
     PLOT_OPTION,
     location,
     with_options,
@@ -60,18 +61,18 @@ _GIVEN = click.option(
     multiple=True,
     required=True,
     metavar="[NAME=]ARRAY",
-    help="What both are regressed on; may be given several times.",
+    help="A variable that both are regressed on; the option may be repeated.",
 )
 
 
 @click.group()
 def cause() -> None:
-    """Find causes by residuals that are independent.
+    """Infer causes from independent residuals.
 
-    A variable that is a smooth function of its causes with noise added leaves residuals that are
-    independent of them; in other directions residuals are dependent, but for exceptions. That noise
-    is added and that no common cause is left out is taken for granted. P-values of residuals are
-    approximate, since residuals are estimated.
+    The regression of a variable on its causes leaves residuals that are independent of them; in the
+    other direction residuals and variables usually depend on each other. The methods assume smooth
+    functions, additive noise and no hidden common cause. P-values are approximate, because
+    residuals are estimated.
     """
 
 
@@ -79,6 +80,7 @@ def _graph_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_options(
         command,
         DATA_OPTIONS,
+        (MISSING_OPTION,),
         REGRESSION_OPTIONS,
         (KERNEL_OPTION,),
         METHOD_OPTIONS,
@@ -87,15 +89,17 @@ def _graph_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-@cause.command(epilog=_DAGS, short_help="Score all graphs of 2 to 5 variables of DATA.zarr.")
+@cause.command(epilog=_DAGS, short_help="Score all graphs of 2 to 5 variables of DATA.")
 @_graph_options
-@click.option("--top", type=click.IntRange(min=1), metavar="N", default=10, help="Graphs to print.")
+@click.option(
+    "--top", type=click.IntRange(min=1), metavar="N", default=10, help="Number of graphs to print."
+)
 def dags(**options: Any) -> None:
-    """Score every causal graph over 2 to 5 variables of DATA.zarr.
+    """Score every causal graph over 2 to 5 variables of DATA.
 
     A graph is scored by the p-value of the test that the residuals of all variables, each given
-    its causes in the graph, are jointly independent. Prints the graphs of the largest p-values, how
-    many are not rejected at the level alpha, and those of them that contain no other one.
+    its causes in the graph, are jointly independent. Prints the graphs with the largest p-values,
+    the number of graphs not rejected at the level alpha, and the minimal ones among these.
     """
     found: DAGScores = _found(score_dags, options)
     _print_scores(found, options)
@@ -104,11 +108,11 @@ def dags(**options: Any) -> None:
 @cause.command(epilog=_ORDER, short_help="Search one graph of any number of variables.")
 @_graph_options
 def order(**options: Any) -> None:
-    """Search one causal graph over any number of variables of DATA.zarr, by RESIT.
+    """Search one causal graph over any number of variables of DATA, by RESIT.
 
-    First an order, by taking away the variable whose residuals given all others depend on them the
-    least; then edges are dropped where the residuals without them are independent at the level
-    alpha. Prints the graph and the order.
+    RESIT first orders the variables: it repeatedly removes the one whose residuals depend least on
+    the others. It then drops edges without which the residuals stay independent at the level alpha.
+    Prints the graph and the order.
     """
     found: DAGSearch = _found(search_dag, {**options, "level": options["alpha"]})
     print_summary(found.summary())
@@ -162,7 +166,7 @@ def _conditional_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_options(
         command,
         DATA_OPTIONS,
-        (_GIVEN,),
+        (_GIVEN, MISSING_OPTION),
         REGRESSION_OPTIONS,
         KERNEL_OPTIONS,
         estimator_options("nystrom-m"),
@@ -176,13 +180,13 @@ def _conditional_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @cause.command(epilog=_CONDITIONAL, short_help="Test two variables given others.")
 @_conditional_options
 def conditional(given: tuple[str, ...], **options: Any) -> None:
-    """Test whether the residuals of two variables of DATA.zarr, given others, are independent.
+    """Test whether the residuals of two variables of DATA, given others, are independent.
 
-    That is conditional independence where both are smooth functions of what is given with noise
-    added; where the spread of the noise follows it the two differ.
+    This is conditional independence if both variables are smooth functions of the given ones plus
+    noise. If the spread of the noise depends on the given ones, the two differ.
     """
     if len(options["variables"]) != 2:
-        msg = f"--variable is given twice, for two variables; got {len(options['variables'])}"
+        msg = f"two variables are needed: give --variable twice; got {len(options['variables'])}"
         raise click.UsageError(msg)
     with seen(options, options["data"]) as run:
         place = read_place(options)
@@ -199,6 +203,7 @@ def conditional(given: tuple[str, ...], **options: Any) -> None:
                 estimator=read_estimator(options),
                 null=null,
                 n_resamples=None if hasattr(null, "n_resamples") else options["resamples"],
+                missing=options["missing"],
                 precision=options["precision"],
                 threads=place.threads,
                 memory=place.memory,

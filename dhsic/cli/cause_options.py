@@ -42,20 +42,20 @@ REGRESSION_OPTIONS = (
         "--regression",
         type=click.Choice(REGRESSIONS),
         default="splines",
-        help="That leaves the residuals; the others but splines need the extra 'causal' and hold "
-        "all rows in memory.",
+        help="Regression that gives the residuals. All but splines need the extra 'causal' and "
+        "hold all rows in memory.",
     ),
     click.option(
         "--knots",
         type=int,
         metavar="N",
-        help=f"Of the splines of a column.  [default: {Splines.n_knots}]",
+        help=f"Number of knots of the splines of a column.  [default: {Splines.n_knots}]",
     ),
     click.option(
         "--folds",
         type=int,
         metavar="N",
-        help="Take each residual from a fit without its row, by so many folds; 1 fits splines to "
+        help="Number of folds; each residual comes from a fit without its row. 1 fits splines to "
         f"all rows.  [default: {Splines.n_folds} for splines, {CrossFitted.n_folds} for others]",
     ),
 )
@@ -64,7 +64,7 @@ LANDMARKS_OPTION = click.option(
     "--landmarks",
     callback=read_number,
     metavar="COUNT",
-    help="Of nystrom-m: a number, or a multiple of sqrt(n) as 8sqrt.  [default: "
+    help="Number of landmarks of nystrom-m, or a multiple of sqrt(n) as 8sqrt.  [default: "
     f"{NystromMHSIC.n_landmarks}]",
 )
 
@@ -73,21 +73,22 @@ METHOD_OPTIONS = (
         "--estimator",
         type=click.Choice(["auto", "v-hsic", "nystrom-m"]),
         default="auto",
-        help="Of the dependence; auto takes v-hsic up to 2,000 rows, or 10,000 for more than 100 "
-        "graphs, and nystrom-m beyond.",
+        help="Estimator of the dependence; auto takes v-hsic up to 2,000 rows, or 10,000 for more "
+        "than 100 graphs, and nystrom-m beyond.",
     ),
     LANDMARKS_OPTION,
     click.option(
         "--null",
         type=click.Choice(["auto", "gamma", "spectral", "multiplier", "permutation", "shifts"]),
         default="auto",
-        help="How the p-values are made; auto takes one without a smallest step where it can.",
+        help="Null distribution of the p-values; auto takes one whose p-values have no smallest "
+        "step, if there is one.",
     ),
     click.option(
         "--resamples",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Values under the null hypothesis, where they are drawn.  [default: 250]",
+        help="Number of replicates under the null hypothesis.  [default: 250]",
     ),
 )
 
@@ -128,6 +129,7 @@ def method_arguments(options: dict[str, Any], place: Place) -> dict[str, Any]:
         "estimator": read_estimator(options),
         "null": null,
         "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
+        "missing": options["missing"],
         "precision": options["precision"],
         "threads": place.threads,
         "memory": place.memory,

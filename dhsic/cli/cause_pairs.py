@@ -19,6 +19,7 @@ from dhsic.cli.options import (
     DATA_OPTIONS,
     JSON_OPTION,
     LOG_OPTION,
+    MISSING_OPTION,
     OVERWRITE_OPTION,
     PLOT_OPTION,
     SEED_OPTION,
@@ -52,38 +53,39 @@ _OPTIONS = (
         "--criterion",
         type=click.Choice(get_args(Criterion)),
         default="p-value",
-        help="What is compared: p-values, the larger of which decides and ranks with "
-        "larger-p-value; HSIC of cause and residuals; or the norms of its sensitivity maps.",
+        help="Compare p-values (larger-p-value scores a pair by the larger one), HSIC of cause "
+        "and residuals, or the norms of its sensitivity maps.",
     ),
     click.option(
         "--estimator",
         type=click.Choice(["v-hsic", "rff-hsic", "nystrom-m"]),
         default="v-hsic",
-        help="Of the dependence: of all pairs of rows, by random features, by landmarks.",
+        help="Estimator of the dependence: all pairs of rows, random features, or landmarks.",
     ),
     click.option(
         "--features",
         callback=read_number,
         metavar="COUNT",
-        help="Of rff-hsic, random features of every variable.  [default: 100]",
+        help="Number of random features of each variable, for rff-hsic.  [default: 100]",
     ),
     LANDMARKS_OPTION,
     click.option(
         "--kernel",
         metavar="SPEC",
         default="gaussian",
-        help="Of variables and residuals; a bandwidth left out follows the median heuristic.",
+        help="Kernel of the variables and residuals; the median heuristic sets a bandwidth that "
+        "is left out.",
     ),
     click.option(
         "--null",
         type=click.Choice(["gamma", "spectral", "multiplier", "permutation", "shifts"]),
-        help="How p-values are made.  [default: gamma]",
+        help="Null distribution of the p-values.  [default: gamma]",
     ),
     click.option(
         "--resamples",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Values under the null hypothesis, where they are drawn.  [default: 250]",
+        help="Number of replicates under the null hypothesis.  [default: 250]",
     ),
 )
 
@@ -98,34 +100,45 @@ _RUN = (
 
 
 def _max_rows(default: int | None) -> Callable[..., Any]:
-    text = "Rows of a pair at most, drawn at random."
+    text = "Largest number of rows of a pair, drawn at random."
     shown = text if default is not None else f"{text}  [default: all]"
     return click.option("--max-rows", type=int, metavar="N", default=default, help=shown)
 
 
 def _direction_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_options(
-        command, DATA_OPTIONS, REGRESSION_OPTIONS, _OPTIONS, (_max_rows(None),), _RUN
+        command,
+        DATA_OPTIONS,
+        (MISSING_OPTION,),
+        REGRESSION_OPTIONS,
+        _OPTIONS,
+        (_max_rows(None),),
+        _RUN,
     )
 
 
-@click.command(epilog=_DIRECTION, short_help="Say which of two variables is the cause.")
+@click.command(epilog=_DIRECTION, short_help="Infer which of two variables is the cause.")
 @_direction_options
 def direction(**options: Any) -> None:
-    """Say which of two variables of DATA.zarr is the cause of the other.
+    """Infer which of two variables of DATA is the cause of the other.
 
-    The residuals of each given the other are compared: in the direction of the cause they depend on
-    it less. Prints the direction, its score, and what was found in both directions.
+    The command regresses each variable on the other and compares the residuals: they depend less on
+    the regressor in the direction from cause to effect. Prints the direction, its score, and the
+    measures of both directions.
     """
     if len(options["variables"]) != 2:
-        msg = f"--variable is given twice, for two variables; got {len(options['variables'])}"
+        msg = f"two variables are needed: give --variable twice; got {len(options['variables'])}"
         raise click.UsageError(msg)
     with seen(options, options["data"]) as run:
         sources = open_group(location(options["data"]), options["variables"])
         names = [source.name for source in sources]
         with run.run(_place(options)):
             found = find_direction(
-                *sources, names=names, rng=options["seed"], **_arguments(options)
+                *sources,
+                names=names,
+                rng=options["seed"],
+                missing=options["missing"],
+                **_arguments(options),
             )
         if options["json_path"] is not None:
             write_whole(options["json_path"], found.to_json(indent=2) + "\n")
@@ -138,23 +151,27 @@ def _pairs_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_options(command, REGRESSION_OPTIONS, _OPTIONS, (_max_rows(2000), PLOT_OPTION), _RUN)
 
 
-@click.command(epilog=_PAIRS, short_help="Say so of many pairs, and how often it is right.")
+@click.command(
+    epilog=_PAIRS, short_help="Infer the direction of many pairs and score the accuracy."
+)
 @click.argument("folder")
 @_pairs_options
-@click.option("--top", type=click.IntRange(min=1), metavar="N", default=20, help="Pairs to print.")
+@click.option(
+    "--top", type=click.IntRange(min=1), metavar="N", default=20, help="Number of pairs to print."
+)
 def pairs(folder: str, **options: Any) -> None:
-    """Say which variable is the cause in each of many pairs in FOLDER.
+    """Infer the cause in each of the pairs in FOLDER.
 
     The folder has the format of the Tuebingen cause-effect pairs: pair0001.txt and so on, and
     pairmeta.txt with the columns of cause and effect and the weight of each pair. Prints the
-    directions, the most confident first, and where the true ones are known the area under the
-    curves of the scores.
+    directions, the most confident first, and, if the true ones are known, the accuracy and the
+    areas under the ROC and precision-recall curves.
     """
     with seen(options, folder) as run:
         read = read_pairs(folder)
         known = _known(read)
         if known is None and options["plot_path"] is not None:
-            msg = "--plot draws the scores of pairs of both known directions, and there are none"
+            msg = "--plot needs pairs with known directions of both kinds, got none: drop it"
             raise DataError(msg)
         with run.run(_place(options)) as watched:
             found = directions(
@@ -206,7 +223,8 @@ def _arguments(options: dict[str, Any]) -> dict[str, Any]:
     place = _place(options)
     for name in () if options["criterion"].endswith("p-value") else ("null", "resamples"):
         if options[name] is not None:
-            msg = f"--{name} goes with a criterion of p-values; got {options['criterion']}: drop it"
+            got = options["criterion"]
+            msg = f"--{name} needs --criterion p-value or larger-p-value; got {got}: drop it"
             raise click.UsageError(msg)
     return {
         "criterion": options["criterion"],

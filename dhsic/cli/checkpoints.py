@@ -46,7 +46,7 @@ def interrupts_keep(url: str | None) -> Iterator[None]:
 
 @click.group()
 def checkpoints() -> None:
-    """Look at what 'dhsic test --checkpoint URL' keeps, or remove it."""
+    """List or remove the checkpoints that 'dhsic test --checkpoint URL' keeps."""
 
 
 @checkpoints.command("list")
@@ -78,7 +78,7 @@ def list_checkpoints(url: str) -> None:
 
 @checkpoints.command()
 @click.argument("url")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Remove without asking.")
 def clean(url: str, yes: bool) -> None:
     """Remove the checkpoint at URL, or those in the folder there.
 
@@ -99,7 +99,7 @@ def clean(url: str, yes: bool) -> None:
 
 def _ask() -> None:
     if not _on_terminal():
-        msg = "there is no terminal to ask on: give --yes to remove them"
+        msg = "there is no terminal to confirm on: add --yes to remove them"
         raise click.UsageError(msg)
     click.confirm("Remove?", abort=True)
 

@@ -50,10 +50,11 @@ Exit codes: 0 the command ran, whatever a test decided; 1 internal error;
 def main(context: click.Context) -> None:
     """Test whether variables are independent, with kernels, on data of any length.
 
-    Data are zarr groups of row-aligned arrays: make one with 'generate' or 'convert', look at what
-    a test would cost with 'plan', run it with 'test', or hand it to a queue with 'submit'. 'rank'
-    takes many columns against one target, 'sensitivity' finds what a measure rests on, 'two-sample'
-    compares samples, 'interaction' tests three variables, 'cause' looks for causes.
+    DATA is a zarr group of row-aligned arrays, or a CSV or Parquet file that fits the memory.
+    'generate' and 'convert' make zarr groups. 'plan' prints the cost of a test, 'test' runs it, and
+    'submit' hands it to a queue. 'rank' ranks many columns by their dependence on a target,
+    'sensitivity' maps a measure to rows and columns, 'two-sample' compares samples, 'interaction'
+    tests three variables, and 'cause' infers causes.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-import csv
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
-from dhsic.cli.progress import progress_bar
+from dhsic._progress import progress_bar
 from dhsic.io.million_song import convert_million_song
+from dhsic.io.missing import Missing
 from dhsic.io.synthetic import generate as write_synthetic
+from dhsic.io.table_variables import columns_by_variable
 from dhsic.io.tabular import convert_table
-from dhsic.io.zarr_output import WrittenGroup
+from dhsic.io.written import WrittenGroup
 
 __all__ = ["convert", "generate", "overwrite_option"]
+
+_LABELS = 4
+_WIDTH = 160  # where no terminal says how wide it is
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 overwrite_option = click.option(
-    "--overwrite", is_flag=True, help="Replace a zarr group that is there."
+    "--overwrite", is_flag=True, help="Overwrite a zarr group that exists."
 )
 _shuffle = click.option(
     "--shuffle",
     type=click.IntRange(min=0),
     metavar="SEED",
-    help="Write the rows in a random order, for tests that permute within row blocks.",
+    help="Write the rows in a random order with this seed, for tests that permute within row "
+    "blocks.",
 )
 
 
@@ -36,19 +42,32 @@ Example
 """
 )
 @click.argument("out", metavar="OUT.zarr")
-@click.option("--rows", type=click.IntRange(min=1), metavar="N", required=True)
 @click.option(
-    "--features", type=click.IntRange(min=1), metavar="D", default=90, help="Columns of features."
+    "--rows", type=click.IntRange(min=1), metavar="N", required=True, help="Number of rows."
+)
+@click.option(
+    "--features",
+    type=click.IntRange(min=1),
+    metavar="D",
+    default=90,
+    help="Number of columns of the features.",
 )
 @click.option(
     "--dependence",
     type=float,
     metavar="S",
     default=0.3,
-    help="Of the year on the features: from 0, independent, to 1.",
+    help="Dependence of the year on the features, from 0 (independent) to 1.",
 )
-@click.option("--seed", type=click.IntRange(min=0), metavar="K", default=0, help="Names the data.")
-@click.option("--dtype", type=click.Choice(["float32", "float64"]), default="float32")
+@click.option(
+    "--seed", type=click.IntRange(min=0), metavar="K", default=0, help="Random seed of the data."
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "float64"]),
+    default="float32",
+    help="Floating-point type of the stored values.",
+)
 @overwrite_option
 def generate(out: str, **options: Any) -> None:
     """Write synthetic data of any length to OUT.zarr.
@@ -63,7 +82,7 @@ def generate(out: str, **options: Any) -> None:
 
 @click.group()
 def convert() -> None:
-    """Make a zarr group of a table."""
+    """Convert a table to a zarr group."""
 
 
 @convert.command(
@@ -80,7 +99,8 @@ Example
 def million_song(source: str, out: str, **options: Any) -> None:
     """Convert the Million Song year-prediction file to OUT.zarr.
 
-    Plain, zipped or gzipped. The group has the arrays 'features', 90 columns, and 'year'.
+    The file may be plain, zipped or gzipped. The group has the arrays 'features', with 90 columns,
+    and 'year'.
     """
     with progress_bar() as bar:
         bar.begin("converting")
@@ -104,44 +124,51 @@ Example
     multiple=True,
     required=True,
     metavar="NAME=COL,COL,...",
-    help="An array of the group and its columns of the table; quote as in CSV a column with a "
-    "comma in its name.",
+    help="An array of the group and the table columns in it; repeat the option for each "
+    "array. Quote a column name that has a comma, as in CSV.",
 )
 @click.option(
     "--missing",
-    type=click.Choice(["error", "drop"]),
-    default="error",
-    help="What to do with rows in which a value is missing.",
+    type=click.Choice(get_args(Missing)),
+    default="refuse",
+    help="Refuse missing values, or drop the rows that have one.",
 )
-@click.option("--delimiter", metavar="CHAR", default=",", help="Between the fields of a CSV file.")
+@click.option(
+    "--na-value",
+    "na_values",
+    multiple=True,
+    metavar="TEXT",
+    help="Text that means a missing value, such as -999, besides empty fields, NA, NaN and "
+    "null; the option may be repeated.",
+)
+@click.option(
+    "--categorical",
+    multiple=True,
+    metavar="COLUMN",
+    help="Read this column as labels; the option may be repeated.",
+)
+@click.option(
+    "--numeric",
+    multiple=True,
+    metavar="COLUMN",
+    help="Read this column as numbers; other text in it counts as missing. The option may be "
+    "repeated.",
+)
+@click.option("--delimiter", metavar="CHAR", default=",", help="Field separator of a CSV file.")
 @_shuffle
 @overwrite_option
 def table(source: str, out: str, variables: Sequence[str], **options: Any) -> None:
     """Convert columns of a CSV or Parquet file to OUT.zarr.
 
-    Text and true/false columns become codes of categories.
+    Text and true/false columns become codes of categories. A column of text most of which is
+    numbers is refused: say --numeric or --categorical. Prints what became of every column.
     """
-    columns = _columns(variables)
+    columns = columns_by_variable(variables, named=True)
     with progress_bar() as bar:
         bar.begin("converting")
         written = convert_table(source, out, variables=columns, progress=bar.at, **options)
     _print_written(written)
-
-
-def _columns(variables: Sequence[str]) -> dict[str, list[str]]:
-    """Read ``NAME=COL,COL,...`` of every variable."""
-    columns: dict[str, list[str]] = {}
-    for text in variables:
-        name, _, listed = text.partition("=")
-        names = [column.strip() for column in next(csv.reader([listed], skipinitialspace=True), [])]
-        if not name.strip() or not all(names) or not names:
-            msg = f"--variable must be NAME=COL,COL,...; got {text!r}: name the columns"
-            raise click.UsageError(msg)
-        if name.strip() in columns:
-            msg = f"--variable {name.strip()!r} is given twice: list all its columns in one"
-            raise click.UsageError(msg)
-        columns[name.strip()] = names
-    return columns
+    _print_columns(written)
 
 
 def _print_written(written: WrittenGroup) -> None:
@@ -149,3 +176,33 @@ def _print_written(written: WrittenGroup) -> None:
     shapes = ", ".join(f"{name} {rows:,} x {d:,}" for name, (rows, d) in written.shapes.items())
     dropped = f"; {written.dropped:,} rows left out" if written.dropped else ""
     click.echo(f"wrote {written.path}: {shapes}{dropped}")
+
+
+def _print_columns(written: WrittenGroup) -> None:
+    """Print what was read of every column, and what it became."""
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("column", "array", "type", "read as"):
+        table.add_column(name, overflow="fold")
+    for name in ("missing", "rejected"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("categories", overflow="fold")
+    for column in written.columns:
+        counts = f"{column.missing:,}", f"{column.rejected:,}"
+        read_as = "numbers" if column.kind == "numeric" else "labels"
+        labels = escape(_labels(column.categories))
+        table.add_row(
+            *map(escape, (column.name, column.variable, column.type)), read_as, *counts, labels
+        )
+    Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH).print(table)
+
+
+def _labels(categories: Sequence[str]) -> str:
+    if not categories:
+        return ""
+    shown = ", ".join(categories[:_LABELS]) + (", ..." if len(categories) > _LABELS else "")
+    return f"{len(categories):,}: {shown}"

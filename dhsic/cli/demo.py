@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 import dhsic
+from dhsic._progress import Bar, progress_bar
 from dhsic.cli.data import overwrite_option
 from dhsic.cli.output import print_columns
-from dhsic.cli.progress import Bar, progress_bar
 from dhsic.cluster import local_cluster, processors
 from dhsic.errors import InvalidArgumentError
 from dhsic.io.open import open_group
@@ -27,16 +27,28 @@ _CASES = {"dependent": 0.3, "independent": 0.0}
 
 
 @click.command(short_help="Generate data with and without dependence, and test both.")
-@click.option("--rows", type=click.IntRange(min=4), metavar="N", default=100_000)
-@click.option("--features", type=click.IntRange(min=1), metavar="D", default=90)
 @click.option(
-    "--seed", type=click.IntRange(min=0), metavar="K", default=0, help="Of the data and the tests."
+    "--rows", type=click.IntRange(min=4), metavar="N", default=100_000, help="Number of rows."
+)
+@click.option(
+    "--features",
+    type=click.IntRange(min=1),
+    metavar="D",
+    default=90,
+    help="Number of columns of the features.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    metavar="K",
+    default=0,
+    help="Random seed of the data and the tests.",
 )
 @click.option(
     "--keep",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Leave the data in this folder; otherwise they are removed.",
+    help="Keep the data in this folder; otherwise they are removed.",
 )
 @overwrite_option
 def demo(rows: int, features: int, seed: int, keep: Path | None, overwrite: bool) -> None:

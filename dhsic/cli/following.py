@@ -7,8 +7,8 @@ from contextlib import suppress
 from time import sleep
 from typing import Any, Literal
 
+from dhsic._progress import Bar
 from dhsic.cli.journal import read_journal
-from dhsic.cli.progress import Bar
 from dhsic.cluster.submit import PLACES, Phase, Run
 from dhsic.errors import ClusterError, DataError
 from dhsic.results import IndependenceTestResult

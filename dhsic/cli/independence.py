@@ -15,8 +15,8 @@ from dhsic.cli.tested import CALIBRATE_OPTION, print_plan, print_test
 __all__ = ["plan", "test"]
 
 _EPILOG = """\b
-Estimators: how their time grows with the rows n, b of them a block; how many
-variables they take; which nulls stand with them
+Estimators: time in the rows n, with b rows per block; number of variables;
+available null distributions
 {table}
 
 \b
@@ -35,24 +35,24 @@ class _Command(click.Command):
         super().format_epilog(ctx, formatter)
 
 
-@click.command(cls=_Command, short_help="Test variables of DATA.zarr.")
+@click.command(cls=_Command, short_help="Test variables of DATA.")
 @test_options
 def test(**options: Any) -> None:
-    """Test whether variables of DATA.zarr are jointly independent.
+    """Test whether variables of DATA are jointly independent.
 
-    Prints the statistic, its p-value, with the Monte Carlo error of it where the null is simulated,
-    and the decision at the level alpha.
+    Prints the statistic, its p-value with the Monte Carlo error of a simulated null, and the
+    decision at the level alpha.
     """
     print_test(options, read_request, dhsic.independence_test, code_of_test)
 
 
-@click.command(cls=_Command, short_help="Say what a test would run.")
+@click.command(cls=_Command, short_help="Print what a test would run, without running it.")
 @test_options
 @CALIBRATE_OPTION
 def plan(**options: Any) -> None:
-    """Say what 'dhsic test' with the same options would run, in how much memory and time.
+    """Print the steps, memory and time of 'dhsic test' with the same options.
 
-    Runs nothing and starts nothing. The seed, the level and the files to write are accepted and
-    make no difference to a plan.
+    The command runs no test and starts no cluster. The seed, the level and output files are
+    accepted and do not change the plan.
     """
     print_plan(read_request(options), calibrate=options["calibrate"])

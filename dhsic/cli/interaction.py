@@ -40,36 +40,39 @@ _NULLS = {null.name: null for null in (Permutation, Multiplier)}
 _SEVERAL = ("factors", "combine", "aggregate", "reference_share")  # of a grid of kernels
 
 _OPTIONS = (
-    click.argument("data", metavar="DATA.zarr"),
+    click.argument("data", metavar="DATA"),
     click.option(
         "--variable",
         "variables",
         multiple=True,
         required=True,
         metavar="[NAME=]ARRAY",
-        help="An array of the group, or columns of one as 'timbre=features[:, 0:12]'; give it "
-        "three times.",
+        help="A variable: an array of the group, or columns of one as 'timbre=features[:, 0:12]'; "
+        "of a table, a column or 'NAME=COL,COL'. Repeat the option for each of the three "
+        "variables.",
     ),
     click.option(
         "--kernel",
         "kernels",
         multiple=True,
         metavar="[NAME=]SPEC",
-        help="Kernel of one variable or of all others, as 'year=gaussian:0.5' or 'laplacian'; a "
-        "bandwidth left out follows the median heuristic.  [default: gaussian]",
+        help="Kernel of one variable, as 'year=gaussian:0.5', or of all others, as 'laplacian'; "
+        "the median heuristic sets a bandwidth that is left out.  [default: gaussian]",
     ),
     click.option(
         "--estimator",
         type=click.Choice([*INTERACTION_ESTIMATORS]),
         default="nystrom-lancaster",
-        help="Of the interaction: at landmarks, or from all pairs of rows.",
+        help="Estimator of the interaction: landmarks (nystrom-lancaster), or all pairs of rows "
+        "(v-lancaster).",
     ),
     *_KIND.options(),
     click.option(
         "--null",
         type=click.Choice(["auto", *_NULLS]),
         default="auto",
-        help="How the null distributions are made: by permuting one variable, or by random signs.",
+        help="Null distribution: shifts or permutations of one variable, or random signs "
+        "(multiplier), an approximation.",
     ),
     *Kind.nulls(_NULLS).options(),
 )
@@ -79,7 +82,7 @@ _LEVEL = (
         "--resamples",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Values under every factorisation.  [default: 250]",
+        help="Number of replicates under each factorisation.  [default: 250]",
     ),
     LEVEL_OPTION,
 )
@@ -88,7 +91,7 @@ _PLAN = (
         "--plan",
         "only_plan",
         is_flag=True,
-        help="Say what would run, in how much memory and time; no more.",
+        help="Print the plan, with its memory and time, and run nothing.",
     ),
     CALIBRATE_OPTION,
 )
@@ -98,14 +101,14 @@ def _options(command: Command) -> Command:
     return with_options(command, _OPTIONS, _LEVEL, (MISSING_OPTION,), _PLAN, RUN_OPTIONS)
 
 
-@click.command(epilog=_EPILOG, short_help="Test three variables of DATA.zarr for interaction.")
+@click.command(epilog=_EPILOG, short_help="Test three variables of DATA for interaction.")
 @_options
 def interaction(**options: Any) -> None:
-    """Test whether three variables of DATA.zarr interact.
+    """Test whether three variables of DATA interact.
 
-    The hypothesis is that one of them is independent of the two others. Prints the p-value of each
-    such factorisation, the largest of them, which is that of the test, and the decision at the
-    level alpha.
+    The null hypothesis is that one variable is independent of the two others. Prints the p-value of
+    each such factorisation, the p-value of the test, which is the largest of them, and the decision
+    at the level alpha.
     """
     if options["only_plan"]:
         print_plan(_read(options), calibrate=options["calibrate"])

@@ -30,36 +30,37 @@ KERNEL_OPTIONS = (
         "kernels",
         multiple=True,
         metavar="[NAME=]SPEC",
-        help="Kernel of one variable or of all others, as 'year=gaussian:0.5', 'laplacian' or "
-        "'delta'; a bandwidth left out follows the median heuristic. Several to try are written "
-        "'gaussian|laplacian'.  [default: gaussian kernels of several widths and a laplacian one; "
-        "one gaussian where the estimator or the null takes one; delta of categories and booleans]",
+        help="Kernel of one variable, as 'year=gaussian:0.5', or of all others, as 'laplacian' or "
+        "'delta'; the median heuristic sets a bandwidth that is left out. "
+        "'gaussian|laplacian' tries several.  [default: several gaussian and laplacian "
+        "kernels, or one gaussian if the estimator or the null takes one kernel; delta for "
+        "categories and booleans]",
     ),
     click.option(
         "--factors",
         callback=_numbers,
         metavar="LIST",
-        help="Try every kernel, gaussian where none is given, with its length scale multiplied by "
-        "each, as 0.25,0.5,1,2.  [for nystrom-m, rff-hsic, v-hsic, u-hsic]",
+        help="Try every kernel (gaussian unless --kernel is given) at these multiples of its "
+        "length scale, as 0.25,0.5,1,2.  [for nystrom-m, rff-hsic, v-hsic, u-hsic]",
     ),
     click.option(
         "--combine",
         type=click.Choice(get_args(Combine)),
-        help="Which kernels of the variables to try together: all, those of the same number, or "
-        "those of the median heuristic and a number of others.  [default: auto]",
+        help="Combinations of kernels to try: all (product), kernels of equal number, or those of "
+        "the median heuristic and some others.  [default: auto]",
     ),
     click.option(
         "--aggregate",
         type=click.Choice(get_args(Aggregate)),
-        help="How several kernels make one test: by the largest standardised statistic or the "
-        "smallest p-value.  [default: max]",
+        help="Combine several kernels into one test by the largest standardised statistic (max) "
+        "or the smallest p-value.  [default: max]",
     ),
     click.option(
         "--reference-share",
         type=float,
         metavar="SHARE",
-        help="Of the level, for the kernels of the median heuristic; 0 treats all alike.  "
-        "[default: 2/3]",
+        help="Share of the level for the kernels of the median heuristic; 0 weights all kernels "
+        "equally.  [default: 2/3]",
     ),
 )
 
@@ -68,8 +69,8 @@ KERNEL_OPTION = click.option(
     "kernels",
     multiple=True,
     metavar="[NAME=]SPEC",
-    help="Kernel of one variable or of all others, as 'year=gaussian:0.5' or 'laplacian'; a "
-    "bandwidth left out follows the median heuristic.  [default: gaussian]",
+    help="Kernel of one variable, as 'year=gaussian:0.5', or of all others, as 'laplacian'; "
+    "the median heuristic sets a bandwidth that is left out.  [default: gaussian]",
 )
 
 
@@ -83,7 +84,7 @@ def single_kernels(specs: Sequence[str], names: Sequence[str]) -> list[Kernel | 
     """
     listed = _listed_kernels(specs, names)
     if any(len(kernels) > 1 for kernels in listed):
-        msg = "--kernel takes one kernel of a variable here: drop the others"
+        msg = "--kernel takes one kernel per variable in this command: drop the others"
         raise click.UsageError(msg)
     return [next(iter(kernels), None) for kernels in listed]
 

@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 
 from dhsic._plugins import load_plugins
 from dhsic.cli.output import aligned
-from dhsic.estimators import Estimator, Null
+from dhsic.estimators import Estimator, EstimatorName, Null, NullName
 from dhsic.estimators.feature.rff import Form
 from dhsic.estimators.location.nfsic import Placement
 from dhsic.estimators.registry import ESTIMATORS, NULLS, TABLE
@@ -33,7 +33,7 @@ __all__ = [
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_NULLS_WIDTH = 52  # beside the longest name, in a terminal of 80 columns
+_NULLS_WIDTH = 45  # beside the longest name, in a terminal of 80 columns
 
 
 def read_number(
@@ -90,73 +90,75 @@ _ROWS: Final = {"type": int, "metavar": "N"}
 _FLAG: Final = {"is_flag": True, "default": None}
 
 _ESTIMATOR_FIELDS: Final = {
-    "landmarks": _Field("n_landmarks", "A number, or a multiple of sqrt(n) as 8sqrt.", _COUNT),
+    "landmarks": _Field(
+        "n_landmarks", "Number of landmarks, or a multiple of sqrt(n) as 8sqrt.", _COUNT
+    ),
     "pairing": _Field(
         "pairing",
-        "Landmarks drawn for every variable by itself, unless joint is asked for: rows of the "
-        "data.",
+        "Draw the landmarks of each variable independently, or jointly, as rows of the data.",
         {"type": click.Choice(get_args(Pairing))},
     ),
     "selection": _Field(
         "selection",
-        "How landmarks are chosen from a pool of rows.",
+        "Method that selects the landmarks from a pool of rows.",
         {"type": click.Choice(get_args(Selection))},
     ),
     "pool": _Field(
         "pool",
-        "Rows of the pool, a multiple of the landmarks.",
+        "Size of the pool, as a multiple of the number of landmarks.",
         {"type": int, "metavar": "TIMES"},
     ),
     "features": _Field(
         "n_features",
-        "Random features of every variable, or the most principal ones of a kernel; or auto.",
+        "Number of random features (rff-hsic) or of principal features (nystrom-hsic) of "
+        "each variable, or auto.",
         _COUNT,
     ),
-    "locations": _Field("n_locations", "Test locations, or auto.", _COUNT),
+    "locations": _Field("n_locations", "Number of test locations, or auto.", _COUNT),
     "placement": _Field(
         "placement",
-        "Of the locations: by training rows, or at random.",
+        "Place the locations by optimisation on training rows, or at random.",
         {"type": click.Choice(get_args(Placement))},
     ),
-    "training_rows": _Field("training_rows", "Rows to train on, half of all at the most.", _ROWS),
+    "training_rows": _Field(
+        "training_rows", "Number of training rows, at most half of all.", _ROWS
+    ),
     "regularisation": _Field(
         "regularisation",
-        "Ridge of the covariance, a share of its size; that of nocco falls with the rows.",
+        "Ridge, relative to the covariance; for nocco it shrinks with n.",
         {"type": float, "metavar": "R"},
     ),
-    "form": _Field("form", "Of the random features.", {"type": click.Choice(get_args(Form))}),
-    "orthogonal": _Field("orthogonal", "Make the frequencies of the features orthogonal.", _FLAG),
+    "form": _Field("form", "Form of the random features.", {"type": click.Choice(get_args(Form))}),
+    "orthogonal": _Field("orthogonal", "Draw orthogonal frequencies.", _FLAG),
     "exponent": _Field(
         "exponent",
-        "Of the distances; or the g of blocks that have n^g rows.",
+        "Distance exponent (dcov, dcor), or g for blocks of n^g rows (block-hsic).",
         {"type": float, "metavar": "Q"},
     ),
-    "unbiased": _Field("unbiased", "Take the unbiased estimate, negative at times.", _FLAG),
-    "root": _Field("root", "Report the root of the squared distance measure.", _FLAG),
-    "block_rows": _Field("block_rows", "Rows of a block.", _ROWS),
+    "unbiased": _Field("unbiased", "Use the unbiased estimate, which may be negative.", _FLAG),
+    "root": _Field("root", "Report the square root of the measure.", _FLAG),
+    "block_rows": _Field("block_rows", "Number of rows in a block.", _ROWS),
 }
 
 _NULL_FIELDS: Final = {
     "within": _Field(
         "within",
-        "Permute among all rows, or within groups of them.",
+        "Permute all rows, or permute within groups of rows.",
         {"type": click.Choice(get_args(Within))},
     ),
-    "group_rows": _Field(
-        "block_rows", "Rows of a group, where they are permuted in groups.", _ROWS
-    ),
+    "group_rows": _Field("block_rows", "Number of rows in a group that is permuted.", _ROWS),
     "exceed": _Field(
-        "n_exceed", "Permuted statistics as large as the observed one after which to stop.", _ROWS
+        "n_exceed", "Stop after this many permuted statistics reach the observed one.", _ROWS
     ),
     "variance": _Field(
         "variance",
-        "Take the variance from moments of every block, from permuted rows, or from the values of "
-        "the blocks.",
+        "Estimate the variance from moments within blocks, from permuted rows, or from the "
+        "spread of the block values.",
         {"type": click.Choice(get_args(Variance))},
     ),
     "method": _Field(
         "method",
-        "Compute the tail of the mixture, or count draws from it.",
+        "Compute the tail of the mixture by inversion, or simulate it.",
         {"type": click.Choice(get_args(Method))},
     ),
 }
@@ -248,7 +250,7 @@ _ESTIMATOR = Kind.estimators(ESTIMATORS)
 _NULL = Kind.nulls(NULLS)
 
 
-def read_estimator(options: Mapping[str, Any]) -> str | Estimator:
+def read_estimator(options: Mapping[str, Any]) -> EstimatorName | Estimator:
     """The name, or where options of the estimator are given the value that they make.
 
     Raises
@@ -256,14 +258,14 @@ def read_estimator(options: Mapping[str, Any]) -> str | Estimator:
     click.UsageError, InvalidArgumentError
         An option that the estimator does not have, or a value that it cannot use.
     """
-    name: str = options["estimator"]
+    name: EstimatorName = options["estimator"]
     if name == "auto" and any(options.get(option) is not None for option in _ESTIMATOR.fields):
         name = _WITH_LANDMARKS
     given = _ESTIMATOR.given({**options, "estimator": name})
     return ESTIMATORS[name](**given) if given else name
 
 
-def read_null(options: Mapping[str, Any]) -> str | Null:
+def read_null(options: Mapping[str, Any]) -> NullName | Null:
     """The name, or where options of the null are given the value that they make.
 
     Raises
@@ -271,7 +273,7 @@ def read_null(options: Mapping[str, Any]) -> str | Null:
     click.UsageError, InvalidArgumentError
         An option that the null does not have, or a value that it cannot use.
     """
-    name: str = options["null"]
+    name: NullName = options["null"]
     given = _NULL.given(options)
     if not given:
         return name
@@ -294,7 +296,7 @@ def pairs_table() -> str:
         first, *others = textwrap.wrap(nulls, _NULLS_WIDTH, break_on_hyphens=False) or [""]
         rows.append((entry.estimator.name, entry.cost, most, first))
         rows += [("", "", "", more) for more in others]
-    return "\n".join(aligned([("estimator", "time", "of", "nulls"), *rows]))
+    return "\n".join(aligned([("estimator", "time", "variables", "nulls"), *rows]))
 
 
 def estimator_options(default: str) -> tuple[Callable[[Command], Command], ...]:
@@ -306,13 +308,13 @@ def estimator_options(default: str) -> tuple[Callable[[Command], Command], ...]:
             default=default,
             show_default=True,
             metavar="NAME",
-            help="One of the table below, or auto: v-hsic where that is quick and fits the "
-            "memory; beyond, nystrom-hsic of two variables and nystrom-m of more, or where an "
-            "option of it is given.",
+            help="Estimator, from the table below. auto takes v-hsic for few rows; for many rows "
+            "nystrom-hsic with two variables and nystrom-m with more, or nystrom-m if an "
+            "estimator option is given.",
         ),
         *_ESTIMATOR.options(
-            landmarks="A number, or a multiple of sqrt(n) as 8sqrt; auto (nystrom-m) for as many "
-            "as a pilot finds enough."
+            landmarks="Number of landmarks, or a multiple of sqrt(n) as 8sqrt; with nystrom-m also "
+            "auto, which lets a pilot run decide."
         ),
     )
 
@@ -323,7 +325,7 @@ NULL_OPTIONS = (
         type=Names(NULLS),
         default="auto",
         metavar="NAME",
-        help="How the null distribution is made: as the table below allows, or auto.",
+        help="Null distribution, from the table below, or auto.",
     ),
     *_NULL.options(),
 )

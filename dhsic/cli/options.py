@@ -87,7 +87,7 @@ class Request:
 def _level(context: click.Context, option: click.Parameter, value: float) -> float:
     del context, option
     if not 0.0 < value < 1.0:
-        msg = f"a level is greater than 0 and less than 1, as 0.05; got {value:g}"
+        msg = f"the level must be greater than 0 and less than 1, as 0.05; got {value:g}"
         raise click.BadParameter(msg)
     return value
 
@@ -99,7 +99,7 @@ def _new_file(context: click.Context, option: click.Parameter, value: Path | Non
         return None
     path = value.resolve()
     if path.exists() and not path.is_file():
-        msg = f"give the name of a file; {path} is something else"
+        msg = f"give the name of a file; {path} is not one"
         raise click.BadParameter(msg)
     if not path.parent.is_dir():
         msg = f"the folder {path.parent} does not exist: create it first"
@@ -125,19 +125,20 @@ LEVEL_OPTION = click.option(
     callback=_level,
     metavar="LEVEL",
     default=0.05,
-    help="Level of the decision.",
+    help="Significance level of the decision.",
 )
 
 DATA_OPTIONS = (
-    click.argument("data", metavar="DATA.zarr"),
+    click.argument("data", metavar="DATA"),
     click.option(
         "--variable",
         "variables",
         multiple=True,
         required=True,
         metavar="[NAME=]ARRAY",
-        help="An array of the group, or columns of one as 'timbre=features[:, 0:12]'; "
-        "give it twice or more.",
+        help="A variable: an array of the group, or columns of one as 'timbre=features[:, 0:12]'; "
+        "of a table, a column or 'NAME=COL,COL'. Repeat the option for each variable, two or "
+        "more.",
     ),
 )
 
@@ -146,26 +147,26 @@ LEVEL_OPTIONS = (
         "--resamples",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Values under the null hypothesis, where they are drawn.  [default: 250, or 10000 "
-        "with --method simulation]",
+        help="Number of replicates under the null hypothesis.  [default: 250, or 10000 with "
+        "--method simulation]",
     ),
     LEVEL_OPTION,
 )
 
 SEED_OPTION = click.option(
-    "--seed", type=click.IntRange(min=0), metavar="N", default=0, help="Fixes every draw."
+    "--seed", type=click.IntRange(min=0), metavar="N", default=0, help="Random seed."
 )
 PRECISION_OPTION = click.option(
     "--precision",
     type=click.Choice(get_args(Precision)),
     default="float64",
-    help="Of the kernels; sums are float64 always.",
+    help="Floating-point precision of the kernels; sums are always float64.",
 )
 MISSING_OPTION = click.option(
     "--missing",
     type=click.Choice(get_args(Missing)),
     default="refuse",
-    help="Where a value is missing: stop with an error, or drop the row and count it.",
+    help="Refuse missing values, or drop the rows that have one and count them.",
 )
 JSON_OPTION = click.option(
     "--json",
@@ -173,7 +174,7 @@ JSON_OPTION = click.option(
     type=click.Path(path_type=Path),
     callback=_new_file,
     metavar="OUT.json",
-    help="Write the whole result, but for what has a number for every row.",
+    help="Write the result as JSON, without per-row arrays.",
 )
 PLOT_OPTION = click.option(
     "--plot",
@@ -181,14 +182,14 @@ PLOT_OPTION = click.option(
     type=click.Path(path_type=Path),
     callback=_new_file,
     metavar="OUT.png",
-    help="Write a picture, of the format that the name ends in.",
+    help="Write a figure; the file name's ending sets the format.",
 )
 LOG_OPTION = click.option(
     "--log-json",
     "log_path",
     callback=_log_target,
     metavar="FILE",
-    help="Append what happens, as it happens, one JSON object a line; - for stderr.",
+    help="Append the events of the run as JSON lines; - writes to stderr.",
 )
 PERFORMANCE_OPTION = click.option(
     "--performance-report",
@@ -196,11 +197,11 @@ PERFORMANCE_OPTION = click.option(
     type=click.Path(path_type=Path),
     callback=_new_file,
     metavar="OUT.html",
-    help="Write how the worker processes spent their time, as a page to read offline.",
+    help="Write Dask's performance report of the workers as an HTML page that needs no network.",
 )
 
 OVERWRITE_OPTION = click.option(
-    "--overwrite", is_flag=True, help="Replace the files that the command writes, if they exist."
+    "--overwrite", is_flag=True, help="Overwrite output files that exist."
 )
 
 RUN_OPTIONS = (
@@ -211,8 +212,8 @@ RUN_OPTIONS = (
     click.option(
         "--checkpoint",
         metavar="URL",
-        help="Keep parts of the run in this folder, local or in an object store, as they finish; "
-        "the same command goes on from there.",
+        help="Keep finished parts of the run in this folder, local or in an object store; the "
+        "same command resumes from them.",
     ),
     LOG_OPTION,
     click.option(
@@ -221,7 +222,7 @@ RUN_OPTIONS = (
         type=click.Path(path_type=Path),
         callback=_new_file,
         metavar="OUT.html",
-        help="Write the result as a page with pictures and tables, and how to get it again.",
+        help="Write an HTML report: the result, figures, tables, and code that reproduces it.",
     ),
     PERFORMANCE_OPTION,
     OVERWRITE_OPTION,

@@ -28,92 +28,106 @@ __all__ = ["rank"]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _OPTIONS = (
-    click.argument("data", metavar="DATA.zarr"),
+    click.argument("data", metavar="DATA"),
     click.option(
         "--features",
         "variable",
         required=True,
         metavar="[NAME=]ARRAY",
-        help="The array whose columns are ranked, or columns of one as 'features[:, 0:12]'.",
+        help="The columns to rank: an array of the group, or columns of one as 'features[:, "
+        "0:12]'; of a table 'NAME=COL,COL'.",
     ),
     click.option(
         "--target",
         required=True,
         metavar="[NAME=]ARRAY",
-        help="The array that they are tested against.",
+        help="The target: an array of the group, or a column of a table.",
     ),
     click.option(
         "--group",
         "groups",
         multiple=True,
         metavar="NAME=COLUMNS",
-        help="Rank groups of columns, each written as 'timbre=0:12', 'rest=12,15,20' or by the "
-        "names of the columns; numbers count the columns of --features.",
+        help="Rank groups of columns instead of single ones, as 'timbre=0:12', 'rest=12,15,20' or "
+        "by column names; numbers count the columns of --features.",
     ),
     click.option(
         "--by",
         type=click.Choice(get_args(By)),
         default="pvalue",
-        help="What ranks; equal p-values by the standardised statistic. Sensitivity takes all "
-        "columns together, in more passes, and is exploratory.",
+        help="Rank by this measure; the standardised statistic breaks ties of p-values. "
+        "sensitivity uses all columns jointly, takes more passes, and is exploratory.",
     ),
     click.option(
         "--kernel",
         "feature_kernels",
         metavar="SPEC",
-        help="Of every feature; a bandwidth left out follows the median heuristic of each.  "
-        "[default: gaussian of numbers, delta of categories]",
+        help="Kernel of each feature; the median heuristic of the feature sets a bandwidth that "
+        "is left out.  [default: gaussian for numbers, delta for categories]",
     ),
     click.option(
         "--target-kernel",
         metavar="SPEC",
-        help="Of the target.  [default: gaussian of numbers, delta of categories]",
+        help="Kernel of the target.  [default: gaussian for numbers, delta for categories]",
     ),
     click.option(
         "--estimator",
         type=click.Choice(["auto", "nystrom-m", "nystrom-hsic", "v-hsic"]),
         default="nystrom-m",
-        help="Linear in the rows, linear and quick for single columns, or quadratic.",
+        help="Estimator: nystrom-m and nystrom-hsic take time linear in the rows (nystrom-hsic is "
+        "faster for single columns), v-hsic quadratic.",
     ),
     click.option(
         "--landmarks",
         metavar="COUNT",
-        help="A number, or a multiple of sqrt(n).  [default: 8sqrt; 2sqrt with nystrom-hsic]",
+        help="Number of landmarks, or a multiple of sqrt(n) as 8sqrt.  [default: 8sqrt; 2sqrt "
+        "with nystrom-hsic]",
     ),
-    click.option("--pairing", type=click.Choice(["independent", "joint"]), help="Of landmarks."),
+    click.option(
+        "--pairing",
+        type=click.Choice(["independent", "joint"]),
+        help="Draw the landmarks of each variable independently, or jointly, as rows of the data.",
+    ),
     click.option(
         "--null",
         type=click.Choice(["auto", "shifts", "permutation", "multiplier"]),
         default="auto",
-        help="Shifts of the target within groups of rows, which auto takes, permutations of it, or "
-        "random signs, an approximation.",
+        help="Null distribution: shifts of the target within groups of rows (auto), permutations, "
+        "or random signs (multiplier), an approximation.",
     ),
     click.option(
         "--within",
         type=click.Choice(get_args(Within)),
-        help="Permute among all rows, or within groups of them.",
+        help="Permute all rows, or permute within groups of rows.",
     ),
     click.option(
-        "--group-rows", type=int, metavar="N", help="Rows of a group, where they are permuted."
+        "--group-rows", type=int, metavar="N", help="Number of rows in a group that is permuted."
     ),
     click.option(
         "--resamples",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Values under the null hypothesis.  [default: 250]",
+        help="Number of replicates under the null hypothesis.  [default: 250]",
     ),
     click.option(
         "--control",
         type=click.Choice(get_args(Control)),
         default="bh",
-        help="How the decision accounts for the number of features: bh and by bound the share of "
-        "false discoveries, the others the probability of any.",
+        help="Correction for multiple testing: bh and by control the false discovery rate, the "
+        "others the family-wise error rate.",
     ),
     click.option(
-        "--top", type=click.IntRange(min=1), metavar="N", default=20, help="Features to print."
+        "--top",
+        type=click.IntRange(min=1),
+        metavar="N",
+        default=20,
+        help="Number of features to print.",
     ),
     click.option(
-        "--plan", "only_plan", is_flag=True, help="Say what would run, in how much memory; no more."
+        "--plan",
+        "only_plan",
+        is_flag=True,
+        help="Print the plan, with its memory, and run nothing.",
     ),
     LEVEL_OPTION,
     MISSING_OPTION,
@@ -134,14 +148,14 @@ Examples
   dhsic rank songs.zarr --features features --target year \\
       --group timbre=0:12 --group covariances=12:90 --control max-t
 """,
-    short_help="Rank columns of DATA.zarr by their dependence on a target.",
+    short_help="Rank columns of DATA by their dependence on a target.",
 )
 @_rank_options
 def rank(**options: Any) -> None:
-    """Rank the columns of an array of DATA.zarr by their dependence on a target.
+    """Rank the columns of an array of DATA by their dependence on a target.
 
-    Prints HSIC, normalised HSIC and p-values of every column, the strongest first, and those that
-    are found at the level alpha.
+    Prints HSIC, normalised HSIC and p-values of the columns, the strongest first, and the columns
+    found at the level alpha.
     """
     check_targets(options)
     command = ("dhsic", *click.get_current_context().find_root().obj)

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import click
 
+from dhsic._progress import progress_bar
 from dhsic.cli.following import Standing, follow, progress_of, read_result, standing, trouble, why
 from dhsic.cli.independence import test
 from dhsic.cli.output import print_columns, print_result
-from dhsic.cli.progress import progress_bar
 from dhsic.cluster.submit import PLACES, Run, State, find_run, list_runs, runs_folder
 from dhsic.cluster.submit.quoting import shell_line
 from dhsic.errors import ClusterError, InvalidArgumentError
@@ -25,7 +25,7 @@ runs_option = click.option(
     "--runs",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Folder of all runs.  [default: $XDG_STATE_HOME/dhsic/runs]",
+    help="Folder that holds the runs.  [default: $XDG_STATE_HOME/dhsic/runs]",
 )
 _run_argument = click.argument("identity", metavar="RUN")
 _SHOWN = 50
@@ -48,7 +48,7 @@ def runs(runs: Path | None) -> None:
 @_run_argument
 @runs_option
 def status(identity: str, runs: Path | None) -> None:
-    """Say where a submitted test stands."""
+    """Show the state of a submitted test."""
     run = find_run(runs_folder(runs), identity)
     now = standing(run)
     state = run.state()
@@ -70,8 +70,8 @@ def status(identity: str, runs: Path | None) -> None:
 @click.command(short_help="Print the result of a submitted test.")
 @_run_argument
 @runs_option
-@click.option("--wait", is_flag=True, help="Wait for it.")
-@click.option("--json", "as_json", is_flag=True, help="The whole result as JSON.")
+@click.option("--wait", is_flag=True, help="Wait for the result.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON.")
 def result(identity: str, runs: Path | None, wait: bool, as_json: bool) -> None:
     """Print the result of a submitted test, as 'dhsic test' would."""
     run = find_run(runs_folder(runs), identity)

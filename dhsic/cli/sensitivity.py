@@ -31,38 +31,41 @@ Example
 """
 
 
-@click.command(epilog=_EPILOG, short_help="Find the columns and rows that a measure rests on.")
+@click.command(
+    epilog=_EPILOG, short_help="Find the columns and rows that a measure depends on most."
+)
 @measure_options
 @click.option(
     "--of",
     type=click.Choice(get_args(Of)),
     default="statistic",
-    help="What is differentiated: the statistic of 'dhsic test', or the estimate of HSIC.",
+    help="Differentiate the statistic of 'dhsic test', or the estimate of HSIC.",
 )
 @click.option(
     "--wrt",
     multiple=True,
     metavar="NAME",
-    help="A variable whose entries are varied; may be given several times.  [default: all]",
+    help="Differentiate in the entries of this variable; the option may be repeated.  "
+    "[default: all variables]",
 )
 @click.option(
     "--top",
     type=click.IntRange(min=1),
     metavar="N",
     default=5,
-    help="Columns of every variable to print, the most sensitive first.",
+    help="Number of columns of each variable to print, the most sensitive first.",
 )
 @click.option(
     "--out",
     "out_path",
     metavar="MAP.zarr",
-    help="Write the map, an array for every variable, into a new zarr group.",
+    help="Write the map to a new zarr group, one array per variable.",
 )
 def sensitivity(**options: Any) -> None:
-    """Differentiate a measure of dependence in every entry of DATA.zarr.
+    """Differentiate a measure of dependence in every entry of DATA.
 
-    Prints the measure and the columns of every variable that it is most sensitive to: those with
-    the largest mean square of the derivatives over the rows.
+    Prints the measure and the columns of each variable to which it is most sensitive, by the mean
+    square of the derivatives over the rows.
     """
     check_targets(options)
     command = ("dhsic", *click.get_current_context().find_root().obj)

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from dhsic._progress import progress_bar
 from dhsic.cli.following import follow
 from dhsic.cli.independence import test
 from dhsic.cli.methods import read_estimator, read_null
 from dhsic.cli.options import read_request
-from dhsic.cli.progress import progress_bar
 from dhsic.cli.runs import finish, runs_option
 from dhsic.cluster import ClusterSpec
 from dhsic.cluster.submit import PLACES, Run, State, Where, runs_folder
@@ -46,14 +46,14 @@ _OPTIONS = (
     ),
     runs_option,
     click.option(
-        "--render-only", is_flag=True, help="Print what the queue would be given, and submit none."
+        "--render-only", is_flag=True, help="Print what would be submitted, and submit nothing."
     ),
     click.option(
         "--detach",
         is_flag=True,
-        help="Print the name of the run and leave it to the queue; otherwise wait for the result.",
+        help="Print the name of the run and return; otherwise wait for the result.",
     ),
-    click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- test DATA.zarr ..."),
+    click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- test DATA ..."),
 )
 
 
@@ -174,7 +174,7 @@ def _read_command(words: Sequence[str], where: Where) -> tuple[tuple[str, ...], 
     words = check_words(words)
     if words[:1] != ("test",):
         got = f"got {words[0][:80]!r}" if words else "got nothing"
-        msg = f"give a test to submit, as -- test DATA.zarr --variable x --variable y; {got}"
+        msg = f"give a test to submit, as -- test DATA --variable x --variable y; {got}"
         raise click.UsageError(msg)
     context = test.make_context("dhsic test", list(words[1:]))
     options = context.params
@@ -200,7 +200,7 @@ def _refuse_reserved(context: click.Context, parameter: click.Parameter) -> None
 
 
 def _check_urls(options: dict[str, Any]) -> None:
-    for what, name in (("DATA.zarr", "data"), ("--checkpoint", "checkpoint")):
+    for what, name in (("DATA", "data"), ("--checkpoint", "checkpoint")):
         value = options[name]
         if value is not None and not is_url(value):
             msg = (

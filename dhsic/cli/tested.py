@@ -20,8 +20,8 @@ __all__ = ["CALIBRATE_OPTION", "print_plan", "print_test"]
 CALIBRATE_OPTION = click.option(
     "--calibrate",
     is_flag=True,
-    help="Measure anew how quick this machine is, or a worker, for the seconds of a plan: it takes "
-    "a second, and is done by itself the first time.",
+    help="Measure the speed of this machine, or of a worker, again for the seconds of the "
+    "plan. It takes one second; the first plan does it by itself.",
 )
 
 

@@ -10,7 +10,14 @@ import click
 import dhsic
 from dhsic.cli.kernels import KERNEL_OPTIONS, read_kernels
 from dhsic.cli.methods import NULL_OPTIONS, Kind, read_null
-from dhsic.cli.options import LEVEL_OPTIONS, RUN_OPTIONS, Request, location, with_options
+from dhsic.cli.options import (
+    LEVEL_OPTIONS,
+    MISSING_OPTION,
+    RUN_OPTIONS,
+    Request,
+    location,
+    with_options,
+)
 from dhsic.cli.recipes import code_of_samples
 from dhsic.cli.tested import CALIBRATE_OPTION, print_plan, print_test
 from dhsic.cli.where import read_place
@@ -32,24 +39,27 @@ Examples
 _KIND = Kind.estimators(MMD_ESTIMATORS, without=("pairing", "form"))
 
 _OPTIONS = (
-    click.argument("data", metavar="DATA.zarr"),
+    click.argument("data", metavar="DATA"),
     click.option(
         "--sample",
         "samples",
         multiple=True,
         required=True,
         metavar="[NAME=]ARRAY",
-        help="An array of the group, or columns of one as 'old=timbre[:, 0:12]'; give it twice or "
-        "more. Samples have the same columns and any number of rows.",
+        help="A sample: an array of the group, or columns of one as 'old=timbre[:, 0:12]'; of a "
+        "table, a column or 'NAME=COL,COL'. Repeat the option for each sample, two or more. "
+        "Samples need the same columns, not the same number of rows.",
     ),
     click.option(
         "--estimator",
         type=click.Choice(["auto", *MMD_ESTIMATORS]),
         default="nystrom-mmd",
-        help="Of the discrepancy: at landmarks, of random features, of blocks, of all pairs of "
-        "rows; or auto: v-mmd where that is quick and fits the memory, nystrom-mmd beyond.",
+        help="Estimator of the discrepancy: landmarks (nystrom-mmd), random features, blocks, or "
+        "all pairs of rows (v-mmd, u-mmd). auto takes v-mmd for few rows and nystrom-mmd for "
+        "many.",
     ),
-    *_KIND.options(features="Random features.", exponent="Blocks have n^Q rows."),
+    MISSING_OPTION,
+    *_KIND.options(features="Number of random features.", exponent="Blocks of n^Q rows."),
 )
 
 _PLAN = (
@@ -57,7 +67,7 @@ _PLAN = (
         "--plan",
         "only_plan",
         is_flag=True,
-        help="Say what would run, in how much memory and time; no more.",
+        help="Print the plan, with its memory and time, and run nothing.",
     ),
     CALIBRATE_OPTION,
 )
@@ -69,10 +79,10 @@ def _options(command: Command) -> Command:
     )
 
 
-@click.command("two-sample", epilog=_EPILOG, short_help="Compare samples of DATA.zarr.")
+@click.command("two-sample", epilog=_EPILOG, short_help="Compare samples of DATA.")
 @_options
 def two_sample(**options: Any) -> None:
-    """Test whether samples of DATA.zarr come from one distribution.
+    """Test whether samples of DATA come from one distribution.
 
     Prints the statistic, its p-value, the squared maximum mean discrepancy, and the decision at the
     level alpha.
@@ -99,6 +109,7 @@ def _read(options: dict[str, Any]) -> Request:
         "kernels": kernels[0] if isinstance(kernels, list) else kernels,
         "null": null,
         "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
+        "missing": options["missing"],
         "precision": options["precision"],
         "threads": place.threads,
         "memory": place.memory,

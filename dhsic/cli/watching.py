@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
+from dhsic._progress import Bar, progress_bar
 from dhsic.cli.checkpoints import interrupts_keep
 from dhsic.cli.journal import STDERR, Journal
 from dhsic.cli.pages import Page
-from dhsic.cli.progress import Bar, progress_bar
 from dhsic.cluster.report import dashboard_link, performance_report, worker_count
 from dhsic.engine.events import Event, Listener
 from dhsic.io.urls import redacted
@@ -83,9 +83,7 @@ def reporting(client: Any, path: Path | None) -> AbstractContextManager[None]:
     if path is None:
         return nullcontext()
     if client is None:
-        msg = (
-            "--performance-report tells of worker processes: give --workers, or a cluster to run on"
-        )
+        msg = "--performance-report needs worker processes: add --workers N, or a cluster to run on"
         raise click.UsageError(msg)
     return performance_report(client, path)
 

@@ -79,7 +79,7 @@ def _file(name: str, what: str) -> Any:
         envvar=f"DHSIC_TLS_{name.upper()}",
         show_envvar=True,
         metavar="FILE",
-        help=f"{what}, in PEM, for a scheduler that speaks TLS.",
+        help=f"{what}, in PEM, for a scheduler with TLS.",
     )
 
 
@@ -89,7 +89,7 @@ def memory_option(default: str) -> Any:
         "--memory",
         callback=_bytes,
         metavar="BYTES",
-        help=f"What one process may use.  [default: {default}]",
+        help=f"Memory that one process may use.  [default: {default}]",
     )
 
 
@@ -97,15 +97,15 @@ THREADS_OPTION = click.option(
     "--threads",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Threads of this process.  [default: one a processor]",
+    help="Number of threads of this process.  [default: one per processor]",
 )
 
 TIME_OPTION = click.option(
     "--time",
     callback=_seconds,
     metavar="TIME",
-    help="How long a test may take by its plan, as 90s, 10min or 2h: with --estimator auto as many "
-    "landmarks, features and kernels are taken.  [default: ten minutes of one thread]",
+    help="Time limit of the planned test, as 90s, 10min or 2h; --estimator auto chooses "
+    "landmarks, features and kernels to fit.  [default: ten minutes of one thread]",
 )
 
 WHERE_OPTIONS = (
@@ -114,12 +114,13 @@ WHERE_OPTIONS = (
         "--workers",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Start so many processes to run on.",
+        help="Run on this many local worker processes.",
     ),
     click.option(
         "--scheduler",
         metavar="ADDRESS",
-        help="Run on a Dask cluster, tls://HOST:PORT or on this machine tcp://HOST:PORT.",
+        help="Run on the Dask cluster at this address: tls://HOST:PORT, or tcp://HOST:PORT on "
+        "this machine.",
     ),
     click.option(
         "--scheduler-file",
@@ -131,8 +132,8 @@ WHERE_OPTIONS = (
         "--cluster",
         type=click.Path(path_type=Path),
         metavar="SPEC.yaml",
-        help="Start the cluster that this file describes: on this machine, by SLURM, PBS, LSF, "
-        "SGE, Kubernetes or Dask Gateway.",
+        help="Start the cluster that this file describes and run on it: this machine, SLURM, PBS, "
+        "LSF, SGE, Kubernetes or Dask Gateway.",
     ),
     _file("ca", "Certificate of the authority"),
     _file("cert", "Own certificate"),
@@ -140,8 +141,8 @@ WHERE_OPTIONS = (
     click.option(
         "--insecure",
         is_flag=True,
-        help="Allow a scheduler on the network without TLS: all on it can then read the data and "
-        "run code.",
+        help="Allow a network scheduler without TLS. Anyone on the network can then read the data "
+        "and run code.",
     ),
     memory_option(f"{MEMORY}, or as SPEC.yaml says"),
 )
@@ -178,7 +179,7 @@ def read_place(options: dict[str, Any]) -> Place:
 def _refuse_unused(options: dict[str, Any]) -> None:
     """Refuse on the command line what only a scheduler uses, or what the file says."""
     if options["cluster"] is not None and options["memory"] is not None:
-        msg = "--memory stands in the file of --cluster: write it there, as 'memory: 4GiB'"
+        msg = "--memory cannot be combined with --cluster: write 'memory: 4GiB' in its file"
         raise click.UsageError(msg)
     if options["scheduler"] is not None or options["scheduler_file"] is not None:
         return
@@ -202,7 +203,7 @@ def _tls(options: dict[str, Any]) -> TLS | None:
         return None
     if missing:
         there = ", ".join(_option(name) for name in _FILES if name not in missing)
-        msg = f"{there} needs {' and '.join(_option(name) for name in missing)} beside it"
+        msg = f"{there} needs {' and '.join(_option(name) for name in missing)}, too"
         raise click.UsageError(msg)
     return TLS(**files)
 

@@ -50,7 +50,7 @@ def connect(
         Allow a scheduler on the network without TLS, with a warning.
     timeout : float, optional
         Seconds to wait for an answer, for a first worker, and during a run where all workers are
-        gone; 60 for a scheduler that runs already.
+        gone; 10 for the answer and 60 for the workers of a scheduler that runs already.
 
     Yields
     ------

@@ -58,16 +58,20 @@ def first_worker(client: Any, timeout: float, remedy: str) -> None:
 
 
 def _connected(address: str, security: Security | None, spec: ClusterSpec) -> Any:
-    reason = refusal(address, spec.tls, spec.patience)
+    seconds = spec.answer_seconds
+    reason = refusal(address, spec.tls, seconds)
     if reason == NOBODY:
-        msg = f"{_REQUIREMENT}; {reason} at {address!r} within {spec.patience:g} s: is it running?"
+        msg = (
+            f"{_REQUIREMENT}; {reason} at {address!r} within {seconds:g} s: start it, check the "
+            "address, or allow a longer timeout"
+        )
         raise InvalidArgumentError(msg)
     if reason:
         msg = f"no connection to the scheduler at {address}: {reason}"
         raise InvalidArgumentError(msg)
     try:
         with silence_logging_cmgr(logging.CRITICAL):  # the error says it once
-            return Client(address, timeout=spec.patience, security=security)
+            return Client(address, timeout=seconds, security=security)
     except (OSError, ImportError, RuntimeError) as error:
         msg = f"no connection to the scheduler at {address}: {' '.join(str(error).split())[:200]}"
         raise InvalidArgumentError(msg) from error

@@ -25,7 +25,7 @@ ClusterKind = Literal["local", "scheduler", "slurm", "pbs", "lsf", "sge", "kuber
 JOB_QUEUES = ("slurm", "pbs", "lsf", "sge")
 _KINDS: tuple[ClusterKind, ...] = get_args(ClusterKind)
 _COMMON = ("kind", "workers", "threads", "memory", "timeout", "tls", "insecure")
-_SCHEDULER_TIMEOUT, _QUEUE_TIMEOUT = 60.0, 600.0
+_ANSWER_TIMEOUT, _SCHEDULER_TIMEOUT, _QUEUE_TIMEOUT = 10.0, 60.0, 600.0
 _UNUSED: dict[str, tuple[str, ...]] = {
     "local": ("timeout", "tls", "insecure"),  # nobody is waited for, and nothing leaves
     "scheduler": ("workers", "threads"),  # it has workers of its own
@@ -57,8 +57,8 @@ class ClusterSpec:
         Bytes that the plan may use in one worker process, such as ``"4GiB"``.
     timeout : float, optional
         Seconds to wait for a scheduler to answer, for a first worker, and during a run where all
-        workers are gone: 60 for a scheduler that runs already, 600 where workers have to be
-        waited for in a queue.
+        workers are gone. Where not given, a scheduler that runs already has 10 to answer and 60 to
+        have workers; workers that are waited for in a queue have 600.
     tls : TLS, optional
         Certificates. A job queue makes temporary ones where not given.
     insecure : bool, optional
@@ -215,6 +215,11 @@ class ClusterSpec:
         """Seconds to wait: `timeout`, or what is usual for the kind."""
         usual = _SCHEDULER_TIMEOUT if self.kind in ("local", "scheduler") else _QUEUE_TIMEOUT
         return usual if self.timeout is None else self.timeout
+
+    @property
+    def answer_seconds(self) -> float:
+        """Seconds in which a scheduler that runs already must answer: `timeout`, or 10."""
+        return _ANSWER_TIMEOUT if self.timeout is None else self.timeout
 
     @property
     def planned(self) -> PlannedWorkers | None:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._arguments import Precision, check_kernel, session_over
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator
 from dhsic._validation import check_choice, check_integer, named_arguments
 from dhsic.embedding.exact_sums import LIMBS, ExactSums
@@ -18,7 +19,6 @@ from dhsic.embedding.store import kernel_of_text, read_record
 from dhsic.embedding.sums import EmbeddingPass
 from dhsic.embedding.value import MeanEmbedding
 from dhsic.engine.blocks import kinds_of
-from dhsic.engine.events import Listener
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Tiling
@@ -27,7 +27,7 @@ from dhsic.estimators.base import BANDWIDTH_ROWS, bandwidth_rows, fit_kernels, p
 from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
 from dhsic.io.open import open_samples
 from dhsic.io.sources import ArraySource
-from dhsic.kernels import Combinations, Kernel, parse
+from dhsic.kernels import Combinations, Kernel, KernelName, parse
 from dhsic.landmarks import (
     Landmarks,
     Pool,
@@ -51,9 +51,10 @@ _REMEDY = "take fewer landmarks or fewer threads"
 
 
 @named_arguments
+@shows_progress
 def mean_embedding(
     x: Any,
-    kernel: str | Kernel = "gaussian",
+    kernel: KernelName | str | Kernel = "gaussian",
     n_landmarks: int | str | None = None,
     *,
     selection: Selection = "uniform",
@@ -64,7 +65,7 @@ def mean_embedding(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
-    progress: Listener | None = None,
+    progress: Progress = None,
     checkpoint: str | None = None,
 ) -> MeanEmbedding:
     """Compute the mean embedding of a sample, projected on landmarks, in one pass.
@@ -162,6 +163,7 @@ def mean_embedding(
     )
 
 
+@shows_progress
 def embed_like(
     embedding: MeanEmbedding,
     x: Any,
@@ -169,7 +171,7 @@ def embed_like(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
-    progress: Listener | None = None,
+    progress: Progress = None,
     checkpoint: str | None = None,
 ) -> MeanEmbedding:
     """The embedding of other rows at the landmarks of an embedding, see `MeanEmbedding.like`.

@@ -97,7 +97,8 @@ def read_record(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, An
             raise ValueError(msg)
     except (OSError, KeyError, ValueError, TypeError, zipfile.BadZipFile) as error:
         where = redacted(str(path))
-        msg = f"{where} holds no mean embedding that can be read ({type(error).__name__})"
+        said = type(error).__name__
+        msg = f"{where} holds no mean embedding that can be read ({said}): check the path"
         raise DataError(msg) from error
     return arrays, told
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._validation import named_arguments
+from dhsic._validation import named_arguments, shown
 from dhsic.embedding.exact_sums import ExactSums
 from dhsic.embedding.store import kernel_text, write_record
 from dhsic.engine.tiles import ROW_TILE
@@ -356,4 +356,12 @@ def mmd(first: MeanEmbedding, second: MeanEmbedding) -> float:
     >>> round(dhsic.mmd(one, other), 1)
     0.4
     """
+    given: tuple[Any, Any] = first, second
+    for one in given:
+        if not isinstance(one, MeanEmbedding):
+            msg = (
+                f"mmd compares mean embeddings, got {shown(one)}: make one of each sample by "
+                "mean_embedding, or test samples by two_sample_test"
+            )
+            raise InvalidArgumentError(msg)
     return math.sqrt(first.squared_distance(second))

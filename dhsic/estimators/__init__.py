@@ -39,6 +39,7 @@ from dhsic.estimators.gram.distance import DCor, DCov
 from dhsic.estimators.gram.exact import UHSIC, VHSIC, SubHSIC
 from dhsic.estimators.landmark.nystrom_m import NystromMHSIC
 from dhsic.estimators.location.nfsic import NFSIC
+from dhsic.estimators.names import EstimatorName, NullName
 from dhsic.estimators.registration import register, unregister
 from dhsic.estimators.registry import (
     ESTIMATORS,
@@ -71,12 +72,14 @@ __all__ = [
     "Entry",
     "Estimate",
     "Estimator",
+    "EstimatorName",
     "FeatureEstimates",
     "FeatureEstimator",
     "FeatureOutcome",
     "GridEstimator",
     "GridOutcome",
     "Null",
+    "NullName",
     "NystromHSIC",
     "NystromMHSIC",
     "Outcome",

@@ -125,9 +125,9 @@ def choose_estimator(
     linear = offers[0][0].value[0]
     name = getattr(null, "name", null)
     if not takes_null(exact, null):  # if neither does, the check of the null says so
-        return _fitting(session, offers, f"{name} does not stand with {exact.name}")
+        return _fitting(session, offers, f"{exact.name} has no {name} null")
     if not takes_null(linear, null):
-        return Choice(exact, combinations, f"{name} does not stand with {linear.name}")
+        return Choice(exact, combinations, f"{linear.name} has no {name} null")
     too_many = "too many rows for all pairs of them"
     if pair_seconds(session.n) > QUICK:  # planning takes long itself where rows are many
         return _fitting(session, offers, too_many)
@@ -137,7 +137,7 @@ def choose_estimator(
         return _fitting(session, offers, too_many)
     if not plan.fits:
         return _fitting(session, offers, "all pairs of rows do not fit the memory")
-    return Choice(exact, combinations, "all pairs of rows, quick for so few")
+    return Choice(exact, combinations, "all pairs of rows: quick at this size")
 
 
 def choose_among(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dhsic._plugins import load_plugins
-from dhsic._validation import check_choice, check_integer, nearest
+from dhsic._validation import check_choice, check_integer, nearest, shown
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Estimator, Null, Resampling
@@ -110,7 +112,7 @@ _Shared = Resampling | Chain
 _Counted = Resampling | Chain | Sequential | FromReplicates
 
 
-def find_estimator(estimator: str | Estimator, session: Session) -> tuple[Estimator, str]:
+def find_estimator(estimator: Any, session: Session) -> tuple[Estimator, str]:
     """The estimator of a name, or the value itself, and why this one.
 
     Raises
@@ -123,10 +125,13 @@ def find_estimator(estimator: str | Estimator, session: Session) -> tuple[Estima
     if isinstance(estimator, str):
         estimator = ESTIMATORS[check_choice("estimator", estimator, ("auto", *ESTIMATORS))]()
     if not _known(estimator):
+        if isinstance(estimator, type):
+            msg = f"estimator must be a value, got the class: write {estimator.__name__}()"
+            raise InvalidArgumentError(msg)
         classes = ", ".join(cls.__name__ for cls in ESTIMATORS.values())
         msg = (
-            f"estimator must be a name or one of {classes}, got {estimator!r}: dhsic.register adds "
-            "a class"
+            f"estimator must be a name or one of {classes}, got {shown(estimator)}: dhsic.register "
+            "adds a class"
         )
         raise InvalidArgumentError(msg)
     m, most = len(session.sources), _entry(estimator).most_variables
@@ -243,16 +248,32 @@ def _find_null(
         return found, reason
     names = [cls.name for cls in supported]
     if not isinstance(null, str) or null not in names:
-        msg = (
-            f"null must be 'auto' or one that stands with {estimator.name!r}, got {null!r}"
-            f"; supported pairs are {_pairs()}{nearest(str(null), names)}"
-        )
-        raise InvalidArgumentError(msg)
+        raise _unavailable(null, estimator, names)
     cls = NULLS[null]
     if issubclass(cls, _Counted):
         return _counted(cls, n_resamples), AS_ASKED
     _check_resampling(cls(), n_resamples)
     return cls(), AS_ASKED
+
+
+def _unavailable(null: object, estimator: Estimator, names: Sequence[str]) -> InvalidArgumentError:
+    """The error of a null that an estimator does not have."""
+    if isinstance(null, type) and null in NULLS.values():
+        msg = f"null must be a value, got the class: write {null.__name__}()"
+        return InvalidArgumentError(msg)
+    name = null if isinstance(null, str) else getattr(null, "name", None)
+    if name is None and isinstance(null, FromReplicates):
+        name = type(null).__name__
+    if name is None:
+        msg = f"null must be a name, or a value as of dhsic.Permutation, got {shown(null)}"
+        return InvalidArgumentError(msg)
+    *most, last = ["auto", *names]
+    others = [one.estimator.name for one in TABLE if name in {cls.name for cls in one.nulls}]
+    having = f"; it is for {', '.join(others)}" if others else nearest(str(name), names)
+    return InvalidArgumentError(
+        f"null {name!r} is not available for {estimator.name}; choose {', '.join(most)} or {last}"
+        f"{having}"
+    )
 
 
 def _stands(null: Null, supported: tuple[type[Null], ...]) -> bool:
@@ -283,9 +304,3 @@ def _check_resampling(null: Null, n_resamples: int | None) -> None:
 
 def _entry(estimator: Estimator) -> Entry:
     return next(entry for entry in TABLE if entry.estimator is type(estimator))
-
-
-def _pairs() -> str:
-    return "; ".join(
-        f"{entry.estimator.name}: {', '.join(null.name for null in entry.nulls)}" for entry in TABLE
-    )

@@ -108,7 +108,7 @@ class Orbit:
         """How the replicates are made, for a result."""
         b, count = self.groups.size, self.groups.count
         if not self.shifted:
-            return f"permutes within {'all rows' if count == 1 else f'groups of {b:,} rows'}"
+            return "all rows shuffled" if count == 1 else f"shuffled in groups of {b:,} rows"
         shifts = f"all {b:,} shifts"
         if self.cosets > 1:
             shifts += f" of {self.cosets:,} orders"

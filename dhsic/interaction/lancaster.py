@@ -6,15 +6,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from dhsic._arguments import Missing, Precision, choose_measure, open_session
 from dhsic._fields import result_fields
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_choice, named_arguments
-from dhsic.engine.events import Listener
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
@@ -48,16 +48,20 @@ INTERACTION_ESTIMATORS: dict[str, type[NystromMHSIC | VHSIC]] = {
     "v-lancaster": VHSIC,
 }
 
+InteractionEstimator = Literal["nystrom-lancaster", "v-lancaster", "nystrom-m", "v-hsic"]
+InteractionNull = Literal["auto", "shifts", "permutation", "multiplier"]
+
 _NAMES = {cls: name for name, cls in INTERACTION_ESTIMATORS.items()}
 _QUANTITY = "squared interaction"
 
 
 @named_arguments
+@shows_progress
 def interaction_test(
     *variables: Any,
     kernels: Kernels | None = None,
-    estimator: str | NystromMHSIC | VHSIC = "nystrom-lancaster",
-    null: str | Shifts | Permutation | Multiplier = "auto",
+    estimator: InteractionEstimator | NystromMHSIC | VHSIC = "nystrom-lancaster",
+    null: InteractionNull | Shifts | Permutation | Multiplier = "auto",
     n_resamples: int | None = None,
     rng: RngLike = None,
     names: Sequence[str] | None = None,
@@ -67,7 +71,7 @@ def interaction_test(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
-    progress: Listener | None = None,
+    progress: Progress = None,
     checkpoint: str | None = None,
 ) -> InteractionTestResult:
     """Test whether three variables interact: no one of them is independent of the two others.
@@ -155,8 +159,8 @@ def interaction_test(
 def plan_interaction(
     *variables: Any,
     kernels: Kernels | None = None,
-    estimator: str | NystromMHSIC | VHSIC = "nystrom-lancaster",
-    null: str | Shifts | Permutation | Multiplier = "auto",
+    estimator: InteractionEstimator | NystromMHSIC | VHSIC = "nystrom-lancaster",
+    null: InteractionNull | Shifts | Permutation | Multiplier = "auto",
     n_resamples: int | None = None,
     names: Sequence[str] | None = None,
     data: Any = None,

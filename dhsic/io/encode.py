@@ -34,9 +34,11 @@ _REMEDIES = {
     "OUST": "read it into memory, where labels become categories, or store integer codes",
 }
 _TIMES = datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64
-# A fraction, an exponent or thousands with commas; whole numbers are labels as often as not.
+# Numbers with fractions, exponents, thousands, currency and percent signs. Whole numbers alone are
+# as often labels.
 _NUMBER = re.compile(
-    r"\s*[-+]?((\d{1,3}(,\d{3})+|\d+)(\.\d*)(e[-+]?\d+)?|\.\d+|\d{1,3}(,\d{3})+|\d+e[-+]?\d+)\s*",
+    r"\s*[-+]?([$€£]?\s?(\d{1,3}([,' ]\d{3})+|\d+)([.,]\d*)?\s?[%€$£]?"
+    r"|\.\d+|\d+(\.\d*)?e[-+]?\d+)\s*",
     re.IGNORECASE,
 )
 _WHOLE = re.compile(r"\s*[-+]?\d+\s*")
@@ -174,18 +176,19 @@ def _coded(values: list[Any], where: str) -> Encoded:
 
 
 def _refuse_written_numbers(labels: list[Any], where: str) -> None:
-    """Text that is numbers with fractions has distances, which categories would lose."""
+    """Text most of which is numbers has distances, which categories would lose."""
     seen = list(dict.fromkeys(labels))[:_LABELS_SEEN]
     numbers = [one for one in seen if isinstance(one, str) and _NUMBER.fullmatch(one)]
-    others = [one for one in seen if one not in set(numbers)]
-    texts = [one for one in others if isinstance(one, bytes) or not _WHOLE.fullmatch(one)]
-    if not numbers or 2 * len(texts) > len(seen):
+    alike = set(numbers)
+    others = [one for one in seen if one not in alike]
+    written = [one for one in numbers if not _WHOLE.fullmatch(one)]
+    share = len(numbers) / max(len(seen), 1)
+    if not (share >= 0.5 if written else share > 0.5 and others):
         return
-    others = texts or others
     beside = f", beside {others[0]!r}" if others else ""
     msg = (
-        f"{where} holds numbers that are written as text, as {numbers[0]!r}{beside}: make numbers "
-        "of them, as by pandas.to_numeric, or a categorical column if they are labels"
+        f"{where} holds numbers that are written as text, as {(written or numbers)[0]!r}{beside}: "
+        "make numbers of them, as by pandas.to_numeric, or a categorical column if they are labels"
     )
     raise DataError(msg)
 

@@ -151,8 +151,9 @@ def _part(data: Any, columns: Sequence[str], name: str) -> Any:
     frame = as_frame(data)
     if not hasattr(frame, "columns"):
         msg = (
-            "data must be a data frame, an xarray Dataset, a dict of columns, or a zarr group or "
-            f"its path, got {type(data).__name__}: leave it out to pass arrays as variables"
+            "data must be a data frame, an xarray Dataset, a dict of columns, a zarr group, or the "
+            f"path of one or of a CSV or Parquet file, got {type(data).__name__}: leave it out to "
+            "pass arrays as variables"
         )
         raise InvalidArgumentError(msg)
     return part_of_frame(frame, columns)

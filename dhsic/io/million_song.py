@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from dhsic.errors import DataError
 from dhsic.io.shuffle import shuffled
-from dhsic.io.zarr_output import Progress, WrittenGroup, new_group
+from dhsic.io.written import WrittenGroup
+from dhsic.io.zarr_output import Progress, new_group
 
 __all__ = ["convert_million_song"]
 
@@ -104,7 +105,7 @@ def convert_million_song(
             if progress is not None:
                 progress(writer.rows)
         if not writer.rows:
-            msg = f"{path} is empty: it should have {_FIELDS} numbers a line"
+            msg = f"{path} is empty: it must have {_FIELDS} numbers per line"
             raise DataError(msg)
     return writer.summary()
 
@@ -144,7 +145,7 @@ def _text_member(archive: zipfile.ZipFile, path: Path) -> str:
     members = [n for n in archive.namelist() if n.endswith(".txt") and not n.startswith("__MACOSX")]
     if len(members) != 1:
         msg = (
-            f"{path} should hold exactly one .txt file, it holds {len(members)}: "
+            f"{path} must hold exactly one .txt file, got {len(members)}: "
             "unpack it and give the path of YearPredictionMSD.txt"
         )
         raise DataError(msg)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
 
-from dhsic._validation import check_choice
+from dhsic._validation import check_choice, shown
 from dhsic.engine.blocks import Source, kinds_of, labels_of
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.forms import AnySource, is_of, open_array, open_one
@@ -18,12 +18,15 @@ from dhsic.io.frames import unknown_column
 from dhsic.io.labelled import check_rows, coded_alike, columns_as_variables, names_of, select
 from dhsic.io.missing import Missing, without_missing
 from dhsic.io.stored import column_labels, member_of, open_stored, sharing
+from dhsic.io.table_source import is_table
+from dhsic.io.table_variables import open_table_variables
 
 __all__ = [
     "AnySource",
     "open_data",
     "open_group",
     "open_group_samples",
+    "open_sample_data",
     "open_samples",
     "open_variables",
     "parse_variable",
@@ -83,8 +86,8 @@ def open_data(
     names : sequence of str or None
         As for `open_variables`.
     data : object
-        A data frame, Dataset, dictionary of columns, or zarr group or its path; None for none. One
-        variable that is a zarr group is taken for the data.
+        A data frame, Dataset, dictionary of columns, zarr group or its path, or path of a CSV or
+        Parquet file; None for none. One variable that is a zarr group is taken for the data.
     missing : {"refuse", "drop"}
         What to do with rows where a value is missing.
 
@@ -107,16 +110,25 @@ def open_data(
 
 
 def _of_group(data: Any, variables: Sequence[Any], names: Sequence[str] | None) -> list[AnySource]:
-    """Arrays of a zarr group or columns of them, all of its arrays where none is named."""
+    """Arrays of a zarr group or columns of a table, all of them where none is named."""
+    if is_table(data):
+        return _renamed(open_table_variables(data, variables), names)
     group = open_stored(os.fspath(data), "group") if isinstance(data, str | os.PathLike) else data
     variables = variables or sorted(key for key, _ in group.arrays())
-    if not all(isinstance(one, str) for one in variables):
-        msg = (
-            "of a zarr group, variables must be arrays or columns of one, as 'features[:, 0:12]', "
-            f"got {list(variables)}"
-        )
-        raise InvalidArgumentError(msg)
-    opened = open_group(group, list(variables))
+    return _renamed(open_group(group, _words(variables)), names)
+
+
+def _words(variables: Sequence[Any]) -> list[str]:
+    if all(isinstance(one, str) for one in variables):
+        return list(variables)
+    msg = (
+        "of a zarr group, variables must be arrays or columns of one, as 'features[:, 0:12]', "
+        f"got {list(variables)}"
+    )
+    raise InvalidArgumentError(msg)
+
+
+def _renamed(opened: list[AnySource], names: Sequence[str] | None) -> list[AnySource]:
     given = _checked_names(opened, names, "variable")
     return [replace(one, name=name) for one, name in zip(opened, given, strict=True)]
 
@@ -160,6 +172,35 @@ def open_samples(data: Sequence[Any], names: Sequence[str] | None = None) -> lis
     return coded_alike(sources)
 
 
+def open_sample_data(
+    samples: Sequence[Any], names: Sequence[str] | None, data: Any, missing: str
+) -> tuple[list[Source], int]:
+    """Open samples, or what is named of data, each without its rows that miss a value if asked to.
+
+    Parameters
+    ----------
+    samples : sequence
+        As for `open_samples`; or names where data is given.
+    names, data, missing
+        As for `open_data`.
+
+    Returns
+    -------
+    sources, dropped : list of source, int
+        The samples, and how many rows of all were left out.
+    """
+    check_choice("missing", missing, get_args(Missing))
+    if data is None:
+        opened = open_samples(samples, names)
+    elif isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
+        opened = open_samples(_members(data, samples if is_table(data) else _words(samples)), names)
+    else:
+        chosen, own = select(samples, data)
+        opened = open_samples(chosen, own if names is None else names)
+    parts = [without_missing([one], missing) for one in opened]
+    return [source for sources, _ in parts for source in sources], sum(count for _, count in parts)
+
+
 def _check_columns(samples: Sequence[AnySource]) -> None:
     """Refuse samples whose columns are others, hold something else, or have another order."""
     held = [[kind == "category" for kind in kinds_of(one)] for one in samples]
@@ -187,11 +228,12 @@ def open_group(path: Any, variables: Sequence[str]) -> list[AnySource]:
     Parameters
     ----------
     path : str or zarr.Group
-        Path or URL of the group, or the group; a URL holds no credentials.
+        Path or URL of the group, or the group; a URL holds no credentials. Or a CSV or Parquet
+        file, which is read into memory.
     variables : sequence of str
         Each ``array``, ``array[:, columns]`` or ``name=array[:, columns]``, where columns are
         written as in NumPy, ``0:10``, ``3``, ``0,2,5``, or by the names that the array's attribute
-        ``columns`` lists.
+        ``columns`` lists; of a table ``column``, or ``name=column,column``.
 
     Returns
     -------
@@ -220,7 +262,9 @@ def open_group_samples(path: Any, samples: Sequence[str]) -> list[AnySource]:
 
 
 def _members(path: Any, variables: Sequence[str]) -> list[AnySource]:
-    """Arrays of a group, or columns of them."""
+    """Arrays of a group or columns of them, or columns of a table."""
+    if is_table(path):
+        return open_table_variables(path, variables)
     group = path if is_of(path, "zarr", "Group") else open_stored(path, "group")
     opened: list[AnySource] = []
     for text in variables:
@@ -253,15 +297,19 @@ def parse_variable(text: str) -> tuple[str, str, slice | list[int | str] | None]
 
 def _checked_names(data: Sequence[Any], names: Sequence[str] | None, what: str) -> list[str]:
     """The names that were given, or those that the data have, all different."""
-    if names is not None and (isinstance(names, str) or not isinstance(names, Sequence)):
-        msg = f"names must be a sequence of words, one a {what}, got {names!r}"
+    if isinstance(names, str | Mapping) or not isinstance(names, Iterable | None):
+        msg = f"names must be a sequence of words, one a {what}, got {shown(names)}: give a list"
         raise InvalidArgumentError(msg)
-    given = names_of(data) if names is None else list(names)
+    given = names_of(data) if names is None else [_word(name) for name in names]
     words = {name for name in given if isinstance(name, str)}
     if not len(words) == len(given) == len(data):
         msg = f"names must be {len(data)} different words, one a {what}, got {given!r}"
         raise InvalidArgumentError(msg)
     return given
+
+
+def _word(name: Any) -> Any:
+    return str(name) if isinstance(name, str) else name  # of NumPy too
 
 
 def _resolve(chosen: slice | list[int | str], array: Any, variable: str) -> tuple[int, ...]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Kind, kinds_of, labels_of
-from dhsic.io.open import AnySource
+from dhsic.engine.blocks import Kind, Source, kinds_of, labels_of
+from dhsic.io.rest import RestSource
 from dhsic.io.sources import GraphSource
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class PooledSource:
     """
 
     name: str
-    samples: tuple[AnySource, ...]
+    samples: tuple[Source, ...]
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -242,9 +242,11 @@ def _merged(numbers: Indices, parts: dict[int, NDArray[Any]]) -> NDArray[Any]:
     return merged
 
 
-def _as_dask(sample: AnySource) -> Any:
+def _as_dask(sample: Source) -> Any:
     if isinstance(sample, GraphSource):
         return sample.array
+    if isinstance(sample, RestSource) and sample.place == "graph":
+        return sample.take(np.arange(sample.shape[0]))
     import dask.array as da  # with pandas and Xarray, slow to import
 
     rows = sample.chunk_rows or sample.shape[0]
@@ -256,7 +258,7 @@ def _as_dask(sample: AnySource) -> Any:
     return da.concatenate(reads)
 
 
-def _reading(sample: AnySource, start: int, stop: int) -> Any:
+def _reading(sample: Source, start: int, stop: int) -> Any:
     from dask import delayed
 
     return delayed(sample.read, pure=False)(start, stop)

@@ -12,7 +12,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic._validation import check_integer
 from dhsic.errors import InvalidArgumentError
-from dhsic.io.zarr_output import Progress, WrittenGroup, check_dtype, new_group
+from dhsic.io.written import WrittenGroup
+from dhsic.io.zarr_output import Progress, check_dtype, new_group
 
 __all__ = ["generate", "synthetic", "synthetic_block"]
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from dhsic.errors import DataError, require
+from dhsic._validation import nearest
+from dhsic.errors import DataError, InvalidArgumentError, require
+from dhsic.io.stray import listed, mostly_numbers, strays_of_csv, strays_of_text
 
-__all__ = ["Kind", "TableSource", "open_table"]
+__all__ = ["Kind", "TableSource", "is_table", "open_table"]
 
 Kind = Literal["numeric", "categorical"]
 
 # The reader keeps some 35 blocks of CSV ahead; every Parquet column has a buffer.
 _CSV_BLOCK_BYTES = 2**20
 _PARQUET_BUFFER_BYTES = 2**18
+_ROWS_SEEN = 10_000
+_NESTED = ("list", "large_list", "fixed_size_list", "struct", "map")
 _CSV_NAMES = (".csv", ".csv.gz")
 _PARQUET_NAMES = (".parquet", ".pq")
 
@@ -39,6 +44,10 @@ class TableSource:
         Rows of the table, where the file says so.
     delimiter : str, optional
         Between the fields of a CSV file.
+    chosen : frozenset of str, optional
+        The columns whose kind was given: those of numbers are read as text, to find what is none.
+    na_values : tuple of str, optional
+        Texts that stand for a missing value, besides the usual ones.
     """
 
     path: Path
@@ -47,6 +56,113 @@ class TableSource:
     types: Mapping[str, str]
     rows: int | None
     delimiter: str = ","
+    chosen: frozenset[str] = frozenset()
+    na_values: tuple[str, ...] = ()
+
+    def reading(
+        self, categorical: Sequence[str], numeric: Sequence[str], na_values: Sequence[str]
+    ) -> TableSource:
+        """The same table with some columns read as labels or as numbers, whatever they look like.
+
+        Raises
+        ------
+        InvalidArgumentError
+            A column is not there, or is to be both.
+        """
+        for column in (*categorical, *numeric):
+            self._check_name(column)
+            if column in categorical and column in numeric:
+                msg = f"column {column!r} must be categorical or numeric, got both: choose one"
+                raise InvalidArgumentError(msg)
+            if self.types[column].startswith(_NESTED):
+                msg = (
+                    f"column {column!r} of {self.path} is of type {self.types[column]}, neither "
+                    "numbers nor labels: make a column of each part of it"
+                )
+                raise DataError(msg)
+        given: dict[str, Kind] = dict.fromkeys(categorical, "categorical")
+        given |= dict.fromkeys(numeric, "numeric")
+        return replace(
+            self,
+            kinds={**self.kinds, **given},
+            chosen=frozenset(given),
+            na_values=tuple(na_values),
+        )
+
+    def check_column(self, column: str, what: str = "the table") -> None:
+        """Refuse a column that the table does not have, or that holds neither numbers nor labels.
+
+        Raises
+        ------
+        InvalidArgumentError
+            There is none; the message names the nearest that there is.
+        DataError
+            There are two, or it holds something else.
+        """
+        self._check_name(column, what)
+        if column not in self.kinds:
+            msg = (
+                f"column {column!r} of {self.path} is of type {self.types[column]}, neither "
+                "numbers nor labels: convert it first, a time for example to seconds"
+            )
+            raise DataError(msg)
+
+    def _check_name(self, column: str, what: str = "the table") -> None:
+        if column not in self.columns:
+            some = ", ".join(self.columns[:20]) + (", ..." if len(self.columns) > 20 else "")
+            msg = (
+                f"{what} needs column {column!r}, which is not in {self.path}"
+                f"; there are: {some}{nearest(column, self.columns)}"
+            )
+            raise InvalidArgumentError(msg)
+        if self.columns.count(column) > 1:
+            msg = f"{self.path} has more than one column {column!r}: rename them"
+            raise DataError(msg)
+
+    def check_text(self, columns: Sequence[str]) -> None:
+        """Refuse columns of text most of which is numbers, by their first rows.
+
+        Raises
+        ------
+        DataError
+            Tells the lines and values that are no numbers.
+        """
+        texts = [c for c in columns if self.kinds[c] == "categorical" and c not in self.chosen]
+        texts = [
+            c for c in texts if "string" in self.types[c] and "dictionary" not in self.types[c]
+        ]
+        batch = next(self.batches(texts, _ROWS_SEEN), None) if texts else None
+        if batch is not None:
+            for column in texts:
+                if mostly_numbers(batch.column(column)):
+                    raise self.stray(column)
+
+    def stray(self, column: str) -> DataError:
+        """The error of text in a column of numbers, with the lines and values."""
+        found = self._strays(column)
+        head = f"column {column!r} of {self.path}"
+        if column in self.chosen:
+            return DataError(
+                f"{head} must hold numbers, got {listed(found)}: correct them, or leave out such "
+                "rows with missing='drop' (--missing drop)"
+            )
+        what = (
+            f"text where most values are numbers, {listed(found)}: correct it"
+            if found
+            else "numbers that are written as text: store them as numbers"
+        )
+        return DataError(
+            f"{head} holds {what}, or tell 'dhsic convert table' what the column is: --numeric "
+            f"{column} (numeric=[{column!r}]), which takes text for missing, or --categorical "
+            f"{column} (categorical=[{column!r}])"
+        )
+
+    def _strays(self, column: str) -> list[tuple[str, str]]:
+        if _is_csv(self.path):
+            missing = _null_values(self.na_values)
+            return strays_of_csv(self.path, column, self.delimiter, missing)
+        batches = self.batches([column], _ROWS_SEEN)
+        return strays_of_text(batch.column(column).cast("string") for batch in batches)
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
         """Read some columns in order, a batch of rows at a time.
@@ -78,14 +194,23 @@ class TableSource:
 
         # Types are inferred from one block, so they are fixed here: whole numbers may be followed
         # by fractions, and labels that look like numbers must keep their text ("01").
-        types = {c: pa.float64() if self.kinds[c] == "numeric" else pa.string() for c in columns}
+        numbers = [c for c in columns if self.kinds[c] == "numeric" and c not in self.chosen]
         options = {
             "include_columns": list(columns),
-            "column_types": types,
+            "column_types": {c: pa.float64() if c in numbers else pa.string() for c in columns},
             "strings_can_be_null": True,
+            "null_values": _null_values(self.na_values),
         }
-        with _csv_reader(self.path, self.delimiter, options) as reader:
-            yield from reader
+        try:
+            with _csv_reader(self.path, self.delimiter, options) as reader:
+                yield from reader
+        except pa.ArrowInvalid as error:
+            if "conversion error" not in str(error):
+                raise
+            stray = next((c for c in numbers if self._strays(c)), None)
+            if stray is None:
+                raise
+            raise self.stray(stray) from error
 
     def _parquet_batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
         import pyarrow.parquet as pq
@@ -95,7 +220,7 @@ class TableSource:
             yield from file.iter_batches(rows, columns=list(columns))
 
 
-def open_table(path: Path, delimiter: str = ",") -> TableSource:
+def open_table(path: Path, delimiter: str = ",", na_values: Sequence[str] = ()) -> TableSource:
     """Read the header of a table.
 
     Parameters
@@ -104,6 +229,8 @@ def open_table(path: Path, delimiter: str = ",") -> TableSource:
         A file whose name ends in ``.csv``, ``.csv.gz``, ``.parquet`` or ``.pq``.
     delimiter : str, optional
         Between the fields of a CSV file.
+    na_values : sequence of str, optional
+        Texts that stand for a missing value, besides the usual ones.
 
     Returns
     -------
@@ -125,7 +252,8 @@ def open_table(path: Path, delimiter: str = ",") -> TableSource:
         msg = f"{path} is not a file: give the path of a CSV or Parquet file"
         raise DataError(msg)
     if _is_csv(path):
-        with _readable(path), _csv_reader(path, delimiter) as reader:
+        options = {"null_values": _null_values(na_values)}
+        with _readable(path), _csv_reader(path, delimiter, options) as reader:
             return _described(path, reader.schema, None, delimiter)
     if not path.name.lower().endswith(_PARQUET_NAMES):
         known = ", ".join(_CSV_NAMES + _PARQUET_NAMES)
@@ -133,6 +261,20 @@ def open_table(path: Path, delimiter: str = ",") -> TableSource:
         raise DataError(msg)
     with _readable(path), pq.ParquetFile(path) as file:
         return _described(path, file.schema_arrow, file.metadata.num_rows)
+
+
+def is_table(path: object) -> bool:
+    """Whether a path is named as a table is."""
+    return isinstance(path, str | os.PathLike) and os.fspath(path).lower().endswith(
+        _CSV_NAMES + _PARQUET_NAMES
+    )
+
+
+def _null_values(more: Sequence[str]) -> list[str]:
+    """What stands for a missing value in CSV: what Arrow takes for such, and more."""
+    from pyarrow import csv
+
+    return [*csv.ConvertOptions().null_values, *more]
 
 
 def _described(path: Path, schema: Any, rows: int | None, delimiter: str = ",") -> TableSource:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._validation import check_choice, named_arguments, nearest
+from dhsic._validation import check_choice, named_arguments
 from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.io.missing import Missing
 from dhsic.io.shuffle import shuffled
+from dhsic.io.stray import numbers_of_text
 from dhsic.io.table_source import Kind, TableSource, open_table
-from dhsic.io.zarr_output import GroupWriter, Progress, WrittenGroup, chunk_rows, new_group
+from dhsic.io.written import WrittenColumn, WrittenGroup
+from dhsic.io.zarr_output import GroupWriter, Progress, chunk_rows, new_group
 
 __all__ = ["convert_table"]
 
 _MAX_CATEGORIES = 65536
 
-Missing = Literal["error", "drop"]
 Variables = Mapping[str, Sequence[str]]
 
 
@@ -30,7 +34,10 @@ def convert_table(
     destination: str | os.PathLike[str],
     *,
     variables: Variables,
-    missing: Missing = "error",
+    missing: Missing = "refuse",
+    na_values: Sequence[str] = (),
+    categorical: Sequence[str] = (),
+    numeric: Sequence[str] = (),
     delimiter: str = ",",
     shuffle: int | None = None,
     overwrite: bool = False,
@@ -48,14 +55,21 @@ def convert_table(
     ----------
     source : path
         A CSV file with a header, ``.csv`` or ``.csv.gz``, or a ``.parquet`` or ``.pq`` file. The
-        first MiB of a CSV file decides whether a column is numeric. Empty fields, ``NA``,
-        ``NaN``, ``null`` and the like are missing.
+        first MiB of a CSV file decides whether a column is numeric; a column of text most of which
+        is numbers is refused. Empty fields, ``NA``, ``NaN``, ``null`` and the like are missing.
     destination : path
         The zarr group to create: a path, or the URL of an object store, as s3://bucket/songs.zarr.
     variables : mapping of str to sequence of str
         The columns of each variable, all numeric or all categorical.
-    missing : {"error", "drop"}
+    missing : {"refuse", "drop"}
         What to do where a value of a chosen column is missing: refuse, or leave the row out.
+    na_values : sequence of str
+        Further texts that stand for a missing value, as "-999"; in columns of numbers all of the
+        same value do.
+    categorical : sequence of str
+        Columns whose values are labels, whatever they look like.
+    numeric : sequence of str
+        Columns whose values are numbers; those that are not are missing.
     delimiter : str
         The one character between the fields of a CSV file.
     shuffle : int, optional
@@ -70,7 +84,8 @@ def convert_table(
     Returns
     -------
     WrittenGroup
-        Its ``dropped`` counts the rows that were left out.
+        Its ``dropped`` counts the rows that were left out, and its ``columns`` tell of every
+        column its type, its labels, and how many values were missing or no numbers.
 
     Raises
     ------
@@ -78,9 +93,9 @@ def convert_table(
         If a column does not exist or is repeated in a variable, if a variable has no column or
         columns of both kinds, or if the destination or another option cannot be used.
     DataError
-        If the file is absent, damaged or empty, if values are missing (with ``missing="error"``)
-        or infinite, if a column is neither numbers nor labels or has more than 65,536 labels, or
-        if the disk refuses. Nothing is left behind.
+        If the file is absent, damaged or empty, if values are missing (with ``missing="refuse"``)
+        or infinite, if most of a column of text is numbers, if a column is neither numbers nor
+        labels or has more than 65,536 labels, or if the disk refuses. Nothing is left behind.
     MissingDependencyError
         If pyarrow is not installed.
 
@@ -99,7 +114,13 @@ def convert_table(
     >>> folder.cleanup()
     """
     _check_options(variables, missing, delimiter)
-    table = open_table(Path(source), delimiter)
+    _check_words(na_values=na_values, categorical=categorical, numeric=numeric)
+    table = open_table(Path(source), delimiter, na_values)
+    table = table.reading(categorical, numeric, na_values)
+    for name, names in variables.items():
+        for column in names:
+            table.check_column(column, f"variable {name!r}")
+    table.check_text(list(dict.fromkeys(c for names in variables.values() for c in names)))
     kinds = {name: _variable_kind(table, name, names) for name, names in variables.items()}
     widths = {name: len(names) for name, names in variables.items()}
     encoder = _Encoder(table, variables, kinds, missing)
@@ -119,7 +140,7 @@ def convert_table(
                 progress(writer.rows)
         encoder.check_rows()
         encoder.describe(writer)
-    return writer.summary(encoder.dropped)
+    return replace(writer.summary(encoder.dropped), columns=encoder.columns)
 
 
 class _Encoder:
@@ -141,11 +162,30 @@ class _Encoder:
         self._columns = list(dict.fromkeys(c for names in variables.values() for c in names))
         categorical = [c for c in self._columns if table.kinds[c] == "categorical"]
         self._codes: dict[str, dict[str, int]] = {column: {} for column in categorical}
+        self._missed: Counter[str] = Counter()
+        self._rejected: Counter[str] = Counter()
+
+    @property
+    def columns(self) -> tuple[WrittenColumn, ...]:
+        return tuple(
+            WrittenColumn(
+                name=column,
+                variable=variable,
+                type=self._table.types[column],
+                kind=self._table.kinds[column],
+                categories=tuple(self._codes.get(column, ())),
+                missing=self._missed[column] - self._rejected[column],
+                rejected=self._rejected[column],
+            )
+            for variable, columns in self._variables.items()
+            for column in columns
+        )
 
     def blocks(self, rows: int) -> Iterator[dict[str, NDArray[np.float64]]]:
         for batch in self._table.batches(self._columns, rows):
-            kept = self._kept(batch)
-            values = {column: self._values(batch, column, kept) for column in self._columns}
+            read = {column: self._readable(batch, column) for column in self._columns}
+            kept = self._kept(read, batch.num_rows)
+            values = {column: self._values(read[column], column, kept) for column in self._columns}
             yield {
                 name: np.stack([values[column] for column in columns], axis=1)
                 for name, columns in self._variables.items()
@@ -166,10 +206,24 @@ class _Encoder:
                 labels = {column: list(self._codes[column]) for column in columns}
                 writer.describe(name, kind="categorical", categories=labels)
 
-    def _kept(self, batch: Any) -> NDArray[np.intp]:
-        gaps = {column: _gaps(batch.column(column)) for column in self._columns}
+    def _readable(self, batch: Any, column: str) -> Any:
+        """The labels of a column as they are, or numbers, NaN where one is missing."""
+        array, tokens = batch.column(column), self._table.na_values
+        if column in self._codes:
+            return _labels(array, tokens, as_text=column in self._table.chosen)
+        if column in self._table.chosen:
+            values, stray = numbers_of_text(array.cast("string"))
+            if stray.any() and self._missing == "refuse":
+                raise self._table.stray(column)
+            self._rejected[column] += int(stray.sum())
+        else:
+            values = self._numbers(array, column)
+        return np.where(np.isin(values, _numbers_among(tokens)), np.nan, values)
+
+    def _kept(self, read: Mapping[str, Any], rows: int) -> NDArray[np.intp]:
+        gaps = {column: _gaps(values) for column, values in read.items()}
         incomplete = np.any(list(gaps.values()), axis=0)
-        if self._missing == "error" and incomplete.any():
+        if self._missing == "refuse" and incomplete.any():
             row = int(np.argmax(incomplete))
             column = next(column for column, gap in gaps.items() if gap[row])
             msg = (
@@ -177,12 +231,13 @@ class _Encoder:
                 "leave out such rows with missing='drop', or fill them in first"
             )
             raise DataError(msg)
+        self._missed.update({column: int(gap.sum()) for column, gap in gaps.items()})
         return np.flatnonzero(~incomplete)
 
-    def _values(self, batch: Any, column: str, kept: NDArray[np.intp]) -> NDArray[np.float64]:
+    def _values(self, read: Any, column: str, kept: NDArray[np.intp]) -> NDArray[np.float64]:
         if column in self._codes:
-            return self._coded(batch.column(column), column, kept)
-        values = self._numbers(batch.column(column), column)[kept]
+            return self._coded(read, column, kept)
+        values: NDArray[np.float64] = read[kept]
         infinite = np.flatnonzero(np.isinf(values))
         if infinite.size:
             row = self._read + kept[infinite[0]]
@@ -223,12 +278,34 @@ class _Encoder:
         return f"column {column!r} (variable {name!r}) of {self._table.path}"
 
 
-def _gaps(array: Any) -> NDArray[np.bool_]:
-    return np.asarray(array.is_null(nan_is_null=True).to_numpy(zero_copy_only=False), np.bool_)
+def _labels(array: Any, tokens: Sequence[str], *, as_text: bool) -> Any:
+    """Labels of Arrow, null where one is a token of a missing value."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if as_text or (tokens and pa.types.is_dictionary(array.type)):
+        array = array.cast("string")
+    if not tokens or not (pa.types.is_string(array.type) or pa.types.is_large_string(array.type)):
+        return array
+    gone = pc.is_in(array, value_set=pa.array(tokens, array.type))
+    return pc.if_else(gone, pa.scalar(None, array.type), array)
+
+
+def _numbers_among(tokens: Sequence[str]) -> list[float]:
+    import pyarrow as pa
+
+    numbers, _ = numbers_of_text(pa.array(tokens, pa.string()))
+    return [number for number in numbers.tolist() if number == number]
+
+
+def _gaps(values: Any) -> NDArray[np.bool_]:
+    if isinstance(values, np.ndarray):
+        return np.isnan(values)
+    return np.asarray(values.is_null(nan_is_null=True).to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _check_options(variables: Variables, missing: str, delimiter: str) -> None:
-    check_choice("missing", missing, ("error", "drop"))
+    check_choice("missing", missing, get_args(Missing))
     if not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii():
         msg = f"delimiter must be one character such as ';' or a tab, got {delimiter!r}"
         raise InvalidArgumentError(msg)
@@ -244,9 +321,14 @@ def _check_options(variables: Variables, missing: str, delimiter: str) -> None:
             raise InvalidArgumentError(msg)
 
 
+def _check_words(**options: Sequence[str]) -> None:
+    for name, words in options.items():
+        if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+            msg = f"{name} must be a list of words, got {words!r}: put it in brackets"
+            raise InvalidArgumentError(msg)
+
+
 def _variable_kind(table: TableSource, name: str, columns: Sequence[str]) -> Kind:
-    for column in columns:
-        _check_column(table, name, column)
     kinds = {column: table.kinds[column] for column in columns}
     if len(set(kinds.values())) > 1:
         described = ", ".join(f"{column} ({kind})" for column, kind in kinds.items())
@@ -256,25 +338,6 @@ def _variable_kind(table: TableSource, name: str, columns: Sequence[str]) -> Kin
         )
         raise InvalidArgumentError(msg)
     return kinds[columns[0]]
-
-
-def _check_column(table: TableSource, name: str, column: str) -> None:
-    if column not in table.columns:
-        some = ", ".join(table.columns[:20]) + (", ..." if len(table.columns) > 20 else "")
-        msg = (
-            f"variable {name!r} needs column {column!r}, which is not in {table.path}"
-            f"; there are: {some}{nearest(column, table.columns)}"
-        )
-        raise InvalidArgumentError(msg)
-    if table.columns.count(column) > 1:
-        msg = f"{table.path} has more than one column {column!r}: rename them"
-        raise DataError(msg)
-    if column not in table.kinds:
-        msg = (
-            f"column {column!r} of {table.path} is of type {table.types[column]}, neither numbers "
-            "nor labels: convert it first, a time for example to seconds"
-        )
-        raise DataError(msg)
 
 
 def _expected_bytes(table: TableSource, width: int) -> int:

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,11 +18,11 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.urls import is_url
 from dhsic.io.whole import Place
+from dhsic.io.written import WrittenGroup
 
 __all__ = [
     "GroupWriter",
     "Progress",
-    "WrittenGroup",
     "check_dtype",
     "check_new_group",
     "chunk_bytes",
@@ -39,34 +38,6 @@ _CHUNK_BYTES = 8 * 2**20
 _MIN_CHUNK_ROWS = 1024
 _MAX_CHUNK_ROWS = 65536
 _NAME = re.compile(r"(?!\.|__|zarr\.json$)[^/=\[\]]+")
-
-
-@dataclass(frozen=True)
-class WrittenGroup:
-    """What a conversion wrote.
-
-    Parameters
-    ----------
-    path : pathlib.Path or str
-        The zarr group; a string where it is a URL.
-    rows : int
-        Rows of every array in it.
-    shapes : mapping of str to (int, int)
-        Shape of each array.
-    dropped : int
-        Rows of the source that were left out because a value was missing.
-
-    Examples
-    --------
-    >>> written = WrittenGroup(Path("songs.zarr"), 5, {"features": (5, 90), "year": (5, 1)})
-    >>> written.rows, written.dropped
-    (5, 0)
-    """
-
-    path: Path | str
-    rows: int
-    shapes: Mapping[str, tuple[int, int]]
-    dropped: int = 0
 
 
 def chunk_rows(columns: Mapping[str, int], dtype: DTypeLike = np.float64) -> int:
@@ -241,6 +212,8 @@ class GroupWriter:
                 dtype=self._dtype,
                 # A chunk file that gets lost later reads as NaN, never as plausible zeros.
                 fill_value=float("nan"),
+                # So that xarray opens it: rows are shared, columns are those of the array.
+                dimension_names=("row", f"{name}_column"),
                 # Both codecs carry a checksum, so a damaged chunk is an error, not other numbers.
                 compressors=ZstdCodec(checksum=True) if self._compress else Crc32cCodec(),
             )

@@ -14,7 +14,7 @@ from dhsic.kernels.on_columns import OnColumns
 from dhsic.kernels.plain import kernel_of_plain, plain_kernel
 from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian, Matern
 from dhsic.kernels.rational import RationalQuadratic
-from dhsic.kernels.registry import parse
+from dhsic.kernels.registry import KernelName, parse
 
 __all__ = [
     "Aggregate",
@@ -28,6 +28,7 @@ __all__ = [
     "Grid",
     "InverseMultiquadric",
     "Kernel",
+    "KernelName",
     "Laplacian",
     "Linear",
     "Matern",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from functools import partial, reduce
 from operator import add, mul
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from dhsic._plugins import load_plugins
 from dhsic.errors import InvalidArgumentError
@@ -20,7 +20,7 @@ from dhsic.kernels.on_columns import OnColumns
 from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian, Matern
 from dhsic.kernels.rational import RationalQuadratic
 
-__all__ = ["FORMS", "parse"]
+__all__ = ["FORMS", "KernelName", "parse"]
 
 Inside = TypeVar("Inside")
 
@@ -37,6 +37,20 @@ FORMS: dict[str, tuple[Callable[..., Kernel], tuple[str, ...]]] = {
     "distance": (Distance, ("exponent",)),
     "delta": (Delta, ()),
 }
+KernelName: TypeAlias = Literal[
+    "gaussian",
+    "laplacian",
+    "matern12",
+    "matern32",
+    "matern52",
+    "imq",
+    "rq",
+    "linear",
+    "polynomial",
+    "distance",
+    "delta",
+]
+"""The names alone: a kernel is any text that `parse` reads, of which a checker knows none wrong."""
 _TOKEN = re.compile(r"[+*(),]|(?:[^+*(),]|(?<=[\d.]e)\+)+")  # the + of 1e+5 is not a sum
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._validation import shown
 from dhsic.errors import InvalidArgumentError, LandmarkWarning
 from dhsic.kernels import Kernel
 from dhsic.linalg import PivotedCholesky, hadamard, pivoted_cholesky
@@ -51,7 +52,8 @@ def check_count(count: int | str) -> None:
             return
     elif isinstance(count, (int, np.integer)) and not isinstance(count, bool) and count >= 1:
         return
-    msg = f"n_landmarks must be an integer >= 1 or a multiple of sqrt(n) as '8sqrt', got {count!r}"
+    got = shown(count)
+    msg = f"n_landmarks must be an integer >= 1 or a multiple of sqrt(n) as '8sqrt', got {got}"
     raise InvalidArgumentError(msg)
 
 

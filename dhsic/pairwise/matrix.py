@@ -8,17 +8,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._arguments import Missing, Precision, choose_measure, open_session
 from dhsic._fields import variable_summary
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_choice, named_arguments
 from dhsic._version import __version__
-from dhsic.engine.events import Listener
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
@@ -31,7 +31,7 @@ from dhsic.estimators.feature.layout import KernelSide, Layout, Rectangle
 from dhsic.estimators.feature.moments import MomentsPass, feature_moments
 from dhsic.estimators.feature.replicates import resample_features, resampling_steps
 from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
-from dhsic.kernels import Combinations, Kernel
+from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.linalg import spectrum
 from dhsic.nulls import ChiSquareMixture, Replicates, Shifts, Spectral, pvalue
 from dhsic.pairwise.result import DependenceMatrix
@@ -39,8 +39,9 @@ from dhsic.results import AS_ASKED
 
 __all__ = ["dependence_matrix"]
 
-Kernels = str | Kernel | Sequence[str | Kernel | None]
+Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 PairNull = Shifts | Spectral
+PairNullName = Literal["auto", "shifts", "spectral"]
 Vector = NDArray[np.float64]
 
 _USUAL, _FEWEST = "2sqrt", 8
@@ -51,11 +52,12 @@ _RESAMPLES_OF_PAIR = 40
 
 
 @named_arguments
+@shows_progress
 def dependence_matrix(
     *variables: Any,
     kernels: Kernels | None = None,
     n_landmarks: int | str | None = None,
-    null: str | PairNull = "auto",
+    null: PairNullName | PairNull = "auto",
     n_resamples: int | None = None,
     rng: RngLike = None,
     names: Sequence[str] | None = None,
@@ -65,7 +67,7 @@ def dependence_matrix(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
-    progress: Listener | None = None,
+    progress: Progress = None,
     checkpoint: str | None = None,
 ) -> DependenceMatrix:
     """Find how much the variables of every pair depend, in one pass over the data or few.

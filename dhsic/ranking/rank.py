@@ -11,21 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._arguments import Missing, Precision, open_session
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_choice, named_arguments
 from dhsic._version import __version__
-from dhsic.engine.events import Listener
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators import (
     Estimator,
+    EstimatorName,
     FeatureEstimator,
     FeatureOutcome,
     Null,
+    NullName,
 )
 from dhsic.estimators.base import passes_of
 from dhsic.io.labelled import names_of
-from dhsic.kernels import Kernel, OnColumns
+from dhsic.kernels import Kernel, KernelName, OnColumns
 from dhsic.nulls import Replicates, adjust, pvalue, standardised, step_down
 from dhsic.ranking.constants import without_constants
 from dhsic.ranking.features import FeatureKernels, Features, Groups, read_features
@@ -39,6 +41,7 @@ Vector = NDArray[np.float64]
 
 
 @named_arguments
+@shows_progress
 def rank_features(
     features: Any,
     target: Any,
@@ -46,9 +49,9 @@ def rank_features(
     groups: Groups | None = None,
     by: By = "pvalue",
     feature_kernels: FeatureKernels = None,
-    target_kernel: str | Kernel | None = None,
-    estimator: str | Estimator = "nystrom-m",
-    null: str | Null = "auto",
+    target_kernel: KernelName | str | Kernel | None = None,
+    estimator: EstimatorName | Estimator = "nystrom-m",
+    null: NullName | Null = "auto",
     n_resamples: int | None = None,
     rng: RngLike = None,
     names: Sequence[str] | None = None,
@@ -58,7 +61,7 @@ def rank_features(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
-    progress: Listener | None = None,
+    progress: Progress = None,
     checkpoint: str | None = None,
 ) -> FeatureRanking:
     """Rank the columns of a variable by their dependence on a target.
@@ -215,9 +218,9 @@ def plan_ranking(
     groups: Groups | None = None,
     by: By = "pvalue",
     feature_kernels: FeatureKernels = None,
-    target_kernel: str | Kernel | None = None,
-    estimator: str | Estimator = "nystrom-m",
-    null: str | Null = "auto",
+    target_kernel: KernelName | str | Kernel | None = None,
+    estimator: EstimatorName | Estimator = "nystrom-m",
+    null: NullName | Null = "auto",
     n_resamples: int | None = None,
     names: Sequence[str] | None = None,
     data: Any = None,

@@ -11,19 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._arguments import Missing, Precision
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_choice, check_integer, check_number, named_arguments
 from dhsic._version import __version__
 from dhsic.engine.blocks import kinds_of
-from dhsic.engine.events import Listener
 from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.reduction import RowReduction
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import Estimator, FeatureEstimator
+from dhsic.estimators import Estimator, EstimatorName, FeatureEstimator
 from dhsic.estimators.base import fit_combinations_on_sample, fitting_step, plan_of
 from dhsic.estimators.reach import plan_once, planned
-from dhsic.kernels import Combinations, Delta, Kernel, Linear
+from dhsic.kernels import Combinations, Delta, Kernel, KernelName, Linear
 from dhsic.ranking.features import Features, Groups, read_features, read_kernel
 from dhsic.ranking.greedy import Measure, Subset, backward, forward
 from dhsic.ranking.lasso import LassoPass, lasso_path
@@ -132,6 +132,7 @@ class FeatureSelection(BarResult):
 
 
 @named_arguments
+@shows_progress
 def select_features(
     features: Any,
     target: Any,
@@ -140,9 +141,9 @@ def select_features(
     method: SelectionMethod = "forward",
     criterion: Criterion = "cka",
     groups: Groups | None = None,
-    feature_kernel: str | Kernel | None = None,
-    target_kernel: str | Kernel | None = None,
-    estimator: str | Estimator = "nystrom-m",
+    feature_kernel: KernelName | str | Kernel | None = None,
+    target_kernel: KernelName | str | Kernel | None = None,
+    estimator: EstimatorName | Estimator = "nystrom-m",
     share: float = 0.1,
     block_rows: int = 20,
     n_permutations: int = 3,
@@ -154,7 +155,7 @@ def select_features(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
-    progress: Listener | None = None,
+    progress: Progress = None,
 ) -> FeatureSelection:
     """Select k columns, or groups of them, that together tell the most of a target.
 

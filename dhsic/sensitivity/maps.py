@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from dhsic._arguments import Missing, Precision, choose_measure, open_session
 from dhsic._fields import result_fields
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_choice, named_arguments, nearest
 from dhsic.api import Kernels
 from dhsic.engine.blocks import kinds_of
-from dhsic.engine.events import Listener
 from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.estimators import Estimator
+from dhsic.estimators import Estimator, EstimatorName
 from dhsic.estimators.reach import planned
 from dhsic.io.zarr_output import chunk_bytes
 from dhsic.kernels import Combinations, Kernel
@@ -34,12 +34,13 @@ __all__ = ["column_sensitivities", "map_passes", "plan_map", "sensitivity_map"]
 
 
 @named_arguments
+@shows_progress
 def sensitivity_map(
     *variables: Any,
     of: Of = "statistic",
     wrt: Sequence[str] | None = None,
     kernels: Kernels | None = None,
-    estimator: str | Estimator = "nystrom-m",
+    estimator: EstimatorName | Estimator = "nystrom-m",
     rng: RngLike = None,
     names: Sequence[str] | None = None,
     data: Any = None,
@@ -48,7 +49,7 @@ def sensitivity_map(
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
-    progress: Listener | None = None,
+    progress: Progress = None,
     checkpoint: str | None = None,
 ) -> SensitivityMap:
     """How a measure of dependence changes with every entry of the data.

@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Method, Precision, choose_method, session_over
+from dhsic._arguments import REMEDY, Method, Precision, choose_method, session_over
 from dhsic._fields import tested_fields
+from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_choice, named_arguments
-from dhsic.engine.blocks import labels_of
-from dhsic.engine.events import Listener
+from dhsic.engine.blocks import Source, labels_of
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
@@ -26,12 +26,14 @@ from dhsic.estimators import (
     BlockHSIC,
     Estimator,
     Null,
+    NullName,
     NystromHSIC,
     NystromMHSIC,
 )
-from dhsic.io.open import AnySource, open_samples
+from dhsic.io.missing import Missing
+from dhsic.io.open import open_sample_data
 from dhsic.io.pooled import LabelSource, PooledSource
-from dhsic.kernels import Candidates, Grid, Kernel
+from dhsic.kernels import Candidates, Grid, Kernel, KernelName
 from dhsic.kernels.dot import Codes
 from dhsic.results import GridSummary
 from dhsic.twosample.labels import codes, codes_of_blocks
@@ -47,25 +49,30 @@ MMD_ESTIMATORS: dict[str, type[Estimator]] = {
     "u-mmd": UHSIC,
 }
 
+MMDName = Literal["auto", "nystrom-mmd", "rff-mmd", "block-mmd", "v-mmd", "u-mmd"]
+
 _NAMES = {cls: name for name, cls in MMD_ESTIMATORS.items()} | {NystromHSIC: "nystrom-mmd"}
 _FEWEST = 2
 _SAMPLE = "sample"  # the variable that says of every row which sample it is of
 
 
 @named_arguments
+@shows_progress
 def two_sample_test(
     *samples: Any,
-    kernels: str | Kernel | Candidates | Grid | None = None,
-    estimator: str | Estimator = "nystrom-mmd",
-    null: str | Null = "auto",
+    kernels: KernelName | str | Kernel | Candidates | Grid | None = None,
+    estimator: MMDName | Estimator = "nystrom-mmd",
+    null: NullName | Null = "auto",
     n_resamples: int | None = None,
     rng: RngLike = None,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
-    progress: Listener | None = None,
+    progress: Progress = None,
     checkpoint: str | None = None,
 ) -> TwoSampleTestResult:
     """Test whether two or more samples come from one distribution.
@@ -108,6 +115,10 @@ def two_sample_test(
         As for `independence_test`.
     names : sequence of str, optional
         Names of the samples.
+    data : data frame, Dataset, dict, zarr group or path of a table, optional
+        What has the samples as columns or arrays, which are then named.
+    missing : {"refuse", "drop"}, optional
+        As for `independence_test`; every sample is left its own complete rows.
     precision, client, threads, memory, progress, checkpoint
         As for `independence_test`.
 
@@ -141,7 +152,7 @@ def two_sample_test(
     SampleSummary(name='x2', n=400)
     """
     began = time.perf_counter()
-    asked = _Asked.read(samples, kernels, estimator, names)
+    asked = _Asked.read(samples, kernels, estimator, names, data, missing)
     session = asked.session(rng, precision, client, threads, memory, progress, checkpoint)
     method = choose_method(session, asked.kernels, asked.estimator, null, n_resamples)
     session.begin(method.plan(session))
@@ -152,11 +163,13 @@ def two_sample_test(
 @named_arguments
 def plan_two_sample(
     *samples: Any,
-    kernels: str | Kernel | Candidates | Grid | None = None,
-    estimator: str | Estimator = "nystrom-mmd",
-    null: str | Null = "auto",
+    kernels: KernelName | str | Kernel | Candidates | Grid | None = None,
+    estimator: MMDName | Estimator = "nystrom-mmd",
+    null: NullName | Null = "auto",
     n_resamples: int | None = None,
     names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -168,7 +181,9 @@ def plan_two_sample(
     ----------
     *samples : array-like, shapes (n_k,) or (n_k, d)
         As for `two_sample_test`.
-    kernels, estimator, null, n_resamples, names, precision, client, threads, memory
+    kernels, estimator, null, n_resamples, names, data, missing
+        As for `two_sample_test`.
+    precision, client, threads, memory
         As for `two_sample_test`.
 
     Returns
@@ -182,7 +197,7 @@ def plan_two_sample(
     >>> dhsic.plan_two_sample(np.zeros((6_000, 3)), np.zeros((4_000, 3)), threads=1).n
     10000
     """
-    asked = _Asked.read(samples, kernels, estimator, names)
+    asked = _Asked.read(samples, kernels, estimator, names, data, missing)
     session = asked.session(0, precision, client, threads, memory, None, None)
     return choose_method(session, asked.kernels, asked.estimator, null, n_resamples).plan(session)
 
@@ -195,13 +210,16 @@ class _Asked:
     ----------
     samples : tuple of source
         The samples.
+    dropped : int
+        Rows of them that were left out.
     estimator : str or Estimator
         Of independence.
     kernels : Grid or list
         Of values and codes.
     """
 
-    samples: tuple[AnySource, ...]
+    samples: tuple[Source, ...]
+    dropped: int
     estimator: str | Estimator
     kernels: Any
 
@@ -212,12 +230,15 @@ class _Asked:
         kernels: Any,
         estimator: str | Estimator,
         names: Sequence[str] | None,
+        data: Any,
+        missing: str,
     ) -> _Asked:
         """Check what the user passed."""
         if len(samples) < 2:
-            msg = f"a two-sample test needs at least two samples, got {len(samples)}"
+            more = "" if data is None else ": name two columns or more of data"
+            msg = f"a two-sample test needs at least two samples, got {len(samples)}{more}"
             raise InvalidArgumentError(msg)
-        opened = open_samples(samples, names)
+        opened, dropped = open_sample_data(samples, names, data, missing)
         for sample in opened:
             if sample.shape[0] < _FEWEST:
                 msg = (
@@ -225,7 +246,7 @@ class _Asked:
                     f"{sample.shape[0]}: give more, or leave it out"
                 )
                 raise DataError(msg)
-        return cls(tuple(opened), _estimator(estimator), _kernels(kernels))
+        return cls(tuple(opened), dropped, _estimator(estimator), _kernels(kernels))
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -260,10 +281,13 @@ class _Asked:
             PooledSource(_common_name(self.samples), self.samples),
             LabelSource(_SAMPLE, self.sizes, self.codes),
         )
-        return session_over(sources, rng, precision, client, threads, memory, progress, checkpoint)
+        where = client, threads, memory, progress, checkpoint
+        session = session_over(sources, rng, precision, *where)
+        session.dropped, session.remedy = self.dropped, REMEDY
+        return session
 
 
-def _common_name(samples: Sequence[AnySource]) -> str:
+def _common_name(samples: Sequence[Source]) -> str:
     """The name of the one column that all samples have, or "values"."""
     found = {labels_of(one) if one.shape[1] == 1 else None for one in samples}
     labels = found.pop()

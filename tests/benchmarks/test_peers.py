@@ -67,7 +67,7 @@ def pair():
 def test_method__gives_the_pvalue_of_its_resamples(name, pair):
     method = METHODS[name]
     module = MODULES[method.package]
-    pytest.importorskip(module, reason=f"{module} is in the extra `peers`")
+    pytest.importorskip(module, reason=f"{module} is in the group `peers`")
     many = 499 if name == "dhsic default" else 19  # it has as many as there are rows at least
     few, same, more = (method.test(*pair, resamples, 3) for resamples in (9, 9, many))
     assert 0.0 <= few <= 0.2
@@ -81,21 +81,21 @@ def test_method__gives_the_pvalue_of_its_resamples(name, pair):
 @pytest.mark.parametrize("name", ["scikit-learn Nystroem 50", "causal-learn RIT"])
 def test_method__takes_the_seed(name, pair):
     module = MODULES[METHODS[name].package]
-    pytest.importorskip(module, reason=f"{module} is in the extra `peers`")
+    pytest.importorskip(module, reason=f"{module} is in the group `peers`")
     x = np.random.default_rng(1).standard_normal((120, 1))
     assert len({METHODS[name].test(x, pair[1], 99, seed) for seed in range(5)}) > 1
 
 
 def test_statsmodels__counts_the_replicates_that_are_as_large(pair):
-    pytest.importorskip("statsmodels", reason="statsmodels is in the extra `peers`")
+    pytest.importorskip("statsmodels", reason="statsmodels is in the group `peers`")
     x = np.random.default_rng(2).standard_normal((40, 1))
     pvalues = [METHODS["statsmodels dcov"].test(x, pair[1][:40], n, 0) * n for n in (30, 70)]
     np.testing.assert_allclose(pvalues, np.round(pvalues))
 
 
-def test_missing_package__names_the_extra(pair, monkeypatch):
+def test_missing_package__names_the_group(pair, monkeypatch):
     monkeypatch.setattr(peer_tests.importlib, "import_module", missing)
-    with pytest.raises(ImportError, match=r"dcor .* pip install 'dhsic\[peers\]'"):
+    with pytest.raises(ImportError, match=r"dcor .* install the group peers"):
         METHODS["dcor dcov"].test(*pair, 9, 0)
 
 
@@ -195,8 +195,8 @@ def test_limits__leave_threads_to_the_package_and_tell_ours_the_memory(tmp_path,
 
 
 def test_limits__needs_the_package():
-    missing = Measured(None, "error: ImportError: pip install 'dhsic[peers]'", 0.0, 0.0, 0, 0)
-    with pytest.raises(click.ClickException, match="pip install"):
+    missing = Measured(None, "error: ImportError: install the group peers", 0.0, 0.0, 0, 0)
+    with pytest.raises(click.ClickException, match="install the group"):
         peer_limits.stopped_by(missing)
 
 

@@ -279,7 +279,7 @@ def test_refuses(pair, options, error, message):
         ("xy", {}, "one or more pairs"),
         ([GOOD, (GOOD[0],)], {}, "got 'pair2' without"),
         ({"a": GOOD, "b": (GOOD[0], np.ones(30))}, {}, "pair 'b': variable 'x2' is constant"),
-        ([GOOD], {"progress": 3}, "progress must be callable"),
+        ([GOOD], {"progress": 3}, "progress must be True or False"),
         ([GOOD], {"rng": -1}, "rng must be"),
     ],
 )

@@ -206,7 +206,7 @@ def test_pairs__without_known_directions_have_no_areas(
     assert "pair0001, pair 1 of 2" in done.stderr
     refused = invoke("cause", "pairs", tmp_path, "--plot", tmp_path / "roc.png")
     assert refused.exit_code == 2
-    assert "both known directions" in refused.stderr
+    assert "known directions of both kinds" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -243,10 +243,14 @@ def test_pairs__that_cannot_be_read_are_refused(
         ("dags", (*PAIR, "--landmarks", 9, "--estimator", "v-hsic"), "--landmarks goes with"),
         ("dags", (*PAIR, "--plot", "picture.doc"), "ends in a format"),
         ("dags", (*PAIR, "--plot", "one", "--json", "one"), "name the same file"),
-        ("dags", (*PAIR, "--alpha", 2), "a level is greater than 0"),
+        ("dags", (*PAIR, "--alpha", 2), "the level must be greater than 0"),
         ("order", (*PAIR, "--variable", "d"), "needs an array 'd'"),
-        ("direction", ALL, "--variable is given twice"),
-        ("direction", (*PAIR, "--criterion", "hsic", "--resamples", 9), "--resamples goes with"),
+        ("direction", ALL, "two variables are needed: give --variable twice"),
+        (
+            "direction",
+            (*PAIR, "--criterion", "hsic", "--resamples", 9),
+            "--resamples needs --criterion",
+        ),
         (
             "direction",
             (*PAIR, "--features", 9),
@@ -254,7 +258,11 @@ def test_pairs__that_cannot_be_read_are_refused(
         ),
         ("direction", (*PAIR, "--max-rows", 2), "max_rows must be an integer >= 4"),
         ("direction", ("--variable", "a", "--variable", "label"), "'label' holds categories"),
-        ("conditional", (*ALL, "--given", "label"), "--variable is given twice"),
+        (
+            "conditional",
+            (*ALL, "--given", "label"),
+            "two variables are needed: give --variable twice",
+        ),
         ("conditional", PAIR, "Missing option '--given'"),
         ("conditional", (*PAIR, "--given", "a"), "of different names"),
     ],
@@ -281,4 +289,4 @@ def test_direction__refuses_nulls_where_nothing_has_a_pvalue(
 ) -> None:
     done = invoke("cause", "direction", chain, *PAIR, "--criterion", "hsic", *option)
     assert done.exit_code == 2
-    assert f"{option[0]} goes with a criterion of p-values" in done.stderr
+    assert f"{option[0]} needs --criterion p-value or larger-p-value" in done.stderr

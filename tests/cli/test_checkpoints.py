@@ -173,7 +173,7 @@ def test_clean__removes_all_of_a_folder_and_nothing_else(
 def test_clean__asks_on_a_terminal_only(kept: Path, invoke: Invoke) -> None:
     done = invoke("checkpoints", "clean", kept)
     assert done.exit_code == 2
-    assert "give --yes to remove them" in done.stderr
+    assert "add --yes to remove them" in done.stderr
     assert (kept / "dhsic-checkpoint.json").exists()
 
 

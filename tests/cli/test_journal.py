@@ -331,9 +331,9 @@ def test_reader__of_a_file_without_whole_lines_finds_none(log: Path, text: str) 
     ("target", "message"),
     [
         ("missing/log.jsonl", "does not exist: create it first"),
-        (".", "is something else"),
+        (".", "is not one"),
         ("", "give the name of a file, or - for stderr"),
-        ("/dev/full", "is something else"),
+        ("/dev/full", "is not one"),
     ],
 )
 def test_log__refuses_what_is_no_file(invoke: Invoke, data: str, target: str, message: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from dhsic.cli.progress import Bar, progress_bar
+from dhsic._progress import Bar, progress_bar
 from dhsic.engine.events import (
     BlockFinished,
     Event,

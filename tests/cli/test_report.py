@@ -172,7 +172,7 @@ def test_report__of_all_commands_is_refused_before_the_run(
     done = invoke(*asked, "--json", page, "--report", page)
     assert (done.exit_code, "name the same file" in done.stderr) == (2, True)
     done = invoke(*asked, "--performance-report", page)
-    assert (done.exit_code, "tells of worker processes" in done.stderr) == (2, True)
+    assert (done.exit_code, "needs worker processes" in done.stderr) == (2, True)
     monkeypatch.setitem(sys.modules, "jinja2", None)
     done = invoke(*asked, "--report", page)
     assert (done.exit_code, "pip install 'dhsic[report]'" in done.stderr) == (2, True)

@@ -124,7 +124,10 @@ def test_workers(run: Any, tmp_path: Path) -> None:
     [
         (("--wrt", "z"), "wrt must name variables, got 'z'; there are 'x', 'y'"),
         (("--estimator", "dcov"), "needs estimator 'nystrom-m', 'v-hsic' or 'rff-hsic'"),
-        (("--kernel", "gaussian|laplacian"), "--kernel takes one kernel of a variable here"),
+        (
+            ("--kernel", "gaussian|laplacian"),
+            "--kernel takes one kernel per variable in this command",
+        ),
         (("--kernel", "delta"), "'x' must have a differentiable kernel"),
         (("--out", "no/such/folder/map.zarr"), "is not a folder: create it first"),
         (("--variable", "z[:, 0:2]", "--out", "map.zarr"), "cannot name an array"),

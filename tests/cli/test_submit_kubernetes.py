@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from dhsic._progress import Bar
 from dhsic.cli import following
-from dhsic.cli.progress import Bar
 from dhsic.cluster.submit.manifests import RESULT
 from dhsic.cluster.submit.pods import trouble
 from dhsic.results import IndependenceTestResult

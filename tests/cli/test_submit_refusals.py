@@ -28,7 +28,7 @@ BAD_COMMANDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "nothing": ((), ("give a test to submit", "got nothing")),
     "another command": (("plan", "DATA", *PAIR), ("give a test to submit", "got 'plan'")),
     "words of the shell": (("rm -rf /",), ("give a test to submit", "got 'rm -rf /'")),
-    "no data": (("test",), ("Missing argument 'DATA.zarr'", "dhsic test --help")),
+    "no data": (("test",), ("Missing argument 'DATA'", "dhsic test --help")),
     "no variables": (("test", "DATA"), ("Missing option '--variable'",)),
     "one variable": (("test", "DATA", "--variable", "x"), ("two or more",)),
     "unknown variable": (("test", "DATA", "--variable", "x", "--variable", "yy"), ("'y'?",)),
@@ -197,7 +197,7 @@ def test_a_queue_that_does_not_answer(
 
 
 BAD_FOR_PODS: dict[str, tuple[Any, tuple[str, ...], tuple[str, ...]]] = {
-    "local data": ({}, ("test", "songs.zarr", *PAIR), ("DATA.zarr must be a URL", "'songs.zarr'")),
+    "local data": ({}, ("test", "songs.zarr", *PAIR), ("DATA must be a URL", "'songs.zarr'")),
     "local checkpoint": (
         {},
         ("test", URL, *PAIR, "--checkpoint", "here"),

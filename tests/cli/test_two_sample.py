@@ -141,7 +141,7 @@ def test_report(run: Any, tmp_path: Path) -> None:
         (("--sample", "old"), "different words, one a sample"),
         (("--sample", "none"), "needs an array 'none'"),
         (("--block-rows", 10), "--block-rows goes with --estimator block-mmd"),
-        (("--estimator", "block-mmd", "--null", "gamma"), "null must be 'auto' or one"),
+        (("--estimator", "block-mmd", "--null", "gamma"), "is not available for block"),
         (("--estimator", "v-hsic"), "'v-hsic' is not one of 'auto', 'nystrom-mmd'"),
         (("--kernel", "x=gaussian"), "there are: values"),
         (("--landmarks", 501), "n_landmarks must be at most the number of rows"),

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from dhsic._progress import Bar
 from dhsic.cli import watching
 from dhsic.cli.journal import Journal
-from dhsic.cli.progress import Bar
 from dhsic.engine.events import PassStarted
 
 LINK = "http://me:SECRET@127.0.0.1:8787/status"

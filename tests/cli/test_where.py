@@ -138,7 +138,10 @@ def test_cluster__starts_it(invoke: Invoke, data: str, spec: Path) -> None:
 BAD: dict[str, tuple[tuple[Any, ...], str]] = {
     "two places": (("--threads", 1, "--scheduler-file", "f"), "give one of them"),
     "three places": (("--workers", 1, "--cluster", "f", "--threads", 2), "give one of them"),
-    "memory of a file": (("--cluster", "f", "--memory", "1GiB"), "--memory stands in the file"),
+    "memory of a file": (
+        ("--cluster", "f", "--memory", "1GiB"),
+        "--memory cannot be combined with --cluster",
+    ),
     "tls of a file": (("--cluster", "f", *FILES), "--tls-ca goes with --scheduler", "in the file"),
     "insecure of a file": (("--cluster", "f", "--insecure"), "--insecure goes with", "in the file"),
     "tls of threads": (FILES, "--tls-ca goes with --scheduler or --scheduler-file: drop it"),
@@ -146,7 +149,7 @@ BAD: dict[str, tuple[tuple[Any, ...], str]] = {
     "insecure workers": (("--workers", 1, "--insecure"), "--insecure goes with"),
     "half of tls": (
         ("--scheduler", "tls://h:1", "--tls-ca", "a"),
-        "--tls-ca needs --tls-cert and --tls-key beside it",
+        "--tls-ca needs --tls-cert and --tls-key, too",
     ),
     "no certificates": (("--scheduler", "tls://127.0.0.1:9"), "needs certificates"),
     "certificates nowhere": (

@@ -119,7 +119,7 @@ def test_command__refuses_a_report_of_threads(data: str, tmp_path: Path) -> None
     arguments = ("test", data, *PAIR, "--performance-report", str(tmp_path / "report.html"))
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 2
-    assert "--performance-report tells of worker processes: give --workers" in done.stderr
+    assert "--performance-report needs worker processes: add --workers" in done.stderr
     assert not list(tmp_path.iterdir())
 
 

@@ -95,7 +95,9 @@ def test_spec__takes_defaults() -> None:
     assert spec.jobs == JobQueue()
     assert (spec.threads, spec.memory, spec.patience, spec.insecure) == (1, 2**31, 600.0, False)
     found = ClusterSpec("scheduler", scheduler=SchedulerAt("tcp://127.0.0.1:1"))
-    assert found.patience == 60.0
+    assert (found.answer_seconds, found.patience) == (10.0, 60.0)
+    asked = ClusterSpec("scheduler", scheduler=SchedulerAt("tcp://127.0.0.1:1"), timeout=90)
+    assert (asked.answer_seconds, asked.patience) == (90.0, 90.0)
 
 
 def write(folder: Path, text: str) -> Path:

@@ -323,7 +323,7 @@ def test_checkpoint__that_cannot_be_used_is_an_error_in_a_line(url, error, words
 
 
 def test_checkpoint__needs_a_seed(tmp_path):
-    with pytest.raises(InvalidArgumentError, match="rng must be a seed where a checkpoint"):
+    with pytest.raises(InvalidArgumentError, match="rng must be a seed when a checkpoint"):
         run(tmp_path / "kept", rng=None)
     assert not (tmp_path / "kept").exists()
 

@@ -24,7 +24,7 @@ def test_auto_estimator__takes_all_pairs_of_few_rows_and_says_why():
     result = dhsic.independence_test(X[:300], Y[:300], **few)
     assert (result.estimator, result.estimator_reason) == (
         "v-hsic",
-        "all pairs of rows, quick for so few",
+        "all pairs of rows: quick at this size",
     )
 
 

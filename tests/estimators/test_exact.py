@@ -191,9 +191,9 @@ def test_u_hsic__permutes_as_it_is_told(within, small_strips):
 @pytest.mark.parametrize(
     ("within", "detail", "groups"),
     [
-        ("all", "permutes within all rows", (71, 1, 0)),
-        ("blocks", "permutes within groups of 23 rows", (23, 3, 2)),
-        ("left over", "permutes within groups of 35 rows", (35, 2, 1)),
+        ("all", "all rows shuffled", (71, 1, 0)),
+        ("blocks", "shuffled in groups of 23 rows", (23, 3, 2)),
+        ("left over", "shuffled in groups of 35 rows", (35, 2, 1)),
     ],
 )
 def test_permutations__are_within_what_they_say(within, detail, groups):

@@ -111,7 +111,7 @@ def test_joint__ignores_the_order_among_ties(rng):
 
 @pytest.mark.parametrize("ties", [False, True])
 def test_distance_sums__agree_with_dcor(ties, rng):
-    dcor = pytest.importorskip("dcor", reason="a peer: pip install 'dhsic[peers]'")
+    dcor = pytest.importorskip("dcor", reason="a peer: in the group peers")
     x = rng.standard_normal(500)
     y = np.sin(2 * x) + rng.standard_normal(500)
     if ties:

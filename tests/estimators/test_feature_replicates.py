@@ -306,7 +306,7 @@ def test_streams__give_the_same_bits(kind, where, null, tmp_path, request, monke
     np.testing.assert_array_equal(whole(found), whole(expected))
     assert found.rounding == expected.rounding
     if isinstance(null, Permutation):
-        assert found.detail == "permutes within groups of 200 rows"
+        assert found.detail == "shuffled in groups of 200 rows"
         return
     assert len(found.distribution.values) >= null.n_resamples - 1
     assert ("orders" in found.detail) == (null.n_resamples > 200)

@@ -246,8 +246,8 @@ def test_grid__permutes_in_groups_what_memory_cannot_hold():
         assert {step.name for step in plan.passes} == passes
         found = VHSIC().test_grid(here, combinations, null)
         assert {done.name for done in here.finished} == passes
-        where = "groups of 500 rows" if passes else "all rows"
-        assert found.detail == f"permutes within {where}"
+        shuffled = "shuffled in groups of 500 rows" if passes else "all rows shuffled"
+        assert found.detail == shuffled
 
 
 def test_grid__takes_no_more_combinations_at_a_time_than_memory_holds():

@@ -139,8 +139,8 @@ def test_permutation__equals_its_definition(m, within, precision, rel):
     ]
     found = outcome(data, null, precision)
     np.testing.assert_allclose(found.distribution.values, expected, rtol=rel)
-    rows = "all rows" if within == "all" else "groups of 30 rows"
-    assert found.detail == f"permutes within {rows}"
+    every = within == "all"
+    assert found.detail == ("all rows shuffled" if every else "shuffled in groups of 30 rows")
 
 
 @pytest.mark.parametrize(("precision", "rel"), [("float64", 1e-10), ("float32", 1e-3)])

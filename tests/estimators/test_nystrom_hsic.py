@@ -127,7 +127,7 @@ def test_permutation__equals_its_definition(within, block_rows):
     np.testing.assert_allclose(found.distribution.values, expected, rtol=1e-10)
     assert found.detail == orbit_of_permutations(60, null).detail
     rows = {12: "groups of 12 rows", 25: "groups of 30 rows"}[block_rows]
-    assert found.detail == f"permutes within {'all rows' if within == 'all' else rows}"
+    assert found.detail == ("all rows shuffled" if within == "all" else f"shuffled in {rows}")
 
 
 def test_permutation__auto_takes_all_rows_where_they_fit_and_groups_beyond():
@@ -138,8 +138,8 @@ def test_permutation__auto_takes_all_rows_where_they_fit_and_groups_beyond():
         for memory in (2**31, 2**20)
     }
     assert details == {
-        2**31: "permutes within all rows",
-        2**20: "permutes within groups of 100 rows",
+        2**31: "all rows shuffled",
+        2**20: "shuffled in groups of 100 rows",
     }
 
 

@@ -91,7 +91,7 @@ def test_convert_million_song__refuses_a_zip_without_one_text(tmp_path, members)
         archive.writestr("notes.md", "")
         for member in members:
             archive.writestr(member, song())
-    with pytest.raises(DataError, match=f"exactly one .txt file, it holds {len(members)}"):
+    with pytest.raises(DataError, match=f"exactly one .txt file, got {len(members)}"):
         convert(path)
     assert names(tmp_path) == ["songs.zip"]
 

@@ -174,7 +174,10 @@ REFUSED = [
         np.array(["1.5", "abc"]),
         "'x1' holds numbers that are written as text, as '1.5', beside 'abc",
     ),
-    (np.array(["1,200", "950"]), "numbers that are written as text, as '1,200', beside '950'"),
+    (
+        np.array(["1,200", "950"]),
+        "numbers that are written as text, as '1,200': make numbers of them",
+    ),
     (np.array([1j, 2]), "must hold real numbers, got complex128: use its real and imaginary parts"),
     (np.array([1, 2], "M8[s]"), r"got datetime64\[s\]: turn times into numbers"),
     (np.array([1, 2], "m8[s]"), r"got timedelta64\[s\]: turn durations into numbers"),

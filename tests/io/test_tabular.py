@@ -102,7 +102,10 @@ def test_convert_table__accepts_fractions_after_the_first_block(tmp_path):
 
 def test_convert_table__refuses_text_after_numbers(tmp_path):
     path = csv(tmp_path, "a\n" + "1\n" * 1_000_000 + "hm\n")
-    with pytest.raises(DataError, match=r"cannot read .*Row #1000002.*invalid value 'hm'"):
+    with pytest.raises(
+        DataError,
+        match=r"'hm' in line 1,000,002: correct it, or tell .*--numeric a",
+    ):
         convert(path, tmp_path, {"x": ["a"]})
     assert names(tmp_path) == ["air.csv"]
 
@@ -242,7 +245,7 @@ def test_convert_table__refuses_bad_variables(tmp_path, variables, message):
 
 
 def test_convert_table__refuses_unknown_ways_with_missing_values(tmp_path):
-    with pytest.raises(InvalidArgumentError, match="missing must be one of 'error', 'drop'"):
+    with pytest.raises(InvalidArgumentError, match="missing must be one of 'refuse', 'drop'"):
         convert(csv(tmp_path), tmp_path, {"x": ["o3"]}, missing="fill")
 
 

@@ -11,7 +11,8 @@ import pytest
 import zarr
 
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.io.zarr_output import GroupWriter, WrittenGroup, chunk_rows, new_group
+from dhsic.io.written import WrittenGroup
+from dhsic.io.zarr_output import GroupWriter, chunk_rows, new_group
 
 COLUMNS = {"x": 3, "y": 1}
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import dhsic
 from dhsic._arguments import Precision
 
 from .data import COLUMNS, PRECISIONS, normal
+
+if TYPE_CHECKING:  # so that older commits can be measured
+    from dhsic.estimators import EstimatorName
 
 
 class WholeTest:
@@ -17,16 +20,16 @@ class WholeTest:
     params: ClassVar = [["nystrom-m", "rff-hsic", "v-hsic"], PRECISIONS, COLUMNS]
     rows = 2000
 
-    def setup(self, estimator: str, precision: Precision, columns: int) -> None:
+    def setup(self, estimator: EstimatorName, precision: Precision, columns: int) -> None:
         self.data = normal(self.rows, columns)
 
-    def time_test(self, estimator: str, precision: Precision, columns: int) -> None:
+    def time_test(self, estimator: EstimatorName, precision: Precision, columns: int) -> None:
         self._test(estimator, precision)
 
-    def peakmem_test(self, estimator: str, precision: Precision, columns: int) -> None:
+    def peakmem_test(self, estimator: EstimatorName, precision: Precision, columns: int) -> None:
         self._test(estimator, precision)
 
-    def _test(self, estimator: str, precision: Precision) -> None:
+    def _test(self, estimator: EstimatorName, precision: Precision) -> None:
         dhsic.independence_test(
             *self.data,
             kernels="gaussian",

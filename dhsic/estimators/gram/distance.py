@@ -84,7 +84,7 @@ class _Distances(Quadratic):
     def choose_null(self, session: Session, n_resamples: int) -> tuple[Null, str]:
         """Shifts, or permutations of all rows where they take less for single columns."""
         if self._fast(session, None) and self._sorts_sooner(session):
-            return Permutation(n_resamples, within="all"), "exact, and n log n for single columns"
+            return Permutation(n_resamples, within="all"), "exact; n log n for single columns"
         return super().choose_null(session, n_resamples)
 
     def _sorts_sooner(self, session: Session) -> bool:

@@ -113,7 +113,7 @@ class NystromMHSIC:
     name: ClassVar[str] = "nystrom-m"
 
     def __post_init__(self) -> None:
-        grows = self.n_landmarks == AUTO
+        grows = isinstance(self.n_landmarks, str) and self.n_landmarks == AUTO
         check_landmark_options(MOST if grows else self.n_landmarks, self.tolerance)
         if self.pairing is not None:
             check_choice("pairing", self.pairing, get_args(Pairing))

@@ -1,0 +1,345 @@
+"""Progress on stderr, where it is a terminal, or in a notebook.
+
+Rich is slow to import, and is loaded with the first bar.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from datetime import timedelta
+from functools import cached_property, wraps
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from dhsic.engine.events import Event, Listener, PassFinished, Unit
+from dhsic.engine.telemetry import Position
+from dhsic.engine.units import format_bytes
+from dhsic.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.live import Live
+    from rich.spinner import Spinner
+
+__all__ = ["Bar", "Progress", "heading", "measures", "progress_bar", "shows_progress"]
+
+Progress = Listener | bool | None
+"""A listener; or whether there is a bar: from the start, never, or after two seconds."""
+
+Given = ParamSpec("Given")
+Returned = TypeVar("Returned")
+
+_PATIENCE_SECONDS = 2.0
+_PAGE_SECONDS = 0.25  # between two changes of a notebook's page
+_PAGE_WIDTH = 100
+_WITHIN: ContextVar[bool] = ContextVar("within", default=False)  # a function that shows progress
+_SHOWN = threading.Lock()  # one bar at a time
+_BAR_WIDTH = range(8, 25)
+_INDENT = "  "
+_NOUNS: dict[Unit, tuple[str, str]] = {
+    "rows": ("rows", "blocks"),
+    "pairs of rows": ("pairs", "pairs of blocks"),
+    "resamples": ("resamples", "ranges"),
+}
+
+Clock = Callable[[], float]
+Count = Callable[[], int | None]
+
+
+class Bar:
+    """What runs and how far it is: a line with a bar, and a line of numbers.
+
+    Parameters
+    ----------
+    clock : callable, optional
+        Seconds of any clock.
+    """
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self.position = Position()
+        self.workers: Count = _unknown
+        self._clock = clock
+        self._what = ""
+        self._shown: tuple[str, Mapping[str, Any]] | None = None
+
+    def begin(self, what: str, total: int | None = None, unit: Unit = "rows") -> None:
+        """Start another piece of work, of so many rows or other units where that is known."""
+        now = self._clock()
+        self._what = ""
+        self.position = Position(name=what, began=now, unit=unit, amount=total, heard=now)
+
+    def at(self, amount: int) -> None:
+        """Say how much is done."""
+        self.position = replace(self.position, done=amount, heard=self._clock())
+
+    def show(self, name: str, progress: Mapping[str, Any]) -> None:
+        """Show how far a pass of another process is, from what its journal says of it."""
+        if (name, progress) != self._shown:
+            self._shown = name, dict(progress)
+            self._what, self.workers = "", lambda: progress.get("workers")
+            self.position = Position.read(name, progress, self._clock())
+
+    def listen(self, what: str = "") -> Callable[[Event], None]:
+        """A listener of the events of a run, with words to put before them."""
+
+        def hear(event: Event) -> None:
+            self._what = what
+            self.position = self.position.after(event, self._clock())
+
+        return hear
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        position, now = self.position, self._clock()
+        numbers = measures(position, self.workers(), options.max_width - len(_INDENT))
+        line = Table.grid(padding=(0, 1), pad_edge=False)
+        for _ in range(4):
+            line.add_column(no_wrap=True, overflow="ellipsis")
+        width = min(max(options.max_width // 5, _BAR_WIDTH[0]), _BAR_WIDTH[-1])
+        bar = ProgressBar(position.amount, position.done, width, pulse=position.amount is None)
+        when = Text(_when(position, now), style="cyan")
+        line.add_row(self._spinner, Text(self._what + heading(position)), bar, when)
+        yield line
+        if numbers:
+            yield Text(_INDENT + numbers, style="dim", no_wrap=True, overflow="ellipsis")
+
+    def line(self, width: int) -> str:
+        """The same in one line of text."""
+        position, now = self.position, self._clock()
+        numbers = measures(position, self.workers(), width)
+        return "  ".join(filter(None, [heading(position), _when(position, now), numbers]))
+
+    @cached_property
+    def _spinner(self) -> Spinner:
+        from rich.spinner import Spinner
+
+        return Spinner("dots")
+
+
+def heading(position: Position) -> str:
+    """What runs, and which of how many passes over the data it is."""
+    if position.number is None:
+        return position.name
+    return f"{position.name}, pass {position.number} of {position.passes}"
+
+
+def measures(position: Position, workers: int | None, width: int) -> str:
+    """Amounts, rates and workers; the less important ones only where they fit the width."""
+    if position.amount is None:
+        return ""
+    rate, byte_rate = position.rate, position.byte_rate
+    counted, part_name = _NOUNS[position.unit]
+    parts = [f"{_of(position.done, position.amount)} {position.unit}"]
+    if rate:
+        parts.append(f"{_rate(rate)} {counted}/s")
+    if workers is not None:
+        parts.append(f"{workers:,} worker{'' if workers == 1 else 's'}")
+    if byte_rate:
+        parts.append(f"{format_bytes(byte_rate)}/s")
+    if position.parts:
+        parts.append(f"{position.parts_done:,} of {position.parts:,} {part_name}")
+    if position.resumed:
+        parts.append(f"{position.resumed:,} were done before")
+    return _fitting(parts, width)
+
+
+def _of(done: int, amount: int) -> str:
+    if amount < 10**9:
+        return f"{done:,} of {amount:,}"
+    return f"{done / 1e9:,.1f} of {amount / 1e9:,.1f} billion"
+
+
+def _rate(rate: float) -> str:
+    if rate >= 1e7:
+        return f"{rate / 1e6:,.0f} million"
+    return f"{rate:,.{0 if rate >= 10 else 2}f}"
+
+
+def _fitting(parts: Sequence[str], width: int) -> str:
+    """As many parts as a line holds, in order; the first at any rate."""
+    line = parts[0]
+    for part in parts[1:]:
+        if len(line) + len(part) + 2 <= width:
+            line += ", " + part
+    return line
+
+
+def _when(position: Position, now: float) -> str:
+    """Percent and time left of a pass; time spent where that is not known."""
+    left = position.seconds_left(now)
+    if left is None or not position.amount:
+        return _duration(now - position.began)
+    percent = 100 * position.done // position.amount
+    return f"{percent:3d}%  {_duration(left)} left"
+
+
+def _duration(seconds: float) -> str:
+    return str(timedelta(seconds=round(seconds)))
+
+
+def _unknown() -> int | None:
+    return None
+
+
+@contextmanager
+def progress_bar(shown: bool = True) -> Iterator[Bar]:
+    """A bar that is gone when the block ends; nothing at all where stderr is no terminal."""
+    bar = Bar()
+    live = _live(bar) if shown else None
+    if live is None:
+        yield bar
+        return
+    with live:
+        yield bar
+
+
+def _live(bar: Bar) -> Live | None:
+    """What draws a bar again and again; None where stderr is no terminal that can."""
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(stderr=True)
+    if not console.is_interactive:
+        return None
+    return Live(bar, console=console, refresh_per_second=8, transient=True, redirect_stdout=False)
+
+
+def shows_progress(function: Callable[Given, Returned]) -> Callable[Given, Returned]:
+    """Let `progress` of a function also be true, for a bar, or false, for none.
+
+    Where it is None, a bar comes after two seconds in terminals and notebooks, unless the function
+    is called by another one that could show a bar itself.
+    """
+
+    @wraps(function)
+    def shown(*args: Given.args, **kwargs: Given.kwargs) -> Returned:
+        with _listener(kwargs.get("progress")) as listener:
+            kwargs["progress"] = listener
+            return function(*args, **kwargs)
+
+    return shown
+
+
+@contextmanager
+def _listener(asked: Any) -> Iterator[Listener | None]:
+    if asked is not None and not isinstance(asked, bool) and not callable(asked):
+        msg = (
+            "progress must be True or False, for a bar or none, or callable with one event, got "
+            f"{asked!r}"
+        )
+        raise InvalidArgumentError(msg)
+    nested = _WITHIN.get()
+    token = _WITHIN.set(True)
+    try:
+        if callable(asked):
+            yield asked
+        elif asked is False or (asked is None and nested):
+            yield None
+        else:
+            with _seen(bool(asked)) as listener:
+                yield listener
+    finally:
+        _WITHIN.reset(token)
+
+
+@contextmanager
+def _seen(asked: bool) -> Iterator[Listener | None]:
+    """A listener that draws where somebody looks; None where nobody does."""
+    seconds = 0.0 if asked else _PATIENCE_SECONDS
+    if _in_notebook():
+        shown = _on_page
+    elif sys.stderr.isatty():
+        shown = _on_terminal
+    else:
+        shown = _in_lines
+        if not asked:
+            yield None
+            return
+    if not _SHOWN.acquire(blocking=False):
+        yield None
+        return
+    try:
+        with shown(seconds) as listener:
+            yield listener
+    finally:
+        _SHOWN.release()
+
+
+def _in_notebook() -> bool:
+    loaded = sys.modules.get("IPython")
+    shell = None if loaded is None else loaded.get_ipython()
+    return getattr(shell, "kernel", None) is not None
+
+
+@contextmanager
+def _on_terminal(seconds: float) -> Iterator[Listener]:
+    """A bar that comes after so many seconds."""
+    bar, drawn = Bar(), list[Any]()
+    bar.begin("starting")
+
+    def draw() -> None:
+        live = _live(bar)
+        if live is not None:
+            live.start()
+            drawn.append(live)
+
+    timer = threading.Timer(seconds, draw)
+    timer.daemon = True
+    draw() if seconds <= 0.0 else timer.start()
+    try:
+        yield bar.listen()
+    finally:
+        timer.cancel()
+        if timer.is_alive():
+            timer.join()
+        for live in drawn:
+            live.stop()
+
+
+@contextmanager
+def _on_page(seconds: float) -> Iterator[Listener]:
+    """A line below the cell, which an event changes and the end makes empty."""
+    display: Any = import_module("IPython.display").display
+    bar = Bar()
+    hear, due, pages = bar.listen(), time.monotonic() + seconds, list[Any]()
+
+    def draw(event: Event) -> None:
+        nonlocal due
+        hear(event)
+        now = time.monotonic()
+        if now < due:
+            return
+        due = now + _PAGE_SECONDS
+        line = {"text/plain": bar.line(_PAGE_WIDTH)}
+        if pages:
+            pages[0].update(line, raw=True)
+        else:
+            pages.append(display(line, raw=True, display_id=True))
+
+    try:
+        yield draw
+    finally:
+        for page in pages:
+            page.update({"text/plain": ""}, raw=True)
+
+
+@contextmanager
+def _in_lines(seconds: float) -> Iterator[Listener]:
+    """A line on stderr for every pass that is done."""
+    del seconds
+
+    def tell(event: Event) -> None:
+        if isinstance(event, PassFinished):
+            passed = f"{event.amount:,} {event.unit} in {event.seconds:.1f} s"
+            sys.stderr.write(f"dhsic: {event.name}: {passed}\n")
+
+    yield tell

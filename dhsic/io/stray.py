@@ -1,0 +1,107 @@
+"""Text in columns of numbers: which values, and in which lines."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["listed", "mostly_numbers", "numbers_of_text", "strays_of_csv", "strays_of_text"]
+
+# As Arrow reads a float64; then with thousands separators, a currency sign or a percent sign.
+_NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$|^[-+]?(?i:nan|inf|infinity)$"
+_NEARLY = r"^[-+]?[$€£]?\s?(\d{1,3}([,' ]\d{3})+|\d+)([.,]\d+)?\s?[%€$£]?$"
+_FRACTION = r"[.,]|\d[eE]"
+_NAMED = 5
+
+
+def numbers_of_text(texts: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Numbers of Arrow's strings, and which of these are no numbers; null and these are NaN."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    trimmed = pc.utf8_trim_whitespace(texts)
+    is_number = pc.match_substring_regex(trimmed, _NUMBER)
+    numbers = pc.if_else(is_number, trimmed, pa.scalar(None, trimmed.type)).cast("float64")
+    stray = pc.fill_null(pc.invert(is_number), False)
+    return (
+        np.asarray(pc.fill_null(numbers, float("nan")).to_numpy(zero_copy_only=False), np.float64),
+        np.asarray(stray.to_numpy(zero_copy_only=False), np.bool_),
+    )
+
+
+def mostly_numbers(texts: Any) -> bool:
+    """Whether more than half of some strings are numbers, which labels would not be.
+
+    Strings that are whole numbers without exception are as often labels, and are none.
+    """
+    import pyarrow.compute as pc
+
+    trimmed = pc.utf8_trim_whitespace(pc.drop_null(texts))
+    is_number = pc.match_substring_regex(trimmed, _NUMBER)
+    alike = pc.or_(is_number, pc.match_substring_regex(trimmed, _NEARLY))
+    count, numbers = pc.sum(alike).as_py() or 0, pc.sum(is_number).as_py() or 0
+    has_fractions = pc.any(pc.match_substring_regex(pc.filter(trimmed, alike), _FRACTION)).as_py()
+    return 2 * count > len(trimmed) and (numbers < len(trimmed) or bool(has_fractions))
+
+
+def strays_of_csv(
+    path: Path, column: str, delimiter: str, missing: Iterable[str]
+) -> list[tuple[str, str]]:
+    """The first values of a column that are no numbers, after the line of each, as "line 7".
+
+    By Python's reader, which tells the line also where quoted values have several.
+    """
+    import pyarrow as pa
+
+    opened = gzip.open if path.name.lower().endswith(".gz") else open
+    skipped = set(missing)
+    found: list[tuple[str, str]] = []
+    with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, delimiter=delimiter)
+        place = next(reader).index(column)
+        for rows in _batches(reader, place, skipped):
+            lines, values = zip(*rows, strict=True)
+            _, stray = numbers_of_text(pa.array(values))
+            found += [(f"line {lines[j]:,}", values[j]) for j in np.flatnonzero(stray)]
+            if len(found) >= _NAMED:
+                break
+    return found[:_NAMED]
+
+
+def _batches(
+    reader: Any, place: int, skipped: set[str], rows: int = 10_000
+) -> Iterator[list[tuple[int, str]]]:
+    """Values of a column with their lines, without those that stand for missing ones."""
+    some: list[tuple[int, str]] = []
+    for fields in reader:
+        if place < len(fields) and fields[place] not in skipped:
+            some.append((reader.line_num, fields[place]))
+        if len(some) == rows:
+            yield some
+            some = []
+    if some:
+        yield some
+
+
+def strays_of_text(batches: Iterable[Any]) -> list[tuple[str, str]]:
+    """The same of Arrow's strings in batches, after the row of each, as "row 5"."""
+    found: list[tuple[str, str]] = []
+    read = 0
+    for texts in batches:
+        _, stray = numbers_of_text(texts)
+        found += [(f"row {read + j:,}", texts[int(j)].as_py()) for j in np.flatnonzero(stray)]
+        if len(found) >= _NAMED:
+            break
+        read += len(texts)
+    return found[:_NAMED]
+
+
+def listed(found: Sequence[tuple[str, str]]) -> str:
+    """Values with their places, for a message."""
+    return ", ".join(f"{value!r} in {where}" for where, value in found)

@@ -1,0 +1,166 @@
+"""`progress=` of the public functions: bars in terminals and notebooks, lines elsewhere."""
+
+import inspect
+import io
+import subprocess
+import sys
+from contextlib import redirect_stderr
+from functools import partial
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import dhsic
+from dhsic import _progress
+from dhsic.engine.events import PassFinished
+from dhsic.errors import InvalidArgumentError
+
+X, Y = np.random.default_rng(0).standard_normal((2, 60))
+SHOWS = [
+    getattr(module, name)
+    for module in (dhsic, dhsic.causal)
+    for name in module.__all__
+    if inspect.isfunction(getattr(module, name))
+    and "progress" in inspect.signature(getattr(module, name)).parameters
+]
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    for name in ("NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    return Terminal()
+
+
+def run(**options):
+    return dhsic.independence_test(X, Y, null="permutation", n_resamples=20, rng=0, **options)
+
+
+def drawn(terminal, call=run, **options):
+    """What a call writes to a terminal; pytest's capture sets back what a fixture redirects."""
+    with redirect_stderr(terminal):
+        call(**options)
+    return terminal.getvalue()
+
+
+def test_functions_with_progress__are_many():
+    assert len(SHOWS) >= 14
+
+
+@pytest.mark.parametrize("function", SHOWS, ids=lambda function: function.__name__)
+def test_progress__is_checked_everywhere(function):
+    needed = {"conditional_independence_test": {"given": X}, "select_features": {"k": 1}}
+    keywords = needed.get(function.__name__, {})
+    with pytest.raises(InvalidArgumentError, match=r"progress must be True or False.* got 'yes'"):
+        function(X, Y, progress="yes", **keywords)
+
+
+def test_true__draws_a_bar_in_a_terminal(terminal):
+    assert "\x1b[" in drawn(terminal, progress=True)
+
+
+def test_false__draws_none(terminal, monkeypatch):
+    monkeypatch.setattr(_progress, "_PATIENCE_SECONDS", 0.0)
+    assert drawn(terminal, progress=False) == ""
+
+
+def test_bar__comes_by_itself_once_patience_is_gone(terminal, monkeypatch):
+    monkeypatch.setattr(_progress, "_PATIENCE_SECONDS", 1e6)
+    assert drawn(terminal) == ""
+    monkeypatch.setattr(_progress, "_PATIENCE_SECONDS", 0.0)
+    assert "\x1b[" in drawn(terminal)
+
+
+def test_functions_within_others__draw_no_bar_of_their_own(terminal, monkeypatch):
+    monkeypatch.setattr(_progress, "_PATIENCE_SECONDS", 0.0)
+    pairs = [(X, X**3 + Y)]
+    found = partial(dhsic.causal.directions, pairs, criterion="hsic", rng=0)
+    assert drawn(terminal, found, progress=False) == ""
+
+
+def test_callable__hears_events_and_nothing_is_drawn(terminal, monkeypatch):
+    monkeypatch.setattr(_progress, "_PATIENCE_SECONDS", 0.0)
+    heard = []
+    assert drawn(terminal, progress=heard.append) == ""
+    assert any(isinstance(event, PassFinished) for event in heard)
+
+
+def test_true__writes_a_line_a_pass_where_no_terminal_is(capsys):
+    run()
+    assert capsys.readouterr().err == ""
+    run(progress=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines
+    assert all(line.startswith("dhsic: ") and line.endswith(" s") for line in lines)
+
+
+def test_results__do_not_depend_on_progress(capsys):
+    assert run(progress=True).pvalue == run().pvalue == run(progress=False).pvalue
+    capsys.readouterr()
+
+
+def test_bar__is_gone_after_an_error(terminal):
+    constant = partial(dhsic.independence_test, X, np.ones(60))
+    with pytest.raises(dhsic.errors.DhsicError):
+        drawn(terminal, constant, progress=True)
+    assert terminal.getvalue().rstrip().endswith("\x1b[2K")
+    assert not _progress._SHOWN.locked()
+
+
+class Page:
+    """What a notebook shows below a cell."""
+
+    def __init__(self, shown):
+        self.shown = shown
+
+    def update(self, line, raw):
+        assert raw
+        self.shown.append(line["text/plain"])
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    pages = []
+
+    def display(line, raw, display_id):
+        assert raw
+        assert display_id
+        pages.append(line["text/plain"])
+        return Page(pages)
+
+    shell = SimpleNamespace(kernel=object())
+    module = SimpleNamespace(get_ipython=lambda: shell)
+    monkeypatch.setitem(sys.modules, "IPython", module)
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    return pages
+
+
+def test_notebook__has_a_line_that_is_empty_in_the_end(notebook, monkeypatch):
+    monkeypatch.setattr(_progress, "_PAGE_SECONDS", 0.0)
+    run(progress=True)
+    assert notebook[-1] == ""
+    assert any(" of 20 resamples" in line and "%" in line for line in notebook)
+
+
+def test_notebook__waits_unless_asked(notebook, monkeypatch):
+    monkeypatch.setattr(_progress, "_PATIENCE_SECONDS", 1e6)
+    run()
+    assert notebook == []
+
+
+def test_rich__is_not_loaded_for_runs_that_nobody_sees():
+    code = (
+        "import sys, numpy as np, dhsic; x = np.arange(20.0); "
+        "dhsic.independence_test(x, x**2, rng=0); assert 'rich' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
