@@ -311,7 +311,7 @@ def test_level_and_power__of_residuals():
         ([chain()], {"kernels": [1, 2, 3]}, InvalidArgumentError, "names or Kernel values"),
         ([chain()], {"estimator": "u-hsic"}, InvalidArgumentError, "estimator must be one of"),
         ([chain()], {"estimator": 3}, InvalidArgumentError, "a VHSIC or NystromMHSIC value"),
-        ([chain()], {"null": "normal"}, InvalidArgumentError, "null must be 'auto' or one"),
+        ([chain()], {"null": "normal"}, InvalidArgumentError, "null 'normal' is not available"),
         ([chain()], {"null": "gamma", "n_resamples": 9}, InvalidArgumentError, "left out"),
         ([chain()], {"regression": "lines"}, InvalidArgumentError, "regression must be one of"),
     ],

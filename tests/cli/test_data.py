@@ -140,7 +140,7 @@ def test_convert_table_says_what_became_of_every_column(invoke: Invoke, tmp_path
 @pytest.mark.parametrize(
     ("command", "shown"),
     [
-        (("test", "--variable", "a", "--variable", "b,label"), "b,label (2, "),
+        (("test", "--variable", "a", "--variable", "b,label"), "b,label (2 columns, "),
         (("plan", "--variable", "a", "--variable", "b"), "50 rows of a, b"),
         (("rank", "--features", "f=a,c,label", "--target", "b"), "features   3"),
         (("two-sample", "--sample", "a", "--sample", "c"), "samples      a (50), c (50)"),
