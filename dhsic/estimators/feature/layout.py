@@ -59,8 +59,8 @@ class KernelSide(NamedTuple):
         return Work.of(self.map.dtype, products=whitening)
 
     def scratch(self, rows: int) -> int:
-        """Bytes of the features of so many rows, their squares and their transforms."""
-        values = 2 * self.map.n_features + 4 * self.n_summed
+        """Bytes of the features of so many rows, about their mean too, and of those summed."""
+        values = 2 * self.map.n_features + self.n_summed
         return self.map.scratch(rows) + rows * (self.map.dtype.itemsize * values + 8)
 
     def summed(self, raw: Matrix) -> Matrix:

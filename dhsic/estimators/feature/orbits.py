@@ -31,7 +31,7 @@ Transform = NDArray[np.inexact[Any]]
 Vector = NDArray[np.float64]
 
 _MOST_GROUPS = 64  # of a tile; more do not spare time
-_BATCH = 2**17  # entries of features that are made at a time, which stay in the cache
+_BATCH = 3 * 2**17  # entries of features of a kernel that are made at a time
 _BATCH_ROWS = 4096  # float32 sums of more would lose digits
 _PRODUCTS = 2**17  # entries of products that wait to be added
 _TRANSFORM = 4.0  # transforms and passes over an entry of the features, of short lines apart
@@ -110,8 +110,8 @@ class OrbitPass:
         layout, (cosets, _, products) = self.layout, self.shape
         tile = min(self._tile_groups, max(1, rows // self.groups.size))
         batch_rows = min(tile, self._batch_groups) * self.groups.size
-        batch = max(s.scratch(batch_rows) for _, s in layout.kernels)
-        batch += self._dtype.itemsize * batch_rows * layout.n_held
+        transformed = 2 * layout.n_features * layout.dtype.itemsize  # or their squares
+        batch = layout.scratch(batch_rows) + batch_rows * transformed
         waiting = max(
             self._slab(one) * (math.prod(one.shape) + min(tile, _BATCH_ROWS) * one.shape[0])
             for one in layout.crossings
@@ -253,40 +253,36 @@ class OrbitPass:
         layout, b, rows, count = self.layout, self.groups.size, self._rows, stop - start
         own = np.empty((self.shape[1], count * rows, layout.n_features), self._dtype)
         kept = np.empty((count, b, self._n_kept), layout.dtype)
-        norms = np.empty((len(layout.kernels), count))
-        order = list(layout.places)
+        norms = np.empty((count, len(layout.kernels)))
         for at in _slices(count, self._batch_groups):
             of = slice((start + at.start) * b, (start + at.stop) * b)
-            for number, side, raw in layout.raw([x[of] for x in block.values]):
-                features, norms[order.index(number), at] = self._features(number, side, raw, sums)
-                to, moved = layout.places[number], layout.places[number].start - self._first_moved
-                own[:, at.start * rows : at.stop * rows, to] = self._transform(features)
-                if self._n_kept and moved >= 0:
-                    kept[at, :, moved : moved + side.n_summed] = features
-        sums.norms[:] += norms.sum(axis=1)
-        sums.products[:] += norms @ norms.T
+            features, norms[at] = self._features([x[of] for x in block.values], sums)
+            own[:, at.start * rows : at.stop * rows] = self._transform(features)
+            if self._n_kept:
+                kept[at] = features[..., self._first_moved :]
+        sums.norms[:] += norms.sum(axis=0)
+        sums.products[:] += norms.T @ norms
         return own, kept
 
-    def _features(
-        self, number: int, side: KernelSide, raw: Matrix, sums: OrbitSums
-    ) -> tuple[Matrix, Vector]:
-        """Those of rows of groups that are summed, (g, b, r), and their squared norms, (g,)."""
-        b = self.groups.size
-        summed, squares = side.summed(raw), _group_sums(np.square(raw), b)
-        sums.raw[self.layout.raw_places[number]] += squares.sum(axis=0)
-        sums.sums[self.layout.places[number]] += _group_sums(summed, b).sum(axis=0)
-        if summed is not raw:
-            squares = _group_sums(np.square(summed), b)
-        return summed.reshape(-1, b, side.n_summed), squares.sum(axis=1)
+    def _features(self, values: list[Matrix], sums: OrbitSums) -> tuple[Matrix, Vector]:
+        """Those of rows of groups that are summed, (g, b, D), and norms of kernels, (g, K)."""
+        layout, b = self.layout, self.groups.size
+        features = np.empty((len(values[0]), layout.n_features), layout.dtype)
+        for number, side, raw in layout.raw(values):
+            features[:, layout.places[number]] = side.summed(raw)
+            np.square(raw, out=raw)
+            sums.raw[layout.raw_places[number]] += _group_sums(raw, b).sum(axis=0)
+        sums.sums[:] += _group_sums(features, b).sum(axis=0)
+        squares = _group_sums(np.square(features), b)
+        firsts = [place.start for place in layout.places.values()]
+        return features.reshape(-1, b, layout.n_features), np.add.reduceat(squares, firsts, axis=1)
 
     def _transform(self, features: Matrix) -> Transform:
         """Over the rows of groups, (g, b, D) to (F, g, D); without shifts all rows, (1, g b, D)."""
         count, b, width = features.shape
         if not self.orbit.shifted:
             return features.reshape(1, count * b, width)
-        transforms = np.empty((self.shape[1], count, width), self._dtype)
-        for g, group in enumerate(features):
-            transforms[:, g] = scipy.fft.rfft(group, axis=0)
+        transforms: Transform = scipy.fft.rfft(features, axis=1).swapaxes(0, 1)
         return transforms
 
     def _add_products(self, total: Transform, own: Transform, moved: Transform) -> None:
