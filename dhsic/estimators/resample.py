@@ -113,7 +113,7 @@ class Orbit:
         if self.cosets > 1:
             shifts += f" of {self.cosets:,} orders"
         where = "all rows" if count == 1 else f"{count:,} groups of rows"
-        return f"{shifts} within {where}, {len(self) - 1:,} replicates"
+        return f"{shifts} within {where}"
 
     def orders(self, coset: int, first: int, count: int, variable: int = 1) -> NDArray[np.intp]:
         """Permutations of the rows of some groups, one a row, shape (count, b).
