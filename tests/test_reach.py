@@ -91,7 +91,7 @@ def no_libraries(monkeypatch):
 
 
 LITTLE = {
-    "hsic": (lambda **o: dhsic.hsic(X, Y, estimator="coco", **o), "8MiB"),
+    "hsic": (lambda **o: dhsic.hsic(X, Y, estimator="coco", **o), "6MiB"),
     "rank_features": (lambda **o: dhsic.rank_features(X, Y, **o), "16MiB"),
     "select_features": (lambda **o: dhsic.select_features(X, Y, 1, **o), "4MiB"),
     "two_sample_test": (lambda **o: dhsic.two_sample_test(X, X + 1, **o), "24MiB"),
@@ -99,7 +99,7 @@ LITTLE = {
     "dependence_matrix": (lambda **o: dhsic.dependence_matrix(X, Y, Z, **o), "8MiB"),
     "interaction_test": (lambda **o: dhsic.interaction_test(X, Y, Z, **o), "16MiB"),
     "sensitivity_map": (lambda **o: dhsic.sensitivity_map(X, Y, **o), "14MiB"),
-    "witness_functions": (lambda **o: dhsic.witness_functions(X, Y, **o), "8MiB"),
+    "witness_functions": (lambda **o: dhsic.witness_functions(X, Y, **o), "6MiB"),
     "given": (
         lambda **o: causal.conditional_independence_test(X[:, 1], Y, given=Z, **o),
         "16MiB",

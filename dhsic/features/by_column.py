@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic._work import NOTHING, Work
 from dhsic.features.base import Matrix
-from dhsic.kernels import Columns
+from dhsic.kernels import Columns, Kernel
 from dhsic.kernels.shared import tile_work
 from dhsic.linalg import pivoted_cholesky
 
@@ -109,14 +111,16 @@ class LandmarksByColumn:
         """Bytes of the prepared landmarks."""
         return sum(z.nbytes for z in self.landmarks)
 
-    @property
+    @cached_property
     def work(self) -> Work:
         """Work of a row."""
-        parts = self.kernel.counted(len(self.landmarks))
-        each = (
-            len(z) * tile_work(part, self.dtype, z.shape[1])
-            for (part, _), z in zip(parts, self.landmarks, strict=True)
-        )
+        entries: dict[type[Kernel], float] = defaultdict(float)
+        for (part, _), z in zip(
+            self.kernel.counted(len(self.landmarks)), self.landmarks, strict=True
+        ):
+            entries[type(part)] += len(z)
+        kinds = self.kernel.kinds(len(self.landmarks)).items()
+        each = (entries[k] * tile_work(part, self.dtype, part.width(1)) for k, (part, _) in kinds)
         return sum(each, NOTHING)
 
     def scratch(self, rows: int) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Self
 
@@ -89,7 +91,7 @@ class Columns(Kernel):
         return 1 + max(part.work_tiles for part in self._given if part is not None)
 
     def width(self, d: int) -> int:
-        return sum(part.width(1) for part in self._parts(d) if part is not None)
+        return sum(count * part.width(1) for part, count in self.kinds(d).values())
 
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         x = np.asarray(x)
@@ -183,6 +185,21 @@ class Columns(Kernel):
             if part is not None:
                 yield part, slice(j, j + 1)
 
+    @property
+    def alike(self) -> bool:
+        """Whether one kernel is for all columns."""
+        return len(self._given) == 1
+
+    def kinds(self, d: int) -> dict[type[Kernel], tuple[Kernel, int]]:
+        """A kernel of every class among those that count, with how many columns have the class."""
+        found = self._kinds
+        return {kind: (part, d) for kind, (part, _) in found.items()} if self.alike else found
+
+    @cached_property
+    def _kinds(self) -> dict[type[Kernel], tuple[Kernel, int]]:
+        counts = Counter(map(type, filter(None, self._given)))
+        return {type(part): (part, counts[type(part)]) for part in self._given if part is not None}
+
     def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
         # a mean of kernels is a mixture of their laws: every frequency is along one column
         parts, scales = self._parts(d), np.zeros((count, d))
@@ -203,7 +220,7 @@ class Columns(Kernel):
         return self.parts
 
     def _parts(self, d: int) -> tuple[Kernel | None, ...]:
-        return self._given * d if len(self._given) == 1 else self._given
+        return self._given * d if self.alike else self._given
 
     def dimension(self, width: int) -> int:
         """Columns of the variable behind prepared arrays of so many columns, once fitted."""
@@ -213,7 +230,7 @@ class Columns(Kernel):
         return width // first.width(1)
 
     def _check_shape(self, x: NDArray[Any]) -> None:
-        expected = x.shape[1:] if len(self._given) == 1 else (len(self._given),)
+        expected = x.shape[1:] if self.alike else (len(self._given),)
         if x.ndim != 2 or x.shape[1:] != expected:
             msg = (
                 f"{self.name}: rows must have shape (n, {expected[0] if expected else 1}); got "

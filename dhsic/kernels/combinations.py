@@ -11,6 +11,7 @@ from typing import Self, TypeVar
 import numpy as np
 
 from dhsic.kernels.base import Kernel
+from dhsic.kernels.columns import Columns
 
 __all__ = ["Combinations", "change"]
 
@@ -88,8 +89,8 @@ class Combinations:
 
     def guessed(self, dims: Sequence[int]) -> Self:
         """As if fitted to variables of so many columns, for plans: costs depend on no value."""
-        columns = self.spread(dims)
-        return self.fitted(map(_guess, self.kernels, columns))
+        guesses = map(_guess, self.kernels, self.spread(dims), self.factors)
+        return replace(self, kernels=tuple(guesses))
 
     def __len__(self) -> int:
         return len(self.chosen)
@@ -132,9 +133,11 @@ class Combinations:
 
 
 @lru_cache(maxsize=1024)
-def _guess(kernel: Kernel, d: int) -> Kernel:
-    """Fitted to two rows of so many columns; plans of one test ask many times."""
-    return kernel.fit(np.array([np.zeros(d), np.ones(d)]))
+def _guess(kernel: Kernel, d: int, factor: float) -> Kernel:
+    """Fitted to two rows of so many columns and widened; plans of one test ask many times."""
+    if isinstance(kernel, Columns) and kernel.alike:
+        d = 1  # what is fitted to one column stands for all
+    return kernel.fit(np.array([np.zeros(d), np.ones(d)])).widened(factor)
 
 
 def change(kernel: Kernel, factor: float) -> float:

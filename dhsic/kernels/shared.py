@@ -233,9 +233,10 @@ def tile_work(kernel: TileKernel, dtype: DTypeLike, width: int, parts: int = 1) 
         return Work.of(dtype, products=2.0 * width, cosines=parts)
     kernel = getattr(kernel, "kernel", kernel)
     if isinstance(kernel, Columns):
-        each = (part for part, _ in kernel.counted(kernel.dimension(width)))
         adding = Work.of(dtype, entries=1)
-        return sum((tile_work(part, dtype, part.width(1)) + adding for part in each), NOTHING)
+        kinds = kernel.kinds(kernel.dimension(width)).values()
+        works = (n * (tile_work(part, dtype, part.width(1)) + adding) for part, n in kinds)
+        return sum(works, NOTHING)
     if width > 1 and isinstance(kernel, Laplacian):
         return Work.of(dtype, exponentials=1, differences=width)
     return Work.of(dtype, products=2.0 * width, exponentials=1)

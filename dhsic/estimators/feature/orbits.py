@@ -21,7 +21,7 @@ from dhsic._work import Work
 from dhsic.engine.groups import Groups
 from dhsic.engine.reduction import Footprint, GroupBlock, add
 from dhsic.estimators.feature.blocks import KeptBlocks
-from dhsic.estimators.feature.layout import Crossing, KernelSide, Layout
+from dhsic.estimators.feature.layout import Crossing, Layout
 from dhsic.estimators.resample import Orbit
 
 __all__ = ["OrbitPass", "OrbitSums"]
