@@ -79,8 +79,14 @@ class Stop:
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("kinds", [("numpy", "numpy"), ("zarr", "dask"), ("dask", "zarr")])
-@pytest.mark.parametrize("at", [1, 30, 60])
+@pytest.mark.parametrize(
+    ("kinds", "at"),
+    [
+        *((("numpy", "numpy"), at) for at in (1, 30, 60)),
+        (("zarr", "dask"), 30),
+        (("dask", "zarr"), 60),
+    ],
+)
 def test_run_pass__goes_on_after_an_interrupt_on_a_client(client, kinds, at, folder, tmp_path):
     bounds = even_bounds(N, 60)
     quiet = go(Kept(), bounds)

@@ -288,9 +288,17 @@ def stored(data, kind, folder, rows):
     return [da.from_array(x, chunks=(rows, 1)) for x in data] if kind == "dask" else data
 
 
-@pytest.mark.parametrize("kind", ["numpy", "zarr", "dask"])
-@pytest.mark.parametrize("where", ["threads", "client"])
-@pytest.mark.parametrize("null", [Shifts(200), Shifts(600), Permutation(20, "blocks", 200)])
+STREAMED = [Shifts(200), Shifts(600), Permutation(20, "blocks", 200)]
+KINDS = ["numpy", "zarr", "dask"]
+
+
+@pytest.mark.parametrize(
+    ("null", "where", "kind"),
+    [
+        *((null, "threads", kind) for null in STREAMED for kind in KINDS),
+        *((null, "client", kind) for null, kind in zip(STREAMED, KINDS, strict=True)),
+    ],
+)
 def test_streams__give_the_same_bits(kind, where, null, tmp_path, request, monkeypatch):
     """Whatever stores the rows and wherever tasks run; also with cosets."""
     monkeypatch.setattr("dhsic.estimators.resample._WIDEST", 200)
