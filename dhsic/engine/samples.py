@@ -1,16 +1,19 @@
-"""What tells data from other data, at the cost of a few chunks."""
+"""What tells data from other data, for a checkpoint."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.blocks import BLOCK_BYTES, Source
+from dhsic.engine.compute import as_task, begin
 from dhsic.engine.digest import bytes_of
+from dhsic.engine.failures import failures_in_words
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.take import take_rows
 
@@ -18,24 +21,24 @@ __all__ = ["describe_sources"]
 
 _ROWS = 66
 _CHUNKS = 4
+_MOST_PARTS = 128
 
 
 def describe_sources(sources: Sequence[Source], runtime: Runtime) -> list[dict[str, Any]]:
     """Name, shape, dtype, columns and content of variables, as plain values.
 
-    The content is known by all rows where they are in memory; elsewhere by the first, the last and
-    some between, of a few chunks.
+    The content is that of all rows where they are in memory or computed by a Dask graph, which is
+    computed once for it. Of stored rows it is that of the first, the last and some between, of a
+    few chunks: what else changes, an inventory shows.
     """
     sampled = take_rows(sources, [_sampled(source) for source in sources], runtime)
-    return [_described(*pair) for pair in zip(sources, sampled, strict=True)]
+    computed = _computed([source for source in sources if source.place == "graph"], runtime)
+    return [
+        _described(source, rows, computed) for source, rows in zip(sources, sampled, strict=True)
+    ]
 
 
-def _described(source: Source, rows: NDArray[Any]) -> dict[str, Any]:
-    checksum = hashlib.sha256(bytes_of(rows))
-    if source.place == "memory":
-        step = max(1, BLOCK_BYTES // source.row_bytes)
-        for start in range(0, source.shape[0], step):
-            checksum.update(bytes_of(source.read(start, min(start + step, source.shape[0]))))
+def _described(source: Source, rows: NDArray[Any], computed: Iterator[str]) -> dict[str, Any]:
     columns = getattr(source, "columns", None)
     return {
         "name": source.name,
@@ -43,8 +46,37 @@ def _described(source: Source, rows: NDArray[Any]) -> dict[str, Any]:
         "dtype": rows.dtype.str,
         "columns": None if columns is None else list(columns),
         "categorical": source.categorical,
-        "content": checksum.hexdigest(),
+        "content": _sha(rows) if source.place == "storage" else _by_rows(source, computed),
     }
+
+
+def _by_rows(source: Source, computed: Iterator[str]) -> dict[str, str]:
+    """Up to 128 ranges of rows, each with its SHA-256."""
+    spans = list(pairwise(_bounds(source)))
+    read = (_sha(source.read(*span)) for span in spans)
+    digests = read if source.place == "memory" else islice(computed, len(spans))
+    pairs = zip(spans, digests, strict=True)
+    return {f"rows {start} to {stop - 1}": found for (start, stop), found in pairs}
+
+
+def _computed(graphs: Sequence[Source], runtime: Runtime) -> Iterator[str]:
+    """SHA-256 of the ranges of all Dask graphs, which share what they compute."""
+    tasks = [as_task(_sha)(block) for source in graphs for block in source.lazy(_bounds(source))]
+    if not tasks:
+        return iter(())
+    with failures_in_words(None):
+        found = begin(tasks, runtime)
+        return iter(found if runtime.client is None else runtime.client.gather(found))
+
+
+def _bounds(source: Source) -> list[int]:
+    n = source.shape[0]
+    step = max(1, BLOCK_BYTES // source.row_bytes, -(-n // _MOST_PARTS))
+    return [*range(0, n, step), n]
+
+
+def _sha(rows: NDArray[Any]) -> str:
+    return hashlib.sha256(bytes_of(rows)).hexdigest()
 
 
 def _sampled(source: Source) -> NDArray[np.intp]:

@@ -17,6 +17,7 @@ from dhsic.io.forms import AnySource, is_of, open_array, open_one
 from dhsic.io.frames import unknown_column
 from dhsic.io.labelled import check_rows, coded_alike, columns_as_variables, names_of, select
 from dhsic.io.missing import Missing, without_missing
+from dhsic.io.sources import StoredSource
 from dhsic.io.stored import column_labels, member_of, open_stored, sharing
 from dhsic.io.table_source import is_table
 from dhsic.io.table_variables import open_table_variables
@@ -30,6 +31,7 @@ __all__ = [
     "open_samples",
     "open_variables",
     "parse_variable",
+    "stored_array",
 ]
 
 
@@ -193,7 +195,8 @@ def open_sample_data(
     if data is None:
         opened = open_samples(samples, names)
     elif isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
-        opened = open_samples(_members(data, samples if is_table(data) else _words(samples)), names)
+        members = _members(data, samples if is_table(data) else _words(samples), False)
+        opened = open_samples(members, names)
     else:
         chosen, own = select(samples, data)
         opened = open_samples(chosen, own if names is None else names)
@@ -222,7 +225,52 @@ def _check_columns(samples: Sequence[AnySource]) -> None:
             raise DataError(msg)
 
 
-def open_group(path: Any, variables: Sequence[str]) -> list[AnySource]:
+def stored_array(place: Any, *, allow_missing_chunks: bool = False) -> StoredSource:
+    """Open a zarr array as a variable.
+
+    Parameters
+    ----------
+    place : str, path or zarr.Array
+        Path or URL of the array, or the array.
+    allow_missing_chunks : bool, optional
+        Whether chunks may be absent, as where their writer left out those that hold the fill value
+        alone, which zarr does unless ``write_empty_chunks`` is set. They are read as the fill
+        value. Where not, a run over the array is refused with the rows that are absent.
+
+    Returns
+    -------
+    source
+        For all functions that take arrays.
+
+    Raises
+    ------
+    DataError
+        There is no zarr array, or see `open_variables`.
+
+    Examples
+    --------
+    >>> import tempfile, zarr
+    >>> import dhsic
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> flags = zarr.create_array(folder.name + "/flags", shape=100, chunks=10, dtype="int8")
+    >>> flags[5:8] = 1  # nine chunks of zeros are never written
+    >>> x = dhsic.stored_array(flags, allow_missing_chunks=True)
+    >>> found = dhsic.hsic(x, range(100), rng=0)
+    >>> found.data[0].absent
+    9
+    >>> folder.cleanup()
+    """
+    (name,) = names_of([place], ["x"])
+    source = open_one(place, name)
+    if not isinstance(source, StoredSource):
+        msg = f"place must be a zarr array, its path or its URL, got {type(place).__name__}"
+        raise InvalidArgumentError(msg)
+    return replace(source, allow_missing_chunks=allow_missing_chunks)
+
+
+def open_group(
+    path: Any, variables: Sequence[str], *, allow_missing_chunks: bool = False
+) -> list[AnySource]:
     """Open variables of a zarr group.
 
     Parameters
@@ -234,6 +282,8 @@ def open_group(path: Any, variables: Sequence[str]) -> list[AnySource]:
         Each ``array``, ``array[:, columns]`` or ``name=array[:, columns]``, where columns are
         written as in NumPy, ``0:10``, ``3``, ``0,2,5``, or by the names that the array's attribute
         ``columns`` lists; of a table ``column``, or ``name=column,column``.
+    allow_missing_chunks : bool, optional
+        As for `stored_array`, of all of them.
 
     Returns
     -------
@@ -248,7 +298,7 @@ def open_group(path: Any, variables: Sequence[str]) -> list[AnySource]:
     MissingDependencyError
         What reads the URL is not installed.
     """
-    opened = _members(path, variables)
+    opened = _members(path, variables, allow_missing_chunks)
     names = [source.name for source in opened]
     if len(opened) < 2 or len(set(names)) != len(names):
         msg = f"a test needs two or more variables of different names, got {names!r}"
@@ -256,12 +306,14 @@ def open_group(path: Any, variables: Sequence[str]) -> list[AnySource]:
     return _aligned(opened)
 
 
-def open_group_samples(path: Any, samples: Sequence[str]) -> list[AnySource]:
+def open_group_samples(
+    path: Any, samples: Sequence[str], *, allow_missing_chunks: bool = False
+) -> list[AnySource]:
     """Open samples in a zarr group, as `open_group` variables, and `open_samples` the samples."""
-    return open_samples(_members(path, samples))
+    return open_samples(_members(path, samples, allow_missing_chunks))
 
 
-def _members(path: Any, variables: Sequence[str]) -> list[AnySource]:
+def _members(path: Any, variables: Sequence[str], allow_missing_chunks: bool) -> list[AnySource]:
     """Arrays of a group or columns of them, or columns of a table."""
     if is_table(path):
         return open_table_variables(path, variables)
@@ -271,7 +323,8 @@ def _members(path: Any, variables: Sequence[str]) -> list[AnySource]:
         name, key, chosen = parse_variable(text)
         array = member_of(group, key, text, str(path))
         columns = None if chosen is None else _resolve(chosen, array, text)
-        opened.append(open_array(array, name, columns))
+        source = open_array(array, name, columns)
+        opened.append(replace(source, allow_missing_chunks=allow_missing_chunks))
     return opened
 
 

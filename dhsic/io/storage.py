@@ -15,12 +15,13 @@ from typing import Any
 
 from zarr.storage import WrapperStore
 
+from dhsic.engine.inventory import Stamp
 from dhsic.errors import MissingDependencyError
-from dhsic.io.backends import backend
-from dhsic.io.failures import Failure, StorageError, failure_of, remedy_of
-from dhsic.io.urls import checked_url
+from dhsic.io.backends import backend, listed_stamps
+from dhsic.io.failures import Failure, RefusedError, StorageError, failure_of, remedy_of
+from dhsic.io.urls import checked_url, scheme_of
 
-__all__ = ["RemoteStore", "StorageError"]
+__all__ = ["RemoteStore", "StorageError", "stamps_of"]
 
 _TRIES = 4
 _PAUSE_SECONDS = 0.25
@@ -119,6 +120,18 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
         for name in await self._listed(prefix, lambda: self._store.list_dir(prefix)):
             yield name
 
+    async def stamps(self, prefix: str) -> dict[str, Stamp] | None:
+        """The objects under a prefix; None where the store lists none, or not to this user.
+
+        Such a store does not say either that an object is absent: reading it is an error.
+        """
+        if scheme_of(self.url) in ("http", "https"):
+            return None
+        try:
+            return await self._insist(prefix, lambda: listed_stamps(self._store, prefix)) or {}
+        except RefusedError:
+            return None
+
     async def _listed(self, prefix: str, ask: Callable[[], AsyncIterator[str]]) -> list[str]:
         async def names() -> list[str]:
             return [name async for name in ask()]
@@ -143,7 +156,8 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
                 late = time.monotonic() - began > _PATIENCE_SECONDS
                 if failure.kind != "passing" or tries == _TRIES or late:
                     # Not from the error: answers of stores may hold names of keys and signatures.
-                    raise StorageError(self._in_words(key, failure, tries, verb)) from None
+                    refused = RefusedError if failure.kind == "refused" else StorageError
+                    raise refused(self._in_words(key, failure, tries, verb)) from None
             await asyncio.sleep(_PAUSE_SECONDS * 2**tries * random.uniform(0.5, 1.0))
 
     def _in_words(self, key: str, failure: Failure, tries: int, verb: str) -> str:
@@ -151,6 +165,13 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
         tried = f"given up after {tries} tries; " if failure.kind == "passing" else ""
         remedy = remedy_of(failure, self.url)
         return f"the store does not {verb} {place} ({failure.said}): {tried}{remedy}"
+
+
+async def stamps_of(store: Any, prefix: str) -> dict[str, Stamp] | None:
+    """The objects of any zarr store under a prefix; None where it cannot be listed."""
+    if isinstance(store, RemoteStore):
+        return await store.stamps(prefix)
+    return await listed_stamps(store, prefix) if store.supports_listing else None
 
 
 def _restored(url: str, read_only: bool) -> RemoteStore:
