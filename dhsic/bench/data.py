@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import zarr
+from zarr.codecs import Crc32cCodec
 
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.samples import describe_sources
@@ -147,8 +148,9 @@ def _stored(source: ArraySource | StoredSource, chunk_rows: int, place: Path) ->
         shape=(n, width),
         chunks=(min(chunk_rows, n), width),
         dtype=source.read(0, 1).dtype,
-        compressors=None,
+        compressors=Crc32cCodec(),
         overwrite=True,
+        config={"write_empty_chunks": True},
     )
     step = max(1, _COPIED_ROWS // chunk_rows) * chunk_rows
     for start in range(0, n, step):

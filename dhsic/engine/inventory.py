@@ -12,7 +12,7 @@ from dhsic.engine.blocks import Source
 from dhsic.errors import DataError
 from dhsic.results import StoredArraySummary
 
-__all__ = ["Inventory", "Stamp", "check_unchanged", "take_inventories"]
+__all__ = ["Inventory", "Stamp", "Stored", "check_unchanged", "take_inventories"]
 
 _MOST_PARTS = 128  # that a checkpoint keeps of an array
 _MOST_RANGES = 4
@@ -157,7 +157,7 @@ def check_unchanged(before: Iterable[tuple[Stored, Inventory]]) -> None:
     """
     for stored, first in before:
         now = stored.inventory(within=False)
-        parts = {} if now is None else now.parts
+        parts = {} if now is None else now.parts  # None where listing was allowed and is not now
         changed = [rows for rows, line in first.parts.items() if parts.get(rows) != line]
         if changed:
             msg = (

@@ -24,8 +24,8 @@ _CHUNKS = 4
 _MOST_PARTS = 128
 
 
-def describe_sources(sources: Sequence[Source], runtime: Runtime) -> list[dict[str, Any]]:
-    """Name, shape, dtype, columns and content of variables, as plain values.
+def describe_sources(sources: Sequence[Source], runtime: Runtime) -> dict[str, Any]:
+    """Name, shape, dtype and columns of variables, and their content, as plain values.
 
     The content is that of all rows where they are in memory or computed by a Dask graph, which is
     computed once for it. Of stored rows it is that of the first, the last and some between, of a
@@ -33,12 +33,19 @@ def describe_sources(sources: Sequence[Source], runtime: Runtime) -> list[dict[s
     """
     sampled = take_rows(sources, [_sampled(source) for source in sources], runtime)
     computed = _computed([source for source in sources if source.place == "graph"], runtime)
-    return [
-        _described(source, rows, computed) for source, rows in zip(sources, sampled, strict=True)
-    ]
+    pairs = list(zip(sources, sampled, strict=True))
+    return {
+        "variables": [_described(source, rows) for source, rows in pairs],
+        "content": {
+            f"variable {source.name!r}": _sha(rows)
+            if source.place == "storage"
+            else _by_rows(source, computed)
+            for source, rows in pairs
+        },
+    }
 
 
-def _described(source: Source, rows: NDArray[Any], computed: Iterator[str]) -> dict[str, Any]:
+def _described(source: Source, rows: NDArray[Any]) -> dict[str, Any]:
     columns = getattr(source, "columns", None)
     return {
         "name": source.name,
@@ -46,7 +53,6 @@ def _described(source: Source, rows: NDArray[Any], computed: Iterator[str]) -> d
         "dtype": rows.dtype.str,
         "columns": None if columns is None else list(columns),
         "categorical": source.categorical,
-        "content": _sha(rows) if source.place == "storage" else _by_rows(source, computed),
     }
 
 

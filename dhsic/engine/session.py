@@ -156,13 +156,16 @@ class Session:
         if self._folder is None:
             return
         self.step("open the checkpoint")
+        found = describe_sources(self.sources, self.runtime)
         described = {
             **run,
             "seed": self.seed,
             "precision": self.dtype.name,
             "rows": self.n,
-            "data": {f"variable {one.name!r}": one.parts for _, one in self._inventories},
-            "variables": describe_sources(self.sources, self.runtime),
+            "variables": found["variables"],
+            # Where both tell of a change, the inventory names the rows.
+            "stored": {f"variable {one.name!r}": one.parts for _, one in self._inventories},
+            "content": found["content"],
         }
         self._checkpoint = Checkpoint.open(self._folder, described)
 

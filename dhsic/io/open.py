@@ -17,7 +17,6 @@ from dhsic.io.forms import AnySource, is_of, open_array, open_one
 from dhsic.io.frames import unknown_column
 from dhsic.io.labelled import check_rows, coded_alike, columns_as_variables, names_of, select
 from dhsic.io.missing import Missing, without_missing
-from dhsic.io.sources import StoredSource
 from dhsic.io.stored import column_labels, member_of, open_stored, sharing
 from dhsic.io.table_source import is_table
 from dhsic.io.table_variables import open_table_variables
@@ -31,7 +30,6 @@ __all__ = [
     "open_samples",
     "open_variables",
     "parse_variable",
-    "stored_array",
 ]
 
 
@@ -225,49 +223,6 @@ def _check_columns(samples: Sequence[AnySource]) -> None:
             raise DataError(msg)
 
 
-def stored_array(place: Any, *, allow_missing_chunks: bool = False) -> StoredSource:
-    """Open a zarr array as a variable.
-
-    Parameters
-    ----------
-    place : str, path or zarr.Array
-        Path or URL of the array, or the array.
-    allow_missing_chunks : bool, optional
-        Whether chunks may be absent, as where their writer left out those that hold the fill value
-        alone, which zarr does unless ``write_empty_chunks`` is set. They are read as the fill
-        value. Where not, a run over the array is refused with the rows that are absent.
-
-    Returns
-    -------
-    source
-        For all functions that take arrays.
-
-    Raises
-    ------
-    DataError
-        There is no zarr array, or see `open_variables`.
-
-    Examples
-    --------
-    >>> import tempfile, zarr
-    >>> import dhsic
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> flags = zarr.create_array(folder.name + "/flags", shape=100, chunks=10, dtype="int8")
-    >>> flags[5:8] = 1  # nine chunks of zeros are never written
-    >>> x = dhsic.stored_array(flags, allow_missing_chunks=True)
-    >>> found = dhsic.hsic(x, range(100), rng=0)
-    >>> found.data[0].absent
-    9
-    >>> folder.cleanup()
-    """
-    (name,) = names_of([place], ["x"])
-    source = open_one(place, name)
-    if not isinstance(source, StoredSource):
-        msg = f"place must be a zarr array, its path or its URL, got {type(place).__name__}"
-        raise InvalidArgumentError(msg)
-    return replace(source, allow_missing_chunks=allow_missing_chunks)
-
-
 def open_group(
     path: Any, variables: Sequence[str], *, allow_missing_chunks: bool = False
 ) -> list[AnySource]:
@@ -283,7 +238,7 @@ def open_group(
         written as in NumPy, ``0:10``, ``3``, ``0,2,5``, or by the names that the array's attribute
         ``columns`` lists; of a table ``column``, or ``name=column,column``.
     allow_missing_chunks : bool, optional
-        As for `stored_array`, of all of them.
+        As for `dhsic.stored_array`, of all of them.
 
     Returns
     -------
@@ -317,7 +272,9 @@ def _members(path: Any, variables: Sequence[str], allow_missing_chunks: bool) ->
     """Arrays of a group or columns of them, or columns of a table."""
     if is_table(path):
         return open_table_variables(path, variables)
-    group = path if is_of(path, "zarr", "Group") else open_stored(path, "group")
+    group = path
+    if not is_of(path, "zarr", "Group"):
+        group = open_stored(path, "group", fills=allow_missing_chunks)
     opened: list[AnySource] = []
     for text in variables:
         name, key, chosen = parse_variable(text)

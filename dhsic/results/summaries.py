@@ -242,18 +242,13 @@ class StoredArraySummary:
 
     @property
     def told(self) -> str:
-        """Why the data may not be as they were written; empty where nothing says so."""
-        said = []
-        if self.absent:
-            count = f"{self.absent:,} chunk{'s' if self.absent > 1 else ''}"
-            said.append(f"{count} absent, read as the fill value")
-        if not self.checksums:
-            said.append("no checksum would show damage")
-        return f"{self.name}: {'; '.join(said)}" if said else ""
+        """That chunks were absent; empty where none was."""
+        count = f"{self.absent:,} chunk{'s' if self.absent > 1 else ''}"
+        return f"{count} of {self.name} absent, read as the fill value" if self.absent else ""
 
 
 def rows_text(n: int, dropped: int, data: Sequence[StoredArraySummary] = ()) -> str:
-    """How many rows were used, how many were not, and of which arrays chunks may not be whole.
+    """How many rows were used, how many were not, and how many chunks were absent.
 
     Examples
     --------
