@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dhsic.engine.blocks import BLOCK_BYTES, Source
 from dhsic.engine.compute import as_task, begin
-from dhsic.engine.digest import bytes_of
+from dhsic.engine.digest import bytes_of, digest
 from dhsic.engine.failures import failures_in_words
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.take import take_rows
@@ -22,6 +22,7 @@ __all__ = ["describe_sources"]
 _ROWS = 66
 _CHUNKS = 4
 _MOST_PARTS = 128
+_FEWEST_ROWS = 4096
 
 
 def describe_sources(sources: Sequence[Source], runtime: Runtime) -> dict[str, Any]:
@@ -57,16 +58,20 @@ def _described(source: Source, rows: NDArray[Any]) -> dict[str, Any]:
 
 
 def _by_rows(source: Source, computed: Iterator[str]) -> dict[str, str]:
-    """Up to 128 ranges of rows, each with its SHA-256."""
-    spans = list(pairwise(_bounds(source)))
-    read = (_sha(source.read(*span)) for span in spans)
-    digests = read if source.place == "memory" else islice(computed, len(spans))
-    pairs = zip(spans, digests, strict=True)
-    return {f"rows {start} to {stop - 1}": found for (start, stop), found in pairs}
+    """Up to 128 ranges of rows, each with a digest of its pieces."""
+    bounds = _bounds(source)
+    count = len(bounds) - 1
+    read = (_sha(source.read(*span)) for span in pairwise(bounds))
+    digests = list(read if source.place == "memory" else islice(computed, count))
+    edges = sorted({count * k // _MOST_PARTS for k in range(_MOST_PARTS + 1)})
+    return {
+        f"rows {bounds[a]} to {bounds[b] - 1}": digest(digests[a:b])[:32]
+        for a, b in pairwise(edges)
+    }
 
 
 def _computed(graphs: Sequence[Source], runtime: Runtime) -> Iterator[str]:
-    """SHA-256 of the ranges of all Dask graphs, which share what they compute."""
+    """SHA-256 of the pieces of all Dask graphs, which share what they compute."""
     tasks = [as_task(_sha)(block) for source in graphs for block in source.lazy(_bounds(source))]
     if not tasks:
         return iter(())
@@ -76,8 +81,9 @@ def _computed(graphs: Sequence[Source], runtime: Runtime) -> Iterator[str]:
 
 
 def _bounds(source: Source) -> list[int]:
+    """Pieces that are read at a time: 128 of them, or of 8 MiB where these are more."""
     n = source.shape[0]
-    step = max(1, BLOCK_BYTES // source.row_bytes, -(-n // _MOST_PARTS))
+    step = min(max(_FEWEST_ROWS, -(-n // _MOST_PARTS)), max(1, BLOCK_BYTES // source.row_bytes))
     return [*range(0, n, step), n]
 
 

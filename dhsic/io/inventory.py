@@ -72,12 +72,11 @@ def inventory_of(array: Any, name: str, *, within: bool = True) -> Inventory | N
 
 
 def inventory_of_file(array: Any, name: str) -> Inventory | None:
-    """The file of an HDF5 data set, or of an xarray variable, as one chunk; None where it has none.
+    """The file of an HDF5 data set as one chunk; None of an array that names no file.
 
     HDF5 does not tell chunks that were never written from those that were.
     """
-    file = getattr(getattr(array, "file", None), "filename", None)
-    path = file or getattr(array, "encoding", {}).get("source")
+    path = getattr(getattr(array, "file", None), "filename", None)
     if not isinstance(path, str) or not os.path.isfile(path):
         return None
     told = os.stat(path)
