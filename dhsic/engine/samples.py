@@ -22,7 +22,7 @@ __all__ = ["describe_sources"]
 _ROWS = 66
 _CHUNKS = 4
 _MOST_PARTS = 128
-_FEWEST_ROWS = 4096
+_FEWEST_ROWS = 32_768
 
 
 def describe_sources(sources: Sequence[Source], runtime: Runtime) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _computed(graphs: Sequence[Source], runtime: Runtime) -> Iterator[str]:
 
 
 def _bounds(source: Source) -> list[int]:
-    """Pieces that are read at a time: 128 of them, or of 8 MiB where these are more."""
+    """Pieces that are read at a time: 128 of 32,768 rows or more, of 8 MiB at the most."""
     n = source.shape[0]
     step = min(max(_FEWEST_ROWS, -(-n // _MOST_PARTS)), max(1, BLOCK_BYTES // source.row_bytes))
     return [*range(0, n, step), n]

@@ -253,7 +253,7 @@ def chunked(values, place, folder):
 
 
 @pytest.mark.parametrize("count", [1, 100])
-@pytest.mark.parametrize(("place", "span"), [("memory", 4096), ("zarr", 4000), ("dask", 4096)])
+@pytest.mark.parametrize(("place", "span"), [("memory", 32_768), ("zarr", 4000), ("dask", 32_768)])
 def test_checkpoint__sees_a_changed_row_of_many(place, span, count, tmp_path):
     x, y = np.random.default_rng(1).normal(size=(2, 200_000, 1))
     changed = x.copy()
@@ -277,8 +277,8 @@ def test_checkpoint__goes_on_with_data_that_did_not_change(place, tmp_path):
 
 
 def test_checkpoint__of_dask_arrays_does_not_depend_on_their_chunks():
-    x = np.random.default_rng(1).normal(size=(10_000, 2))
-    sources = [da.from_array(x, chunks=(rows, 2)) for rows in (700, 10_000)]
+    x = np.random.default_rng(1).normal(size=(70_000, 2))
+    sources = [da.from_array(x, chunks=(rows, 2)) for rows in (7000, 70_000)]
     one, other = (describe_sources(open_variables([x, y]), threads(1)) for y in sources)
     assert one["content"]["variable 'x2'"] == other["content"]["variable 'x2'"]
     assert len(one["content"]["variable 'x2'"]) == 3
