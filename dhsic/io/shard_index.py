@@ -7,7 +7,6 @@ version 3.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any
@@ -71,6 +70,8 @@ def _trailer(codecs: Sequence[Any]) -> int | None:
 
 
 async def _indices(array: Any, shards: Sequence[Place], size: int, at_end: bool) -> list[bytes]:
+    import asyncio  # slow to import, as zarr is
+
     from zarr.abc.store import RangeByteRequest, SuffixByteRequest
     from zarr.core.buffer import default_buffer_prototype
 
