@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -125,8 +125,8 @@ def _first(source: AnySource, rows: int) -> AnySource:
     if rows == source.shape[0]:
         return source
     if isinstance(source, StoredSource):
-        fields = ("name", "array", "stored_rows", "columns", "kinds", "labels", "place")
-        return FirstRows(**{field: getattr(source, field) for field in fields}, rows=rows)
+        given = {field.name: getattr(source, field.name) for field in fields(source)}
+        return FirstRows(**given, rows=rows)
     return replace(source, array=source.array[:rows])
 
 

@@ -11,6 +11,7 @@ from numcodecs import CRC32, Blosc, Zlib
 from zarr.codecs import BloscCodec, Crc32cCodec, GzipCodec, ZstdCodec
 
 import dhsic
+from dhsic.bench import scaling_study
 from dhsic.bench.data import _stored
 from dhsic.errors import DataError
 from dhsic.io.inventory import inventory_of
@@ -192,6 +193,16 @@ def test_scaling_study__writes_zeros_in_its_copies(tmp_path):
     rare = ArraySource("x", np.zeros((100, 1)))
     found = _stored(rare, 10, tmp_path / "x.zarr").inventory(within=True).summary
     assert (found.chunks, found.absent, found.checksums) == (10, 0, ("crc32c",))
+
+
+def test_scaling_study__allows_absent_chunks_that_its_data_may_have(paths):
+    lose(paths[0])
+    vary = {"landmarks": [10, 20], "rows": [100, N]}
+    options = {"vary": vary, "repeats": 1, "progress": None, "kernels": "gaussian"}
+    found = scaling_study(*allowed(paths[:2]), **options)
+    assert len(found.to_pandas()) == 4
+    with pytest.raises(DataError, match="rows 50 to 99"):
+        scaling_study(*paths[:2], **options)
 
 
 def test_embedding__that_lost_a_chunk_is_refused(tmp_path):
