@@ -45,7 +45,14 @@ def planned(n: int, method: str, workers: int, folder: str) -> Plan:
     """The plan of a test."""
     paths = [f"{folder}/{n}-{d}.zarr" for d in DIMS]
     for path, d in zip(paths, DIMS, strict=True):
-        zarr.create_array(path, shape=(n, d), chunks=(8192, d), dtype="float32", overwrite=True)
+        zarr.create_array(
+            path,
+            shape=(n, d),
+            chunks=(8192, d),
+            dtype="float32",
+            fill_value=float("nan"),  # nothing is written, since nothing is read
+            overwrite=True,
+        )
     client = PlannedWorkers(workers)
     options = {"precision": "float32", "memory": "16GiB", "time": "1000h", **METHODS[method]}
     return replace(dhsic.plan(*paths, client=client, **options), rates=REFERENCE)

@@ -27,6 +27,7 @@ from dhsic.estimators import (
     unregister,
 )
 from dhsic.interaction import InteractionTestResult, interaction_test, plan_interaction
+from dhsic.io.stored_array import stored_array
 from dhsic.kernels import Candidates, Grid
 from dhsic.nulls import (
     ApproximateNullWarning,
@@ -118,6 +119,7 @@ __all__ = [
     "register",
     "select_features",
     "sensitivity_map",
+    "stored_array",
     "two_sample_test",
     "unregister",
     "witness_functions",

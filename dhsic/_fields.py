@@ -135,6 +135,7 @@ def result_fields(
         "estimator_reason": reason,
         "n": session.n,
         "dropped": session.dropped,
+        "data": session.verify(),
         "variables": tuple(map(variable_summary, session.sources, estimate.kernels)),
         "landmarks": estimate.landmarks,
         "features": estimate.features,

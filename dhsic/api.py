@@ -120,7 +120,10 @@ def independence_test(
         Path or URL of a folder where parts of the passes are kept as they finish. A run that was
         cut short goes on from there when it is called again with the same arguments, and returns
         the same result; where an argument or the data differ, it says which. Every worker must see
-        the folder. The data are known by some of their rows: keep them as they are.
+        the folder. Data in memory are known by all their rows, Dask arrays, too, which are computed
+        once more for it; stored arrays by the sizes of their chunks and the times when they were
+        written, or their ETags: copy them with their times. Where a store lists nothing, as https,
+        some rows stand for all.
 
     Returns
     -------
@@ -131,7 +134,9 @@ def independence_test(
     InvalidArgumentError
         An option cannot be used.
     DataError
-        The data cannot be tested: NaN, dates, unequal lengths, a constant variable, a broken chunk.
+        The data cannot be tested: NaN, dates, unequal lengths, a constant variable, a broken chunk,
+        chunks that are absent and not allowed to be, see `stored_array`; or stored data changed
+        during the run.
     MemoryBudgetError
         The plan needs more memory than allowed. The message tells the largest numbers that fit.
 

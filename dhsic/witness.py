@@ -82,4 +82,6 @@ def witness_functions(
         raise InvalidArgumentError(msg)
     session.begin(plan_measure(session, chosen, fitting))
     session.resume(computes="witness functions", estimator=chosen, kernels=fitting)
-    return replace(chosen.witness_functions(session, fitting), estimator_reason=reason)
+    found = chosen.witness_functions(session, fitting)
+    session.verify()
+    return replace(found, estimator_reason=reason)

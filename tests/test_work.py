@@ -195,7 +195,7 @@ def plans(tmp_path_factory):
     """Plans that take all kinds of work."""
     x, y = np.zeros((9000, 3)), np.zeros(9000)
     path = tmp_path_factory.mktemp("stored") / "x.zarr"
-    zarr.create_array(path, data=x, chunks=(1000, 3))
+    zarr.create_array(path, data=x, chunks=(1000, 3), fill_value=np.nan)
     asked = [
         {},
         {"precision": "float32"},

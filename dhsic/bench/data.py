@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import zarr
+from zarr.codecs import Crc32cCodec
 
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.samples import describe_sources
@@ -124,8 +125,8 @@ def _first(source: AnySource, rows: int) -> AnySource:
     if rows == source.shape[0]:
         return source
     if isinstance(source, StoredSource):
-        fields = ("name", "array", "stored_rows", "columns", "kinds", "labels", "place")
-        return FirstRows(**{field: getattr(source, field) for field in fields}, rows=rows)
+        given = {field.name: getattr(source, field.name) for field in fields(source)}
+        return FirstRows(**given, rows=rows)
     return replace(source, array=source.array[:rows])
 
 
@@ -147,8 +148,9 @@ def _stored(source: ArraySource | StoredSource, chunk_rows: int, place: Path) ->
         shape=(n, width),
         chunks=(min(chunk_rows, n), width),
         dtype=source.read(0, 1).dtype,
-        compressors=None,
+        compressors=Crc32cCodec(),
         overwrite=True,
+        config={"write_empty_chunks": True},
     )
     step = max(1, _COPIED_ROWS // chunk_rows) * chunk_rows
     for start in range(0, n, step):

@@ -167,6 +167,7 @@ def conditional_independence_test(
     method = choose_method(tested, kernels, estimator, null, n_resamples)
     tested.begin(method.plan(tested))
     fields = tested_fields(tested, method, began)
+    fields["data"] = session.verify()
     fields["passes"] = (*passes_of(session), *fields["passes"])
     return ConditionalIndependenceTestResult(
         given=session.names[2:], regression=regressor.name, **fields

@@ -149,6 +149,7 @@ def pair_residuals(
     )
     for left, target, given in ((of_second, two, one), (of_first, one, two)):
         _check_left(left, target, given)
+    session.verify()
     return PairResiduals(
         (one, two), first, second, of_second, of_first, fitted.name, session.seed, session.dropped
     )

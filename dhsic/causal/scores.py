@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from dhsic import plots
 from dhsic._validation import check_number
 from dhsic.causal.dags import DAG, Parents
-from dhsic.results import PassSummary, Result, Sketch, rows_text, time_text
+from dhsic.results import PassSummary, Result, Sketch, StoredArraySummary, rows_text, time_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,6 +87,8 @@ class DAGScores(Result):
         Of dhsic.
     dropped : int
         Rows that were left out since a value was missing.
+    data : tuple of StoredArraySummary
+        The stored arrays, the same at the end of the run as at its start.
 
     Examples
     --------
@@ -123,6 +125,7 @@ class DAGScores(Result):
     seconds: float
     version: str
     dropped: int = 0
+    data: tuple[StoredArraySummary, ...] = ()
 
     def __len__(self) -> int:
         return len(self.parents)
@@ -252,7 +255,7 @@ class DAGScores(Result):
         """Label and text of every line that a person reads."""
         kept = sum(p > _LEVEL for p in self.pvalues)
         return [
-            ("nodes", f"{', '.join(self.names)}; n = {rows_text(self.n, self.dropped)}"),
+            ("nodes", f"{', '.join(self.names)}; n = {rows_text(self.n, self.dropped, self.data)}"),
             ("best", _described(self.best)),
             ("accepted", f"{kept:,} of {len(self):,} graphs are not rejected at level 5 %"),
             *(("minimal", _described(one)) for one in self.minimal(_LEVEL)[:_SHOWN]),

@@ -171,6 +171,7 @@ def score_dags(
         pvalues=tuple(score.pvalue for score in scores),
         n=session.n,
         dropped=session.dropped,
+        data=session.verify(),
         kernels=tuple(kernel.spec() for kernel in kernel_of),
         regression=regressor.name,
         n_regressions=sum(map(len, sets.values())),

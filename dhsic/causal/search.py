@@ -28,7 +28,7 @@ from dhsic.estimators.base import passes_of, plan_of
 from dhsic.io.derived import DerivedSource
 from dhsic.io.missing import Missing
 from dhsic.kernels import Combinations, Kernel, KernelName, OnColumns
-from dhsic.results import AS_ASKED, PassSummary, Result, rows_text, time_text
+from dhsic.results import AS_ASKED, PassSummary, Result, StoredArraySummary, rows_text, time_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,6 +93,8 @@ class DAGSearch(Result):
         Of dhsic.
     dropped : int
         Rows that were left out since a value was missing.
+    data : tuple of StoredArraySummary
+        The stored arrays, the same at the end of the run as at its start.
     estimator_reason : str
         Why this one in the test of all residuals, with fewer landmarks than usual where the usual
         ones do not fit; the tests on the way choose in the same manner.
@@ -127,6 +129,7 @@ class DAGSearch(Result):
     seconds: float
     version: str
     dropped: int = 0
+    data: tuple[StoredArraySummary, ...] = ()
     estimator_reason: str = AS_ASKED
 
     @property
@@ -165,7 +168,7 @@ class DAGSearch(Result):
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
         count = len(self.ordering) + len(self.pruning)
-        n = rows_text(self.n, self.dropped)
+        n = rows_text(self.n, self.dropped, self.data)
         return [
             ("graph", str(self.dag)),
             ("order", ", ".join(self.order)),
@@ -280,6 +283,7 @@ def search_dag(
         pvalue=joint.pvalue,
         n=session.n,
         dropped=session.dropped,
+        data=session.verify(),
         regression=regressor.name,
         estimator=method.estimator.name,
         estimator_reason=reason,

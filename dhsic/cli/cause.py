@@ -26,15 +26,14 @@ from dhsic.cli.options import (
     DATA_OPTIONS,
     LEVEL_OPTION,
     LEVEL_OPTIONS,
-    MISSING_OPTION,
+    MISSING_OPTIONS,
     PLOT_OPTION,
-    location,
+    opened,
     with_options,
 )
 from dhsic.cli.output import print_columns, print_result, print_summary
 from dhsic.cli.pictures import write_picture
 from dhsic.cli.where import read_place
-from dhsic.io.open import open_group
 from dhsic.io.whole import write_whole
 
 __all__ = ["cause"]
@@ -80,7 +79,7 @@ def _graph_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_options(
         command,
         DATA_OPTIONS,
-        (MISSING_OPTION,),
+        MISSING_OPTIONS,
         REGRESSION_OPTIONS,
         (KERNEL_OPTION,),
         METHOD_OPTIONS,
@@ -122,7 +121,7 @@ def _found(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Run a function over the variables, and write what was asked for."""
     with seen(options, options["data"]) as run:
         place = read_place(options)
-        sources = open_group(location(options["data"]), options["variables"])
+        sources = opened(options, options["variables"])
         names = [source.name for source in sources]
         arguments = method_arguments(options, place)
         kernels = [kernel or "gaussian" for kernel in single_kernels(options["kernels"], names)]
@@ -166,7 +165,7 @@ def _conditional_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_options(
         command,
         DATA_OPTIONS,
-        (_GIVEN, MISSING_OPTION),
+        (_GIVEN, *MISSING_OPTIONS),
         REGRESSION_OPTIONS,
         KERNEL_OPTIONS,
         estimator_options("nystrom-m"),
@@ -190,7 +189,7 @@ def conditional(given: tuple[str, ...], **options: Any) -> None:
         raise click.UsageError(msg)
     with seen(options, options["data"]) as run:
         place = read_place(options)
-        sources = open_group(location(options["data"]), [*options["variables"], *given])
+        sources = opened(options, [*options["variables"], *given])
         names = [source.name for source in sources]
         null = read_null(options)
         with run.run(place) as watched:

@@ -19,11 +19,11 @@ from dhsic.cli.options import (
     DATA_OPTIONS,
     JSON_OPTION,
     LOG_OPTION,
-    MISSING_OPTION,
+    MISSING_OPTIONS,
     OVERWRITE_OPTION,
     PLOT_OPTION,
     SEED_OPTION,
-    location,
+    opened,
     with_options,
 )
 from dhsic.cli.output import print_columns, print_summary
@@ -31,7 +31,6 @@ from dhsic.cli.pictures import write_picture
 from dhsic.cli.where import MEMORY, THREADS_OPTION, Place, memory_option
 from dhsic.errors import DataError
 from dhsic.io.cause_effect_pairs import CauseEffectPair, read_pairs
-from dhsic.io.open import open_group
 from dhsic.io.whole import write_whole
 from dhsic.kernels import parse
 
@@ -109,7 +108,7 @@ def _direction_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_options(
         command,
         DATA_OPTIONS,
-        (MISSING_OPTION,),
+        MISSING_OPTIONS,
         REGRESSION_OPTIONS,
         _OPTIONS,
         (_max_rows(None),),
@@ -130,7 +129,7 @@ def direction(**options: Any) -> None:
         msg = f"two variables are needed: give --variable twice; got {len(options['variables'])}"
         raise click.UsageError(msg)
     with seen(options, options["data"]) as run:
-        sources = open_group(location(options["data"]), options["variables"])
+        sources = opened(options, options["variables"])
         names = [source.name for source in sources]
         with run.run(_place(options)):
             found = find_direction(

@@ -12,17 +12,16 @@ from dhsic.cli.kernels import read_kernels
 from dhsic.cli.methods import Kind, read_null
 from dhsic.cli.options import (
     LEVEL_OPTION,
-    MISSING_OPTION,
+    MISSING_OPTIONS,
     RUN_OPTIONS,
     Request,
-    location,
+    opened,
     with_options,
 )
 from dhsic.cli.recipes import code_of_interaction
 from dhsic.cli.tested import CALIBRATE_OPTION, print_plan, print_test
 from dhsic.cli.where import read_place
 from dhsic.interaction import INTERACTION_ESTIMATORS
-from dhsic.io.open import open_group
 from dhsic.nulls import Multiplier, Permutation
 
 __all__ = ["interaction"]
@@ -98,7 +97,7 @@ _PLAN = (
 
 
 def _options(command: Command) -> Command:
-    return with_options(command, _OPTIONS, _LEVEL, (MISSING_OPTION,), _PLAN, RUN_OPTIONS)
+    return with_options(command, _OPTIONS, _LEVEL, MISSING_OPTIONS, _PLAN, RUN_OPTIONS)
 
 
 @click.command(epilog=_EPILOG, short_help="Test three variables of DATA for interaction.")
@@ -125,7 +124,7 @@ def _read(options: dict[str, Any]) -> Request:
         Options that do not go together, or variables that cannot be opened.
     """
     place, null, given = read_place(options), read_null(options), _KIND.given(options)
-    sources = open_group(location(options["data"]), options["variables"])
+    sources = opened(options, options["variables"])
     names = [source.name for source in sources]
     name: str = options["estimator"]
     arguments = {

@@ -28,7 +28,7 @@ __all__ = [
     "LEVEL_OPTION",
     "LEVEL_OPTIONS",
     "LOG_OPTION",
-    "MISSING_OPTION",
+    "MISSING_OPTIONS",
     "OVERWRITE_OPTION",
     "PERFORMANCE_OPTION",
     "PLOT_OPTION",
@@ -38,6 +38,7 @@ __all__ = [
     "Request",
     "location",
     "measure_options",
+    "opened",
     "read_measure",
     "read_request",
     "test_options",
@@ -168,6 +169,12 @@ MISSING_OPTION = click.option(
     default="refuse",
     help="Refuse missing values, or drop the rows that have one and count them.",
 )
+MISSING_CHUNKS_OPTION = click.option(
+    "--allow-missing-chunks",
+    is_flag=True,
+    help="Read absent chunks of zarr arrays as their fill value, which their writer left out.",
+)
+MISSING_OPTIONS = (MISSING_OPTION, MISSING_CHUNKS_OPTION)
 JSON_OPTION = click.option(
     "--json",
     "json_path",
@@ -234,7 +241,7 @@ def test_options(command: Command) -> Command:
     return with_options(
         command,
         DATA_OPTIONS,
-        (MISSING_OPTION,),
+        MISSING_OPTIONS,
         KERNEL_OPTIONS,
         estimator_options("auto"),
         NULL_OPTIONS,
@@ -247,7 +254,7 @@ def test_options(command: Command) -> Command:
 def measure_options(command: Command) -> Command:
     """Give a command the options that describe a measure of dependence."""
     estimator = estimator_options("nystrom-m")
-    own = MISSING_OPTION, KERNEL_OPTION
+    own = *MISSING_OPTIONS, KERNEL_OPTION
     return with_options(command, DATA_OPTIONS, own, estimator, RUN_OPTIONS)
 
 
@@ -268,7 +275,7 @@ def read_request(options: dict[str, Any]) -> Request:
     """
     place = read_place(options)
     estimator, null = read_estimator(options), read_null(options)
-    request = _opened(options, place, estimator)
+    request = _asked(options, place, estimator)
     arguments = {
         **request.arguments,
         "kernels": read_kernels(options, request.arguments["names"]),
@@ -287,14 +294,14 @@ def read_measure(options: dict[str, Any]) -> Request:
     click.UsageError, DhsicError
         As for `read_request`; or several kernels of a variable.
     """
-    request = _opened(options, read_place(options), read_estimator(options))
+    request = _asked(options, read_place(options), read_estimator(options))
     kernels = single_kernels(options["kernels"], request.arguments["names"])
     return replace(request, arguments={**request.arguments, "kernels": kernels})
 
 
-def _opened(options: dict[str, Any], place: Place, estimator: str | Estimator) -> Request:
+def _asked(options: dict[str, Any], place: Place, estimator: str | Estimator) -> Request:
     """The data with what any measure needs to know, besides the kernels."""
-    sources = open_group(location(options["data"]), options["variables"])
+    sources = opened(options, options["variables"])
     arguments = {
         "estimator": estimator,
         "names": [source.name for source in sources],
@@ -304,6 +311,12 @@ def _opened(options: dict[str, Any], place: Place, estimator: str | Estimator) -
         "memory": place.memory,
     }
     return Request(sources, arguments, place)
+
+
+def opened(options: dict[str, Any], variables: Sequence[str]) -> list[AnySource]:
+    """Variables of the data."""
+    allowed = options["allow_missing_chunks"]
+    return open_group(location(options["data"]), variables, allow_missing_chunks=allowed)
 
 
 def location(data: str) -> str:

@@ -10,13 +10,13 @@ import click
 import dhsic
 from dhsic.cli.journal import Journal, open_journal
 from dhsic.cli.methods import read_estimator, read_null
-from dhsic.cli.options import LEVEL_OPTION, MISSING_OPTION, RUN_OPTIONS, location
+from dhsic.cli.options import LEVEL_OPTION, MISSING_OPTIONS, RUN_OPTIONS, opened
 from dhsic.cli.output import print_columns, print_lines, print_summary
 from dhsic.cli.pages import Page
 from dhsic.cli.recipes import code_of_ranking
 from dhsic.cli.watching import check_targets, seen_run
 from dhsic.cli.where import Place, read_place
-from dhsic.io.open import AnySource, open_group
+from dhsic.io.open import AnySource
 from dhsic.io.whole import write_whole
 from dhsic.kernels import Kernel, parse
 from dhsic.nulls import Control, Within
@@ -130,7 +130,7 @@ _OPTIONS = (
         help="Print the plan, with its memory, and run nothing.",
     ),
     LEVEL_OPTION,
-    MISSING_OPTION,
+    *MISSING_OPTIONS,
     *RUN_OPTIONS,
 )
 
@@ -161,9 +161,7 @@ def rank(**options: Any) -> None:
     command = ("dhsic", *click.get_current_context().find_root().obj)
     page = Page(options["page_path"], command)
     place = read_place(options)
-    features, target = open_group(
-        location(options["data"]), [options["variable"], options["target"]]
-    )
+    features, target = opened(options, [options["variable"], options["target"]])
     arguments = _arguments(options, place, features)
     if place.planned is not None or options["only_plan"]:
         planned = dhsic.plan_ranking(

@@ -85,7 +85,9 @@ def _code(
         if not _left_open(value) and value != usual.get(name)
     }
     lines = [f"    {name}={value!r}," for name, value in {**given, "rng": options["seed"]}.items()]
-    opened = f"variables = {opener}({redacted(options['data'])!r}, {list(variables)!r})"
+    allowed = ", allow_missing_chunks=True" if options["allow_missing_chunks"] else ""
+    data = redacted(options["data"])
+    opened = f"variables = {opener}({data!r}, {list(variables)!r}{allowed})"
     called = f"{found} = dhsic.{function.__name__}("
     body = "\n".join([opened, called, "    *variables,", *lines, ")", f"print({found})"])
     return f"{_imports(body, opener)}\n\n{'' if place.cluster is None else _CLUSTER}{body}\n"

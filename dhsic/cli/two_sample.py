@@ -12,7 +12,7 @@ from dhsic.cli.kernels import KERNEL_OPTIONS, read_kernels
 from dhsic.cli.methods import NULL_OPTIONS, Kind, read_null
 from dhsic.cli.options import (
     LEVEL_OPTIONS,
-    MISSING_OPTION,
+    MISSING_OPTIONS,
     RUN_OPTIONS,
     Request,
     location,
@@ -58,7 +58,7 @@ _OPTIONS = (
         "all pairs of rows (v-mmd, u-mmd). auto takes v-mmd for few rows and nystrom-mmd for "
         "many.",
     ),
-    MISSING_OPTION,
+    *MISSING_OPTIONS,
     *_KIND.options(features="Number of random features.", exponent="Blocks of n^Q rows."),
 )
 
@@ -102,7 +102,10 @@ def _read(options: dict[str, Any]) -> Request:
         Options that do not go together, or samples that cannot be opened.
     """
     place, estimator, null = read_place(options), _estimator(options), read_null(options)
-    samples = open_group_samples(location(options["data"]), options["samples"])
+    allowed = options["allow_missing_chunks"]
+    samples = open_group_samples(
+        location(options["data"]), options["samples"], allow_missing_chunks=allowed
+    )
     kernels = read_kernels(options, ["values"])
     arguments = {
         "estimator": estimator,

@@ -148,6 +148,7 @@ def mean_embedding(
     session.step("prune landmarks")
     kept, factor = prune(drawn, (fitted,), tolerance_for(tolerance, session.dtype))
     sums = _sums(session, fitted, kept.points[0])
+    session.verify()
     return MeanEmbedding(
         kernel=fitted,
         landmarks=kept.points[0],
@@ -194,11 +195,13 @@ def embed_like(
         kernel=embedding.kernel,
         landmarks=embedding.landmarks,
     )
+    sums = _sums(session, embedding.kernel, embedding.landmarks)
+    session.verify()
     return MeanEmbedding(
         kernel=embedding.kernel,
         landmarks=embedding.landmarks,
         indices=np.full(len(embedding.landmarks), -1),
-        sums=_sums(session, embedding.kernel, embedding.landmarks),
+        sums=sums,
         n=session.n,
         drawn=embedding.drawn,
         tolerance=embedding.tolerance,

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
+from dhsic.io.inventory import inventory_of
 from dhsic.io.urls import is_url, redacted
 from dhsic.io.whole import written_whole
 from dhsic.kernels import Kernel, kernel_of_plain, plain_kernel
@@ -59,11 +60,13 @@ def write_record(
             np.savez(file, **whole)
         return
     import zarr  # slow to import
+    from zarr.codecs import Crc32cCodec
 
     try:
         group = zarr.open_group(_store(path, read_only=False), mode="w" if overwrite else "w-")
         for name, values in arrays.items():
-            group.create_array(name, data=values)
+            whole = {"write_empty_chunks": True}  # so that one that is lost is not taken for zeros
+            group.create_array(name, data=values, compressors=Crc32cCodec(), config=whole)
         group.attrs.update(told)  # last: a group without them is no record
     except DhsicError:
         raise
@@ -111,7 +114,16 @@ def _read(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     import zarr
 
     group = zarr.open_group(_store(path, read_only=True), mode="r")
-    return {name: array[:] for name, array in group.arrays()}, dict(group.attrs)
+    return {name: _complete(array, name) for name, array in group.arrays()}, dict(group.attrs)
+
+
+def _complete(array: Any, name: str) -> NDArray[Any]:
+    found = inventory_of(array, name)
+    if found is not None and found.absent:
+        msg = f"chunks of {name!r} are absent"
+        raise ValueError(msg)
+    values: NDArray[Any] = array[:]
+    return values
 
 
 def _store(path: str | Path, *, read_only: bool) -> Any:

@@ -1,16 +1,19 @@
-"""What tells data from other data, at the cost of a few chunks."""
+"""What tells data from other data, for a checkpoint."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.blocks import BLOCK_BYTES, Source
-from dhsic.engine.digest import bytes_of
+from dhsic.engine.compute import as_task, begin
+from dhsic.engine.digest import bytes_of, digest
+from dhsic.engine.failures import failures_in_words
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.take import take_rows
 
@@ -18,24 +21,32 @@ __all__ = ["describe_sources"]
 
 _ROWS = 66
 _CHUNKS = 4
+_MOST_PARTS = 128
+_FEWEST_ROWS = 32_768
 
 
-def describe_sources(sources: Sequence[Source], runtime: Runtime) -> list[dict[str, Any]]:
-    """Name, shape, dtype, columns and content of variables, as plain values.
+def describe_sources(sources: Sequence[Source], runtime: Runtime) -> dict[str, Any]:
+    """Name, shape, dtype and columns of variables, and their content, as plain values.
 
-    The content is known by all rows where they are in memory; elsewhere by the first, the last and
-    some between, of a few chunks.
+    The content is that of all rows where they are in memory or computed by a Dask graph, which is
+    computed once for it. Of stored rows it is that of the first, the last and some between, of a
+    few chunks: what else changes, an inventory shows.
     """
     sampled = take_rows(sources, [_sampled(source) for source in sources], runtime)
-    return [_described(*pair) for pair in zip(sources, sampled, strict=True)]
+    computed = _computed([source for source in sources if source.place == "graph"], runtime)
+    pairs = list(zip(sources, sampled, strict=True))
+    return {
+        "variables": [_described(source, rows) for source, rows in pairs],
+        "content": {
+            f"variable {source.name!r}": _sha(rows)
+            if source.place == "storage"
+            else _by_rows(source, computed)
+            for source, rows in pairs
+        },
+    }
 
 
 def _described(source: Source, rows: NDArray[Any]) -> dict[str, Any]:
-    checksum = hashlib.sha256(bytes_of(rows))
-    if source.place == "memory":
-        step = max(1, BLOCK_BYTES // source.row_bytes)
-        for start in range(0, source.shape[0], step):
-            checksum.update(bytes_of(source.read(start, min(start + step, source.shape[0]))))
     columns = getattr(source, "columns", None)
     return {
         "name": source.name,
@@ -43,8 +54,41 @@ def _described(source: Source, rows: NDArray[Any]) -> dict[str, Any]:
         "dtype": rows.dtype.str,
         "columns": None if columns is None else list(columns),
         "categorical": source.categorical,
-        "content": checksum.hexdigest(),
     }
+
+
+def _by_rows(source: Source, computed: Iterator[str]) -> dict[str, str]:
+    """Up to 128 ranges of rows, each with a digest of its pieces."""
+    bounds = _bounds(source)
+    count = len(bounds) - 1
+    read = (_sha(source.read(*span)) for span in pairwise(bounds))
+    digests = list(read if source.place == "memory" else islice(computed, count))
+    edges = sorted({count * k // _MOST_PARTS for k in range(_MOST_PARTS + 1)})
+    return {
+        f"rows {bounds[a]} to {bounds[b] - 1}": digest(digests[a:b])[:32]
+        for a, b in pairwise(edges)
+    }
+
+
+def _computed(graphs: Sequence[Source], runtime: Runtime) -> Iterator[str]:
+    """SHA-256 of the pieces of all Dask graphs, which share what they compute."""
+    tasks = [as_task(_sha)(block) for source in graphs for block in source.lazy(_bounds(source))]
+    if not tasks:
+        return iter(())
+    with failures_in_words(None):
+        found = begin(tasks, runtime)
+        return iter(found if runtime.client is None else runtime.client.gather(found))
+
+
+def _bounds(source: Source) -> list[int]:
+    """Pieces that are read at a time: 128 of 32,768 rows or more, of 8 MiB at the most."""
+    n = source.shape[0]
+    step = min(max(_FEWEST_ROWS, -(-n // _MOST_PARTS)), max(1, BLOCK_BYTES // source.row_bytes))
+    return [*range(0, n, step), n]
+
+
+def _sha(rows: NDArray[Any]) -> str:
+    return hashlib.sha256(bytes_of(rows)).hexdigest()
 
 
 def _sampled(source: Source) -> NDArray[np.intp]:

@@ -13,6 +13,7 @@ from dhsic.engine.blocks import INEXACT, NonFiniteError, Source, is_exact
 from dhsic.engine.checkpoint import Checkpoint
 from dhsic.engine.events import Event, Listener, PassFinished, StepStarted
 from dhsic.engine.folder import Folder
+from dhsic.engine.inventory import check_unchanged, take_inventories
 from dhsic.engine.lazy import LazyRows
 from dhsic.engine.passes import plan_groups, plan_pairs, plan_pass
 from dhsic.engine.plan import PassPlan, Plan
@@ -28,6 +29,7 @@ from dhsic.engine.samples import describe_sources
 from dhsic.engine.scan import Differing, Extent, Scan, Still
 from dhsic.engine.take import take_rows
 from dhsic.errors import DataError
+from dhsic.results import StoredArraySummary
 
 __all__ = ["Session"]
 
@@ -55,6 +57,11 @@ class Session:
     takes_constants : bool, optional
         Whether variables may be constant, as in estimates, whose value is then 0; else they are
         refused.
+
+    Raises
+    ------
+    DataError
+        A stored array lacks chunks, see `take_inventories`.
     """
 
     def __init__(
@@ -79,6 +86,7 @@ class Session:
         self.remedy = ""
         """How the function that was called drops such rows, at the end of a message."""
         self.finished: list[PassFinished] = []
+        self._inventories = take_inventories(self.sources)
         self._folder = folder
         self._checkpoint: Checkpoint | None = None
         self._differing: dict[tuple[int, tuple[int, ...], bytes], Differing] = {}
@@ -148,14 +156,29 @@ class Session:
         if self._folder is None:
             return
         self.step("open the checkpoint")
+        found = describe_sources(self.sources, self.runtime)
         described = {
             **run,
             "seed": self.seed,
             "precision": self.dtype.name,
             "rows": self.n,
-            "variables": describe_sources(self.sources, self.runtime),
+            "variables": found["variables"],
+            # Where both tell of a change, the inventory names the rows.
+            "stored": {f"variable {one.name!r}": one.parts for _, one in self._inventories},
+            "content": found["content"],
         }
         self._checkpoint = Checkpoint.open(self._folder, described)
+
+    def verify(self) -> tuple[StoredArraySummary, ...]:
+        """What the stored data were; called when all are read.
+
+        Raises
+        ------
+        DataError
+            They changed since the session began.
+        """
+        check_unchanged(self._inventories)
+        return tuple(found.summary for _, found in self._inventories)
 
     def once(self, key: Hashable, make: Callable[[], Value]) -> Value:
         """What a function returns, which is called where it was not for this key.

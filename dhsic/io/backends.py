@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
@@ -17,13 +18,16 @@ from fsspec.config import conf
 from zarr.abc.store import OffsetByteRequest, RangeByteRequest, SuffixByteRequest
 from zarr.storage import FsspecStore, ObjectStore
 
+from dhsic.engine.inventory import Stamp
 from dhsic.errors import MissingDependencyError
 from dhsic.io.urls import scheme_of
 
-__all__ = ["backend", "by_fsspec", "by_obstore"]
+__all__ = ["backend", "by_fsspec", "by_obstore", "listed_stamps"]
 
 _CLOSE_SECONDS = 2.0
+_PAGE = 1000
 _CREDENTIALS_LAST = timedelta(minutes=15)
+_MARKS = ("ETag", "etag", "e_tag", "md5Hash", "last_modified", "LastModified", "updated", "created")
 _CLIENT = {"allow_http": True, "connect_timeout": "5s", "read_timeout": "30s", "timeout": "600s"}
 _RETRY = {"max_retries": 5, "retry_timeout": timedelta(seconds=60)}
 
@@ -76,6 +80,25 @@ def by_obstore(url: str, read_only: bool) -> Any:
         **_chain(),
     )
     return _Obstore(store, read_only=read_only)
+
+
+async def listed_stamps(store: Any, prefix: str) -> dict[str, Stamp]:
+    """The objects of a zarr store under a prefix; of other libraries' stores their names."""
+    if isinstance(store, ObjectStore):
+        import obstore
+
+        batches = obstore.list(store.store, prefix=prefix or None, chunk_size=_PAGE)
+        return {one["path"]: _stamp(one) async for batch in batches for one in batch}
+    if isinstance(store, FsspecStore):
+        store.fs.invalidate_cache()  # it remembers listings
+        found = await store.fs._find(f"{store.path}/{prefix}", detail=True, withdirs=False)
+        return {key.removeprefix(f"{store.path}/"): _stamp(one) for key, one in found.items()}
+    return {key: Stamp(0, "") async for key in store.list_prefix(prefix)}
+
+
+def _stamp(told: Mapping[str, Any]) -> Stamp:
+    mark = next((told[name] for name in _MARKS if told.get(name)), "")
+    return Stamp(int(told.get("size") or 0), str(mark))
 
 
 def _is_s3(url: str) -> bool:

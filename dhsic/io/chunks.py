@@ -6,7 +6,7 @@ import sys
 from itertools import product
 from typing import Any
 
-__all__ = ["broken_chunk", "missing_folder"]
+__all__ = ["broken_chunk", "is_zarr", "missing_folder"]
 
 
 def missing_folder(array: Any) -> str | None:
@@ -14,7 +14,7 @@ def missing_folder(array: Any) -> str | None:
 
     A worker on another machine may lack the file system of the process that opened the array.
     """
-    if not _is_zarr(array):
+    if not is_zarr(array):
         return None
     import zarr
 
@@ -26,7 +26,7 @@ def missing_folder(array: Any) -> str | None:
 
 def broken_chunk(array: Any, start: int, stop: int) -> str | None:
     """Name of the first stored chunk, or shard, among the rows that cannot be read."""
-    if not _is_zarr(array):
+    if not is_zarr(array):
         return None
     sizes = array.shards or array.chunks
     spans = [(start, stop), *((0, length) for length in array.shape[1:])]
@@ -42,7 +42,7 @@ def broken_chunk(array: Any, start: int, stop: int) -> str | None:
     return None
 
 
-def _is_zarr(array: Any) -> bool:
+def is_zarr(array: Any) -> bool:
     """Whether it is a zarr array, asked without zarr, which is slow to import."""
     zarr = sys.modules.get("zarr")
     return zarr is not None and isinstance(array, getattr(zarr, "Array", ()))

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from dhsic.errors import DataError
 from dhsic.io.urls import credentials_of, redacted
 
-__all__ = ["Failure", "StorageError", "failure_of", "remedy_of"]
+__all__ = ["Failure", "RefusedError", "StorageError", "failure_of", "remedy_of"]
 
 Kind = Literal["absent", "no bucket", "refused", "passing", "lasting"]
 
@@ -47,6 +47,10 @@ _PASSING_TYPES = {
 
 class StorageError(DataError):
     """A store does not give an object, for a reason that it stated."""
+
+
+class RefusedError(StorageError):
+    """A store knows the user, or does not, and gives nothing."""
 
 
 class Failure(NamedTuple):

@@ -193,7 +193,8 @@ def open_sample_data(
     if data is None:
         opened = open_samples(samples, names)
     elif isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
-        opened = open_samples(_members(data, samples if is_table(data) else _words(samples)), names)
+        members = _members(data, samples if is_table(data) else _words(samples), False)
+        opened = open_samples(members, names)
     else:
         chosen, own = select(samples, data)
         opened = open_samples(chosen, own if names is None else names)
@@ -222,7 +223,9 @@ def _check_columns(samples: Sequence[AnySource]) -> None:
             raise DataError(msg)
 
 
-def open_group(path: Any, variables: Sequence[str]) -> list[AnySource]:
+def open_group(
+    path: Any, variables: Sequence[str], *, allow_missing_chunks: bool = False
+) -> list[AnySource]:
     """Open variables of a zarr group.
 
     Parameters
@@ -234,6 +237,8 @@ def open_group(path: Any, variables: Sequence[str]) -> list[AnySource]:
         Each ``array``, ``array[:, columns]`` or ``name=array[:, columns]``, where columns are
         written as in NumPy, ``0:10``, ``3``, ``0,2,5``, or by the names that the array's attribute
         ``columns`` lists; of a table ``column``, or ``name=column,column``.
+    allow_missing_chunks : bool, optional
+        As for `dhsic.stored_array`, of all of them.
 
     Returns
     -------
@@ -248,7 +253,7 @@ def open_group(path: Any, variables: Sequence[str]) -> list[AnySource]:
     MissingDependencyError
         What reads the URL is not installed.
     """
-    opened = _members(path, variables)
+    opened = _members(path, variables, allow_missing_chunks)
     names = [source.name for source in opened]
     if len(opened) < 2 or len(set(names)) != len(names):
         msg = f"a test needs two or more variables of different names, got {names!r}"
@@ -256,22 +261,27 @@ def open_group(path: Any, variables: Sequence[str]) -> list[AnySource]:
     return _aligned(opened)
 
 
-def open_group_samples(path: Any, samples: Sequence[str]) -> list[AnySource]:
+def open_group_samples(
+    path: Any, samples: Sequence[str], *, allow_missing_chunks: bool = False
+) -> list[AnySource]:
     """Open samples in a zarr group, as `open_group` variables, and `open_samples` the samples."""
-    return open_samples(_members(path, samples))
+    return open_samples(_members(path, samples, allow_missing_chunks))
 
 
-def _members(path: Any, variables: Sequence[str]) -> list[AnySource]:
+def _members(path: Any, variables: Sequence[str], allow_missing_chunks: bool) -> list[AnySource]:
     """Arrays of a group or columns of them, or columns of a table."""
     if is_table(path):
         return open_table_variables(path, variables)
-    group = path if is_of(path, "zarr", "Group") else open_stored(path, "group")
+    group = path
+    if not is_of(path, "zarr", "Group"):
+        group = open_stored(path, "group", fills=allow_missing_chunks)
     opened: list[AnySource] = []
     for text in variables:
         name, key, chosen = parse_variable(text)
         array = member_of(group, key, text, str(path))
         columns = None if chosen is None else _resolve(chosen, array, text)
-        opened.append(open_array(array, name, columns))
+        source = open_array(array, name, columns)
+        opened.append(replace(source, allow_missing_chunks=allow_missing_chunks))
     return opened
 
 

@@ -127,6 +127,11 @@ class PooledSource:
         return self.samples[0].categorical
 
     @property
+    def stored(self) -> tuple[Any, ...]:
+        """The stored arrays of all samples."""
+        return tuple(one for sample in self.samples for one in getattr(sample, "stored", ()))
+
+    @property
     def kinds(self) -> tuple[Kind, ...]:
         """What every column holds."""
         return kinds_of(self.samples[0])

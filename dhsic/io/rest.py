@@ -86,6 +86,12 @@ class RestSource:
         return columns
 
     @property
+    def stored(self) -> tuple[Any, ...]:
+        """The stored arrays of the whole."""
+        stored: tuple[Any, ...] = getattr(self.whole, "stored", ())
+        return stored
+
+    @property
     def kinds(self) -> tuple[Kind, ...]:
         """What every column holds."""
         return kinds_of(self.whole)

@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.blocks import Kind, chunk_starts
+from dhsic.engine.inventory import Inventory
 from dhsic.errors import DataError
-from dhsic.io.chunks import broken_chunk, missing_folder
+from dhsic.io.chunks import broken_chunk, is_zarr, missing_folder
 from dhsic.io.encode import Labels
 from dhsic.io.failures import StorageError
+from dhsic.io.inventory import inventory_of, inventory_of_file
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
@@ -128,6 +130,8 @@ class StoredSource:
         The names of the columns of the variable.
     categories : tuple, optional
         For every column the labels that its codes stand for, or None.
+    allow_missing_chunks : bool, optional
+        Whether absent chunks are data that their writer left out, and read as the fill value.
     """
 
     name: str
@@ -137,8 +141,25 @@ class StoredSource:
     kinds: tuple[Kind, ...] | None = None
     labels: tuple[str, ...] | None = None
     categories: tuple[Labels, ...] | None = None
+    allow_missing_chunks: bool = False
 
     place: Literal["storage", "memory"] = "storage"
+
+    @property
+    def stored(self) -> tuple[StoredSource, ...]:
+        """Itself: what a run takes an inventory of."""
+        return (self,)
+
+    @property
+    def identity(self) -> object:
+        """Equal for variables of one array."""
+        return str(self.array.store_path) if is_zarr(self.array) else id(self.array)
+
+    def inventory(self, *, within: bool) -> Inventory | None:
+        """The stored chunks, see `dhsic.io.inventory`; of HDF5 the file."""
+        if is_zarr(self.array):
+            return inventory_of(self.array, self.name, within=within)
+        return inventory_of_file(self.array, self.name)
 
     @property
     def categorical(self) -> bool:

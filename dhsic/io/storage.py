@@ -15,13 +15,16 @@ from typing import Any
 
 from zarr.storage import WrapperStore
 
+from dhsic.engine.inventory import Stamp
 from dhsic.errors import MissingDependencyError
-from dhsic.io.backends import backend
-from dhsic.io.failures import Failure, StorageError, failure_of, remedy_of
-from dhsic.io.urls import checked_url
+from dhsic.io.backends import backend, listed_stamps
+from dhsic.io.failures import Failure, RefusedError, StorageError, failure_of, remedy_of
+from dhsic.io.urls import checked_url, scheme_of
 
-__all__ = ["RemoteStore", "StorageError"]
+__all__ = ["RemoteStore", "StorageError", "stamps_of"]
 
+_UNLISTED = ("http", "https")
+_METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 _TRIES = 4
 _PAUSE_SECONDS = 0.25
 _PATIENCE_SECONDS = 20.0
@@ -36,11 +39,15 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
         Of a folder; holds no credentials.
     read_only : bool, optional
         Refuse to write.
+    fills : bool, optional
+        Whether chunks that are absent are read as the fill value where the store cannot be listed,
+        so that no inventory tells of them; else reading one is an error.
     """
 
-    def __init__(self, url: str, *, read_only: bool = True) -> None:
+    def __init__(self, url: str, *, read_only: bool = True, fills: bool = False) -> None:
         self.url = checked_url(url)
         self._read_only = read_only
+        self._fills = fills or scheme_of(self.url) not in _UNLISTED
         self._opened: tuple[int, Any] | None = None
 
     @property
@@ -58,10 +65,10 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
 
     def with_read_only(self, read_only: bool = False) -> RemoteStore:
         """The same place, to read or to write."""
-        return RemoteStore(self.url, read_only=read_only)
+        return RemoteStore(self.url, read_only=read_only, fills=self._fills)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.url, self._read_only)
+        return _restored, (self.url, self._read_only, self._fills)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RemoteStore) and other.__reduce__() == self.__reduce__()
@@ -77,7 +84,16 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
         """The bytes of an object, None where there is none."""
-        return await self._insist(key, lambda: self._store.get(key, prototype, byte_range))
+        found = await self._insist(key, lambda: self._store.get(key, prototype, byte_range))
+        if found is None and not self._fills and key.rpartition("/")[2] not in _METADATA:
+            msg = (
+                f"stored chunk {self.url}/{key} is absent: complete the data; or, where its writer "
+                "left out chunks that hold the fill value alone, allow it by "
+                "--allow-missing-chunks, in Python by dhsic.stored_array(..., "
+                "allow_missing_chunks=True)"
+            )
+            raise StorageError(msg)
+        return found
 
     async def get_partial_values(self, prototype: Any, key_ranges: Iterable[Any]) -> list[Any]:
         """Ranges of bytes of objects."""
@@ -119,6 +135,18 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
         for name in await self._listed(prefix, lambda: self._store.list_dir(prefix)):
             yield name
 
+    async def stamps(self, prefix: str) -> dict[str, Stamp] | None:
+        """The objects under a prefix; None where the store lists none, or not to this user.
+
+        Such a store does not say either that an object is absent: reading it is an error.
+        """
+        if scheme_of(self.url) in _UNLISTED:
+            return None
+        try:
+            return await self._insist(prefix, lambda: listed_stamps(self._store, prefix)) or {}
+        except RefusedError:
+            return None
+
     async def _listed(self, prefix: str, ask: Callable[[], AsyncIterator[str]]) -> list[str]:
         async def names() -> list[str]:
             return [name async for name in ask()]
@@ -143,7 +171,8 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
                 late = time.monotonic() - began > _PATIENCE_SECONDS
                 if failure.kind != "passing" or tries == _TRIES or late:
                     # Not from the error: answers of stores may hold names of keys and signatures.
-                    raise StorageError(self._in_words(key, failure, tries, verb)) from None
+                    refused = RefusedError if failure.kind == "refused" else StorageError
+                    raise refused(self._in_words(key, failure, tries, verb)) from None
             await asyncio.sleep(_PAUSE_SECONDS * 2**tries * random.uniform(0.5, 1.0))
 
     def _in_words(self, key: str, failure: Failure, tries: int, verb: str) -> str:
@@ -153,5 +182,12 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
         return f"the store does not {verb} {place} ({failure.said}): {tried}{remedy}"
 
 
-def _restored(url: str, read_only: bool) -> RemoteStore:
-    return RemoteStore(url, read_only=read_only)
+async def stamps_of(store: Any, prefix: str) -> dict[str, Stamp] | None:
+    """The objects of any zarr store under a prefix; None where it cannot be listed."""
+    if isinstance(store, RemoteStore):
+        return await store.stamps(prefix)
+    return await listed_stamps(store, prefix) if store.supports_listing else None
+
+
+def _restored(url: str, read_only: bool, fills: bool) -> RemoteStore:
+    return RemoteStore(url, read_only=read_only, fills=fills)

@@ -15,8 +15,8 @@ from dhsic.io.urls import is_url, scheme_of
 __all__ = ["column_labels", "member_of", "open_stored", "sharing", "stored_source"]
 
 
-def open_stored(path: str, kind: Literal["array", "group"]) -> Any:
-    """Open a zarr array or group at a path or URL.
+def open_stored(path: str, kind: Literal["array", "group"], *, fills: bool = False) -> Any:
+    """Open a zarr array or group at a path or URL; `fills` as of `dhsic.io.storage.RemoteStore`.
 
     Raises
     ------
@@ -30,7 +30,7 @@ def open_stored(path: str, kind: Literal["array", "group"]) -> Any:
         return _opened(opener, path, kind, None)
     from dhsic.io.storage import RemoteStore  # by zarr
 
-    store = RemoteStore(path)
+    store = RemoteStore(path, fills=fills)
     try:
         # Format by format, since a store may refuse to say that the names of the other are absent.
         return _opened(opener, store, kind, 3)

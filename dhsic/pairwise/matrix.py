@@ -157,6 +157,7 @@ def dependence_matrix(
         null_reason="; ".join(filter(None, (found.reason, detail))),
         n=session.n,
         dropped=session.dropped,
+        data=session.verify(),
         variables=tuple(map(variable_summary, session.sources, drawn.kernels)),
         landmarks=drawn.summary,
         precision=session.dtype.name,

@@ -17,6 +17,7 @@ from dhsic.results import (
     PassSummary,
     Result,
     Sketch,
+    StoredArraySummary,
     VariableSummary,
     floor_text,
     is_least,
@@ -71,6 +72,8 @@ class DependenceMatrix(Result):
         Why this one, and how it was made.
     dropped : int
         Rows that were left out because a value is missing.
+    data : tuple of StoredArraySummary
+        The stored arrays, the same at the end of the run as at its start.
 
     Examples
     --------
@@ -99,6 +102,7 @@ class DependenceMatrix(Result):
     null: str = "spectral"
     null_reason: str = ""
     dropped: int = 0
+    data: tuple[StoredArraySummary, ...] = ()
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
@@ -115,7 +119,7 @@ class DependenceMatrix(Result):
         dependent = int((self.adjusted[above] <= _LEVEL).sum())
         return [
             ("variables", f"{m:,}, {format_count(len(above[0]), 'pair')}"),
-            ("n", rows_text(self.n, self.dropped)),
+            ("n", rows_text(self.n, self.dropped, self.data)),
             ("strongest", f"{self.names[i]} and {self.names[j]}: {found}"),
             ("dependent", f"{format_count(dependent, 'pair')} at level {_LEVEL:g}, by Holm"),
             ("null", f"{self.null}: {self.null_reason}" if self.null_reason else self.null),

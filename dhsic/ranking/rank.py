@@ -196,6 +196,7 @@ def rank_features(
         target_kernel=estimates.combinations.kernels[-1].spec(),
         n=session.n,
         dropped=session.dropped,
+        data=session.verify(),
         estimator=method.estimator.name,
         estimator_reason=method.estimator_reason,
         null=method.null.name,

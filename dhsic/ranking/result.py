@@ -18,6 +18,7 @@ from dhsic.results import (
     PassSummary,
     Result,
     Sketch,
+    StoredArraySummary,
     floor_text,
     is_least,
     kernel_text,
@@ -165,6 +166,8 @@ class FeatureRanking(Result):
         Of dhsic.
     dropped : int
         Rows that were left out because a value is missing.
+    data : tuple of StoredArraySummary
+        The stored arrays, the same at the end of the run as at its start.
 
     Examples
     --------
@@ -195,6 +198,7 @@ class FeatureRanking(Result):
     seconds: float
     version: str
     dropped: int = 0
+    data: tuple[StoredArraySummary, ...] = ()
 
     def ranked(self, by: By | None = None) -> tuple[RankedFeature, ...]:
         """All features, the strongest first and those that are constant last.
@@ -324,7 +328,7 @@ class FeatureRanking(Result):
         rows = [
             ("features", f"{len(self.features):,}{still}, ranked by {self.by}{exploratory}"),
             ("target", f"{self.target} ({kernel_text(self.target_kernel)})"),
-            ("n", rows_text(self.n, self.dropped)),
+            ("n", rows_text(self.n, self.dropped, self.data)),
         ]
         if self.landmarks is not None:
             kept = self.landmarks.kept

@@ -30,7 +30,7 @@ from dhsic.ranking.lasso import LassoPass, lasso_path
 from dhsic.ranking.linear import ClassPass, LinearPass, class_scores
 from dhsic.ranking.method import feature_estimator
 from dhsic.ranking.rank import open_features
-from dhsic.results import AS_ASKED, BarResult, time_text
+from dhsic.results import AS_ASKED, BarResult, StoredArraySummary, time_text
 
 __all__ = ["Criterion", "FeatureSelection", "SelectionMethod", "select_features"]
 
@@ -79,6 +79,8 @@ class FeatureSelection(BarResult):
         the usual ones do not fit.
     dropped : int
         Rows that were left out because a value is missing.
+    data : tuple of StoredArraySummary
+        The stored arrays, the same at the end of the run as at its start.
 
     Examples
     --------
@@ -106,6 +108,7 @@ class FeatureSelection(BarResult):
     version: str
     estimator_reason: str = AS_ASKED
     dropped: int = 0
+    data: tuple[StoredArraySummary, ...] = ()
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
@@ -283,6 +286,7 @@ def select_features(
         target=session.names[1],
         n=session.n,
         dropped=session.dropped,
+        data=session.verify(),
         n_features=len(chosen),
         estimator_reason=reason,
         passes=len(session.finished),

@@ -19,6 +19,7 @@ from dhsic.results.summaries import (
     LandmarkSummary,
     PassSummary,
     StageSummary,
+    StoredArraySummary,
     VariableSummary,
     floor_text,
     is_least,
@@ -73,11 +74,12 @@ class _Result(Result):
     seconds: float
     version: str
     dropped: int = 0
+    data: tuple[StoredArraySummary, ...] = ()
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [
             ("variables", ", ".join(map(_described, self.variables))),
-            ("n", rows_text(self.n, self.dropped)),
+            ("n", rows_text(self.n, self.dropped, self.data)),
         ]
         if self.landmarks is not None:
             z = self.landmarks
@@ -170,6 +172,8 @@ class DependenceEstimate(_Result):
         Of dhsic.
     dropped : int
         Rows that were left out because a value is missing.
+    data : tuple of StoredArraySummary
+        The stored arrays, the same at the end of the run as at its start.
     """
 
 
@@ -207,6 +211,8 @@ class IndependenceTestResult(_Result):
         Of dhsic.
     dropped : int
         Rows that were left out because a value is missing.
+    data : tuple of StoredArraySummary
+        The stored arrays, the same at the end of the run as at its start.
     statistic : float
         The test statistic. Where there are several, of kernels or of the stages of a chain, the
         largest of their distances from the null distribution, max_c (T_c - m_c) / s_c with m_c and

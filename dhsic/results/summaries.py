@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "LandmarkSummary",
     "PassSummary",
     "StageSummary",
+    "StoredArraySummary",
     "VariableSummary",
     "floor_text",
     "is_least",
@@ -210,15 +212,51 @@ class PassSummary:
     seconds: float
 
 
-def rows_text(n: int, dropped: int) -> str:
-    """How many rows were used, and how many were not.
+@dataclass(frozen=True)
+class StoredArraySummary:
+    """A stored array as a run found it, the same from its start to its end.
+
+    Parameters
+    ----------
+    name : str
+        Of a variable that it holds.
+    chunks : int
+        That it should have, or shards where it has such.
+    absent : int
+        Chunks that are not there, within shards too, and were read as the fill value.
+    stored_bytes : int
+        Of the others, as they are stored.
+    checksums : tuple of str
+        Its codecs that notice a damaged chunk.
+    digest : str
+        Of sizes and ETags, or times of writing, of all chunks: it differs where data were written
+        anew.
+    """
+
+    name: str
+    chunks: int
+    absent: int
+    stored_bytes: int
+    checksums: tuple[str, ...]
+    digest: str
+
+    @property
+    def told(self) -> str:
+        """That chunks were absent; empty where none was."""
+        count = f"{self.absent:,} chunk{'s' if self.absent > 1 else ''}"
+        return f"{count} of {self.name} absent, read as the fill value" if self.absent else ""
+
+
+def rows_text(n: int, dropped: int, data: Sequence[StoredArraySummary] = ()) -> str:
+    """How many rows were used, how many were not, and how many chunks were absent.
 
     Examples
     --------
     >>> rows_text(1200, 34)
     '1,200, and 34 with missing values left out'
     """
-    return f"{n:,}, and {dropped:,} with missing values left out" if dropped else f"{n:,}"
+    rows = f"{n:,}, and {dropped:,} with missing values left out" if dropped else f"{n:,}"
+    return "; ".join([rows, *filter(None, (array.told for array in data))])
 
 
 def pvalue_text(p: float, error: float | None, n_replicates: int) -> str:

@@ -306,7 +306,12 @@ def test_code__holds_no_credentials() -> None:
     request = Request(
         [], {"kernels": [None, None], "threads": 2, "null": "auto"}, Place(1, 2, None)
     )
-    options = {"data": "s3://me:SECRET@bucket/songs.zarr", "variables": ["x", "y"], "seed": 3}
+    options = {
+        "data": "s3://me:SECRET@bucket/songs.zarr",
+        "variables": ["x", "y"],
+        "seed": 3,
+        "allow_missing_chunks": False,
+    }
     code = code_of_test(options, request)
     assert "SECRET" not in code
     assert "kernels" not in code

@@ -1,6 +1,7 @@
 """Runs that are called again: the same ones go on, others are refused by the field that differs."""
 
 import json
+import re
 from pathlib import Path
 
 import dask.array as da
@@ -10,8 +11,11 @@ import zarr
 
 import dhsic
 from dhsic.engine.events import BlockFinished, PassStarted
+from dhsic.engine.samples import describe_sources
 from dhsic.errors import DataError, InvalidArgumentError, MissingDependencyError
 from dhsic.estimators import TABLE
+from dhsic.io.open import open_variables
+from tests.engine.toys import CountingStore, threads
 
 N = 300
 RNG = np.random.default_rng(0)
@@ -161,7 +165,7 @@ DIFFERENCES = [
     ({"data": (X[:-1], Y[:-1])}, "rows was 300 there and is 299 now"),
     ({"data": (X[:, :2], Y)}, r"variables\[0\]\.shape\[1\] was 3"),
     ({"data": (X.astype(np.float32), Y)}, r'variables\[0\]\.dtype was "<f8"'),
-    ({"data": (CHANGED, Y)}, r"variables\[0\]\.content"),
+    ({"data": (CHANGED, Y)}, r"content\.variable 'x1'\.rows 0 to 299"),
     ({"data": (X, Y, LABELS)}, r"variables_of_kernels|kernels"),
 ]
 
@@ -236,28 +240,65 @@ def test_checkpoint__sees_columns_and_categories(tmp_path):
         run(tmp_path / "columns", *opened[1])
 
 
-@pytest.mark.parametrize(
-    ("row", "place"),
-    [(N // 2, "memory"), *((row, place) for row in (0, N - 1) for place in ("zarr", "dask"))],
-)
-def test_checkpoint__sees_another_row(row, place, tmp_path):
-    def data(values, folder):
-        if place == "zarr":
-            return stored(tmp_path / folder, values, "x", chunks=(40, 3))
-        return values if place == "memory" else da.from_array(values, chunks=(70, 3))
+def chunked(values, place, folder):
+    if place == "zarr":
+        if folder.exists():
+            array = zarr.open_array(folder, mode="r+")
+            differs = np.flatnonzero((array[:] != values).any(axis=1))
+            array[differs[0] : differs[-1] + 1] = values[differs[0] : differs[-1] + 1]
+        else:
+            zarr.create_array(folder, data=values, chunks=(4000, 1))
+        return str(folder)
+    return values if place == "memory" else da.from_array(values, chunks=(7000, 1))
 
-    other = X.copy()
-    other[row, 2] += 1.0
-    run(tmp_path / "kept", data(X, "one"), Y)
-    with pytest.raises(InvalidArgumentError, match=r"variables\[0\]\.content"):
-        run(tmp_path / "kept", data(other, "other"), Y)
+
+@pytest.mark.parametrize("count", [1, 100])
+@pytest.mark.parametrize(("place", "span"), [("memory", 32_768), ("zarr", 4000), ("dask", 32_768)])
+def test_checkpoint__sees_a_changed_row_of_many(place, span, count, tmp_path):
+    x, y = np.random.default_rng(1).normal(size=(2, 200_000, 1))
+    changed = x.copy()
+    changed[77_000 : 77_000 + count] += 1.0
+    run(tmp_path / "kept", chunked(x, place, tmp_path / "x"), y)
+    with pytest.raises(InvalidArgumentError, match="is of another run") as caught:
+        run(tmp_path / "kept", chunked(changed, place, tmp_path / "x"), y)
+    found = re.search(r"variable 'x1?'\.rows (\d+) to (\d+) was", str(caught.value))
+    first, last = map(int, found.groups())
+    assert first <= 77_000 <= 77_000 + count - 1 <= last
+    assert last - first < span
+    assert "take another URL, or remove it with 'dhsic checkpoints clean'" in str(caught.value)
+
+
+@pytest.mark.parametrize("place", ["memory", "zarr", "dask"])
+def test_checkpoint__goes_on_with_data_that_did_not_change(place, tmp_path):
+    data = [chunked(values, place, tmp_path / name) for values, name in ((X, "x"), (Y, "y"))]
+    first = run(tmp_path / "kept", *data)
+    assert same(first, run(tmp_path / "kept", *data, progress=(seen := Seen())))
+    assert seen.blocks == []
+
+
+def test_checkpoint__of_dask_arrays_does_not_depend_on_their_chunks():
+    x = np.random.default_rng(1).normal(size=(70_000, 2))
+    sources = [da.from_array(x, chunks=(rows, 2)) for rows in (7000, 70_000)]
+    one, other = (describe_sources(open_variables([x, y]), threads(1)) for y in sources)
+    assert one["content"]["variable 'x2'"] == other["content"]["variable 'x2'"]
+    assert len(one["content"]["variable 'x2'"]) == 3
+    assert one["content"]["variable 'x1'"] == one["content"]["variable 'x2'"]
+
+
+def test_checkpoint__computes_a_dask_array_once_for_all_its_variables():
+    computed = []
+
+    def made(block):
+        computed.append(len(block))
+        return block + 1.0
+
+    x = da.from_array(X, chunks=(100, 3)).map_blocks(made, dtype=X.dtype, meta=np.empty((0, 3)))
+    found = describe_sources(open_variables([x[:, :2], x[:, 2:]]), threads(1))["content"]
+    assert len(computed) == 6  # three chunks for sampled rows, and three for all
+    assert found["variable 'x1'"] != found["variable 'x2'"]
 
 
 def test_checkpoint__looks_at_few_chunks(tmp_path):
-    from dhsic.engine.samples import describe_sources
-    from dhsic.io.open import open_variables
-    from tests.engine.toys import CountingStore, threads
-
     stored(tmp_path, np.zeros((10_000, 2)), "x", chunks=(100, 2))
     store = CountingStore(zarr.storage.LocalStore(tmp_path / "x.zarr", read_only=True))
     sources = open_variables([zarr.open_array(store, mode="r"), np.zeros(10_000)])

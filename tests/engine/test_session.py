@@ -31,7 +31,8 @@ def runtime(request):
 
 def wrapped(kind, x, tmp_path):
     if kind == "zarr":
-        return zarr.create_array(tmp_path / "bad.zarr", data=x, chunks=(3000, 1)[: x.ndim])
+        chunks, whole = (3000, 1)[: x.ndim], {"write_empty_chunks": True}
+        return zarr.create_array(tmp_path / "bad.zarr", data=x, chunks=chunks, config=whole)
     return {"numpy": x, "dask": da.from_array(x, chunks=3000)}[kind]
 
 

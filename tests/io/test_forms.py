@@ -64,7 +64,8 @@ class Shared:
 
 
 def stored(x):
-    return zarr.create_array({}, data=x, chunks=(7, *x.shape[1:]))
+    whole = {"write_empty_chunks": True}
+    return zarr.create_array({}, data=x, chunks=(7, *x.shape[1:]), config=whole)
 
 
 NUMBERS = {

@@ -53,7 +53,9 @@ class Planning:
         self.folder = tempfile.TemporaryDirectory()
         self.paths = [str(Path(self.folder.name) / name) for name in ("x.zarr", "y.zarr")]
         for path in self.paths:
-            zarr.create_array(path, shape=(10**8, 1), chunks=(10**5, 1), dtype="f4")
+            zarr.create_array(
+                path, shape=(10**8, 1), chunks=(10**5, 1), dtype="f4", fill_value=np.nan
+            )
 
     def teardown(self, estimator: EstimatorName) -> None:
         self.folder.cleanup()

@@ -1,0 +1,219 @@
+"""Stored arrays as a run finds them, and whether they are still so at its end."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+from dhsic.engine.blocks import Source
+from dhsic.errors import DataError
+from dhsic.results import StoredArraySummary
+
+__all__ = ["Inventory", "Stamp", "Stored", "check_unchanged", "take_inventories"]
+
+_MOST_PARTS = 128  # that a checkpoint keeps of an array
+_MOST_RANGES = 4
+
+
+class Stamp(NamedTuple):
+    """A stored chunk, as a listing shows it."""
+
+    size: int
+    """In bytes, as stored."""
+    mark: str
+    """Its ETag or the time it was written; empty where the store tells neither."""
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The chunks of a stored array, as one listing of its store shows them.
+
+    Parameters
+    ----------
+    name : str
+        Of a variable that it holds.
+    rows : int
+        Of the array.
+    chunks : tuple of tuple of (Stamp or None)
+        For every chunk along the rows those across the columns; None for one that is not there.
+    chunk_rows : int
+        Rows that are stored together.
+    fill : str or None
+        The number that absent chunks are read as; None where it is NaN, which is a missing value.
+    checksums : tuple of str
+        Codecs of the array that notice a damaged chunk.
+    within : tuple of (int, int), optional
+        Rows of every chunk that is absent within a shard that is there.
+
+    Examples
+    --------
+    >>> there = (Stamp(80, "a"),)
+    >>> Inventory("x", 25, (there, (None,), there), 10, "0", ()).absent
+    [(10, 20)]
+    """
+
+    name: str
+    rows: int
+    chunks: tuple[tuple[Stamp | None, ...], ...]
+    chunk_rows: int
+    fill: str | None
+    checksums: tuple[str, ...]
+    within: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def absent(self) -> list[tuple[int, int]]:
+        """The rows of every chunk that is not there."""
+        found = [
+            (k * self.chunk_rows, min((k + 1) * self.chunk_rows, self.rows))
+            for k, across in enumerate(self.chunks)
+            for stamp in across
+            if stamp is None
+        ]
+        return sorted([*found, *self.within])
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """Up to 128 runs of rows, and what is stored for each, in a line."""
+        count = len(self.chunks)
+        bounds = sorted({count * k // _MOST_PARTS for k in range(_MOST_PARTS + 1)})
+        return {
+            _rows(a * self.chunk_rows, min(b * self.chunk_rows, self.rows)): _in_a_line(
+                self.chunks[a:b]
+            )
+            for a, b in pairwise(bounds)
+        }
+
+    @property
+    def summary(self) -> StoredArraySummary:
+        """What a result tells of it."""
+        stamps = [stamp for across in self.chunks for stamp in across]
+        return StoredArraySummary(
+            name=self.name,
+            chunks=len(stamps),
+            absent=len(self.absent),
+            stored_bytes=_size(stamps),
+            checksums=self.checksums,
+            digest=_digest(self.parts.values()),
+        )
+
+
+class Stored(Protocol):
+    """A variable whose store can be listed."""
+
+    @property
+    def allow_missing_chunks(self) -> bool:
+        """Whether absent chunks are data that their writer left out."""
+        ...
+
+    @property
+    def identity(self) -> object:
+        """Equal for variables of one array."""
+        ...
+
+    def inventory(self, *, within: bool) -> Inventory | None:
+        """The chunks that are there now, within shards too; None where the store lists none."""
+        ...
+
+
+def take_inventories(sources: Sequence[Source]) -> tuple[tuple[Stored, Inventory], ...]:
+    """List every stored array that variables are made of, once.
+
+    Parameters
+    ----------
+    sources : sequence of Source
+        The variables.
+
+    Returns
+    -------
+    tuple of (Stored, Inventory)
+        For every array one of its variables and the chunks; without arrays whose store lists none.
+
+    Raises
+    ------
+    DataError
+        Chunks are absent whose fill value is a number, and are not allowed to be.
+    """
+    arrays: dict[object, list[Stored]] = {}
+    for source in sources:
+        for one in getattr(source, "stored", ()):
+            arrays.setdefault(one.identity, []).append(one)
+    listed = [(same, same[0].inventory(within=True)) for same in arrays.values()]
+    for same, found in listed:
+        if found is not None and not any(one.allow_missing_chunks for one in same):
+            _refuse_absent(found)
+    return tuple((same[0], found) for same, found in listed if found is not None)
+
+
+def check_unchanged(before: Iterable[tuple[Stored, Inventory]]) -> None:
+    """List the stored arrays again, and refuse a result of data that changed meanwhile.
+
+    Raises
+    ------
+    DataError
+        A chunk was written, added or removed since the first listing.
+    """
+    for stored, first in before:
+        now = stored.inventory(within=False)
+        parts = {} if now is None else now.parts  # None where listing was allowed and is not now
+        changed = [rows for rows, line in first.parts.items() if parts.get(rows) != line]
+        if changed:
+            msg = (
+                f"the stored data of variable {first.name!r} changed during the run, in "
+                f"{_several(changed)}, so that its result would be of neither: run again when "
+                "nothing writes to them"
+            )
+            raise DataError(msg)
+
+
+def _refuse_absent(inventory: Inventory) -> None:
+    if inventory.fill is None or not inventory.absent:
+        return
+    ranges = [_rows(*ends) for ends in _merged(inventory.absent)]
+    count = len(inventory.absent)
+    msg = (
+        f"variable {inventory.name!r} lacks {count:,} stored chunk{'s' if count > 1 else ''}, of "
+        f"{_several(ranges)}, which would be read as {inventory.fill}: complete the data, as after "
+        "a writer that was interrupted; or, where the writer left out chunks that hold "
+        f"{inventory.fill} alone, as zarr does by default, allow it by --allow-missing-chunks, in "
+        "Python by dhsic.stored_array(..., allow_missing_chunks=True)"
+    )
+    raise DataError(msg)
+
+
+def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges by their starts, with those that touch joined."""
+    joined: list[tuple[int, int]] = []
+    for start, stop in ranges:
+        if joined and start <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(stop, joined[-1][1])
+        else:
+            joined.append((start, stop))
+    return joined
+
+
+def _rows(start: int, stop: int) -> str:
+    return f"rows {start} to {stop - 1}"
+
+
+def _several(listed: Sequence[str]) -> str:
+    shown = ", ".join(listed[:_MOST_RANGES])
+    more = len(listed) - _MOST_RANGES
+    return f"{shown} and {more:,} more ranges" if more > 0 else shown
+
+
+def _in_a_line(chunks: Sequence[Sequence[Stamp | None]]) -> str:
+    stamps = [stamp for across in chunks for stamp in across]
+    there = len(stamps) - stamps.count(None)
+    digest = _digest("-" if one is None else f"{one.size} {one.mark}" for one in stamps)
+    return f"{there} of {len(stamps)} chunks, {_size(stamps)} bytes, {digest[:16]}"
+
+
+def _size(stamps: Iterable[Stamp | None]) -> int:
+    return sum(stamp.size for stamp in stamps if stamp is not None)
+
+
+def _digest(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]

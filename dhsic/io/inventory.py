@@ -1,0 +1,173 @@
+"""What is stored of an array: its chunks as one listing shows them, and codecs that check them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from dhsic.engine.inventory import Inventory, Stamp
+from dhsic.errors import DataError
+from dhsic.io.shard_index import absent_within
+
+__all__ = ["inventory_of", "inventory_of_file", "local_stamps"]
+
+# Those of zarr and numcodecs whose format has a checksum; zstd has one where it is asked for.
+_CHECKED = ("adler32", "bz2", "crc32", "crc32c", "fletcher32", "gzip", "lzma", "zlib")
+
+_FOLDER = Stamp(0, "folder")
+
+Stamps = Mapping[str, Stamp]
+
+
+def inventory_of(array: Any, name: str, *, within: bool = True) -> Inventory | None:
+    """List the chunks of a zarr array.
+
+    Parameters
+    ----------
+    array : zarr.Array
+        In any store.
+    name : str
+        Of the variable.
+    within : bool, optional
+        Whether the index of every shard is read for the chunks that are absent within it; what is
+        written to a shard shows in its size or time anyway.
+
+    Returns
+    -------
+    Inventory or None
+        Of shards where there are such. None where the store cannot be listed, as https.
+
+    Raises
+    ------
+    DataError
+        A folder is in the place of a chunk, or the store does not answer.
+    """
+    stamps = _stamps(array, name)
+    if stamps is None:
+        return None
+    sizes = array.shards or array.chunks
+    counts = [-(-length // size) for length, size in zip(array.shape, sizes, strict=True)]
+    columns = list(product(*map(range, counts[1:])))
+    key_of = array.metadata.encode_chunk_key
+    chunks = tuple(
+        tuple(stamps.get(key_of((row, *others))) for others in columns) for row in range(counts[0])
+    )
+    _refuse_folders(chunks, name)
+    fill = _fill(array)
+    found = Inventory(name, array.shape[0], chunks, sizes[0], fill, _checksums(array))
+    if array.shards is None or fill is None or not within:
+        return found
+    shards = (
+        (row, *others)
+        for row, across in enumerate(chunks)
+        for others, stamp in zip(columns, across, strict=True)
+        if stamp is not None
+    )
+    return replace(found, within=tuple(absent_within(array, list(shards))))
+
+
+def inventory_of_file(array: Any, name: str) -> Inventory | None:
+    """The file of an HDF5 data set as one chunk; None of an array that names no file.
+
+    HDF5 does not tell chunks that were never written from those that were.
+    """
+    path = getattr(getattr(array, "file", None), "filename", None)
+    if not isinstance(path, str) or not os.path.isfile(path):
+        return None
+    told = os.stat(path)
+    stamp = Stamp(told.st_size, str(told.st_mtime_ns))
+    return Inventory(name, array.shape[0], ((stamp,),), array.shape[0], None, ())
+
+
+def _stamps(array: Any, name: str) -> Stamps | None:
+    """Keys within the folder of the array, and what its store says of them."""
+    from zarr.core.sync import sync
+    from zarr.storage import LocalStore, WrapperStore
+
+    from dhsic.io.storage import RemoteStore, stamps_of
+
+    store = array.store
+    while isinstance(store, WrapperStore) and not isinstance(store, RemoteStore):
+        store = store._store
+    if isinstance(store, LocalStore):
+        return local_stamps(os.path.join(store.root, array.path), name)
+    prefix = f"{array.path}/" if array.path else ""
+    found = sync(stamps_of(store, prefix))
+    if found is None:
+        return None
+    return {key.removeprefix(prefix): stamp for key, stamp in found.items()}
+
+
+def local_stamps(root: str, name: str) -> dict[str, Stamp]:
+    """Files and folders in a folder and those within it, with the times when they were written.
+
+    Raises
+    ------
+    DataError
+        The folder cannot be listed.
+    """
+    try:
+        return dict(_files(root))
+    except OSError as error:
+        msg = (
+            f"the stored chunks of variable {name!r} cannot be listed "
+            f"({error.strerror or error}: {error.filename or root}): is the data complete?"
+        )
+        raise DataError(msg) from error
+
+
+def _files(root: str) -> Iterator[tuple[str, Stamp]]:
+    left = [""]
+    while left:
+        folder = left.pop()
+        with os.scandir(os.path.join(root, folder)) as entries:
+            for entry in entries:
+                key = f"{folder}{entry.name}"
+                if entry.is_dir():
+                    yield key, _FOLDER
+                    left.append(f"{key}/")
+                elif entry.is_file():
+                    told = entry.stat()
+                    yield key, Stamp(told.st_size, str(told.st_mtime_ns))
+
+
+def _refuse_folders(chunks: Sequence[Sequence[Stamp | None]], name: str) -> None:
+    for number, across in enumerate(chunks):
+        if _FOLDER in across:
+            msg = (
+                f"stored chunk {number} along the rows of variable {name!r} must be a file, not a "
+                "folder: write it again, or take an intact copy of the data"
+            )
+            raise DataError(msg)
+
+
+def _fill(array: Any) -> str | None:
+    """The number that absent chunks are read as, in words; None where that is NaN or infinite."""
+    value = 0 if array.fill_value is None else array.fill_value
+    return f"{value:g}" if np.isfinite(value) else None
+
+
+def _checksums(array: Any) -> tuple[str, ...]:
+    """Names of the codecs that notice damaged bytes."""
+    return tuple(dict.fromkeys(_checked(array.metadata.to_dict())))
+
+
+def _checked(value: Any) -> Iterator[str]:
+    """Codecs with a checksum, wherever they are in metadata; those of an index check it alone."""
+    if isinstance(value, Mapping):
+        name = str(value.get("name", value.get("id", ""))).removeprefix("numcodecs.")
+        options = value.get("configuration", value)
+        zstd = name == "zstd" and isinstance(options, Mapping) and options.get("checksum")
+        if name in _CHECKED or zstd:
+            yield name
+        parts = (one for key, one in value.items() if key not in ("attributes", "index_codecs"))
+        for part in parts:
+            yield from _checked(part)
+    elif isinstance(value, list | tuple):
+        for part in value:
+            yield from _checked(part)
