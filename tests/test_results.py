@@ -22,6 +22,7 @@ from dhsic.results import (
     PassSummary,
     Result,
     StageSummary,
+    StoredArraySummary,
     VariableSummary,
     decision,
     length_of,
@@ -93,6 +94,7 @@ CHANGED = {
     "score": None,
     "null_scores": np.array([0.5, 0.25, 2.1]),
     "grid": None,
+    "data": (StoredArraySummary("a", 10, 1, 900, ("crc32c",), "0f"),),
     "stages": (StageSummary("c", ("a", "b"), ("delta", "delta", "gaussian:1.0"), 3.5, 0.25),),
 }
 FEATURES = {"kind": "complex", "counts": (1000, 201), "orthogonal": False}
@@ -125,6 +127,7 @@ def outcome(**changes):
         estimate(landmarks=LandmarkSummary(9, (3, 4), "joint", True, 0.0)),
         outcome(),
         outcome(passes=()),
+        outcome(data=CHANGED["data"]),
         outcome(pvalue_error=None, pvalue=1e-300),
         outcome(grid=None),
     ],
