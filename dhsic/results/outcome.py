@@ -267,7 +267,8 @@ class IndependenceTestResult(_Result):
     def summary(self) -> list[tuple[str, str]]:
         """Label and text of every line that a person reads."""
         count = len(self.null_distribution)
-        resamples = "" if self.pvalue_error is None else f", {count:,} replicates"
+        drawn = self.pvalue_error is not None or self.stages
+        resamples = f", {count:,} replicates" if drawn else ""
         return [
             *self._rows(),
             *self._tried(),

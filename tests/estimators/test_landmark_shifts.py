@@ -315,8 +315,8 @@ def test_options__of_a_chain():
         dhsic.independence_test(x, y, z, null=null, **options)
         for null in (dhsic.Chain(100), dhsic.Chain(300), dhsic.Chain(100, combined_by="fisher"))
     )
-    assert "199 replicates" in few.null_reason
-    assert "599 replicates" in many.null_reason
+    assert "chain, 199 replicates:" in str(few)
+    assert "chain, 599 replicates:" in str(many)
     stages = [stage.pvalue for stage in few.stages]
     assert few.pvalue == pytest.approx(1 - (1 - min(stages)) ** 2)
     assert fisher.score == pytest.approx(-2 * np.log(stages).sum())

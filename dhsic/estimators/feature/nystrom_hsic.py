@@ -25,7 +25,6 @@ from dhsic.estimators.feature.landmarks import (
 from dhsic.estimators.feature.principal import (
     MOST_PRODUCTS,
     Directions,
-    compared,
     feature_counts,
 )
 from dhsic.estimators.feature.ranking import (
@@ -34,6 +33,7 @@ from dhsic.estimators.feature.ranking import (
     rank_features,
 )
 from dhsic.estimators.feature.tests import grid_outcome
+from dhsic.estimators.identities import compared, left_out_text
 from dhsic.kernels import Combinations, Kernel
 
 __all__ = ["NystromHSIC"]
@@ -131,10 +131,7 @@ class NystromHSIC(OnLandmarks):
             null,
             unbiased=self.unbiased_estimate,
         )
-        left_out = len(combinations) - len(drawn.combinations)
-        if left_out == 0:
-            return found
-        why = f"combinations left out, with kernels that are 0 between rows: {left_out}"
+        why = left_out_text(len(combinations) - len(drawn.combinations))
         return replace(found, detail="; ".join(filter(None, (found.detail, why))))
 
     def test_features(
@@ -168,7 +165,8 @@ class NystromHSIC(OnLandmarks):
         if self.n_features is None:
             return drawn
         directions = list(map(Directions.of, drawn.sides))
-        numbers = compared(drawn.combinations, directions, session.n)
+        near = [one.near for one in directions]
+        numbers = compared(drawn.combinations, near, session.n)
         drawn, directions = drawn.part(numbers), drawn.combinations.used(directions, numbers)
         counts = self.counts(session, drawn.combinations, directions)
         assert counts is not None

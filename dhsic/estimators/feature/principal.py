@@ -20,18 +20,17 @@ import scipy
 from numpy.typing import NDArray
 
 from dhsic.estimators.feature.basis import Side
+from dhsic.estimators.identities import nearness
 from dhsic.kernels import Combinations
 from dhsic.linalg import solve_lower
 
-__all__ = ["MOST_PRODUCTS", "Directions", "compared", "feature_counts"]
+__all__ = ["MOST_PRODUCTS", "Directions", "feature_counts"]
 
 Vector = NDArray[np.float64]
 
 MOST_PRODUCTS = 3 * 2**12
 """Of features of all combinations: 96 MiB of sums for 1,000 replicates."""
 
-_NEAR = 1e-3
-_ALONE = 2.0  # rows of all that a row is near, of which it is one itself
 _LIGHTEST = 10.0  # over n, of the largest variance: dependence there drowns in that of the others
 _MISSED = np.linspace(0.0, 1.0, 1001)  # shares that are tried
 
@@ -47,7 +46,7 @@ class Directions:
     axes : ndarray, shape (D, D)
         A row times the kernel at the landmarks is the feature of a direction.
     near : float, optional
-        The share of pairs of a row and a landmark where the kernel is above 0.001.
+        The `nearness` of rows and landmarks.
     """
 
     variances: Vector
@@ -69,16 +68,12 @@ class Directions:
             features.T @ features / len(features), check_finite=False
         )
         axes = solve_lower(side.factor, vectors[:, ::-1], transposed=True).T
-        return cls(np.maximum(variances[::-1], 0.0), axes, float(np.mean(values > _NEAR)))
+        return cls(np.maximum(variances[::-1], 0.0), axes, nearness(values))
 
     @classmethod
     def guessed(cls, count: int) -> Self:
         """As many as a kernel is likely to need, all alike, which take no memory: for plans."""
         return cls(np.ones(count), np.broadcast_to(0.0, (count, count)))
-
-    def is_identity(self, n: int) -> bool:
-        """Whether a row is near fewer than one other of n, so that the kernel compares none."""
-        return self.near * n < _ALONE
 
     def needed(self, n: int, missed: float) -> int:
         """How many weigh in a test of n rows.
@@ -95,20 +90,6 @@ class Directions:
         if beyond[0] == 0.0:  # a sample of equal rows does not tell
             return len(weights)
         return max(1, int(np.count_nonzero(beyond > missed * beyond[0])))
-
-
-def compared(combinations: Combinations, directions: Sequence[Directions], n: int) -> list[int]:
-    """Numbers of the combinations without a kernel that is the identity on n rows; the reference.
-
-    Their products are rounding, and take longer than others where they are subnormal numbers.
-    """
-    identities = {k for k, one in enumerate(directions) if one.is_identity(n)}
-    reference = combinations.reference()
-    return [
-        c
-        for c, pair in enumerate(combinations.chosen)
-        if c == reference or not identities & set(pair)
-    ]
 
 
 def feature_counts(

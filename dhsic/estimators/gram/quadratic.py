@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,7 @@ from dhsic.estimators.gram.steps import (
     spectral_steps,
 )
 from dhsic.estimators.gram.sums import GramSums, check_rows, hsic, marginal_hsic
+from dhsic.estimators.identities import compared_in_samples, left_out_text
 from dhsic.estimators.null_moments import null_moments
 from dhsic.estimators.resample import exact_null
 from dhsic.kernels import Combinations, Gaussian, Kernel
@@ -193,6 +195,7 @@ class Quadratic:
         As many combinations are taken at a time as fit in memory.
         """
         fitted, note, parts = self._run(session, combinations, null)
+        left_out = left_out_text(len(combinations) - len(fitted))
         found = []
         for part, grams in parts:
             found.append(self._scaled(grams, part))
@@ -204,7 +207,13 @@ class Quadratic:
             return self._estimated(estimates[c], fitted.kernels_of(c))
 
         return GridOutcome(
-            fitted, statistics, np.hstack(replicates), estimate, note, errors, np.vstack(own)
+            fitted,
+            statistics,
+            np.hstack(replicates),
+            estimate,
+            "; ".join(filter(None, (note, left_out))),
+            errors,
+            np.vstack(own),
         )
 
     def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
@@ -223,8 +232,13 @@ class Quadratic:
         """Fit the kernels, guard the null, and run the steps of part after part."""
         self._check(session, null)
         fitted, samples = fit_combinations_on_sample(session, combinations)
+        numbered = self._planned(session, combinations, null).parts
+        if len(fitted) > 1 and isinstance(null, Resampling) and not fitted.features:
+            numbers = compared_in_samples(fitted, samples, session.n)
+            if len(numbers) < len(fitted):
+                fitted, numbered = fitted.part(numbers), _kept(numbered, numbers)
         note = guard_grams(session, fitted, samples, null)
-        parts = _cut(fitted, self._planned(session, combinations, null).parts)
+        parts = _cut(fitted, numbered)
         runs = (run_steps(session, self._steps(session, one, samples, null)) for one in parts)
         return fitted, note, zip(parts, runs, strict=True)
 
@@ -320,6 +334,13 @@ class Quadratic:
         if isinstance(null, Spectral):
             return spectral_steps(session, fitted, samples)
         return plain_steps(session, fitted, samples)
+
+
+def _kept(parts: Sequence[range], numbers: Sequence[int]) -> list[range]:
+    """The parts that are left of some combinations, which are numbered anew."""
+    counts = (sum(c in part for c in numbers) for part in parts)
+    ends = list(accumulate(filter(None, counts), initial=0))
+    return [range(*both) for both in pairwise(ends)]
 
 
 def _cut(combinations: Combinations, parts: Sequence[range]) -> list[Combinations]:

@@ -1,0 +1,106 @@
+"""Kernels of a grid that are 0 between all rows are left out, by their own variable alone."""
+
+import numpy as np
+import pytest
+
+import dhsic
+from dhsic.estimators.base import fit_combinations_on_sample
+from dhsic.estimators.identities import compared, compared_in_samples, nearness
+from dhsic.kernels import Combinations, Gaussian
+from tests.estimators.features import session_on
+from tests.estimators.levels import Check
+
+OF_ONE = ["v-hsic", "u-hsic"]
+
+
+def normals(n, d, seed=0):
+    return np.random.default_rng(seed).standard_normal((n, d))
+
+
+def test_compared__leaves_out_kernels_that_are_near_themselves_alone():
+    kernels = tuple(Gaussian(gamma=g) for g in (1.0, 4.0, 16.0))
+    combinations = Combinations.against(kernels, Gaussian(gamma=1.0))
+    assert compared(combinations, [0.5, 0.02, 0.019, 1.0], 100) == [0, 1]
+    assert compared(combinations, [0.0, 0.0, 0.5, 1.0], 100) == [0, 2]  # the reference stays
+
+
+def test_nearness__counts_a_row_and_itself():
+    x = 1e6 * np.arange(50.0)[:, None]
+    assert nearness(Gaussian(gamma=1.0)(x)) == 1 / 50
+
+
+@pytest.mark.parametrize("estimator", OF_ONE)
+@pytest.mark.parametrize(("d", "left_out"), [(1, 0), (20, 4), (90, 4)])
+def test_narrow_kernels__of_many_columns_are_left_out_and_counted(estimator, d, left_out):
+    x, y = normals(300, d), normals(300, 1, seed=1)
+    found = dhsic.independence_test(x, y, estimator=estimator, kernels=dhsic.Grid(), rng=0)
+    assert len(found.grid.combinations) == 17 - left_out
+    told = f"combinations left out, with kernels that are 0 between rows: {left_out}"
+    assert (told in found.null_reason) == (left_out > 0)
+
+
+def test_rows_of_either_variable__in_any_order_keep_the_same_kernels():
+    """Else a null of permutations would not be exact."""
+    x, y = normals(200, 20), normals(200, 8, seed=1)
+    grid = dhsic.Grid()
+    orders = [np.arange(200), np.random.default_rng(2).permutation(200)]
+    kept = [dhsic.independence_test(x, y[order], kernels=grid, rng=0) for order in orders]
+    names = [{one.kernels for one in found.grid.combinations} for found in kept]
+    assert names[0] == names[1]
+    assert 1 < len(names[0]) < 17
+
+
+def test_little_memory__cuts_what_is_left_and_gives_the_same(no_libraries):
+    x, y = normals(1000, 50), normals(1000, 50, seed=1)
+    options = {"estimator": "v-hsic", "kernels": dhsic.Grid(), "rng": 0, "threads": 1}
+    whole = dhsic.independence_test(x, y, **options)
+    cut = dhsic.independence_test(x, y, **options, memory="40MiB")
+    assert len(cut.passes) > len(whole.passes)
+    np.testing.assert_allclose(cut.null_scores, whole.null_scores, rtol=1e-8)
+    assert cut.pvalue == whole.pvalue
+    assert cut.null_reason == whole.null_reason
+
+
+@pytest.fixture
+def no_libraries(monkeypatch):
+    """All memory is for the data and what is made of them, whatever the process has loaded."""
+    monkeypatch.setattr("dhsic.estimators.base.baseline_bytes", lambda: 0)
+
+
+def rejections(draw, alpha):
+    seed = 0
+    while True:
+        x, y = draw(np.random.default_rng([5, seed]))
+        found = dhsic.independence_test(x, y, rng=seed, threads=1, n_resamples=99)
+        assert len(found.grid.combinations) < 17
+        yield found.pvalue <= alpha
+        seed += 1
+
+
+LEVEL = Check(60, range(6), 200, range(22))
+
+
+def test_level__is_kept():
+    assert LEVEL.passes(
+        rejections(lambda rng: (rng.standard_normal((60, 20)), rng.standard_normal(60)), 0.05)
+    )
+
+
+def test_power__is_not_spent_on_kernels_that_compare_nothing():
+    """Of |x_1| among 20 columns: 0.3 of the data sets with all 17 combinations."""
+
+    def dependent(rng):
+        x = rng.standard_normal((200, 20))
+        return x, 1.2 * np.abs(x[:, 0]) + rng.standard_normal(200)
+
+    runs = rejections(dependent, 0.05)
+    assert sum(next(runs) for _ in range(40)) >= 20
+
+
+def test_samples__tell_of_categories_and_distances_that_all_rows_are_compared():
+    session = session_on((normals(100, 20), np.arange(100.0)[:, None]))
+    gaussians = (Gaussian(gamma=gamma) for gamma in (0.05, 1e9))
+    kernels = dhsic.kernels.Delta(), *gaussians
+    combinations = Combinations.against(kernels, dhsic.kernels.Linear())
+    fitted, samples = fit_combinations_on_sample(session, combinations)
+    assert compared_in_samples(fitted, samples, 100) == [0, 1]
