@@ -11,7 +11,7 @@ rows that the file holds already are kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, get_args
 
@@ -24,6 +24,9 @@ from benchmarks.cases import NULL_CASES
 from benchmarks.level import label, rejection_rates
 from benchmarks.output import parallel_map, read_csv, write_csv
 from dhsic._arguments import open_session
+from dhsic.engine.session import Session
+from dhsic.estimators.base import fit_combinations_on_sample
+from dhsic.estimators.identities import compared_in_samples
 from dhsic.kernels import Aggregate, Candidates, Combinations, Grid
 from dhsic.nulls import aggregate, pvalue
 
@@ -63,6 +66,14 @@ def grids(combinations: Combinations, m: int) -> list[list[int]]:
     return [*numbers, list(range(len(combinations)))]
 
 
+def places_of(session: Session, combinations: Combinations, count: int) -> dict[int, int]:
+    """Where combinations are among those of which a test has so many left."""
+    numbers: Sequence[int] = range(count)
+    if count < len(combinations):
+        numbers = compared_in_samples(*fit_combinations_on_sample(session, combinations), session.n)
+    return {c: place for place, c in enumerate(numbers)}
+
+
 def pvalues(setting: tuple[str, str, int, int, int]) -> NDArray[np.float64]:
     """The p-values on one independent data set, shape (grids, ways)."""
     estimator, null, n, m, seed = setting
@@ -72,13 +83,16 @@ def pvalues(setting: tuple[str, str, int, int, int]) -> NDArray[np.float64]:
     combinations = Grid(Candidates(factors=FACTORS[m]), combine="all").combinations(m)
     found = ESTIMATORS[estimator][0].test_grid(session, combinations, NULLS[null])
 
-    def tested(columns: list[int], how: Aggregate, share: float) -> float:
+    places = places_of(session, combinations, len(found.statistics))
+
+    def tested(numbers: list[int], how: Aggregate, share: float) -> float:
+        columns = [places[c] for c in numbers if c in places]
         whole = aggregate(
             found.statistics[columns],
             found.replicates[:, columns],
             how,
             found.rounding[columns],
-            reference=columns.index(combinations.reference()),
+            reference=columns.index(places[combinations.reference()]),
             share=share,
         )
         return pvalue(whole.statistic, whole.distribution, np.float64, whole.rounding)

@@ -150,6 +150,10 @@ class Grid:
     So the reference, the combination of the kernels nearest to it, has a share of the level to
     itself, and all the others together have the rest.
 
+    All pairs of rows and principal features leave out combinations with a kernel that is 0 between
+    nearly all rows, as narrow ones are in many columns; the result counts them. Its statistic is
+    that of the few pairs that lie near each other, and its replicates have heavy tails.
+
     Parameters
     ----------
     candidates : Candidates or a sequence of Candidates, optional
