@@ -13,7 +13,7 @@ from dhsic.cluster import checks
 from dhsic.cluster.local import local_cluster, memory_share, processors
 from dhsic.cluster.sections import TLS, SchedulerAt
 from dhsic.cluster.spec import JOB_QUEUES, ClusterSpec
-from dhsic.engine.compute import NO_WORKERS_TIMEOUT
+from dhsic.engine.supervision import STALL_TIMEOUT
 from dhsic.errors import InvalidArgumentError
 
 __all__ = ["connect", "described"]
@@ -73,7 +73,7 @@ def connect(
     import dask  # slow to import
 
     spec = described(where, memory=memory, tls=tls, insecure=insecure, timeout=timeout)
-    patience = {} if spec.kind == "local" else {NO_WORKERS_TIMEOUT: spec.patience}
+    patience = {} if spec.kind == "local" else {STALL_TIMEOUT: spec.patience}
     with dask.config.set(patience), _started(spec) as client:
         yield client
 

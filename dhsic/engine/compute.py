@@ -6,28 +6,21 @@ Dask is slow to import, so that each function imports what it uses of it.
 from __future__ import annotations
 
 import pickle
-import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dhsic.engine.blas import one_blas_thread
-from dhsic.engine.failures import NoWorkersError
 from dhsic.engine.reduction import pickled
 from dhsic.engine.runtime import Runtime
+from dhsic.engine.supervision import as_they_finish, fetched
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
 
-__all__ = ["NO_WORKERS_TIMEOUT", "Job", "as_task", "begin", "compute", "culled", "held", "ship"]
-
-NO_WORKERS_TIMEOUT = "dhsic.no-workers-timeout"
-"""Seconds that a cluster may be without workers, in the configuration of Dask."""
+__all__ = ["Job", "as_task", "begin", "compute", "culled", "held", "ship"]
 
 _PIECE = 4 * 2**20
-_POLL_SECONDS = 0.01
-_LOOK_SECONDS = 1.0
-_ALONE_SECONDS = 60.0
 
 
 class Job(NamedTuple):
@@ -132,7 +125,7 @@ def _on_client(
     for emptied in (tasks, job.leaves, job.wanted):
         emptied.clear()
     try:
-        for future in _as_they_finish(list(futures.values()), client):
+        for future in as_they_finish(list(futures.values()), client):
             # One whose worker is lost by now is computed again where it is needed, without a wait.
             if future.status in ("error", "cancelled"):
                 future.result()
@@ -140,50 +133,7 @@ def _on_client(
                 tell(amounts[future.key])
             if future.key not in wanted:  # what waits in the combine tree holds on to it
                 future.release()
-        return [_fetched(futures[key], client) for key in wanted]
+        return fetched([futures[key] for key in wanted], client)
     finally:
         for future in futures.values():  # not Client.cancel, which fails on what waits in the tree
             future.release()
-
-
-def _fetched(future: Any, client: Any) -> Any:
-    """The result, computed again where all workers were lost; an error where none come back."""
-    patience = _patience()
-    wait = max(patience, _LOOK_SECONDS)
-    while True:
-        try:
-            return future.result(timeout=wait)
-        except TimeoutError:
-            if future.status == "error":  # of the task itself
-                raise
-            if not client.nthreads():
-                raise NoWorkersError(patience) from None
-            wait *= 2.0  # a large result may take longer
-
-
-def _patience() -> float:
-    """Seconds that a cluster may be without workers."""
-    import dask
-
-    return float(dask.config.get(NO_WORKERS_TIMEOUT, _ALONE_SECONDS))
-
-
-def _as_they_finish(pending: Sequence[Any], client: Any) -> Iterator[Any]:
-    """Futures as they finish; a cluster that stays without workers is an error, not a wait."""
-    from distributed import as_completed
-
-    patience = _patience()
-    completed = as_completed(pending, loop=client.loop)
-    left, looked, alone = len(pending), 0.0, None
-    while left:
-        batch = completed.next_batch(block=False)
-        yield from batch
-        left -= len(batch)
-        now = time.monotonic()
-        if batch or now - looked < _LOOK_SECONDS:
-            time.sleep(0.0 if batch else _POLL_SECONDS)
-            continue
-        looked = now
-        alone = None if client.nthreads() else alone or now
-        if alone is not None and now - alone > patience:
-            raise NoWorkersError(patience)

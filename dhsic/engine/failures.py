@@ -7,23 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from dhsic.engine.checkpoint import Checkpoint
+from dhsic.engine.supervision import StalledError
 from dhsic.errors import DhsicError, MemoryBudgetError
 
-__all__ = ["NoWorkersError", "failures_in_words"]
-
-
-class NoWorkersError(Exception):
-    """A cluster stays without workers.
-
-    Parameters
-    ----------
-    seconds : float
-        For so long.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(seconds)
-        self.seconds = seconds
+__all__ = ["failures_in_words"]
 
 
 @contextmanager
@@ -44,16 +31,16 @@ def failures_in_words(
     MemoryBudgetError
         Workers died of the same task, one after the other.
     DhsicError
-        The scheduler is gone, or all workers.
+        The scheduler is gone or silent, or no worker can work.
     """
     again = "start again"
     if checkpoint is not None:
         again = f"start again, since what is done is kept in {checkpoint.folder}"
     try:
         yield
-    except NoWorkersError as error:
+    except StalledError as error:
         again = again if checkpoint is not None else "run again with the same seed"
-        msg = f"the cluster has had no workers for {error.seconds:.0f} s: start some, and {again}"
+        msg = f"{error.seen}: {error.remedy}, and {again}"
         raise DhsicError(msg) from error
     except Exception as error:
         if (told := _told(error, again, rows_of)) is None:

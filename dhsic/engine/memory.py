@@ -8,9 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from dhsic.engine.supervision import aside, fetched, threads_of_workers
+
 __all__ = ["baseline_bytes", "forget_peak", "high_water_bytes", "peak_bytes", "worker_peak_bytes"]
 
 _LIBRARIES = 250 * 2**20
+_PATIENCE_SECONDS = 10.0
 _AT_WORK = 48 * 2**20  # what Dask, zarr and the allocator were measured to take once they work
 
 
@@ -47,8 +50,16 @@ def forget_peak() -> bool:
 
 def worker_peak_bytes(client: Any) -> int | None:
     """That of the worker process of a client that had most; None where none tells."""
-    peaks = client.run(peak_bytes, on_error="ignore").values()
-    return max((peak for peak in peaks if peak is not None), default=None)
+    from distributed import as_completed
+
+    asked = [
+        client.submit(peak_bytes, workers=[worker], pure=False)
+        for worker in threads_of_workers(client)
+    ]
+    with suppress(TimeoutError), aside():  # a worker may be frozen, or be doing work of others
+        list(as_completed(asked, loop=client.loop, timeout=_PATIENCE_SECONDS))
+    told = fetched([one for one in asked if one.status == "finished"], client)
+    return max((peak for peak in told if peak is not None), default=None)
 
 
 def baseline_bytes() -> int:

@@ -29,6 +29,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from dhsic._version import __version__
 from dhsic._work import REFERENCE, Rates
 from dhsic.engine.runtime import Runtime
+from dhsic.engine.supervision import aside, threads_of_workers
 from dhsic.kernels import Gaussian
 from dhsic.linalg import pivoted_cholesky, solve_lower
 
@@ -84,10 +85,11 @@ def _here(function: Callable[[], Any]) -> Any:
 
 def _on_a_worker(client: Any, function: Callable[[], Any]) -> Any:
     """What a function returns on the first of the workers by name."""
-    worker = min(client.nthreads())
+    worker = min(threads_of_workers(client))
     future = client.submit(function, workers=[worker], allow_other_workers=False, pure=False)
     try:
-        return future.result(timeout=_PATIENCE)
+        with aside():
+            return future.result(timeout=_PATIENCE)
     finally:
         future.cancel()
 

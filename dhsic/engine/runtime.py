@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sys
+import time
 from dataclasses import dataclass
 from typing import Any
 
 from dhsic._validation import check_integer
+from dhsic.engine.supervision import StalledError, threads_of_workers
 from dhsic.errors import InvalidArgumentError
 
 __all__ = ["Runtime", "current_client"]
+
+_START_SECONDS = 60.0
+_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Runtime:
         return cls(check_integer("threads", threads, minimum=1), memory)
 
     @classmethod
-    def on(cls, client: Any, memory: int, timeout: float = 60.0) -> Runtime:
+    def on(cls, client: Any, memory: int) -> Runtime:
         """The workers of a client, of which the first may still be on its way."""
         import distributed  # noqa: F401  # as its workers have; the plan counts what it takes
 
@@ -67,17 +72,25 @@ class Runtime:
         if not hasattr(client, "nthreads") or getattr(client, "asynchronous", False) or not running:
             msg = f"client must be a running, synchronous distributed.Client, got {client!r}"
             raise InvalidArgumentError(msg)
-        if not client.nthreads():
-            try:
-                client.wait_for_workers(1, timeout=timeout)
-            except TimeoutError:
+        until = time.monotonic() + _START_SECONDS
+        while not (counts := _counted(client)):
+            if time.monotonic() > until:
                 msg = (
-                    f"client must have workers, and its scheduler got none within {timeout:g} s: "
-                    "start some, or leave the client out to run on threads"
+                    f"client must have workers, and its scheduler got none within "
+                    f"{_START_SECONDS:g} s: start some, or leave the client out to run on threads"
                 )
-                raise InvalidArgumentError(msg) from None
-        counts = client.nthreads()
+                raise InvalidArgumentError(msg)
+            time.sleep(_POLL_SECONDS)
         return cls(sum(counts.values()), memory, len(counts), client, max(counts.values()))
+
+
+def _counted(client: Any) -> dict[str, int]:
+    """Threads of the workers of a client by their addresses."""
+    try:
+        return threads_of_workers(client)
+    except StalledError as error:
+        msg = f"client must have a scheduler that answers, and {error.seen}: {error.remedy}"
+        raise InvalidArgumentError(msg) from error
 
 
 def current_client() -> Any:

@@ -15,6 +15,7 @@ from dhsic.engine.compute import as_task, begin
 from dhsic.engine.digest import bytes_of, digest
 from dhsic.engine.failures import failures_in_words
 from dhsic.engine.runtime import Runtime
+from dhsic.engine.supervision import fetched
 from dhsic.engine.take import take_rows
 
 __all__ = ["describe_sources"]
@@ -77,7 +78,7 @@ def _computed(graphs: Sequence[Source], runtime: Runtime) -> Iterator[str]:
         return iter(())
     with failures_in_words(None):
         found = begin(tasks, runtime)
-        return iter(found if runtime.client is None else runtime.client.gather(found))
+        return iter(found if runtime.client is None else fetched(found, runtime.client))
 
 
 def _bounds(source: Source) -> list[int]:

@@ -16,6 +16,7 @@ from dhsic.engine.compute import Job, as_task, begin, compute, held
 from dhsic.engine.failures import failures_in_words
 from dhsic.engine.reduction import pickled
 from dhsic.engine.runtime import Runtime
+from dhsic.engine.supervision import fetched
 from dhsic.engine.together import take_block, together
 
 __all__ = ["count_tasks", "take_rows"]
@@ -56,7 +57,7 @@ def take_rows(
             )
             taken.update(zip(at, whole, strict=True))
         if runtime.client is not None:
-            computed = runtime.client.gather(computed)
+            computed = fetched(computed, runtime.client)
     taken.update(zip(graphs, computed, strict=True))
     return [taken[m] for m in range(len(sources))]
 

@@ -162,8 +162,8 @@ def test_the_plan_of_a_scheduler_knows_its_workers(client: Any, data: str) -> No
 
 def test_timeout_is_also_how_long_a_run_goes_without_workers(client: Any) -> None:
     with connect(client.scheduler.address, timeout=7):
-        assert dask.config.get("dhsic.no-workers-timeout") == 7
-    assert dask.config.get("dhsic.no-workers-timeout", None) is None
+        assert dask.config.get("dhsic.stall-timeout") == 7
+    assert dask.config.get("dhsic.stall-timeout", None) is None
 
 
 def test_clusters_side_by_side_need_no_fixed_port(client: Any) -> None:

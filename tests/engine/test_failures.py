@@ -14,12 +14,12 @@ from distributed.comm import CommClosedError
 from distributed.scheduler import KilledWorker
 
 from dhsic.engine.checkpoint import Checkpoint
-from dhsic.engine.compute import _fetched
 from dhsic.engine.events import BlockFinished
-from dhsic.engine.failures import NoWorkersError, failures_in_words
+from dhsic.engine.failures import failures_in_words
 from dhsic.engine.groups import Groups
 from dhsic.engine.run import _rows_of
 from dhsic.engine.session import Session
+from dhsic.engine.supervision import StalledError
 from dhsic.engine.take import take_rows
 from dhsic.errors import DataError, DhsicError, MemoryBudgetError
 from dhsic.io.folder import Folder
@@ -37,11 +37,20 @@ from tests.engine.toys import (
     threads,
 )
 
+
+def stalled():
+    return StalledError("the cluster has had no workers for 60 s", "start some")
+
+
 FAILURES = [
     (KilledWorker("task", None, 3), MemoryBudgetError, "4 workers died"),
     (FutureCancelledError("task", "scheduler-connection-lost"), DhsicError, "was lost"),
     (CommClosedError("in Client"), DhsicError, "was lost"),
-    (NoWorkersError(60.0), DhsicError, "has had no workers for 60 s"),
+    (
+        stalled(),
+        DhsicError,
+        "has had no workers for 60 s",
+    ),
 ]
 
 
@@ -85,14 +94,11 @@ class Doomed:
     def __getattr__(self, name):
         return getattr(self.client, name)
 
-    def gather(self, futures):
+    def gather(self, futures, asynchronous):
         raise self.failure
 
     def compute(self, collections, **options):
         return [self for _ in collections]
-
-    def nthreads(self):
-        raise self.failure
 
 
 @pytest.mark.parametrize(("failure", "error", "words"), FAILURES)
@@ -114,12 +120,12 @@ WORKS = {
 @pytest.mark.parametrize("work", WORKS)
 def test_session__says_where_what_is_done_is_kept(client, monkeypatch, work, tmp_path):
     def fail(*_):
-        raise NoWorkersError(60.0)  # a new one: kept, its traceback would keep what was sent
+        raise stalled()  # a new one: kept, its traceback would keep what was sent
 
     lazy = open_variables([da.ones(9, chunks=3), np.ones(9)])
     session = Session(lazy, threads(), 0, folder=Folder.at(str(tmp_path / "kept"), "it"))
     session.resume()
-    session.runtime = on(Doomed(client, NoWorkersError(60.0)) if work == "take" else client)
+    session.runtime = on(Doomed(client, stalled()) if work == "take" else client)
     monkeypatch.setattr("dhsic.engine.compute._on_client", fail)
     with pytest.raises(DhsicError, match=rf"what is done is kept in {tmp_path}/kept$"):
         WORKS[work](session)
@@ -193,7 +199,7 @@ class SlowToCombine(Gather):
 
 
 def test_run_pass__does_not_wait_for_ever_where_only_combining_is_left(monkeypatch):
-    monkeypatch.setitem(dask.config.config, "dhsic", {"no-workers-timeout": 0.5})
+    monkeypatch.setitem(dask.config.config, "dhsic", {"stall-timeout": 0.5})
     finished = []
     with cluster_of_threads() as cluster, Client(cluster, set_as_default=False) as own:
         own.wait_for_workers(2, timeout=60)
@@ -209,39 +215,3 @@ def test_run_pass__does_not_wait_for_ever_where_only_combining_is_left(monkeypat
                 *(on(own), retire),
             )
     assert sum(isinstance(one, BlockFinished) for one in finished) == 12
-
-
-class Late:
-    """A future whose result is late for some times, on a client of some workers."""
-
-    def __init__(self, times, workers, status="pending"):
-        self.times, self.workers, self.status, self.waits = times, workers, status, []
-
-    def result(self, timeout):
-        self.waits.append(timeout)
-        if len(self.waits) <= self.times:
-            raise TimeoutError
-        return "it"
-
-    def nthreads(self):
-        return self.workers
-
-
-def test_fetched__waits_longer_where_there_are_workers():
-    late = Late(3, {"there": 1})
-    assert _fetched(late, late) == "it"
-    assert late.waits == [60.0, 120.0, 240.0, 480.0]
-
-
-def test_fetched__does_not_wait_without_workers():
-    late = Late(3, {})
-    with pytest.raises(NoWorkersError):
-        _fetched(late, late)
-    assert len(late.waits) == 1
-
-
-def test_fetched__raises_the_timeout_of_a_task():
-    late = Late(3, {"there": 1}, "error")
-    with pytest.raises(TimeoutError):
-        _fetched(late, late)
-    assert len(late.waits) == 1
