@@ -7,7 +7,6 @@ comes for a second, the scheduler is asked for its workers, less and less often.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -138,6 +137,7 @@ def _patience() -> float:
 
 def _on_loop(client: Any, ask: Callable[[], Awaitable[Any]]) -> Any:
     """The future, of this thread, of a coroutine that runs where the client runs."""
+    import asyncio  # a tenth of a second, which a start of Python does not wait for
 
     async def asked() -> Any:
         return await ask()

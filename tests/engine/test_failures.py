@@ -199,7 +199,7 @@ class SlowToCombine(Gather):
 
 
 def test_run_pass__does_not_wait_for_ever_where_only_combining_is_left(monkeypatch):
-    monkeypatch.setitem(dask.config.config, "dhsic", {"stall-timeout": 0.5})
+    monkeypatch.setitem(dask.config.config, "dhsic", {"stall-timeout": 5})
     finished = []
     with cluster_of_threads() as cluster, Client(cluster, set_as_default=False) as own:
         own.wait_for_workers(2, timeout=60)
@@ -209,7 +209,8 @@ def test_run_pass__does_not_wait_for_ever_where_only_combining_is_left(monkeypat
             if sum(isinstance(one, BlockFinished) for one in finished) == 12:
                 cluster.scale(0)
 
-        with pytest.raises(DhsicError, match="has had no workers for"):
+        # a slow machine may take longer than this to let its workers go
+        with pytest.raises(DhsicError, match=r"no workers for|has been heard of all 2 workers for"):
             run(
                 *(SlowToCombine(), open_variables(np.ones((2, 120))), even_bounds(120, 12)),
                 *(on(own), retire),

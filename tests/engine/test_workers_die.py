@@ -100,7 +100,7 @@ def test_map__survives_the_death_of_a_worker(mortal):
 
 
 def test_run_pass__does_not_wait_for_ever_without_workers(monkeypatch):
-    monkeypatch.setitem(dask.config.config, "dhsic", {"stall-timeout": 0.5})
+    monkeypatch.setitem(dask.config.config, "dhsic", {"stall-timeout": 5})
     with cluster_of_threads() as cluster, Client(cluster, set_as_default=False) as own:
         sources, bounds = open_variables(list(DATA)), even_bounds(N, 40)
 
@@ -108,5 +108,7 @@ def test_run_pass__does_not_wait_for_ever_without_workers(monkeypatch):
             if isinstance(event, BlockFinished) and own.nthreads():
                 cluster.scale(0)
 
-        with pytest.raises(dhsic.errors.DhsicError, match="has had no workers for"):
+        # a slow machine may take longer than this to let its workers go
+        silent = "no workers for|has been heard of all . workers for"
+        with pytest.raises(dhsic.errors.DhsicError, match=silent):
             run(Gather(0.2), sources, bounds, on(own), retire)
