@@ -311,7 +311,8 @@ def choose_method(
     asked = _read_kernels(kernels, m)
     named = _named(estimator, session)
     grid = asked if isinstance(asked, Grid) else Grid(tuple(map(_candidates, asked)))
-    grid = grid.by_type(list(map(kinds_of, session.sources)))
+    invariant = getattr(named, "needs_invariance", False)
+    grid = grid.by_type(list(map(kinds_of, session.sources)), invariant=invariant)
     tries = draws_replicates(null) and (named is None or tries_grids(named))
     if isinstance(asked, Grid) or tries:
         combinations = grid.combinations(m)

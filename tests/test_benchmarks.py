@@ -164,7 +164,7 @@ def test_grid_level__has_every_grid_and_aggregate(out):
     table = run(grid_level, out, *QUICK_GRIDS)
     names = ("null", "variables", "kernels", "aggregate", "reference share")
     cells = {tuple(row[name] for name in names) for row in table}
-    assert len(cells) == len(table) == 2 * 2 * 3 * 4
+    assert len(cells) == len(table) == 2 * 2 * 3 * 6
     for row in table:
         rates = [float(row[rate]) for rate in ("1%", "5%", "10%")]
         assert rates == sorted(rates)
@@ -181,7 +181,7 @@ def test_grid_level__runs_other_estimators_of_two_variables(out, name):
 def test_grid_level__goes_on_where_it_stopped_and_flags(out, monkeypatch):
     options = [*QUICK_GRIDS, "--variables", 2, "--null", "multiplier"]
     first = run(grid_level, out, *options)
-    monkeypatch.setattr(grid_level, "pvalues", lambda setting: np.full((3, 4), 0.005))
+    monkeypatch.setattr(grid_level, "pvalues", lambda setting: np.full((3, 6), 0.005))
     assert run(grid_level, out, *options) == first
     more = run(grid_level, out, *options, "--size", 50)
     assert more[: len(first)] == first

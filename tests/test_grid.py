@@ -64,8 +64,9 @@ def test_statistic__grows_with_the_evidence_where_the_score_has_ended(m):
     rng = np.random.default_rng(0)
     x, z, noise = rng.standard_normal((3, 300))
     cause = np.sin(x) if m == 2 else x * z
+    grid = dhsic.Grid(aggregate="max")
     found = [
-        dhsic.independence_test(x, *[z] * (m - 2), signal * cause + noise, rng=0)
+        dhsic.independence_test(x, *[z] * (m - 2), signal * cause + noise, kernels=grid, rng=0)
         for signal in (0.6, 1.0, 3.0, 5.0)
     ]
     statistics = [one.statistic for one in found]
@@ -77,7 +78,7 @@ def test_statistic__grows_with_the_evidence_where_the_score_has_ended(m):
     assert single.null_scores is None
 
 
-@pytest.mark.parametrize("how", ["max", "min-p"])
+@pytest.mark.parametrize("how", ["soft", "max", "min-p"])
 def test_aggregate__is_as_asked(how):
     data, null = independent(100, 3), dhsic.Permutation(49)
     grid = dhsic.Grid(GRID.candidates, combine="all", aggregate=how, reference_share=0.5)
@@ -99,7 +100,8 @@ def test_aggregate__is_as_asked(how):
 
 @pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 @pytest.mark.parametrize(
-    ("null", "m", "how"), [("permutation", 2, "max"), ("multiplier", 3, "min-p")]
+    ("null", "m", "how"),
+    [("permutation", 2, "soft"), ("permutation", 2, "max"), ("multiplier", 3, "min-p")],
 )
 def test_grid__keeps_the_level(null, m, how):
     runs = 200

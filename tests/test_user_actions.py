@@ -58,7 +58,10 @@ def pvalue(*variables: Any, **options: Any) -> float:
 
 
 def kernels(*variables: Any, **options: Any) -> list[str]:
-    return [one.kernel.partition(":")[0] for one in test(*variables, **options).variables]
+    """Those of labels, and whether others are of numbers or of both."""
+    found = [one.kernel for one in test(*variables, **options).variables]
+    kinds = {one: "both" if "*delta@" in one else "numbers" for one in found}
+    return [one if one == "delta" else kinds[one] for one in found]
 
 
 def names(*variables: Any, **options: Any) -> list[str]:
@@ -79,22 +82,22 @@ ACTIONS: dict[str, tuple[Callable[[], Any], Gets | Told]] = {
     # What the values are
     "a pandas Categorical": (
         lambda: kernels(X, pd.Categorical(WORDS)),
-        Gets(["gaussian", "delta"]),
+        Gets(["numbers", "delta"]),
     ),
     "a categorical Series": (
         lambda: kernels(X, pd.Series(WORDS).astype("category")),
-        Gets(["gaussian", "delta"]),
+        Gets(["numbers", "delta"]),
     ),
-    "a list of strings": (lambda: kernels(X, WORDS.tolist()), Gets(["gaussian", "delta"])),
-    "an array of strings": (lambda: kernels(X, WORDS), Gets(["gaussian", "delta"])),
-    "booleans": (lambda: kernels(X, Y > 0), Gets(["gaussian", "delta"])),
+    "a list of strings": (lambda: kernels(X, WORDS.tolist()), Gets(["numbers", "delta"])),
+    "an array of strings": (lambda: kernels(X, WORDS), Gets(["numbers", "delta"])),
+    "booleans": (lambda: kernels(X, Y > 0), Gets(["numbers", "delta"])),
     "objects that are booleans": (
         lambda: kernels(X, (Y > 0).astype(object)),
-        Gets(["gaussian", "delta"]),
+        Gets(["numbers", "delta"]),
     ),
     "numbers and labels in one frame": (
         lambda: kernels(Y, TABLE[["a", "g"]]),
-        Gets(["gaussian", "gaussian"]),
+        Gets(["numbers", "both"]),
     ),
     "text beside numbers": (
         lambda: test(X, [1, "a"] * 30),
@@ -109,7 +112,7 @@ ACTIONS: dict[str, tuple[Callable[[], Any], Gets | Told]] = {
     ),
     "text that is one whole number or another": (
         lambda: kernels(X, ["1", "2"] * 30),
-        Gets(["gaussian", "delta"]),
+        Gets(["numbers", "delta"]),
     ),
     "names of rows": (
         lambda: test(X, [f"id{row}" for row in range(ROWS)]),

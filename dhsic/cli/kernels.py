@@ -52,15 +52,15 @@ KERNEL_OPTIONS = (
     click.option(
         "--aggregate",
         type=click.Choice(get_args(Aggregate)),
-        help="Combine several kernels into one test by the largest standardised statistic (max) "
-        "or the smallest p-value.  [default: max]",
+        help="Combine several kernels into one test by the soft maximum of the standardised "
+        "statistics, the largest of them or the smallest p-value.  [default: soft]",
     ),
     click.option(
         "--reference-share",
         type=float,
         metavar="SHARE",
-        help="Share of the level for the kernels of the median heuristic; 0 weights all kernels "
-        "equally.  [default: 2/3]",
+        help="Share of the weight for the kernels of the median heuristic; 0 weights all kernels "
+        "equally.  [default: 1/3]",
     ),
 )
 

@@ -1,7 +1,7 @@
 """Feature maps: vectors whose inner products approximate a kernel."""
 
 from dhsic.features.base import FeatureMap
-from dhsic.features.by_column import LandmarksByColumn
+from dhsic.features.by_column import LandmarksByColumn, at_quantiles
 from dhsic.features.columns import ColumnFeatures
 from dhsic.features.fourier import FourierFeatures, centred_rows, orthogonal_normals, write_phases
 from dhsic.features.landmarks import KernelFeatures
@@ -12,6 +12,7 @@ __all__ = [
     "FourierFeatures",
     "KernelFeatures",
     "LandmarksByColumn",
+    "at_quantiles",
     "centred_rows",
     "orthogonal_normals",
     "write_phases",

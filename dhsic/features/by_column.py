@@ -17,9 +17,23 @@ from dhsic.kernels import Columns, Kernel
 from dhsic.kernels.shared import tile_work
 from dhsic.linalg import pivoted_cholesky
 
-__all__ = ["LandmarksByColumn"]
+__all__ = ["LandmarksByColumn", "at_quantiles"]
 
 Vector = NDArray[np.float64]
+
+
+def at_quantiles(column: Vector, count: int) -> Vector:
+    """Different values of a column, shape (p, 1), at evenly spaced ranks, at most `count`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> at_quantiles(np.array([[3.0], [1.0], [2.0], [2.0]]), 2)
+    array([[2.],
+           [3.]])
+    """
+    ranks = ((np.arange(count) + 0.5) / count * len(column)).astype(np.intp)
+    return np.unique(np.sort(column, axis=0)[ranks], axis=0)
 
 
 @dataclass(frozen=True)
@@ -75,10 +89,9 @@ class LandmarksByColumn:
             Lower triangular; its inverse times the features are Nystrom features (Zhang et al.
             2018, section 4.1), column by column.
         """
-        ranks = ((np.arange(count) + 0.5) / count * len(sample)).astype(np.intp)
         landmarks, factors = [], []
         for part, at in kernel.counted(sample.shape[1]):
-            z = np.unique(np.sort(sample[:, at], axis=0)[ranks], axis=0)
+            z = at_quantiles(sample[:, at], count)
             kept = pivoted_cholesky(part(z), tolerance).in_order()
             landmarks.append(part.columns(z[kept.kept], dtype))
             factors.append(kept.factor)

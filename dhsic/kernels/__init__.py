@@ -13,11 +13,13 @@ from dhsic.kernels.grid import Aggregate, Candidates, Combine, Grid
 from dhsic.kernels.on_columns import OnColumns
 from dhsic.kernels.plain import kernel_of_plain, plain_kernel
 from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian, Matern
+from dhsic.kernels.ranked import AndersonDarling, Ranked
 from dhsic.kernels.rational import RationalQuadratic
 from dhsic.kernels.registry import KernelName, parse
 
 __all__ = [
     "Aggregate",
+    "AndersonDarling",
     "Candidates",
     "Columns",
     "Combinations",
@@ -35,6 +37,7 @@ __all__ = [
     "OnColumns",
     "Polynomial",
     "Product",
+    "Ranked",
     "RationalQuadratic",
     "Sum",
     "by_column",

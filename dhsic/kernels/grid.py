@@ -21,9 +21,19 @@ from dhsic.kernels.registry import parse
 __all__ = ["Aggregate", "Candidates", "Combine", "Grid"]
 
 _FACTORS = (1.0, 0.125, 0.5, 4.0)
+_OF_MANY = (
+    ("scores(gaussian)", "gaussian", "columns(laplacian)"),
+    ((1.0, 0.5, 2.0), (0.125,), (1.0,)),
+)
+_OF_ONE = (
+    ("scores(gaussian)", "gaussian", "ranks(gaussian)", "ranks(anderson-darling)"),
+    ((1.0,), (0.5, 0.0625), (0.125,), (1.0,)),
+)
+_INVARIANT = (("gaussian", "columns(laplacian)"), (_FACTORS, (1.0,)))
+_NARROWEST = 1 / 16  # of two factors: finer in both variables, power was lost and none won
 _PRODUCTS = ((0, 0, 0, 0), (0, 1, 2, 3), (0, 2, 3, 1), (0, 3, 1, 2))  # in the field of 4
 
-Aggregate = Literal["max", "min-p"]
+Aggregate = Literal["soft", "max", "min-p"]
 Combine = Literal["auto", "all", "matched"]
 
 
@@ -35,9 +45,12 @@ class Candidates:
     ----------
     kernels : str, Kernel or a sequence of them, optional
         Families, as "gaussian" and "laplacian". Bandwidths that are not given follow the median
-        heuristic. Where neither kernels nor factors are given, Gaussian kernels of four bandwidths
-        and the mean over columns of a Laplacian one of each: the widths find slow and fast
-        dependence, the mean dependence on one of many columns.
+        heuristic. Where neither kernels nor factors are given: Gaussian kernels of the normal
+        scores of the columns, which find smooth dependence in any units, of three bandwidths;
+        a narrow one of the values, for fast dependence; and the mean over columns of a Laplacian
+        one of each, for dependence on one of many. A variable of a single number has a Gaussian
+        kernel of its scores, two narrow ones of its values, a narrow one of its ranks, and the
+        Anderson-Darling kernel of its ranks, for trends.
     factors : sequence of float, or one such sequence for each family, optional
         What the length scale of a kernel is multiplied by: 0.5 halves the length; (1, 1/8, 1/2, 4)
         where not given. Kernels without one, as "delta", are tried once.
@@ -46,19 +59,21 @@ class Candidates:
     --------
     >>> len(Candidates(("gaussian", "laplacian"), factors=(0.5, 1, 2)).scaled)
     6
-    >>> Candidates().scaled[-1]
-    (Columns(parts=(Laplacian(origin=None, gamma=None),)), 1.0)
+    >>> [(kernel.spec(), factor) for kernel, factor in Candidates().scaled][:2]
+    [('scores(gaussian)', 1.0), ('scores(gaussian)', 0.5)]
     """
 
     kernels: str | Kernel | Sequence[str | Kernel] | None = None
     factors: Sequence[float] | Sequence[Sequence[float]] | None = None
     _left_open: bool = field(default=False, init=False, repr=False, compare=False)
+    _thinned: bool = field(default=False, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_left_open", self.kernels is None)
         if self.kernels is None and self.factors is None:
-            object.__setattr__(self, "kernels", ("gaussian", "columns(laplacian)"))
-            object.__setattr__(self, "factors", (_FACTORS, (1.0,)))
+            object.__setattr__(self, "_thinned", True)
+            for name, default in zip(("kernels", "factors"), _OF_MANY, strict=True):
+                object.__setattr__(self, name, default)
         families: Any = "gaussian" if self.kernels is None else self.kernels
         given = (families,) if isinstance(families, str | Kernel) else _items(families)
         kernels = tuple(parse(k) if isinstance(k, str) else k for k in given)
@@ -86,24 +101,34 @@ class Candidates:
             for factor in (factors if kernel.has_length else (1.0,))
         ]
 
-    def by_type(self, kinds: Sequence[str]) -> Candidates:
+    def by_type(self, kinds: Sequence[str], *, invariant: bool = False) -> Candidates:
         """Kernels that suit what the columns hold, where none were given.
 
         Parameters
         ----------
         kinds : sequence of {"number", "boolean", "category"}
             Of every column of the variable.
+        invariant : bool, optional
+            Whether they must be translation-invariant, as those of random frequencies are:
+            Gaussian kernels of four bandwidths and the mean of Laplacian ones.
 
         Returns
         -------
         Candidates
         """
+        if self._left_open and self._thinned:  # neither kernels nor factors were given
+            if invariant:
+                return _usual(*_INVARIANT)
+            if tuple(kinds) == ("number",):
+                return _usual(*_OF_ONE)
         families: Any = self.kernels
-        suited = tuple(dict.fromkeys(by_type(kinds, kernel) for kernel in families))
-        if not self._left_open or suited == families:
+        if not self._left_open:
             return self
-        nominal = all(kernel.nominal for kernel in suited)
-        return Candidates(suited, (1.0,) if nominal else self.factors)
+        suited: dict[Kernel, Any] = {}
+        for kernel, factors in zip(families, self._each(len(families)), strict=True):
+            own = by_type(kinds, kernel)
+            suited.setdefault(own, factors if own.has_length else (1.0,))
+        return self if tuple(suited) == families else _usual((*suited,), (*suited.values(),))
 
     def _each(self, families: int) -> tuple[tuple[float, ...], ...]:
         """The factors of every family."""
@@ -118,6 +143,13 @@ class Candidates:
             )
             raise InvalidArgumentError(msg)
         return tuple(tuple(map(float, one)) for one in each)
+
+
+def _usual(kernels: Any, factors: Any) -> Candidates:
+    """Candidates that nobody asked for."""
+    found = Candidates(kernels, factors)
+    object.__setattr__(found, "_thinned", True)
+    return found
 
 
 def _items(given: Any) -> tuple[Any, ...]:
@@ -142,12 +174,12 @@ class Grid:
 
     One bandwidth finds dependence at its own scale only. A grid takes several kernels of every
     variable, computes the statistics of their combinations and of the same replicates under the
-    null hypothesis in one run, and compares the largest of the statistics with the largest of
+    null hypothesis in one run, and compares one score of all the statistics with the same score of
     every replicate. Given replicates that are exchangeable with the data, as permutations are, the
     level is exact for any grid.
 
     Among many combinations the median heuristic, which is best for smooth dependence, loses power.
-    So the reference, the combination of the kernels nearest to it, has a share of the level to
+    So the reference, the combination of the kernels nearest to it, has a share of the weight to
     itself, and all the others together have the rest.
 
     All pairs of rows and principal features leave out combinations with a kernel that is 0 between
@@ -163,14 +195,17 @@ class Grid:
         second of all, and so on. A sequence lists the combinations by numbers of candidates, one
         a variable. "auto" takes the reference, and every combination of the other candidates where
         that makes no more than `most`; else as many of them, chosen so that pairs of variables
-        meet in as many pairs of their candidates as can be.
-    aggregate : {"max", "min-p"}, optional
-        Standardise statistics by the mean and standard deviation of their replicates and take the
-        largest; or take the smallest of their p-values.
+        meet in as many pairs of their candidates as can be. Of two variables whose candidates were
+        not given it leaves out those that are narrow in both, with a product of factors below 1/16.
+    aggregate : {"soft", "max", "min-p"}, optional
+        Standardise statistics by the mean and standard deviation of their replicates and take
+        their soft maximum [3], log sum_c w_c exp(2 z_c), which gathers what several combinations
+        find; or the largest of them; or take the smallest of their p-values.
     reference_share : float, optional
-        Of the level, at least 0 and less than 1; 0 treats all combinations alike. The reference
-        has the kernels whose factor is nearest to 1, those of the first family. The others need
-        about 2 / level replicates to reject by themselves: 39 at 5 %.
+        Of the weight, or of the level with "max" and "min-p", at least 0 and less than 1; 0 treats
+        all combinations alike. The reference has the kernels whose factor is nearest to 1, those of
+        the first family. With "max" and "min-p" the others need about 1 / (share level) replicates
+        to reject by themselves, where share is theirs: 30 at 5 %.
     most : int, optional
         The largest number of combinations that "auto" takes.
 
@@ -180,6 +215,8 @@ class Grid:
        incomplete U-statistics. NeurIPS 2022.
     .. [2] P. Westfall, S. Young. Resampling-based multiple testing. Wiley 1993, section 2.3, for
        the maximum and the smallest p-value of joint replicates.
+    .. [3] F. Biggs, A. Schrab, A. Gretton. MMD-FUSE: learning and combining kernels for two-sample
+       testing without data splitting. NeurIPS 2023, section 3.
 
     Examples
     --------
@@ -191,8 +228,8 @@ class Grid:
 
     candidates: Candidates | Sequence[Candidates] = Candidates()
     combine: Combine | Sequence[Sequence[int]] = "auto"
-    aggregate: Aggregate = "max"
-    reference_share: float = 2 / 3
+    aggregate: Aggregate = "soft"
+    reference_share: float = 1 / 3
     most: int = 17
 
     def __post_init__(self) -> None:
@@ -221,20 +258,24 @@ class Grid:
         """The grid that a test takes where no kernels are given."""
         return cls()
 
-    def by_type(self, kinds: Sequence[Sequence[str]]) -> Self:
+    def by_type(self, kinds: Sequence[Sequence[str]], *, invariant: bool = False) -> Self:
         """The same with kernels that suit the variables, where none were given.
 
         Parameters
         ----------
         kinds : sequence of sequences of {"number", "boolean", "category"}
             For every variable what its columns hold.
+        invariant : bool, optional
+            See `Candidates.by_type`.
 
         Returns
         -------
         Grid
         """
         given = self._candidates(len(kinds))
-        suited = tuple(one.by_type(own) for one, own in zip(given, kinds, strict=True))
+        suited = tuple(
+            one.by_type(own, invariant=invariant) for one, own in zip(given, kinds, strict=True)
+        )
         return self if suited == given else replace(self, candidates=suited)
 
     def combinations(self, m: int) -> Combinations:
@@ -253,7 +294,7 @@ class Grid:
         offsets = list(starts)[:-1]
         chosen = (
             tuple(start + k for start, k in zip(offsets, one, strict=True))
-            for one in self._numbers([[change(*pair) for pair in scaled] for scaled in listed])
+            for one in self._numbers(listed, all(one._thinned for one in self._candidates(m)))
         )
         return Combinations(kernels, variables, tuple(chosen), factors)
 
@@ -266,19 +307,24 @@ class Grid:
             raise InvalidArgumentError(msg)
         return listed
 
-    def _numbers(self, changes: Sequence[list[float]]) -> list[tuple[int, ...]]:
-        """The candidates of every combination, given how far each is from the median heuristic."""
-        counts = list(map(len, changes))
+    def _numbers(
+        self, listed: Sequence[list[tuple[Kernel, float]]], thinned: bool
+    ) -> list[tuple[int, ...]]:
+        """The candidates of every combination, given kernels and factors of every variable."""
+        counts = list(map(len, listed))
         if self.combine == "all":
             return list(product(*map(range, counts)))
         if self.combine == "matched":
             return _matched(counts)
         if self.combine == "auto":
-            return self._around(changes)
+            return self._around(listed, thinned)
         return _listed(tuple(tuple(one) for one in self.combine), counts)
 
-    def _around(self, changes: Sequence[list[float]]) -> list[tuple[int, ...]]:
+    def _around(
+        self, listed: Sequence[list[tuple[Kernel, float]]], thinned: bool
+    ) -> list[tuple[int, ...]]:
         """The reference, and combinations of the other candidates."""
+        changes = [[change(*pair) for pair in scaled] for scaled in listed]
         reference = [one.index(min(one)) for one in changes]
         others = [
             [k for k in range(len(one)) if k != nearest] or [nearest]
@@ -290,7 +336,15 @@ class Grid:
         else:
             numbers = _spaced(_balanced(counts), self.most - 1)
         rest = [tuple(o[k] for o, k in zip(others, one, strict=True)) for one in numbers]
+        if thinned and len(listed) == 2:
+            factors = [[factor for _, factor in scaled] for scaled in listed]
+            rest = [one for one in rest if _at(factors, one) >= _NARROWEST]
         return list(dict.fromkeys([tuple(reference), *rest]))
+
+
+def _at(factors: Sequence[Sequence[float]], numbers: Sequence[int]) -> float:
+    """The product of the factors of a combination."""
+    return math.prod(one[k] for one, k in zip(factors, numbers, strict=True))
 
 
 def _spaced(rows: list[tuple[int, ...]], most: int) -> list[tuple[int, ...]]:

@@ -12,6 +12,8 @@ from dhsic.results import Codec
 
 __all__ = ["kernel_of_plain", "plain_kernel"]
 
+_INNER = "inner"  # a kernel of a kernel, since "kernel" tells the class
+
 
 def plain_kernel(kernel: Kernel) -> dict[str, Any]:
     """A fitted kernel of this package, with its origin.
@@ -40,7 +42,10 @@ def plain_kernel(kernel: Kernel) -> dict[str, Any]:
     if getattr(import_module("dhsic.kernels"), name, None) is not type(kernel):
         msg = f"a kernel is saved where it is one of dhsic.kernels, got {kernel!r}: take these"
         raise InvalidArgumentError(msg)
-    own = {field.name: _plain(getattr(kernel, field.name)) for field in fields(kernel)}
+    own = {
+        _INNER if field.name == "kernel" else field.name: _plain(getattr(kernel, field.name))
+        for field in fields(kernel)
+    }
     return {"kernel": name, **own}
 
 
@@ -86,7 +91,8 @@ def _value(plain: Any) -> Any:
         return plain
     cls = getattr(import_module("dhsic.kernels"), plain["kernel"])
     given = {field.name: field.init for field in fields(cls)}
-    return cls(**{name: _value(x) for name, x in plain.items() if given.get(name)})
+    own = {"kernel" if name == _INNER else name: x for name, x in plain.items() if name != "kernel"}
+    return cls(**{name: _value(x) for name, x in own.items() if given.get(name)})
 
 
 Codec(plain_kernel, kernel_of_plain).register(Kernel)

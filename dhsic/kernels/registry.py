@@ -7,7 +7,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from functools import partial, reduce
 from operator import add, mul
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
 
 from dhsic._plugins import load_plugins
 from dhsic.errors import InvalidArgumentError
@@ -18,6 +18,7 @@ from dhsic.kernels.distance import Distance
 from dhsic.kernels.dot import Linear, Polynomial
 from dhsic.kernels.on_columns import OnColumns
 from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian, Matern
+from dhsic.kernels.ranked import AndersonDarling, Ranked, Scale
 from dhsic.kernels.rational import RationalQuadratic
 
 __all__ = ["FORMS", "KernelName", "parse"]
@@ -36,6 +37,7 @@ FORMS: dict[str, tuple[Callable[..., Kernel], tuple[str, ...]]] = {
     "polynomial": (Polynomial, ("degree", "coef0", "gamma")),
     "distance": (Distance, ("exponent",)),
     "delta": (Delta, ()),
+    "anderson-darling": (AndersonDarling, ()),
 }
 KernelName: TypeAlias = Literal[
     "gaussian",
@@ -49,6 +51,7 @@ KernelName: TypeAlias = Literal[
     "polynomial",
     "distance",
     "delta",
+    "anderson-darling",
 ]
 """The names alone: a kernel is any text that `parse` reads, of which a checker knows none wrong."""
 _TOKEN = re.compile(r"[+*(),]|(?:[^+*(),]|(?<=[\d.]e)\+)+")  # the + of 1e+5 is not a sum
@@ -75,7 +78,9 @@ def parse(text: str) -> Kernel:
         polynomial[:degree:coef0:gamma]   `Polynomial`
         distance[:exponent]               `Distance`
         delta                             `Delta`
+        anderson-darling                  `AndersonDarling`
         columns(kernel, ...)              `Columns`
+        ranks(kernel), scores(kernel)     `Ranked`
         kernel@0,2                        `OnColumns`, of these columns alone
         ================================  =====================================
 
@@ -132,6 +137,8 @@ def _operand(tokens: list[str]) -> Kernel:
     token = tokens.pop(0) if tokens else ""
     if token == Columns.name and tokens[:1] == ["("]:
         kernel: Kernel = Columns(_inside(tokens.pop(0), tokens, _columns))
+    elif token in get_args(Scale) and tokens[:1] == ["("]:
+        kernel = Ranked(_inside(tokens.pop(0), tokens, _sum), cast(Scale, token))
     elif token == "(":
         kernel = _inside(token, tokens, _sum)
     else:

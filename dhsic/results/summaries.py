@@ -142,9 +142,10 @@ class GridSummary:
     Parameters
     ----------
     aggregate : str
-        "max" of the standardised statistics, or "min-p" for the smallest of their p-values.
+        "soft" maximum of the standardised statistics, "max" for the largest of them, or "min-p" for
+        the smallest of their p-values.
     reference_share : float
-        Of the level, that the reference combination has to itself.
+        Of the weight with "soft", else of the level, that the reference combination has to itself.
     reference : int
         The number of the combination nearest to the median heuristic.
     strongest : int

@@ -113,7 +113,9 @@ def test_kernel__is_read_and_written():
 
 def test_kernel__is_listed_and_suggested():
     dhsic.register(Sign)
-    with pytest.raises(InvalidArgumentError, match=r"delta, sign; got 'sgn': did you mean 'sign'"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"anderson-darling, sign; got 'sgn': did you mean 'sign'"
+    ):
         parse("sgn")
     with pytest.raises(InvalidArgumentError, match="at most weight, shift after colons"):
         parse("sign:1:2:3")

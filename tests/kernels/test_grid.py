@@ -20,6 +20,7 @@ from dhsic.kernels import (
     Linear,
     Matern,
     Polynomial,
+    Ranked,
 )
 
 X = np.random.default_rng(0).standard_normal((40, 2)) * [3.0, 3.0]
@@ -205,9 +206,26 @@ def test_candidates__take_arrays():
 
 
 def test_auto__tries_the_median_heuristic_and_sixteen_others():
-    found = Grid.auto().combinations(2)
-    assert (len(found), found.kernels_of(0)) == (17, (Gaussian(), Gaussian()))
+    found = Grid.auto().combinations(3)
+    assert (len(found), found.kernels_of(0)) == (17, (Ranked(Gaussian(), "scores"),) * 3)
     assert len(set(found.chosen)) == 17
+
+
+def products(grid, kinds=("number",)):
+    """For every combination of two such variables the product of the factors."""
+    found = grid.by_type([kinds, kinds]).combinations(2)
+    return [math.prod(found.factors[k] for k in one) for one in found.chosen]
+
+
+def test_auto__leaves_out_what_is_narrow_in_both_variables():
+    assert len(products(Grid(combine="all"))) == 25
+    assert min(products(Grid(combine="all"))) == 1 / 256
+    assert len(products(Grid())) == 11
+    assert min(products(Grid())) == 1 / 16
+    assert len(Grid().by_type([["number"]] * 3).combinations(3)) == 17
+    assert len(products(Grid(), ("number", "number"))) == 16  # and as many kernels a variable
+    for given in (Candidates("gaussian", (1.0, 0.1)), Candidates(factors=(1.0, 0.1))):
+        assert sorted(products(Grid(given))) == [0.1**2, 1.0]
 
 
 @pytest.mark.parametrize(

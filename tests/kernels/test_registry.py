@@ -92,7 +92,7 @@ def test_parse__reads(text, kernel):
     [
         (
             "gausian",
-            r"one of gaussian, laplacian, .*, delta; got 'gausian': did you mean 'gaussian'",
+            r"one of gaussian, laplacian, .*, delta, .*; got 'gausian': did you mean 'gaussian'",
         ),
         ("matern", r"did you mean 'matern"),
         ("xyzzy", r"got 'xyzzy': write 'gaussian'"),

@@ -7,7 +7,7 @@ from scipy.stats import binom
 from dhsic.errors import DataError
 from dhsic.nulls import aggregate, pvalue
 
-HOW = ("max", "min-p")
+HOW = ("soft", "max", "min-p")
 
 
 def no_rounding(statistics):
@@ -33,6 +33,34 @@ def test_aggregate__takes_the_largest_distance_from_the_other_rows(rng):
     by_itself = (rows[0] - rows[1:].mean(axis=0)) / rows[1:].std(axis=0)
     np.testing.assert_allclose(found.standardised, by_itself, rtol=1e-9)
     assert found.strongest == by_itself.argmax()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4])
+def test_aggregate__gathers_what_all_combinations_find(rng, share):
+    rows = draws(rng, 99, 5)
+    found = aggregate(rows[0], rows[1:], "soft", no_rounding(rows[0]), reference=2, share=share)
+    z = np.array(
+        [
+            (x - others.mean(axis=0)) / others.std(axis=0)
+            for r, x in enumerate(rows)
+            for others in [np.delete(rows, r, axis=0)]
+        ]
+    )
+    weights = np.full(5, 0.2)
+    if share:
+        weights[:], weights[2] = 0.15, 0.4
+    expected = np.log(np.exp(2.0 * z) @ weights)
+    np.testing.assert_allclose(
+        [found.statistic, *found.distribution.values], expected, rtol=1e-9, atol=1e-9
+    )
+    assert found.strongest == (2.0 * z[0] + np.log(weights)).argmax()
+
+
+def test_aggregate__of_overwhelming_evidence_is_finite(rng):
+    rows = draws(rng, 99, 3)
+    found = aggregate(rows[0] + 1e12, rows[1:], "soft", np.zeros(3), share=0.5)
+    assert np.isfinite([found.statistic, *found.distribution.values]).all()
+    assert found.distribution.sf(found.statistic) == 0.01
 
 
 def test_aggregate__takes_the_smallest_pvalue_and_breaks_ties_by_distance(rng):

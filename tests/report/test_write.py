@@ -75,7 +75,7 @@ def test_report__of_a_test_has_all_that_was_found_and_used(tmp_path):
     for fact in (
         "Are height and weight independent?",
         "Independence rejected at level 0.05",
-        f"(p = {result.pvalue:.4g})",
+        f"(p <= {result.pvalue:.4g})",
         "data x",
         "dhsic test x",
         "print('x')",

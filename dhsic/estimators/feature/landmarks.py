@@ -34,7 +34,7 @@ from dhsic.estimators.feature.tests import (
     unbiased_estimate,
 )
 from dhsic.estimators.resample import exact_null
-from dhsic.features import FeatureMap, KernelFeatures, LandmarksByColumn
+from dhsic.features import FeatureMap, KernelFeatures, LandmarksByColumn, at_quantiles
 from dhsic.kernels import (
     Columns,
     Combinations,
@@ -68,7 +68,7 @@ __all__ = [
 
 Vector = NDArray[np.float64]
 
-_KEPT = 32
+_KEPT = 48
 _COMBINED = 1200.0  # small functions that are called to plan for a combination
 
 REMEDY = "take fewer landmarks, fewer resamples or fewer threads"
@@ -92,24 +92,30 @@ def unpruned(
         kernel = combinations.kernels[k]
         if count and isinstance(kernel, Columns):
             maps[k] = LandmarksByColumn.likely(kernel, dims[k], count, session.dtype)
+        elif count:
+            points = np.broadcast_to(zero, (min(count, kept[k]), kernel.width(1)))
+            maps[k] = KernelFeatures(kernel, points, (combinations.variables[k], len(points)))
     return maps
 
 
 def landmarks_by_column(combinations: Combinations, dims: Sequence[int], p: int) -> list[int]:
-    """Landmarks of a column for every kernel: 0 where its landmarks are rows.
+    """Landmarks of a column, at its quantiles, for every kernel: 0 where its landmarks are rows.
 
-    Means over columns have as many as make 2 p features, and 2 to 32 a column; rows in their place
-    where that would make more than 4 p.
+    Means over columns have as many as make 2 p features, and 2 to 48 a column; rows in their place
+    where that would make more than 4 p. Kernels of a single number have 48, which serve as well as
+    256 of its rows.
     """
     columns = zip(combinations.kernels, combinations.spread(dims), strict=True)
     return [
-        min(_KEPT, max(2, 2 * p // d)) if isinstance(kernel, Columns) and d <= 2 * p else 0
+        min(_KEPT, max(2, 2 * p // d))
+        if (isinstance(kernel, Columns) and d <= 2 * p) or (d == 1 and not kernel.nominal)
+        else 0
         for kernel, d in columns
     ]
 
 
 def likely_counts(session: Session, combinations: Combinations, p: int) -> list[int]:
-    """Landmarks of p that every kernel is likely to keep: 32 where one column is smooth, or all.
+    """Landmarks of p that every kernel is likely to keep: 48 where one column is smooth, or all.
 
     Smooth kernels of one column keep 10 to 20; those with a corner at 0 keep all.
     """
@@ -129,12 +135,19 @@ def landmark_steps(
     )
     fitting = fitting_work(session, combinations.kernels)
     fitting += Work.of(calls=_COMBINED * (len(combinations) - 1))
-    grams = (p * p / one.n_features * one.work for one in maps)
+    grams = (_gram_rows(one, p) * one.work for one in maps)
     work = sum((factor_work(p, one.n_features) for one in maps), sum(grams, NOTHING))
     return [
         DriverStep("fetch landmarks", fetch, rows, fitting),
         DriverStep("prune landmarks", 4 * 8 * p * p, held, work),
     ]
+
+
+def _gram_rows(one: FeatureMap, p: int) -> float:
+    """Rows whose features cost what the Gram matrix of p landmarks does, or one of each column."""
+    if isinstance(one, LandmarksByColumn):
+        return max(map(len, one.landmarks))
+    return p * p / one.n_features
 
 
 class LandmarkFeatures(NamedTuple):
@@ -298,7 +311,9 @@ class OnLandmarks:
         found = [
             _of_columns(kernel, z, count, tolerance, session.dtype)
             if count and isinstance(kernel, Columns)
-            else _of_rows(name, kernel, m, z, tolerance, session.dtype)
+            else _of_rows(
+                name, kernel, m, at_quantiles(z, count) if count else z, tolerance, session.dtype
+            )
             for name, kernel, m, z, count in zip(
                 names, fitted.kernels, fitted.variables, landmarks, by_column, strict=True
             )

@@ -124,6 +124,7 @@ class RFFHSIC:
 
     name: ClassVar[str] = "rff-hsic"
     needs_numbers: ClassVar[bool] = True
+    needs_invariance: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_integer("n_features", self.n_features, minimum=1)

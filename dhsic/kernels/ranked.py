@@ -1,0 +1,226 @@
+"""Kernels of ranks: what units, outliers and monotone transformations of a column do not change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
+
+import numpy as np
+import scipy
+from numpy.typing import DTypeLike, NDArray
+
+from dhsic._validation import check_choice
+from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.kernels.bandwidth import as_sample
+from dhsic.kernels.base import Kernel, Matrix
+
+__all__ = ["AndersonDarling", "Ranked", "Scale"]
+
+Scale = Literal["ranks", "scores"]
+
+_MOST_KNOTS = 512
+
+_Knots: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class Ranked(Kernel):
+    """A kernel of the ranks of every column, or of their normal scores.
+
+    The rank of a value is the share of a sample that lies below it, where ties count by half: its
+    mid-distribution function. Between values of the sample it is interpolated, so that each row
+    is transformed by itself, and beyond them it stays. HSIC with such a kernel is a dependence
+    measure of the copula (Poczos et al. 2012), which increasing transformations of columns do not
+    change where the sample holds all rows.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Of the transformed columns.
+    scale : {"ranks", "scores"}, optional
+        Ranks from 0 to 1, or the normal quantiles of them.
+    knots : tuple of tuple of tuple of float, optional
+        For every column up to 512 values, ascending, and what they become; `fit` sets them.
+
+    References
+    ----------
+    .. [1] B. Poczos, Z. Ghahramani, J. Schneider. Copula-based kernel dependency measures.
+       ICML 2012.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import Gaussian, Ranked
+    >>> x = np.array([[1.0], [10.0], [1000.0]])
+    >>> Ranked(Gaussian(gamma=1.0)).fit(x)(x).round(4)
+    array([[1.    , 0.8948, 0.6412],
+           [0.8948, 1.    , 0.8948],
+           [0.6412, 0.8948, 1.    ]])
+    """
+
+    kernel: Kernel
+    scale: Scale = "ranks"
+    knots: tuple[_Knots, ...] | None = field(default=None, repr=False)
+    origin: tuple[float, ...] | None = field(default=None, init=False, repr=False)
+
+    name: ClassVar[str] = "ranks"
+
+    def __post_init__(self) -> None:
+        given: Any = self.kernel
+        if not isinstance(given, Kernel):
+            msg = f"ranks need a kernel, got {given!r}: pass Gaussian(), for instance"
+            raise InvalidArgumentError(msg)
+        check_choice("scale", self.scale, get_args(Scale))
+
+    def fit(self, sample: NDArray[np.float64]) -> Self:
+        sample = as_sample(sample)
+        ranked = self
+        if self.knots is None:
+            ranked = replace(self, knots=tuple(_knots(column, self.scale) for column in sample.T))
+        return replace(ranked, kernel=self.kernel.fit(ranked._transformed(sample)))
+
+    def scale_columns(self, d: int) -> tuple[tuple[int, ...], ...]:
+        return self.kernel.scale_columns(d)
+
+    def measured(self, d: int) -> frozenset[int]:
+        return self.kernel.measured(d)
+
+    @property
+    def has_length(self) -> bool:
+        return self.kernel.has_length
+
+    def widened(self, factor: float) -> Self:
+        return replace(self, kernel=self.kernel.widened(factor))
+
+    def squarings(self, wide: Kernel) -> int:
+        same = isinstance(wide, Ranked) and (wide.scale, wide.knots) == (self.scale, self.knots)
+        return self.kernel.squarings(wide.kernel) if same else 0  # type: ignore[attr-defined]
+
+    @property
+    def work_tiles(self) -> int:
+        return self.kernel.work_tiles
+
+    def width(self, d: int) -> int:
+        return self.kernel.width(d)
+
+    def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        return self.kernel.rows(self._transformed(x), dtype)
+
+    def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        return self.kernel.columns(self._transformed(z), dtype)
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        self.kernel.tile(rows, columns, out, work)
+
+    def rounding(self, columns: Matrix) -> float:
+        return self.kernel.rounding(columns)
+
+    def spec(self) -> str:
+        return f"{self.scale}({self.kernel.spec()})"
+
+    def _transformed(self, x: NDArray[Any]) -> NDArray[np.float64]:
+        """Ranks or scores of rows (b, d), each column by its own knots."""
+        x = np.asarray(x)
+        if self.knots is None:
+            msg = f"{self.scale}: knots must be set before use; got None: call fit(sample)"
+            raise InvalidArgumentError(msg)
+        if x.ndim != 2 or x.shape[1] != len(self.knots):
+            msg = (
+                f"{self.scale}: rows must have shape (n, {len(self.knots)}); got {x.shape}: pass "
+                "x[:, None] for one column, and fit a kernel for each variable"
+            )
+            raise InvalidArgumentError(msg)
+        out = np.empty(x.shape)
+        for j, (values, heights) in enumerate(self._arrays):
+            # in ascending order the search for knots takes a tenth of the time, and sorting less
+            order = np.argsort(x[:, j])
+            out[order, j] = np.interp(x[order, j], values, heights)
+        return out
+
+    @cached_property
+    def _arrays(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        return [(np.array(values), np.array(heights)) for values, heights in self.knots or ()]
+
+
+def _knots(column: NDArray[np.float64], scale: Scale) -> _Knots:
+    """Values of a column, all or at quantiles, and their ranks or scores."""
+    values, counts = np.unique(column, return_counts=True)
+    upto = np.cumsum(counts)
+    if len(values) > _MOST_KNOTS:
+        # at these ranks, so that a value which many rows share is a knot
+        wanted = np.linspace(1.0, len(column), _MOST_KNOTS)
+        chosen = np.unique(np.searchsorted(upto, wanted))
+        values, counts, upto = values[chosen], counts[chosen], upto[chosen]
+    heights = (upto - 0.5 * counts) / len(column)
+    if scale == "scores":
+        heights = scipy.special.ndtri(heights)
+    return tuple(values.tolist()), tuple(heights.tolist())
+
+
+@dataclass(frozen=True)
+class AndersonDarling(Kernel):
+    """Anderson-Darling kernel, -log max(u, v) - log(1 - min(u, v)) - 1, of numbers within 0 and 1.
+
+    It is the inner product of indicators, int (1[u <= t] - t) (1[v <= t] - t) / (t (1 - t)) dt,
+    with the weight that Anderson and Darling [1] give to the tails; of several columns it is their
+    mean. Its feature space is that of trends: with `Ranked` it finds monotone dependence and
+    differences in the tails.
+
+    References
+    ----------
+    .. [1] T. Anderson, D. Darling. Asymptotic theory of certain goodness of fit criteria based on
+       stochastic processes. Annals of Mathematical Statistics 23, 1952.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.kernels import AndersonDarling
+    >>> AndersonDarling()(np.array([[0.5], [0.75]])).round(4)
+    array([[ 0.3863, -0.0192],
+           [-0.0192,  0.674 ]])
+    """
+
+    origin: tuple[float, ...] | None = field(default=None, init=False, repr=False)
+
+    name: ClassVar[str] = "anderson-darling"
+
+    def fit(self, sample: NDArray[np.float64]) -> Self:
+        self._logarithms(as_sample(sample), np.float64)
+        return self
+
+    @property
+    def work_tiles(self) -> int:
+        return 1
+
+    def width(self, d: int) -> int:
+        return 2 * d
+
+    def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
+        return self._logarithms(np.asarray(x), dtype)
+
+    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        # -log max(u, v) is the smaller of -log u and -log v, and so for 1 - u and 1 - v
+        w = rows.shape[1]
+        for j in range(w):
+            to = work[0] if j else out
+            np.minimum(rows[:, j, None], columns[:, j], out=to)
+            if j:
+                np.add(out, to, out=out)
+        if w > 2:
+            np.multiply(out, 2.0 / w, out=out)
+        np.subtract(out, 1.0, out=out)
+
+    def _logarithms(self, x: NDArray[Any], dtype: DTypeLike) -> Matrix:
+        """-log u and -log(1 - u) of every column, shape (b, 2 d)."""
+        if x.ndim != 2:
+            msg = f"{self.name}: rows must have shape (n, d); got {x.shape}: pass x[:, None]"
+            raise InvalidArgumentError(msg)
+        if not ((x > 0.0) & (x < 1.0)).all():
+            msg = (
+                f"{self.name}: values must lie within 0 and 1; got {float(x.min()):.3g} to "
+                f"{float(x.max()):.3g}: take 'ranks({self.name})'"
+            )
+            raise DataError(msg)
+        x = x.astype(np.float64, copy=False)
+        return np.ascontiguousarray(np.hstack([-np.log(x), -np.log1p(-x)]), dtype)
