@@ -221,7 +221,7 @@ class Grid:
     Examples
     --------
     >>> len(Grid().combinations(2)), len(Grid().combinations(5))
-    (17, 17)
+    (16, 17)
     >>> len(Grid(Candidates("gaussian", (0.5, 1, 2)), combine="all").combinations(2))
     9
     """
