@@ -206,7 +206,8 @@ def test_nobody_is_waited_for_on_this_machine() -> None:
         pass
 
 
-def test_a_scheduler_without_workers() -> None:
+def test_a_scheduler_without_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dhsic.cluster.spec._SCHEDULER_TIMEOUT", 0.5)  # and 10 s to answer
     with (
         LocalCluster(
             n_workers=0,
@@ -215,7 +216,7 @@ def test_a_scheduler_without_workers() -> None:
             scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},
         ) as empty,
         pytest.raises(InvalidArgumentError, match="got none within"),
-        connect(empty.scheduler_address, timeout=0.5),
+        connect(empty.scheduler_address),
     ):
         pass
 
