@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_args
 import click
 
 from dhsic._progress import progress_bar
+from dhsic.io.csv_lines import Quotes
 from dhsic.io.million_song import convert_million_song
 from dhsic.io.missing import Missing
 from dhsic.io.synthetic import generate as write_synthetic
@@ -155,6 +156,16 @@ Example
     "repeated.",
 )
 @click.option("--delimiter", metavar="CHAR", default=",", help="Field separator of a CSV file.")
+@click.option(
+    "--quotes",
+    type=click.Choice(get_args(Quotes)),
+    default="checked",
+    help="Refuse quotes of a CSV file that look stray, as rows would vanish between them; or take "
+    "all for fields that hold line breaks; or read quotes as characters.",
+)
+@click.option(
+    "--encoding", metavar="NAME", default="utf-8", help="Encoding of a CSV file, such as latin-1."
+)
 @_shuffle
 @overwrite_option
 def table(source: str, out: str, variables: Sequence[str], **options: Any) -> None:

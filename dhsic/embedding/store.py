@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -51,7 +52,7 @@ def write_record(
         It cannot be written.
     """
     told = {"format": _FORMAT, **attributes}
-    if not is_url(str(path)) and Path(path).exists() and not overwrite:
+    if not is_url(str(path)) and os.path.exists(path) and not overwrite:
         msg = f"{path} already exists: choose another path, or pass overwrite=True"
         raise InvalidArgumentError(msg)
     if str(path).endswith(".npz"):
