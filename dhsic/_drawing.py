@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from dhsic._text import printable
 from dhsic.errors import require
 
 if TYPE_CHECKING:
@@ -57,8 +58,7 @@ def shortened(name: str, most: int) -> str:
     What matplotlib would take for mathematics is shown as it is, and what is no character in
     numbers.
     """
-    drawable = str(name).encode("utf-8", "backslashreplace").decode("utf-8")
-    line = " ".join(drawable.split())
+    line = printable(" ".join(str(name).split()))
     if len(line) > most:
         head = most // 2
         line = f"{line[:head].rstrip()}{_ELLIPSIS}{line[head + 1 - most :].lstrip()}"

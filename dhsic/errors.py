@@ -1,5 +1,7 @@
 """The errors and warnings that dhsic raises."""
 
+from dhsic._text import printable
+
 __all__ = [
     "ApproximateNullWarning",
     "ClusterError",
@@ -18,6 +20,9 @@ __all__ = [
 
 class DhsicError(Exception):
     """Base of every error that dhsic raises on purpose."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__(), keep="\n\t")
 
 
 class InvalidArgumentError(DhsicError, ValueError):

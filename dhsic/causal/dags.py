@@ -8,6 +8,7 @@ from functools import cache
 from itertools import chain, combinations, permutations
 from typing import Any
 
+from dhsic._text import printable
 from dhsic.errors import InvalidArgumentError, require
 
 __all__ = ["DAG", "Parents", "complete_dags", "enumerate_dags"]
@@ -97,7 +98,8 @@ class DAG:
         return graph
 
     def __str__(self) -> str:
-        return ", ".join(f"{cause} -> {effect}" for cause, effect in self.edges) or "no edges"
+        edges = ", ".join(f"{cause} -> {effect}" for cause, effect in self.edges)
+        return printable(edges) or "no edges"
 
 
 @cache

@@ -99,7 +99,12 @@ def _new_file(context: click.Context, option: click.Parameter, value: Path | Non
     if value is None:
         return None
     path = value.resolve()
-    if path.exists() and not path.is_file():
+    try:
+        other = path.exists() and not path.is_file()
+    except OSError as error:
+        msg = f"{str(path)!r} cannot name a file ({error.strerror}): give another name"
+        raise click.BadParameter(msg) from error
+    if other:
         msg = f"give the name of a file; {path} is not one"
         raise click.BadParameter(msg)
     if not path.parent.is_dir():

@@ -9,6 +9,7 @@ import warnings
 from distributed import Security
 from distributed.comm.addressing import parse_address, parse_host_port
 
+from dhsic._files import check_regular
 from dhsic.cluster import checks
 from dhsic.cluster.sections import TLS
 from dhsic.errors import InsecureWarning, InvalidArgumentError, MissingDependencyError
@@ -138,6 +139,7 @@ def ssl_context(tls: TLS) -> ssl.SSLContext:
 
 def _content(name: str, path: str) -> bytes:
     try:
+        check_regular(path)
         with open(path, "rb") as file:
             return file.read(2**20)
     except OSError as error:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._text import printable
 from dhsic._work import NOTHING, Rates, Work
 from dhsic.engine.events import PassStarted, RunStarted, Unit
 from dhsic.engine.groups import Groups, Ranges
@@ -367,4 +368,4 @@ class Plan(BarResult):
         return [f"n = {self.n:,}", passes, f"{peak} in a process", ", ".join(self.variables)]
 
     def __str__(self) -> str:
-        return "\n".join(plan_lines(self))
+        return "\n".join(map(printable, plan_lines(self)))
