@@ -172,6 +172,8 @@ class Session:
             "stored": {f"variable {one.name!r}": one.parts for _, one in self._inventories},
             "content": found["content"],
         }
+        if self.moves is not None:
+            described["moves"] = self.moves
         self._checkpoint = Checkpoint.open(self._folder, described)
 
     def verify(self) -> tuple[StoredArraySummary, ...]:

@@ -92,9 +92,9 @@ class Orbit:
     shifted: bool = True
 
     @classmethod
-    def of(cls, n: int, n_resamples: int, seed: int) -> Self:
-        """Of at least so many permutations."""
-        groups = Groups.of(n, min(n_resamples, _WIDEST), seed)
+    def of(cls, n: int, n_resamples: int, seed: int, most: int = _WIDEST) -> Self:
+        """Of at least so many permutations, in groups of about so many rows at most."""
+        groups = Groups.of(n, min(n_resamples, most), seed)
         return cls(groups, -(-n_resamples // groups.size))
 
     def __len__(self) -> int:
@@ -259,11 +259,11 @@ def narrower(session: Session, orbit: Orbit, n_resamples: int) -> Orbit:
 
 def _shifted(session: Session, n_resamples: int, most: int) -> Orbit:
     """At least so many shifts, in groups of at most so many rows or not many more."""
-    size, moves = min(n_resamples, most), session.moves
-    groups: RowGroups = (
-        Groups.of(session.n, size, session.seed) if moves is None else moves.groups(size)
-    )
-    return Orbit(groups, 1 if isinstance(moves, Series) else -(-n_resamples // groups.size))
+    if session.moves is None:
+        return Orbit.of(session.n, n_resamples, session.seed, most)
+    groups = session.moves.groups(min(n_resamples, most))
+    serial = isinstance(session.moves, Series)
+    return Orbit(groups, 1 if serial else -(-n_resamples // groups.size))
 
 
 def _permuted(session: Session, null: Permutation, suits: Callable[[Orbit], bool]) -> Orbit:

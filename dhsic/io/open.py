@@ -25,6 +25,7 @@ __all__ = [
     "AnySource",
     "open_data",
     "open_group",
+    "open_group_labels",
     "open_group_samples",
     "open_labelled_data",
     "open_sample_data",
@@ -319,6 +320,14 @@ def open_group(
         msg = f"a test needs two or more variables of different names, got {names!r}"
         raise InvalidArgumentError(msg)
     return _aligned(opened)
+
+
+def open_group_labels(
+    path: Any, labels: str, what: str, *, allow_missing_chunks: bool = False
+) -> AnySource:
+    """Open labels of rows in a zarr group or a table, as `open_group` variables; one array."""
+    (found,) = _members(path, [labels], allow_missing_chunks)
+    return replace(found, name=what)
 
 
 def open_group_samples(
