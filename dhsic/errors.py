@@ -6,6 +6,7 @@ __all__ = [
     "ApproximateNullWarning",
     "ClusterError",
     "DataError",
+    "DependentRowsWarning",
     "DhsicError",
     "InsecureWarning",
     "InvalidArgumentError",
@@ -74,6 +75,26 @@ class ApproximateNullWarning(UserWarning):
     ...     result = dhsic.independence_test(1.0 * x, 1.0 * y, null="gamma", rng=0)
     >>> str(caught[0].message)[:41]
     "null 'gamma' is an approximation: about 0"
+    """
+
+
+class DependentRowsWarning(UserWarning):
+    """Rows that are stored side by side are alike in two variables, as those of series or groups.
+
+    Then p-values for exchangeable rows are too small. It says what was measured and which arguments
+    are for such rows.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, y = np.repeat(np.random.default_rng(0).standard_normal((2, 100)), 10, axis=1)
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always", dhsic.errors.DependentRowsWarning)
+    ...     result = dhsic.independence_test(x, y, rng=0)
+    >>> str(caught[0].message)[:51]
+    "rows that are stored side by side are alike in 'x1'"
     """
 
 
