@@ -112,6 +112,7 @@ def _grid_summary(found: GridOutcome, whole: Aggregated, method: Method) -> Grid
         KernelCombination(
             tuple(kernel.spec() for kernel in found.combinations.kernels_of(c)),
             *map(float, numbers),
+            factors=found.combinations.factors_of(c),
         )
         for c, numbers in enumerate(columns)
     )

@@ -41,6 +41,7 @@ def test_grid__finds_what_one_bandwidth_misses(estimator, null):
     grid = result.grid
     assert len(grid.combinations) == 4
     strongest = grid.combinations[grid.strongest]
+    assert len(strongest.factors) == len(strongest.kernels)
     assert strongest.kernels == tuple(v.kernel for v in result.variables)
     assert strongest.standardised == max(c.standardised for c in grid.combinations)
     assert result.statistic == pytest.approx(strongest.standardised)
