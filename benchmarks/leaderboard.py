@@ -155,31 +155,34 @@ def powers(table: curves.Table) -> dict[str, dict[str, float]]:
     return found
 
 
-def means(table: curves.Table, group: str) -> Iterator[dict[str, Any]]:
+def means(table: curves.Table, group: str) -> list[dict[str, Any]]:
     """Of the tests that have all dependent scenarios of a group, the best first."""
     own = [row for row in table if row["group"] == group]
     by_scenario = {name: found for name, found in powers(own).items() if not name.startswith(NULL)}
     every = {method for found in by_scenario.values() for method in found}
     complete = [m for m in every if all(m in found for found in by_scenario.values())]
-    levels = defaultdict(list)
+    levels: dict[str, list[float]] = defaultdict(list)
     for row in own:
         if row["level 5%"]:
             levels[row["method"]].append(float(row["level 5%"]))
-    lines = []
-    for method in complete:
-        behind = {name: max(f.values()) - f[method] for name, f in by_scenario.items()}
-        worst = max(behind, key=lambda name: behind[name])
-        lines.append(
-            {
-                "group": group,
-                "method": method,
-                "mean power": float(np.mean([f[method] for f in by_scenario.values()])),
-                "mean level": float(np.mean(levels[method])) if levels[method] else math.nan,
-                "most behind": behind[worst],
-                "where": worst,
-            }
-        )
-    yield from sorted(lines, key=lambda line: -line["mean power"])
+    lines = [_line(group, method, by_scenario, levels[method]) for method in complete]
+    return sorted(lines, key=lambda line: -float(line["mean power"]))
+
+
+def _line(
+    group: str, method: str, by_scenario: Mapping[str, dict[str, float]], levels: Sequence[float]
+) -> dict[str, Any]:
+    """Means of a test, and where it is the most behind the best."""
+    behind = {name: max(found.values()) - found[method] for name, found in by_scenario.items()}
+    worst = max(behind, key=lambda name: behind[name])
+    return {
+        "group": group,
+        "method": method,
+        "mean power": float(np.mean([found[method] for found in by_scenario.values()])),
+        "mean level": float(np.mean(levels)) if levels else math.nan,
+        "most behind": behind[worst],
+        "where": worst,
+    }
 
 
 def picture(table: curves.Table, path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +50,7 @@ def chatterjee(x: Array, y: Array, resamples: int, seed: int) -> float:
     method = module("scipy.stats").PermutationMethod(n_resamples=resamples, rng=seed)
     sides = ((x, y), (y, x))
     found = [correlation(u[:, 0], v[:, 0], method=method).pvalue for u, v in sides]
-    return min(1.0, 2.0 * min(found))
+    return float(min(1.0, 2.0 * min(found)))
 
 
 def mutual_information(x: Array, y: Array, resamples: int, seed: int) -> float:
@@ -94,7 +95,7 @@ def _peer(name: str, rows: int) -> Entry:
     return Entry(METHODS[name].test, METHODS[name].package, rows)
 
 
-def _dhsic(**options: str) -> Entry:
+def _dhsic(**options: Any) -> Entry:
     """As it is called without a number of resamples."""
     return Entry(partial(ours_fitted, **options), "dhsic")
 

@@ -75,7 +75,7 @@ def _w_shaped(n: int, rng: Rng, d: int) -> Data:
 def _on_sphere(angles: Array) -> Array:
     """Coordinates by products of cosines and a sine; all but the first sine, shape (n, d)."""
     cosines, sines = np.cos(np.pi * angles), np.sin(np.pi * angles)
-    x = np.cumprod(cosines, axis=1)
+    x = np.multiply.accumulate(cosines, axis=1)
     x[:, :-1] *= sines[:, 1:]
     return x
 
