@@ -304,7 +304,8 @@ class Grid:
             for one in self._numbers(listed, thinned)
         )
         every = Combinations(kernels, variables, tuple(chosen), factors)
-        return every.part(range(len(every))) if thinned else every
+        some_unused = thinned and self.combine == "auto"
+        return every.part(range(len(every))) if some_unused else every
 
     def _candidates(self, m: int) -> tuple[Candidates, ...]:
         if isinstance(self.candidates, Candidates):
