@@ -298,13 +298,13 @@ class Grid:
         flat = [(kernel, factor, m) for m, scaled in enumerate(listed) for kernel, factor in scaled]
         kernels, factors, variables = zip(*flat, strict=True)
         offsets = list(starts)[:-1]
-        thinned = all(one._thinned for one in self._candidates(m))
+        thinned = [one._thinned for one in self._candidates(m)]
         chosen = (
             tuple(start + k for start, k in zip(offsets, one, strict=True))
             for one in self._numbers(listed, thinned)
         )
         every = Combinations(kernels, variables, tuple(chosen), factors)
-        some_unused = thinned and self.combine == "auto"
+        some_unused = any(thinned) and self.combine == "auto"
         return every.part(range(len(every))) if some_unused else every
 
     def _candidates(self, m: int) -> tuple[Candidates, ...]:
@@ -317,7 +317,7 @@ class Grid:
         return listed
 
     def _numbers(
-        self, listed: Sequence[list[tuple[Kernel, float]]], thinned: bool
+        self, listed: Sequence[list[tuple[Kernel, float]]], thinned: Sequence[bool]
     ) -> list[tuple[int, ...]]:
         """The candidates of every combination, given kernels and factors of every variable."""
         counts = list(map(len, listed))
@@ -330,12 +330,14 @@ class Grid:
         return _listed(tuple(tuple(one) for one in self.combine), counts)
 
     def _around(
-        self, listed: Sequence[list[tuple[Kernel, float]]], thinned: bool
+        self, listed: Sequence[list[tuple[Kernel, float]]], thinned: Sequence[bool]
     ) -> list[tuple[int, ...]]:
         """The reference, and combinations of the other candidates."""
         changes = [[change(*pair) for pair in scaled] for scaled in listed]
         reference = [one.index(min(one)) for one in changes]
-        alone = [_of_spread(scaled) if thinned else [] for scaled in listed]
+        alone = [
+            _of_spread(scaled) if own else [] for scaled, own in zip(listed, thinned, strict=True)
+        ]
         others = [
             [k for k in range(len(one)) if k not in (nearest, *own)] or [nearest]
             for one, nearest, own in zip(changes, reference, alone, strict=True)
@@ -346,7 +348,7 @@ class Grid:
         else:
             numbers = _spaced(_balanced(counts), self.most - 1)
         rest = [tuple(o[k] for o, k in zip(others, one, strict=True)) for one in numbers]
-        if thinned and len(listed) == 2:
+        if all(thinned) and len(listed) == 2:
             factors = [[factor for _, factor in scaled] for scaled in listed]
             rest = [one for one in rest if _at(factors, one) >= _NARROWEST]
             rest += product(*alone)
