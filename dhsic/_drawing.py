@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from dhsic._text import printable
@@ -11,7 +12,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["BLUE", "GREY", "ORANGE", "PURPLE", "axes_of", "figure_of", "rounded", "shortened"]
+__all__ = [
+    "BLUE",
+    "GREY",
+    "ORANGE",
+    "PURPLE",
+    "axes_beside",
+    "axes_of",
+    "figure_of",
+    "rounded",
+    "shortened",
+]
 
 # Okabe and Ito's colours, which colour-blind people tell apart.
 BLUE: Final = "#0072B2"
@@ -33,6 +44,21 @@ def axes_of(ax: Axes | None, size: tuple[float, float] | None = None) -> Axes:
     if ax is not None:
         return ax
     axes: Axes = _pyplot().subplots(figsize=size, layout="constrained")[1]
+    return axes
+
+
+def axes_beside(widths: Sequence[float], height: float) -> Sequence[Axes]:
+    """Axes beside each other in a new figure, of so many inches each.
+
+    Raises
+    ------
+    MissingDependencyError
+        matplotlib is not installed.
+    """
+    size = (sum(widths), height)
+    axes: Sequence[Axes] = _pyplot().subplots(
+        1, len(widths), figsize=size, layout="constrained", width_ratios=widths
+    )[1]
     return axes
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._drawing import rounded, shortened
+from dhsic._drawing import axes_beside, rounded, shortened
 from dhsic._validation import check_number
 from dhsic.results.contract import Result
 from dhsic.results.findings import Findings, Records, Sketch
@@ -47,8 +47,9 @@ _MEANING = (
 )
 _EXPLORATORY = (
     "The p-value of the test accounts for the choice among the kernels tried; those of the table "
-    "are of a combination by itself, and exploratory. The picture has the aggregated score, which "
-    "the p-value compares with those of the replicates."
+    "are of a combination by itself, and exploratory, as is the picture of evidence by kernel and "
+    "length. The histogram has the aggregated score, which the p-value compares with those of the "
+    "replicates."
 )
 
 
@@ -284,7 +285,8 @@ class IndependenceTestResult(_Result):
         if self.grid is None:
             return []
         tried = f"{len(self.grid.combinations)} kernel combinations tried"
-        return [("kernels", f"{tried}; p-value corrected for the choice. The best is shown above.")]
+        corrected = f"{tried}; p-value corrected for the choice. The best is shown above"
+        return [("kernels", f"{corrected}: {self.grid.told}.")]
 
     def records(self) -> list[dict[str, Any]]:
         count = 1 if self.grid is None else len(self.grid.combinations)
@@ -298,11 +300,17 @@ class IndependenceTestResult(_Result):
             lambda ax: self.plot(ax, alpha=alpha),
             "Histogram of the null distribution, with the statistic and the critical value.",
         )
-        tables = self._tables()
+        tables, sketches = self._tables(), [sketch]
+        notes = [_MEANING.format(self.hypothesis)]
         if self.grid is not None:
             tables["Kernels tried"] = self._kernel_rows(self.grid)
-        notes = [_MEANING.format(self.hypothesis), *([] if self.grid is None else [_EXPLORATORY])]
-        return Findings(self._subject, lead, [sketch], tables, notes)
+            sketches.append(self._evidence(self.grid))
+            notes.append(_EXPLORATORY)
+        return Findings(self._subject, lead, sketches, tables, notes)
+
+    def _evidence(self, grid: GridSummary) -> Sketch:
+        words = f"Evidence of every combination of kernels; the strongest is {grid.told}."
+        return Sketch(lambda ax: grid.plot(ax, names=self._asked), words, (7.2, 4.4))
 
     @property
     def _pvalue_text(self) -> str:
@@ -352,12 +360,13 @@ class IndependenceTestResult(_Result):
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
         """Histogram of the null distribution with the statistic and the critical value.
 
-        Where there are several statistics, it has the score, which the p-value compares.
+        Where there are several statistics, it has the score, which the p-value compares. Of a
+        grid a new figure has the evidence by kernel and length beside it, see `GridSummary.plot`.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure where not given.
+            Where to draw the histogram; a new figure where not given.
         alpha : float, optional
             The level of the critical value.
 
@@ -378,6 +387,9 @@ class IndependenceTestResult(_Result):
         measured, value, values = "statistic", self.statistic, self.null_distribution
         if self.score is not None and self.null_scores is not None:
             measured, value, values = "score", self.score, self.null_scores
+        if ax is None and self.grid is not None:
+            ax, evidence = axes_beside((6.4, 6.4), 4.4)
+            self.grid.plot(evidence, names=self._asked)
         said = f"{measured} {rounded(value)}, {self._p}"
         axes = draw_null(
             ax,

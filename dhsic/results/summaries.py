@@ -6,6 +6,10 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = [
     "FeatureSummary",
@@ -28,6 +32,7 @@ __all__ = [
 
 _NUMBER = re.compile(r"\d+\.\d+(?:e[+-]?\d+)?")
 _SCALED = re.compile(r"(gaussian|imq|laplacian|matern\d+|rq:[^:@*,()]+):([^:@*,()]+)")
+_PARAMETERS = re.compile(r":[^:@*,()+ ]+")
 _ALONE = re.compile(r"^columns\(([^(),]*)\)$")
 _MEAN = re.compile(r"columns\(([^()]*)\)")
 
@@ -125,12 +130,29 @@ class KernelCombination:
         Its distance from the mean of its replicates, in their standard deviations.
     pvalue : float
         Its p-value, which takes no notice of the choice among combinations.
+    factors : tuple of float or None
+        What the length of each kernel is multiplied by: that of the median heuristic, where its
+        bandwidth was not given. None of a kernel without a length, as "delta".
     """
 
     kernels: tuple[str, ...]
     statistic: float
     standardised: float
     pvalue: float
+    factors: tuple[float | None, ...] = ()
+
+    @property
+    def scales(self) -> tuple[str, ...]:
+        """One a variable: what the kernel is of, and its length beside that which was fitted.
+
+        Examples
+        --------
+        >>> kernels = ("scores(gaussian:1.07)", "gaussian:6.8", "delta")
+        >>> KernelCombination(kernels, 1.0, 2.0, 0.01, (1.0, 0.5, None)).scales
+        ('scores(gaussian), length x 1', 'gaussian, length x 1/2', 'delta')
+        """
+        factors = self.factors or (None,) * len(self.kernels)
+        return tuple(map(_scale_text, self.kernels, factors))
 
 
 @dataclass(frozen=True)
@@ -149,9 +171,18 @@ class GridSummary:
     reference : int
         The number of the combination nearest to the median heuristic.
     strongest : int
-        The number of the combination that decided.
+        The number of the combination that decided: that with the largest share of the evidence.
     combinations : tuple of KernelCombination
         All of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 200))
+    >>> grid = dhsic.independence_test(x, np.sin(8.0 * x) + noise, rng=0).grid
+    >>> grid.told
+    'ranks(gaussian), length x 1/8 and ranks(anderson-darling), 12.6 sd above the null mean'
     """
 
     aggregate: str
@@ -159,6 +190,41 @@ class GridSummary:
     reference: int
     strongest: int
     combinations: tuple[KernelCombination, ...]
+
+    @property
+    def told(self) -> str:
+        """The kernels that decided, with their lengths beside those of the median heuristic."""
+        found = self.combinations[self.strongest]
+        z = found.standardised
+        where = f"{abs(z):.1f} sd {'above' if z >= 0.0 else 'below'} the null mean"
+        return f"{' and '.join(found.scales)}, {where}"
+
+    def plot(self, ax: Axes | None = None, *, names: Sequence[str] | None = None) -> Axes:
+        """How far the statistic of every combination lies above its replicates.
+
+        Of two variables it is a map, a row a kernel of the first and a column one of the second,
+        from long to short lengths; of more it has a bar a kernel of every variable, of the
+        strongest combination with it. Combinations that were not tried are left blank.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure where not given.
+        names : sequence of str, optional
+            Of the variables.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        MissingDependencyError
+            matplotlib is not installed.
+        """
+        from dhsic.results.picture import draw_evidence  # with NumPy alone, but for its axes
+
+        return draw_evidence(ax, self, names)
 
 
 @dataclass(frozen=True)
@@ -353,6 +419,17 @@ def time_text(seconds: float, passes: int, precision: str = "") -> str:
     """
     read = f"{passes:,} pass{'' if passes == 1 else 'es'}" if passes else ""
     return ", ".join(filter(None, (f"{seconds:.2f} s", read, precision)))
+
+
+def _scale_text(kernel: str, factor: float | None) -> str:
+    name = _PARAMETERS.sub("", short_spec(kernel))
+    return name if factor is None else f"{name}, length x {_as_fraction(factor)}"
+
+
+def _as_fraction(factor: float) -> str:
+    """1/16 rather than 0.0625."""
+    inverse = 1.0 / factor
+    return f"1/{inverse:.0f}" if factor < 1.0 and inverse.is_integer() else f"{factor:.4g}"
 
 
 def short_spec(kernel: str) -> str:
