@@ -79,7 +79,9 @@ def test_quick_start__answers_from_the_shell_as_from_python(tmp_path, monkeypatc
 
 
 def test_quick_start__names_the_extras():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
     section = TEXTS["start.md"].partition("## Extras")[2].partition("## Next")[0]
     assert {*extras} - {"docs", "test"} == {*re.findall(r"`([a-z0-9]+)`", section)}
     (every,) = extras["all"]
