@@ -456,8 +456,8 @@ def bad(row: Mapping[str, Any]) -> bool:
 
 @click.command(help=__doc__)
 @click.option("--faults", default=500)
-@click.option("--wait", default=4.0, help="Seconds that a cluster may be without a worker.")
-@click.option("--deadline", default=60.0, help="Seconds in which a run must end.")
+@click.option("--wait", default=10.0, help="Seconds that a cluster may be without a worker.")
+@click.option("--deadline", default=300.0, help="Seconds in which a run must end.")
 @click.option("--at-once", default=4, help="Clusters side by side, most of which wait.")
 @click.option("--out", default="benchmarks/results/chaos.csv")
 def main(faults: int, wait: float, deadline: float, at_once: int, out: str) -> None:
