@@ -65,7 +65,7 @@ def test_commands__spell_them_out(tmp_path):
         ("test", str(table), "--variable", f"a{RED}", "--variable", "b", "--kernel", "gaussian"),
         ("plan", str(out), "--variable", RED, "--variable", "b"),
         ("test", str(table), "--variable", f"none{RED}", "--variable", "b"),
-        ("dependence", RED),
+        (RED,),
     ):
         done = CliRunner().invoke(main, list(words))
         assert done.exit_code in (0, 2)
