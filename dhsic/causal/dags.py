@@ -8,7 +8,10 @@ from functools import cache
 from itertools import chain, combinations, permutations
 from typing import Any
 
+import numpy as np
+
 from dhsic._text import printable
+from dhsic._validation import shown
 from dhsic.errors import InvalidArgumentError, require
 
 __all__ = ["DAG", "Parents", "complete_dags", "enumerate_dags"]
@@ -47,6 +50,13 @@ class DAG:
     parents: Parents
 
     def __post_init__(self) -> None:
+        listed = isinstance(self.names, Sequence) and isinstance(self.parents, Sequence)
+        if not listed or not all(map(_is_numbers, self.parents)):
+            msg = (
+                "a DAG needs a sequence of names, and one of the numbers of the parents of each; "
+                f"got {shown(self.names)} and {shown(self.parents)}"
+            )
+            raise InvalidArgumentError(msg)
         m = len(self.names)
         others = all(
             set(own) <= set(range(m)) - {node} and list(own) == sorted(set(own))
@@ -162,6 +172,10 @@ def complete_dags(m: int) -> tuple[Parents, ...]:
         tuple(tuple(sorted(order[: order.index(node)])) for node in range(m))
         for order in permutations(range(m))
     )
+
+
+def _is_numbers(own: object) -> bool:
+    return isinstance(own, Sequence) and all(isinstance(one, int | np.integer) for one in own)
 
 
 def _subsets(items: Sequence[int]) -> Iterator[tuple[int, ...]]:
