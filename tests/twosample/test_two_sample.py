@@ -325,6 +325,15 @@ def test_result__reads_well(samples):
     plt.close("all")
 
 
+@pytest.mark.parametrize("estimator", ["v-mmd", "u-mmd", "nystrom-mmd"])
+def test_samples__may_have_two_rows(estimator):
+    x, y = np.array([0.0, 1.0]), np.array([2.0, 3.5])
+    found = compare(x, y, estimator=estimator, null="permutation")
+    assert found.n == 4
+    assert found.quantity == "squared MMD"
+    assert 1 / 24 <= found.pvalue <= 1.0
+
+
 def test_plan__runs_nothing_and_is_refused_where_it_does_not_fit():
     planned = dhsic.plan_two_sample(np.zeros((6_000, 3)), np.zeros((4_000, 3)), threads=1)
     assert (planned.n, planned.n_landmarks) == (10_000, 800)
