@@ -30,6 +30,7 @@ _IMPORTED_ONCE = [
 _LEFT_OUT = (".*", "__pycache__", "*.zarr", "dist", "build", "*.egg-info")
 _OWN = ("dhsic", "tests", "benchmarks", "conftest")
 _LONG_AGO = 10**9  # seconds since 1970
+_EXAMPLES = 1.0  # seconds that those of a file may take
 _FAR = 4.0  # a test of another package comes where one of the same that takes 4 times as long does
 
 
@@ -114,7 +115,8 @@ class _Observer:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        items.sort(key=lambda item: self._order.get(item.nodeid, 0))
+        last = len(self._order)
+        items.sort(key=lambda item: self._order.get(item.nodeid, last))
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
@@ -233,10 +235,12 @@ class Covering:
         """Those that run one of these lines of a file, the first to be run first, with seconds.
 
         Without lines, and where the file changed since they were noted, all tests that run any
-        line of it. Tests of the same folder come first, then those that take little.
+        line of it. Tests of the same folder come first, then those that take little; the examples
+        of its docstrings are one test.
         """
         now = digest(self._tree / file)
-        found: dict[str, float] = {}
+        examples = ">>>" in (self._tree / file).read_text(encoding="utf-8")
+        found = {file: _EXAMPLES} if examples else {}
         for notes, data in self._notes:
             by_line = data.contexts_by_lineno(file) if file in notes["sources"] else {}
             unknown = lines is None or notes["sources"].get(file) != now

@@ -17,6 +17,8 @@ benchmarks/equivalent_mutants.csv, each with the reason.
 from __future__ import annotations
 
 import math
+import signal
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -192,4 +194,5 @@ def main(
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no process of tests is left
     main()

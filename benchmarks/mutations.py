@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -179,11 +178,11 @@ class _Finder:
                 self._replace(node, f"bool({ast.unparse(node.operand)})")
             case ast.Compare():
                 for place, operator in enumerate(node.ops):
-                    self._swap(node, operator, lambda copy, new, at=place: _put(copy.ops, at, new))
+                    self._swap(node, operator, place)
             case ast.BoolOp():
-                self._swap(node, node.op, lambda copy, new: setattr(copy, "op", new))
+                self._swap(node, node.op)
             case ast.BinOp() if not _joins_types(node):
-                self._swap(node, node.op, lambda copy, new: setattr(copy, "op", new))
+                self._swap(node, node.op)
             case ast.IfExp():
                 order = node.body, node.test, node.orelse
                 other, test, one = (f"({ast.unparse(part)})" for part in order)
@@ -224,11 +223,15 @@ class _Finder:
             self._replace(node, ast.unparse(made))
         self._expressions(node.value)
 
-    def _swap(self, node: ast.expr, operator: ast.AST, put: Callable[[Any, ast.AST], None]) -> None:
+    def _swap(self, node: ast.expr, operator: ast.AST, place: int | None = None) -> None:
+        """Take the opposite operator, of a comparison the one at that place."""
         if type(operator) not in _OPERATORS:
             return
-        copy = ast.parse(ast.unparse(node), mode="eval").body
-        put(copy, _OPERATORS[type(operator)]())
+        copy: Any = ast.parse(ast.unparse(node), mode="eval").body
+        if place is None:
+            copy.op = _OPERATORS[type(operator)]()
+        else:
+            copy.ops[place] = _OPERATORS[type(operator)]()
         self._replace(node, f"({ast.unparse(copy)})")
 
     def _replace(self, node: Any, new: str, last: int = 0) -> None:
@@ -240,22 +243,18 @@ class _Finder:
         self.mutations.append(Mutation(*where, old, new, start, end))
 
 
-def _put(operators: list[Any], place: int, new: ast.AST) -> None:
-    operators[place] = new
-
-
 def _joins_types(node: ast.BinOp) -> bool:
     """Whether it is a union such as ``int | None``, or joins texts."""
+    sides = node.left, node.right
     if isinstance(node.op, ast.BitOr):
-        return any(
-            (isinstance(side, ast.Name) and side.id[:1].isupper()) or _is_none(side)
-            for side in (node.left, node.right)
-        )
-    return any(_is_text(side) for side in (node.left, node.right))
+        return any(_is_type(side) for side in sides)
+    return any(_is_text(side) for side in sides)
 
 
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
+def _is_type(node: ast.expr) -> bool:
+    named = node.value if isinstance(node, ast.Subscript) else node
+    is_none = isinstance(node, ast.Constant) and node.value is None
+    return is_none or (isinstance(named, ast.Name) and named.id[:1].isupper())
 
 
 def _is_text(node: ast.expr) -> bool:

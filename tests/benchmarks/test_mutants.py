@@ -161,6 +161,10 @@ def test_covering__knows_the_tests_of_a_line(root, tmp_path):
     assert of("    return x") == ["test_clipped"]
     assert of("    return x + 1") == []
     assert sorted(of(None)) == ["test_clipped", "test_is_large"]
+    assert "dhsic/toy.py" not in found.tests_of("dhsic/toy.py", None)
+    (tree / "dhsic/told.py").write_text('"""A module.\n\n>>> 1 + 1\n2\n"""\n')
+    assert [*found.tests_of("dhsic/told.py", None)] == ["dhsic/told.py"]
+    assert [*run_tests(tree, ["dhsic/told.py"], 60.0).passed] == ["dhsic/told.py::dhsic.told"]
     (tree / "dhsic/toy.py").write_text("\n".join(["", *lines]))
     assert sorted(of("    return x")) == ["test_clipped", "test_is_large"]
 
