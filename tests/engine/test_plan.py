@@ -240,6 +240,8 @@ def test_plan_pass__counts_arrays_that_a_client_must_send(tmp_path):
     here = plan_pass(Gather(), sources, threads(2))
     there = plan_pass(Gather(), sources, Runtime(2, 2**31, 1, client=object()))
     assert there.worker_bytes - here.worker_bytes == 30_000 * 2 * 8
+    for planned in (here, there):
+        assert (planned.work["decoded"], planned.work["bytes"]) == (30_000 * 3 * 8, 30_000 * 2 * 8)
 
 
 def test_plan_pass__has_the_same_blocks_for_any_number_of_threads():
