@@ -131,7 +131,7 @@ def rows(
     known = {keys_of(row, _KEYS): row for row in done}
     for number, mutant in enumerate(mutants, start=1):
         key = keys_of(mutant.told, _KEYS)
-        if key[:3] in hopeless:
+        if key in hopeless:
             yield told(mutant, "equivalent")
         else:
             yield known.get(key) or trials.row(number, mutant)
@@ -186,7 +186,7 @@ def main(
     copied(root, tree)
     note_tests(root, tree, kept, tests, file_seconds)
     listed = read_csv(str(root / "benchmarks" / "equivalent_mutants.csv"))
-    hopeless = {keys_of(row, _KEYS[:3]) for row in listed}
+    hopeless = {keys_of(row, _KEYS) for row in listed}
     done = [row for row in read_csv(out) if not again or row["outcome"] == "killed"]
     trials = Trials(tree, Covering(tree, kept), seconds)
     write_csv(out, rows(trials, sample(root, files, seed, count), done, hopeless))

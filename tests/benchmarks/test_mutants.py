@@ -59,8 +59,8 @@ def test_crashes():
     os._exit(3)
 """
 EQUIVALENT = """
-file,scope,mutation,reason
-dhsic/toy.py,clipped,x < 0 -> (x <= 0),0 is 0 either way
+file,scope,mutation,number,reason
+dhsic/toy.py,clipped,x < 0 -> (x <= 0),0,0 is 0 either way
 """
 EXPECTED = {
     ("2 -> (1)", "0"): "survived",
