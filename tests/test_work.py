@@ -14,6 +14,7 @@ from dhsic.estimators.base import factor_work
 from dhsic.estimators.feature.landmarks import likely_counts
 from dhsic.estimators.gram.permutations import PermutedGramPass
 from dhsic.estimators.gram.sides import GramSides
+from dhsic.estimators.landmark import terms
 from dhsic.estimators.landmark.orbits import MeansPass, OrbitPass
 from dhsic.estimators.landmark.terms import SignedPass, SpectrumPass
 from dhsic.estimators.landmark.tuples import Tuples
@@ -97,7 +98,8 @@ def landmark_passes():
 
 
 @pytest.mark.parametrize("number", range(4), ids=["means", "signs", "spectrum", "shifts"])
-def test_landmark_passes__count_the_exponentials_that_they_compute(number, made):
+def test_landmark_passes__count_the_exponentials_that_they_compute(number, made, monkeypatch):
+    monkeypatch.setattr(terms, "ROWS", 100)  # of a tile
     reduction = list(landmark_passes())[number]
     work = reduction.footprint(640).work
     if isinstance(reduction, OrbitPass):

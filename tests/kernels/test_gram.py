@@ -219,6 +219,15 @@ def test_rows__refuse_what_would_overflow(case: Case, d: int, dtype: type, far: 
         case.kernel.rows(x, dtype)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows__may_be_squared_to_an_eighth_of_the_largest_number(dtype: type):
+    most = float(np.finfo(dtype).max) ** 0.5
+    kernel = Gaussian(gamma=1.0, origin=(0.0, 0.0))
+    assert np.isfinite(kernel.rows(np.array([[0.35 * most, 0.0]]), dtype)).all()
+    with pytest.raises(ValueError, match="must be finite, and smaller than"):
+        kernel.rows(np.array([[0.36 * most, 0.0]]), dtype)
+
+
 @EVERY_CASE
 def test_rows__refuse_vectors(case: Case):
     with pytest.raises(
