@@ -20,7 +20,7 @@ from dhsic._fields import result_fields, tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import named_arguments
-from dhsic.engine.neighbours import warn_of_neighbours
+from dhsic.engine.neighbours import Neighbours
 from dhsic.engine.plan import Plan
 from dhsic.estimators import Estimator, EstimatorName, Null, NullName
 from dhsic.kernels import Grid, Kernel, KernelName
@@ -190,8 +190,10 @@ def independence_test(
     method = choose_method(session, kernels, estimator, null, n_resamples)
     session.begin(method.plan(session))
     session.resume(computes="independence test", **method.described)
-    warn_of_neighbours(session)
-    return IndependenceTestResult(**tested_fields(session, method, began))
+    neighbours = Neighbours(session)
+    result = IndependenceTestResult(**tested_fields(session, method, began))
+    neighbours.warn()
+    return result
 
 
 @named_arguments

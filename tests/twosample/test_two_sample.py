@@ -194,7 +194,7 @@ def test_replicates__exchange_rows_of_all_samples(samples):
     x = pool.read(0, 101)
     labels = rows_of_samples(np.arange(101), (61, 40))[0]
     gram = oracles.gaussian_gram(x, x, GAMMA)
-    orbit = orbit_of(SimpleNamespace(n=101, seed=1), dhsic.Permutation(20))
+    orbit = orbit_of(SimpleNamespace(n=101, seed=1, moves=None), dhsic.Permutation(20))
     orders = oracles.permutations_of_orbit(orbit)[:, 0]
     expected = [101 * oracles.mean_mmd(oracles.v_mmd, gram, labels[order]) for order in orders]
     np.testing.assert_allclose(np.sort(found.null_distribution), np.sort(expected), rtol=1e-9)
