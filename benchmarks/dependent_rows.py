@@ -27,6 +27,7 @@ from scipy.stats import binomtest
 import dhsic
 from benchmarks.output import parallel_map, write_csv
 from dhsic.errors import DependentRowsWarning
+from dhsic.estimators import EstimatorName
 
 Variables = tuple[NDArray[Any], NDArray[Any]]
 Case = Callable[[int, np.random.Generator], tuple[Variables, dict[str, Any]]]
@@ -44,7 +45,8 @@ def clustered(labels: NDArray[Any], share: float, rng: np.random.Generator) -> N
     """Rows of which groups share a part of the variance."""
     common = rng.standard_normal(labels.max() + 1)[labels]
     own = rng.standard_normal(len(labels))
-    return share**0.5 * common + (1.0 - share) ** 0.5 * own
+    rows: NDArray[Any] = share**0.5 * common + (1.0 - share) ** 0.5 * own
+    return rows
 
 
 def autoregressive(n: int, rng: np.random.Generator, memory: float, lag: int | None) -> Any:
@@ -138,7 +140,7 @@ def one(work: tuple[str, int, str, float, int]) -> tuple[bool, bool, bool]:
 
 
 def rows(
-    n: int, runs: int, estimator: str, effects: tuple[float, ...], processes: int
+    n: int, runs: int, estimator: EstimatorName, effects: tuple[float, ...], processes: int
 ) -> Iterator[dict[str, Any]]:
     for effect in effects:
         for case in CASES:
@@ -161,7 +163,7 @@ def rows(
             }
 
 
-def seconds(n: int, estimator: str) -> Iterator[dict[str, Any]]:
+def seconds(n: int, estimator: EstimatorName) -> Iterator[dict[str, Any]]:
     """Processor seconds of one run each, one thread."""
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((2, n))
@@ -195,7 +197,7 @@ def seconds(n: int, estimator: str) -> Iterator[dict[str, Any]]:
 def main(
     n: int,
     runs: int,
-    estimator: str,
+    estimator: EstimatorName,
     effects: tuple[float, ...],
     rows_of_time: int,
     processes: int,

@@ -132,7 +132,8 @@ def covariance_spectrum(
     (0.62, 5.0)
     """
     rows = [_matrix(x) for x in pilot]
-    if not isinstance(kernels, str | Kernel | Sequence):
+    asked: Any = kernels
+    if not isinstance(asked, str | Kernel | Sequence):
         msg = f"kernels must be one, or a sequence of them, got {shown(kernels)}: as 'gaussian'"
         raise InvalidArgumentError(msg)
     given = [kernels] * len(rows) if isinstance(kernels, str | Kernel) else list(kernels)

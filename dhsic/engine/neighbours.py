@@ -189,7 +189,7 @@ def _runs(session: Session) -> tuple[NDArray[np.intp], list[int]]:
     n = session.n
     if n <= _ROWS:
         return np.arange(n), [0]
-    chunks = [-(-n // rows) for one in session.sources if (rows := one.chunk_rows)]
+    chunks = [-(-n // size) for one in session.sources if (size := one.chunk_rows)]
     count = min(_RUNS, max(2, min(chunks, default=n) // _SHARE_OF_CHUNKS))
     length = _ROWS // count
     draws = generator(session.seed, "neighbours").integers(n // count - length + 1, size=count)

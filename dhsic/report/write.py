@@ -87,7 +87,8 @@ def write_report(
     True
     """
     _check_result(result)
-    if not isinstance(run, Run | None):
+    given: Any = run
+    if not isinstance(given, Run | None):
         msg = f"run must be a dhsic.report.Run, got {shown(run)}: leave it out, or make one"
         raise InvalidArgumentError(msg)
     target = Path(check_path("path", path))
