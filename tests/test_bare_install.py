@@ -24,5 +24,5 @@ def test_extras__of_the_package_are_those_that_are_kept_away():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = set(project["optional-dependencies"])
     assert set(OPTIONAL.values()) <= extras
-    together = {"all", "notebook", "test"}  # each of several others
+    together = {"all", "docs", "notebook", "test"}  # each of several others, or of tools
     assert extras - together <= set(OPTIONAL.values())

@@ -139,7 +139,9 @@ def least_landmarks(delta: float, *spectra: CovarianceSpectrum) -> int:
     given: Any
     for given in spectra:
         if not isinstance(given, CovarianceSpectrum):
-            msg = f"a spectrum must be a CovarianceSpectrum, got {shown(given)}: make one of a pilot"
+            msg = (
+                f"a spectrum must be a CovarianceSpectrum, got {shown(given)}: make one of a pilot"
+            )
             raise InvalidArgumentError(msg)
     c = max(_LEAST, *(12.0 * one.supremum**2 / one.norm for one in spectra))
     return math.ceil(-c * float(scipy.special.lambertw(-delta / c, k=-1).real))

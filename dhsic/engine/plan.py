@@ -16,10 +16,11 @@ from dhsic._text import printable
 from dhsic._work import NOTHING, Rates, Work
 from dhsic.engine.events import PassStarted, RunStarted, Unit
 from dhsic.engine.groups import Groups, Ranges
+from dhsic.engine.moved_groups import MovedGroups
 from dhsic.engine.runtime import Runtime
+from dhsic.engine.sets import WholeSets
 from dhsic.engine.told import SPREAD, plan_lines, plan_records, plan_summary
 from dhsic.engine.units import format_bytes, format_count
-from dhsic.engine.sets import MovedGroups, WholeSets
 from dhsic.errors import MemoryBudgetError
 from dhsic.results import TRANSIENT, BarResult
 

@@ -13,9 +13,10 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic._work import PATIENT
 from dhsic.engine.groups import Groups, RowGroups
+from dhsic.engine.moved_groups import MovedGroups
 from dhsic.engine.reduction import GroupReduction
 from dhsic.engine.session import Session
-from dhsic.engine.sets import MovedGroups, Series, WholeSets
+from dhsic.engine.sets import Series, WholeSets
 from dhsic.nulls import Chain, Permutation, Shifts
 
 __all__ = [

@@ -16,6 +16,7 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.kernels.base import Kernel
 from dhsic.kernels.by_type import by_type
 from dhsic.kernels.combinations import Combinations, change
+from dhsic.kernels.designs import balanced, checked, matched, spaced
 from dhsic.kernels.ranked import Ranked
 from dhsic.kernels.registry import parse
 
@@ -35,8 +36,6 @@ _OF_ONE = (
 )
 _INVARIANT = (("gaussian", "columns(laplacian)"), (_FACTORS, (1.0,)))
 _NARROWEST = 1 / 32  # of two factors: finer in both variables, power was lost and none won
-_PRODUCTS = ((0, 0, 0, 0), (0, 1, 2, 3), (0, 2, 3, 1), (0, 3, 1, 2))  # in the field of 4
-
 Aggregate = Literal["soft", "max", "min-p"]
 Combine = Literal["auto", "all", "matched"]
 
@@ -324,10 +323,10 @@ class Grid:
         if self.combine == "all":
             return list(product(*map(range, counts)))
         if self.combine == "matched":
-            return _matched(counts)
+            return matched(counts)
         if self.combine == "auto":
             return self._around(listed, thinned)
-        return _listed(tuple(tuple(one) for one in self.combine), counts)
+        return checked(tuple(tuple(one) for one in self.combine), counts)
 
     def _around(
         self, listed: Sequence[list[tuple[Kernel, float]]], thinned: Sequence[bool]
@@ -346,7 +345,7 @@ class Grid:
         if math.prod(counts) < self.most:
             numbers = list(product(*map(range, counts)))
         else:
-            numbers = _spaced(_balanced(counts), self.most - 1)
+            numbers = spaced(balanced(counts), self.most - 1)
         rest = [tuple(o[k] for o, k in zip(others, one, strict=True)) for one in numbers]
         if all(thinned) and len(listed) == 2:
             factors = [[factor for _, factor in scaled] for scaled in listed]
@@ -364,60 +363,3 @@ def _of_spread(scaled: Sequence[tuple[Kernel, float]]) -> list[int]:
 def _at(factors: Sequence[Sequence[float]], numbers: Sequence[int]) -> float:
     """The product of the factors of a combination."""
     return math.prod(one[k] for one, k in zip(factors, numbers, strict=True))
-
-
-def _spaced(rows: list[tuple[int, ...]], most: int) -> list[tuple[int, ...]]:
-    """As many of the rows as are wanted, from first to last."""
-    count = min(most, len(rows))
-    return [rows[len(rows) * k // count] for k in range(count)]
-
-
-def _balanced(counts: Sequence[int]) -> list[tuple[int, ...]]:
-    """The first variable takes candidate j, the others i + m j, for all i and j.
-
-    Where the number g of candidates is a prime or 4, sums and products are those of the field of g
-    elements, so that up to g + 1 variables meet in pairs in all pairs of candidates: an orthogonal
-    array of strength 2 (Rao 1947). Else they are modulo g, and not all pairs may meet; nor do those
-    of more variables, of which some always take the same candidate.
-    """
-    g = max(counts)
-    rows = (
-        (j, *(_added(i, _multiplied(m % g, j, g), g) for m in range(len(counts) - 1)))
-        for i, j in product(range(g), repeat=2)
-    )
-    return list(dict.fromkeys(tuple(k % c for k, c in zip(r, counts, strict=True)) for r in rows))
-
-
-def _added(i: int, j: int, g: int) -> int:
-    return i ^ j if g == 4 else (i + j) % g
-
-
-def _multiplied(i: int, j: int, g: int) -> int:
-    return _PRODUCTS[i][j] if g == 4 else i * j % g
-
-
-def _matched(counts: Sequence[int]) -> list[tuple[int, ...]]:
-    """A variable with a single candidate goes with all of the others'."""
-    g = max(counts)
-    if any(count not in (1, g) for count in counts):
-        msg = (
-            "matched combinations need equally many candidates of every variable, or one; got "
-            f"{', '.join(map(str, counts))}: take combine='all'"
-        )
-        raise InvalidArgumentError(msg)
-    return [tuple(min(k, count - 1) for count in counts) for k in range(g)]
-
-
-def _listed(numbers: tuple[tuple[int, ...], ...], counts: Sequence[int]) -> list[tuple[int, ...]]:
-    for one in numbers or ((),):
-        known = len(one) == len(counts) and all(
-            isinstance(k, int | np.integer) and not isinstance(k, bool) and 0 <= k < count
-            for k, count in zip(one, counts, strict=True)
-        )
-        if not known:
-            msg = (
-                "a combination must be one number of a candidate for each variable, from 0 up to "
-                f"below {', '.join(map(str, counts))}; got {one}"
-            )
-            raise InvalidArgumentError(msg)
-    return list(dict.fromkeys(tuple(map(int, one)) for one in numbers))

@@ -123,6 +123,8 @@ def draw_evidence(ax: Axes | None, grid: GridSummary, names: Sequence[str] | Non
     axes = axes_of(ax, (6.4, 4.4))
     axes.set_title(_EVIDENCE, fontsize=11)
     count = len(grid.combinations[0].kernels)
+    if count == 1:  # of samples, whose values have the kernel
+        return _evidence_bars(axes, grid, ["values"])
     labels = [f"x{number + 1}" for number in range(count)] if names is None else names
     return (_evidence_map if count == 2 else _evidence_bars)(axes, grid, labels)
 

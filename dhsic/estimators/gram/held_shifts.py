@@ -17,8 +17,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from dhsic.engine.moved_groups import MovedGroups
 from dhsic.engine.reduction import GroupBlock
-from dhsic.engine.sets import MovedGroups
 from dhsic.engine.tiles import Matrix
 from dhsic.estimators.gram.lines import HeldLines
 from dhsic.estimators.gram.sides import GramSides, OrbitSums, RowOrders, Rows, Side
