@@ -154,7 +154,7 @@ def test_leaderboard__measures_what_is_asked_and_goes_on(out, monkeypatch):
     assert float(measured[0]["power 5%"]) == 1.0
     assert float(measured[0]["seconds"]) > 0.0
     assert {row["method"] for row in table if row["source"] != "measured"} == {
-        *("hyppo HHG", "hyppo MGC"),
+        *("hyppo HHG", "hyppo MGC", "hyppo Hsic, published"),
     }
     assert "shapes: dhsic default 1.000" in said
     assert out.with_suffix(".png").exists()
