@@ -414,6 +414,7 @@ class Trials:
             "fault": number,
             "kind": name,
             "block": block if kind.work is one_test else "",
+            "struck": struck,  # a run may end before, as where the machine is overloaded
             "outcome": outcome,
             "resumed": self._again(kind, kept) if kind.resumed else "",
             "seconds": seconds,

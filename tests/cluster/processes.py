@@ -81,7 +81,7 @@ def dask_cluster(
         scheduler = ["scheduler", "--port", "0", "--protocol", protocol]
         scheduler += ["--scheduler-file", str(file), *here]
         stack.enter_context(dask_process(*scheduler, log=log))
-        wait_until(lambda: _complete(file), 60, lambda: log.read_text()[-2000:])
+        wait_until(lambda: _complete(file), 200, lambda: log.read_text()[-2000:])
         for number in threads:
             worker = ["worker", "--scheduler-file", str(file), "--nthreads", str(number)]
             worker += ["--protocol", protocol, "--local-directory", str(folder), *here]

@@ -32,8 +32,8 @@ def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("tls")
     tls = make_tls(folder)
     with dask_cluster(folder / "cluster", tls, threads=(1, 2)) as (address, file):
-        with connect(address, tls=tls, timeout=60) as client:
-            client.wait_for_workers(2, timeout=60)
+        with connect(address, tls=tls, timeout=200) as client:
+            client.wait_for_workers(2, timeout=200)
         yield address, file, tls
 
 
