@@ -447,7 +447,7 @@ def test_from_json__refuses_what_to_json_never_writes(constant):
 
 
 def test_bars__have_a_few_ticks_along_their_lengths():
-    axes = draw_bars(plt.figure().gca(), ["a", "b"], [9.0, 4.0], "score", most=5)
+    axes = draw_bars(plt.figure().gca(), ["a", "b"], [8.0, 4.0], "score", most=5)
     low, high = axes.get_xlim()
     assert 2 <= sum(low <= tick <= high for tick in axes.get_xticks()) <= 6
     plt.close("all")
