@@ -6,9 +6,9 @@ import html
 import json
 import re
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from matplotlib import pyplot as plt
 
 from dhsic.errors import InvalidArgumentError, MissingDependencyError
 from dhsic.kernels import parse
@@ -27,6 +27,7 @@ from dhsic.results import (
     decision,
     length_of,
 )
+from dhsic.results.picture import draw_bars
 
 COMMON = {
     "estimate": 0.1 + 0.2,
@@ -524,3 +525,10 @@ def test_from_json__refuses_what_to_json_never_writes(constant):
     assert constant in text
     with pytest.raises(InvalidArgumentError, match="JSON of a IndependenceTestResult"):
         IndependenceTestResult.from_json(text)
+
+
+def test_bars__have_a_few_ticks_along_their_lengths():
+    axes = draw_bars(plt.figure().gca(), ["a", "b"], [8.0, 4.0], "score", most=5)
+    low, high = axes.get_xlim()
+    assert 2 <= sum(low <= tick <= high for tick in axes.get_xticks()) <= 6
+    plt.close("all")

@@ -204,6 +204,8 @@ def test_pairs__without_known_directions_have_no_areas(
     assert done.exit_code == 0
     assert "area" not in done.stdout
     assert "pair0001, pair 1 of 2" in done.stderr
+    told = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    assert [one["pairs"] for one in told if one["event"] == "result"] == [2]
     refused = invoke("cause", "pairs", tmp_path, "--plot", tmp_path / "roc.png")
     assert refused.exit_code == 2
     assert "known directions of both kinds" in refused.stderr

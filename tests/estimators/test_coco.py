@@ -1,5 +1,6 @@
 """COCO and its witness functions against their definitions."""
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -80,6 +81,19 @@ def test_witness_functions__have_norm_one_and_coco_as_covariance(kernel):
         assert function.kernel == fitted
         norm = function.weights @ fitted(function.points) @ function.weights
         assert norm == pytest.approx(1.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("dims", [(1, 1), (2, 2)])
+def test_witness_functions__are_drawn_over_the_columns_of_either_variable(dims):
+    rng = np.random.default_rng(0)
+    data = [rng.standard_normal((60, d)) for d in dims]
+    found = COCO(n_landmarks=20).witness_functions(session_on(data), KERNELS)
+    for of in ("first", "second"):
+        axes = found.plot(of=of)
+        labels = axes.get_xlabel(), axes.get_ylabel()
+        assert labels[0] == (f"{of} variable" if dims[0] == 1 else f"{of}[0]")
+        assert labels[1] == f"{of}[1]" or dims[0] == 1
+    plt.close("all")
 
 
 def test_witness_functions__no_others_of_norm_one_covary_more():

@@ -12,6 +12,7 @@ from dhsic.io.open import open_group
 from dhsic.io.storage import RemoteStore, StorageError
 from dhsic.io.synthetic import generate
 from dhsic.io.tabular import convert_table
+from dhsic.io.upload import Upload
 from dhsic.io.zarr_output import new_group
 from tests.io.object_store import BUCKET, DENIED
 
@@ -36,6 +37,17 @@ def objects(url):
         return [name async for name in RemoteStore(url).list_prefix("")]
 
     return sync(listed())
+
+
+def test_upload__knows_of_metadata_that_it_keeps_back(url):
+    from zarr.core.buffer import default_buffer_prototype
+    from zarr.core.sync import sync
+
+    store, value = Upload(url), default_buffer_prototype().buffer.from_bytes(b"{}")
+    assert not sync(store.exists("x/zarr.json"))
+    sync(store.set("x/zarr.json", value))
+    assert sync(store.exists("x/zarr.json"))
+    assert not sync(RemoteStore(url).exists("x/zarr.json"))
 
 
 def test_generate__writes_the_same_group_as_on_disk(url, library, tmp_path):
