@@ -194,5 +194,5 @@ def _runs(session: Session) -> tuple[NDArray[np.intp], list[int]]:
     length = _ROWS // count
     draws = generator(session.seed, "neighbours").integers(n // count - length + 1, size=count)
     firsts = draws + np.arange(count) * (n // count)
-    rows: NDArray[np.intp] = (firsts[:, None] + np.arange(length)).ravel()
-    return rows, list(range(0, len(rows), length))
+    found: NDArray[np.intp] = (firsts[:, None] + np.arange(length)).ravel()
+    return found, list(range(0, len(found), length))
