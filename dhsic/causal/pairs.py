@@ -6,11 +6,12 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._drawing import BLUE, ORANGE, axes_of, shortened
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, generator, resolve_seed
 from dhsic._validation import check_integer, named_arguments
@@ -24,14 +25,18 @@ from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.estimators import Estimator, EstimatorName, Null, NullName
 from dhsic.io.missing import Missing
 from dhsic.kernels import Kernel, KernelName
+from dhsic.results import Result, rows_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["PairResiduals", "direction", "directions", "pair_residuals"]
 
 Vector = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class PairResiduals:
+@dataclass(frozen=True, eq=False, repr=False)
+class PairResiduals(Result):
     """Two standardised variables, and what the regression of each on the other leaves.
 
     Parameters
@@ -52,6 +57,8 @@ class PairResiduals:
         Rows that were left out since a value was missing.
     """
 
+    _tabular: ClassVar[bool] = True
+
     names: tuple[str, str]
     first: Vector
     second: Vector
@@ -60,6 +67,64 @@ class PairResiduals:
     regression: str
     seed: int
     dropped: int = 0
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every row: both variables, and the residuals of each."""
+        one, two = self.names
+        parts = {
+            one: self.first,
+            two: self.second,
+            f"residual of {two}": self.of_second,
+            f"residual of {one}": self.of_first,
+        }
+        columns = {
+            name if values.shape[1] == 1 else f"{name}[{j}]": column.tolist()
+            for name, values in parts.items()
+            for j, column in enumerate(values.T)
+        }
+        rows = zip(*columns.values(), strict=True)
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        one, two = self.names
+        return [
+            ("residuals", f"{two} given {one}, and {one} given {two}"),
+            ("regression", self.regression),
+            ("n", rows_text(len(self.first), self.dropped)),
+            ("seed", str(self.seed)),
+        ]
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Residuals of either first column against that of the other variable.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure where not given.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        MissingDependencyError
+            matplotlib is not installed.
+        """
+        axes = axes_of(ax, (6.0, 4.2))
+        one, two = (shortened(name, 24) for name in self.names)
+        sides = (
+            (one, two, self.first, self.of_second, BLUE),
+            (two, one, self.second, self.of_first, ORANGE),
+        )
+        for cause, effect, values, left, color in sides:
+            label = f"{effect} given {cause}"
+            axes.scatter(values[:, 0], left[:, 0], s=8, alpha=0.5, color=color, label=label)
+        axes.set(xlabel="the given variable, standardised", ylabel="residual")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(loc="best", fontsize=9, frameon=False)
+        return axes
 
     def decide(self, measure: Measure) -> CausalDirection:
         """Compare both directions.

@@ -226,8 +226,10 @@ def precision_recall_curve(
     )
     average = float(metrics.average_precision_score(positive, sizes, sample_weight=shares))
     # the smallest threshold comes first there, and after the largest a point that has none
-    curve = (one[: len(thresholds)][::-1] for one in (recall, precision, thresholds))
-    return PrecisionRecallCurve(*curve, average)
+    last = len(thresholds)
+    return PrecisionRecallCurve(
+        recall[:last][::-1], precision[:last][::-1], thresholds[::-1], average
+    )
 
 
 @named_arguments

@@ -37,7 +37,7 @@ __all__ = ["AS_ASKED", "DependenceEstimate", "IndependenceTestResult"]
 
 AS_ASKED = "as asked"
 
-_KERNEL_WIDTH = 60
+_KERNEL_WIDTH = 66
 _TITLE_WIDTH = 48
 _LEVEL = 0.05
 
@@ -46,8 +46,8 @@ _MEANING = (
     "exchangeable. Where {0} is not rejected, it is not shown either."
 )
 _EXPLORATORY = (
-    "The p-value of the test accounts for the choice among the kernels tried; those of the table "
-    "are of a combination by itself, and exploratory. The picture has the aggregated score, which "
+    "The p-value of the test accounts for all kernels tried, judged by {0}; those of the table are "
+    "of a combination by itself, and exploratory. The picture has the score of all together, which "
     "the p-value compares with those of the replicates."
 )
 
@@ -231,12 +231,13 @@ class IndependenceTestResult(_Result):
         Why this one.
     score : float or None
         The p-value compares it with `null_scores`, where there are several statistics. For a grid
-        it is the aggregated score, see `dhsic.Grid`: where the reference has a share of the level,
-        it is -log10 of the smaller of p / share and q / (1 - share), with p and q the ranks among
-        the b replicates and the data, by the reference and by all others. Ranks end where the data
-        lie above all replicates, so that the score is the same for all stronger evidence. For a
-        chain it combines the p-values of the stages, see `dhsic.Chain`. None where there is one
-        statistic, which the p-value compares with `null_distribution`.
+        it joins the standardised statistics, see `dhsic.Grid`: with aggregate="soft" by their soft
+        maximum, which grows with the evidence. With "max" and "min-p", where the reference has a
+        share of the level, it is -log10 of the smaller of p / share and q / (1 - share), with p and
+        q the ranks among the b replicates and the data, by the reference and by all others. Ranks
+        end where the data lie above all replicates, so that this score is the same for all stronger
+        evidence. For a chain it combines the p-values of the stages, see `dhsic.Chain`. None where
+        there is one statistic, which the p-value compares with `null_distribution`.
     null_scores : ndarray, shape (b,), or None
         Replicates of the score under the null hypothesis, or draws from its law.
     grid : GridSummary or None
@@ -272,7 +273,7 @@ class IndependenceTestResult(_Result):
         return [
             *self._rows(),
             *self._tried(),
-            ("statistic", f"{self.statistic:.6g} ({self._chosen()})"),
+            ("statistic", f"{self.statistic:.6g}{self._unit} ({self._chosen()})"),
             ("p-value", self._pvalue_text),
             *(("stage", stage.told(count)) for stage in self.stages),
             ("null", f"{self.null}{resamples}: {self.null_reason}"),
@@ -283,8 +284,23 @@ class IndependenceTestResult(_Result):
     def _tried(self) -> list[tuple[str, str]]:
         if self.grid is None:
             return []
-        tried = f"{len(self.grid.combinations)} kernel combinations tried"
-        return [("kernels", f"{tried}; p-value corrected for the choice. The best is shown above.")]
+        tried = (
+            f"{len(self.grid.combinations)} kernel combinations tried, judged by {self.grid.told}"
+        )
+        corrected = "p-value corrected for the choice. The strongest is shown above."
+        return [("kernels", f"{tried}; {corrected}")]
+
+    @property
+    def _unit(self) -> str:
+        return "" if self.score is None else " standard deviations from its mean under the null"
+
+    @property
+    def _measured(self) -> tuple[str, float, NDArray[np.float64]]:
+        """The name of what the p-value compares, its value, and those of the replicates."""
+        if self.score is None or self.null_scores is None:
+            return "statistic", self.statistic, self.null_distribution
+        soft = self.grid is not None and self.grid.aggregate == "soft" and not self.stages
+        return "soft maximum" if soft else "score", self.score, self.null_scores
 
     def records(self) -> list[dict[str, Any]]:
         count = 1 if self.grid is None else len(self.grid.combinations)
@@ -301,7 +317,9 @@ class IndependenceTestResult(_Result):
         tables = self._tables()
         if self.grid is not None:
             tables["Kernels tried"] = self._kernel_rows(self.grid)
-        notes = [_MEANING.format(self.hypothesis), *([] if self.grid is None else [_EXPLORATORY])]
+        notes = [_MEANING.format(self.hypothesis)]
+        if self.grid is not None:
+            notes.append(_EXPLORATORY.format(self.grid.told))
         return Findings(self._subject, lead, [sketch], tables, notes)
 
     @property
@@ -309,7 +327,8 @@ class IndependenceTestResult(_Result):
         count = len(self.null_distribution)
         if any(is_least(stage.pvalue, count) for stage in self.stages):
             return f"<= {self.pvalue:.4g} (that of a stage is {floor_text(count)})"
-        return pvalue_text(self.pvalue, self.pvalue_error, count)
+        best_rank = 1 if self.grid is None else self.grid.best_rank
+        return pvalue_text(self.pvalue, self.pvalue_error, count, best_rank)
 
     @property
     def _p(self) -> str:
@@ -375,9 +394,7 @@ class IndependenceTestResult(_Result):
         level = check_number(
             "alpha", alpha, "greater than 0 and less than 1", lambda x: 0.0 < x < 1.0, "as 0.05"
         )
-        measured, value, values = "statistic", self.statistic, self.null_distribution
-        if self.score is not None and self.null_scores is not None:
-            measured, value, values = "score", self.score, self.null_scores
+        measured, value, values = self._measured
         said = f"{measured} {rounded(value)}, {self._p}"
         axes = draw_null(
             ax,

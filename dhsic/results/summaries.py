@@ -30,6 +30,8 @@ _NUMBER = re.compile(r"\d+\.\d+(?:e[+-]?\d+)?")
 _SCALED = re.compile(r"(gaussian|imq|laplacian|matern\d+|rq:[^:@*,()]+):([^:@*,()]+)")
 _ALONE = re.compile(r"^columns\(([^(),]*)\)$")
 _MEAN = re.compile(r"columns\(([^()]*)\)")
+_RANKED = re.compile(r"(ranks|scores)\((.*)\)")
+_UNITS = {"": "", "ranks": " in ranks from 0 to 1", "scores": " in normal scores"}
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,29 @@ class GridSummary:
     strongest: int
     combinations: tuple[KernelCombination, ...]
 
+    @property
+    def told(self) -> str:
+        """How they became one score."""
+        return {
+            "soft": "their soft maximum",
+            "max": "the largest standardised statistic",
+            "min-p": "the smallest p-value",
+        }[self.aggregate]
+
+    @property
+    def best_rank(self) -> int:
+        """The smallest numerator of a p-value, where the strongest alone lies above all replicates.
+
+        It is 1 but where ranks are weighed by shares of the level, see `dhsic.nulls.aggregate`:
+        rank k of a replicate by the others is as good as rank 1 by the share of the strongest where
+        (k - 1/2) / (1 - share) <= 1 / (2 share).
+        """
+        if self.aggregate == "soft" or not 0.0 < self.reference_share < 1.0:
+            return 1
+        reference = self.strongest == self.reference
+        share = self.reference_share if reference else 1.0 - self.reference_share
+        return 1 + math.floor(0.5 + 0.5 * (1.0 - share) / share)
+
 
 @dataclass(frozen=True)
 class StageSummary:
@@ -260,7 +285,7 @@ def rows_text(n: int, dropped: int, data: Sequence[StoredArraySummary] = ()) -> 
     return "; ".join([rows, *filter(None, (array.told for array in data))])
 
 
-def pvalue_text(p: float, error: float | None, n_replicates: int) -> str:
+def pvalue_text(p: float, error: float | None, n_replicates: int, best_rank: int = 1) -> str:
     """A p-value with its error, or as a bound where it is the smallest that there can be.
 
     Parameters
@@ -271,6 +296,8 @@ def pvalue_text(p: float, error: float | None, n_replicates: int) -> str:
         Its Monte Carlo standard error; None where nothing is simulated.
     n_replicates : int
         b, of which the smallest is 1 / (b + 1).
+    best_rank : int, optional
+        Where it is best_rank / (b + 1) instead, see `GridSummary.best_rank`.
 
     Examples
     --------
@@ -281,36 +308,41 @@ def pvalue_text(p: float, error: float | None, n_replicates: int) -> str:
     """
     if error is None:
         return f"{p:.4g}"
-    if not is_least(p, n_replicates):
+    if not is_least(p, n_replicates, best_rank):
         return f"{p:.4g} ± {error:.2g}"
-    return f"<= {p:.4g} ({floor_text(n_replicates)})"
+    return f"<= {p:.4g} ({floor_text(n_replicates, best_rank)})"
 
 
-def is_least(p: float, n_replicates: int) -> bool:
-    """Whether a p-value is the smallest that there can be, 1 / (b + 1)."""
-    return p * (n_replicates + 1) <= 1.0 + 1e-9
+def is_least(p: float, n_replicates: int, best_rank: int = 1) -> bool:
+    """Whether a p-value is the smallest that there can be, best_rank / (b + 1)."""
+    return p * (n_replicates + 1) <= best_rank + 1e-9
 
 
-def floor_text(n_replicates: int) -> str:
+def floor_text(n_replicates: int, best_rank: int = 1) -> str:
     """Say that a p-value is the smallest, and how many replicates would tell more.
 
     Examples
     --------
     >>> floor_text(250)
     'the smallest with 250 replicates; take 2,509 or so to tell a smaller one'
+    >>> floor_text(250, best_rank=2)
+    'the smallest of one combination with 250 replicates; take 2,509 or so to tell a smaller one'
     """
     more = 10 * (n_replicates + 1) - 1
+    alone = " of one combination" if best_rank > 1 else ""
     return (
-        f"the smallest with {n_replicates:,} replicates; take {more:,} or so to tell a smaller one"
+        f"the smallest{alone} with {n_replicates:,} replicates; "
+        f"take {more:,} or so to tell a smaller one"
     )
 
 
 def length_of(kernel: str) -> float | None:
-    """The bandwidth of a kernel as a length, in units of the data; None where it has no single one.
+    """The bandwidth of a kernel as a length; None where it has no single one.
 
     It is 1 / sqrt(gamma) of gaussian, imq and rq kernels, exp(-gamma |x - y|^2) say, 1 / gamma of
     laplacian ones, exp(-gamma |x - y|_1), and the length of matern ones: the median distance of the
-    rows, where the bandwidth follows from it.
+    rows, where the bandwidth follows from it. Its units are those of the data; of a kernel of ranks
+    or normal scores, those of ranks or scores.
 
     Parameters
     ----------
@@ -321,8 +353,11 @@ def length_of(kernel: str) -> float | None:
     --------
     >>> length_of("gaussian:0.25"), length_of("laplacian:0.25"), length_of("delta")
     (2.0, 4.0, None)
+    >>> length_of("scores(gaussian:0.25)")
+    2.0
     """
-    scaled = _SCALED.fullmatch(_ALONE.sub(r"\1", kernel))
+    _, inner = _unranked(kernel)
+    scaled = _SCALED.fullmatch(_ALONE.sub(r"\1", inner))
     if scaled is None:
         return None
     name, scale = scaled[1], float(scaled[2])
@@ -332,15 +367,25 @@ def length_of(kernel: str) -> float | None:
 
 
 def kernel_text(kernel: str) -> str:
-    """A kernel to be read, with its length in units of the data beside gamma.
+    """A kernel to be read, with its length beside gamma.
 
     Examples
     --------
     >>> kernel_text("gaussian:0.0045657788937916525"), kernel_text("delta")
     ('gaussian:0.004566, length 14.8', 'delta')
+    >>> kernel_text("scores(gaussian:0.25)"), kernel_text("ranks(gaussian:16.0)")[20:]
+    ('scores(gaussian:0.25), length 2 in normal scores', 'length 0.25 in ranks from 0 to 1')
     """
     length = length_of(kernel)
-    return short_spec(kernel) + ("" if length is None else f", length {length:.4g}")
+    if length is None:
+        return short_spec(kernel)
+    return f"{short_spec(kernel)}, length {length:.4g}{_UNITS[_unranked(kernel)[0]]}"
+
+
+def _unranked(kernel: str) -> tuple[str, str]:
+    """Whether a kernel is of ranks or scores, and the kernel of these; "" where it is of values."""
+    ranked = _RANKED.fullmatch(kernel)
+    return (ranked[1], ranked[2]) if ranked else ("", kernel)
 
 
 def time_text(seconds: float, passes: int, precision: str = "") -> str:
