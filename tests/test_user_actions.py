@@ -103,8 +103,14 @@ ACTIONS: dict[str, tuple[Callable[[], Any], Gets | Told]] = {
         lambda: test(X, [1, "a"] * 30),
         Told("text beside numbers.*to_numeric"),
     ),
-    "prices": (lambda: test(X, ["1,200", "1,300"] * 30), Told("as '1,200': make numbers of them")),
-    "prices in dollars": (lambda: test(X, ["$3", "$4"] * 30), Told("as '\\$3': make numbers")),
+    "prices": (
+        lambda: test(X, ["1,200", "1,300"] * 30),
+        Told("as '1,200': make numbers of them.*str.replace"),
+    ),
+    "prices in dollars": (
+        lambda: test(X, ["$3", "$4"] * 30),
+        Told("as '\\$3': make numbers.*str.replace"),
+    ),
     "percents": (lambda: test(X, ["3%", "4%"] * 30), Told("'3%'.*or a categorical column if")),
     "numbers as text with a stray word": (
         lambda: test(X, [*map(str, range(ROWS - 1)), "abc"]),
@@ -287,6 +293,15 @@ ACTIONS: dict[str, tuple[Callable[[], Any], Gets | Told]] = {
     "embeddings of arrays": (
         lambda: dhsic.mmd(X, Y),
         Told("by mean_embedding, or .*two_sample_test"),
+    ),
+    # Files and stores
+    "a file that is no table": (
+        lambda: dhsic.independence_test("a", "b", data=__file__),
+        Told("name is not that of a table: give a CSV.*or read it in Python"),
+    ),
+    "several arrays of a zarr group as one variable": (
+        lambda: dhsic.independence_test("a", ["a", "b"], data=zarr.create_group({})),
+        Told("store several arrays as one, \\(n, d\\), or.*pass a dictionary of arrays"),
     ),
     "an address for a client": (lambda: test(X, Y, client="tcp://a:1"), Told("distributed.Client")),
 }

@@ -154,7 +154,16 @@ Example
     help="Read this column as numbers; other text in it counts as missing. The option may be "
     "repeated.",
 )
-@click.option("--delimiter", metavar="CHAR", default=",", help="Field separator of a CSV file.")
+@click.option(
+    "--thousands",
+    metavar="CHAR",
+    help="Character between thousands in the columns of --numeric, as the comma of 1,200.",
+)
+@click.option(
+    "--delimiter",
+    metavar="CHAR",
+    help="Field separator of a CSV file.  [default: a comma, or a tab in a .tsv file]",
+)
 @_shuffle
 @overwrite_option
 def table(source: str, out: str, variables: Sequence[str], **options: Any) -> None:

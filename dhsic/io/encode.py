@@ -231,11 +231,21 @@ def _refuse_written_numbers(labels: Sequence[Any], where: str) -> None:
     if not (share >= 0.5 if written else share > 0.5 and others):
         return
     beside = f", beside {others[0]!r}" if others else ""
+    signs = written and not _plain(written[0])  # of thousands, currencies and percent
+    how = "pandas.to_numeric, after .str.replace of the signs" if signs else "pandas.to_numeric"
     msg = (
         f"{where} holds numbers that are written as text, as {(written or numbers)[0]!r}{beside}: "
-        "make numbers of them, as by pandas.to_numeric, or a categorical column if they are labels"
+        f"make numbers of them, as by {how}, or a categorical column if they are labels"
     )
     raise DataError(msg)
+
+
+def _plain(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _refusal(values: list[Any], where: str) -> DataError:

@@ -123,7 +123,8 @@ def _words(variables: Sequence[Any]) -> list[str]:
         return list(variables)
     msg = (
         "of a zarr group, variables must be arrays or columns of one, as 'features[:, 0:12]', "
-        f"got {list(variables)}"
+        f"got {list(variables)}: store several arrays as one, (n, d), or read them where they fit "
+        "the memory, and pass a dictionary of arrays for each variable"
     )
     raise InvalidArgumentError(msg)
 

@@ -38,7 +38,8 @@ def convert_table(
     na_values: Sequence[str] = (),
     categorical: Sequence[str] = (),
     numeric: Sequence[str] = (),
-    delimiter: str = ",",
+    thousands: str | None = None,
+    delimiter: str | None = None,
     shuffle: int | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -54,9 +55,10 @@ def convert_table(
     Parameters
     ----------
     source : path
-        A CSV file with a header, ``.csv`` or ``.csv.gz``, or a ``.parquet`` or ``.pq`` file. The
-        first MiB of a CSV file decides whether a column is numeric; a column of text most of which
-        is numbers is refused. Empty fields, ``NA``, ``NaN``, ``null`` and the like are missing.
+        A CSV file with a header, ``.csv``, ``.tsv`` or either with ``.gz``, or a ``.parquet`` or
+        ``.pq`` file. The first MiB of a CSV file decides whether a column is numeric; a column of
+        text most of which is numbers is refused. Empty fields, ``NA``, ``NaN``, ``null`` and the
+        like are missing.
     destination : path
         The zarr group to create: a path, or the URL of an object store, as s3://bucket/songs.zarr.
     variables : mapping of str to sequence of str
@@ -70,8 +72,11 @@ def convert_table(
         Columns whose values are labels, whatever they look like.
     numeric : sequence of str
         Columns whose values are numbers; those that are not are missing.
-    delimiter : str
-        The one character between the fields of a CSV file.
+    thousands : str, optional
+        The character between thousands in the columns of `numeric`, as the comma of "1,200".
+    delimiter : str, optional
+        The one character between the fields of a CSV file; a comma where not given, or a tab in a
+        ``.tsv`` file.
     shuffle : int, optional
         A seed, to write the rows in a random order, the same one for all variables; needs free
         disk space for the data twice.
@@ -115,8 +120,9 @@ def convert_table(
     """
     _check_options(variables, missing, delimiter)
     _check_words(na_values=na_values, categorical=categorical, numeric=numeric)
+    _check_thousands(thousands, numeric)
     table = open_table(Path(source), delimiter, na_values)
-    table = table.reading(categorical, numeric, na_values)
+    table = table.reading(categorical, numeric, na_values, thousands)
     for name, names in variables.items():
         for column in names:
             table.check_column(column, f"variable {name!r}")
@@ -212,7 +218,7 @@ class _Encoder:
         if column in self._codes:
             return _labels(array, tokens, as_text=column in self._table.chosen)
         if column in self._table.chosen:
-            values, stray = numbers_of_text(array.cast("string"))
+            values, stray = numbers_of_text(array.cast("string"), self._table.thousands)
             if stray.any() and self._missing == "refuse":
                 raise self._table.stray(column)
             self._rejected[column] += int(stray.sum())
@@ -304,9 +310,10 @@ def _gaps(values: Any) -> NDArray[np.bool_]:
     return np.asarray(values.is_null(nan_is_null=True).to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _check_options(variables: Variables, missing: str, delimiter: str) -> None:
+def _check_options(variables: Variables, missing: str, delimiter: Any) -> None:
     check_choice("missing", missing, get_args(Missing))
-    if not isinstance(delimiter, str) or len(delimiter) != 1 or not delimiter.isascii():
+    one = isinstance(delimiter, str) and len(delimiter) == 1 and delimiter.isascii()
+    if delimiter is not None and not one:
         msg = f"delimiter must be one character such as ';' or a tab, got {delimiter!r}"
         raise InvalidArgumentError(msg)
     for name, columns in variables.items():
@@ -319,6 +326,20 @@ def _check_options(variables: Variables, missing: str, delimiter: str) -> None:
                 "name each column once"
             )
             raise InvalidArgumentError(msg)
+
+
+def _check_thousands(thousands: Any, numeric: Sequence[str]) -> None:
+    if thousands is None:
+        return
+    if not isinstance(thousands, str) or len(thousands) != 1 or thousands in "0123456789+-eE":
+        msg = f"thousands must be one character between digits such as ',', got {thousands!r}"
+        raise InvalidArgumentError(msg)
+    if not numeric:
+        msg = (
+            "thousands is read in the columns of numeric, got none: name them, as numeric=['price']"
+            " (--numeric price)"
+        )
+        raise InvalidArgumentError(msg)
 
 
 def _check_words(**options: Sequence[str]) -> None:
