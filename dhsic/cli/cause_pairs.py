@@ -85,7 +85,8 @@ _OPTIONS = (
         "--resamples",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Number of replicates under the null hypothesis.  [default: 250]",
+        help="Number of replicates of a null that draws some.  [default: 1000 shifts, 250 "
+        "permutations or random signs]",
     ),
 )
 
