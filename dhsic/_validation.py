@@ -20,7 +20,6 @@ __all__ = [
     "check_number",
     "named_arguments",
     "nearest",
-    "parse_bytes",
     "parse_seconds",
     "shown",
 ]
@@ -140,22 +139,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """End of an error message that names the known word nearest to an unknown one."""
     close = difflib.get_close_matches(word, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
-
-
-def parse_bytes(value: int | str) -> int:
-    """Read an amount of memory such as 2000000000, "2GB" or "2GiB", as Dask does."""
-    from dask.utils import parse_bytes as read  # slow to import
-
-    text = str(value).strip()
-    try:
-        amount = read(text) if text[:1].isdigit() else 0  # to Dask a unit alone is one of it
-    except (ValueError, OverflowError):
-        amount = 0
-    if amount < 1:
-        got = shown(value)
-        msg = f"memory must be a positive number of bytes such as '2GiB' or 2000000000, got {got}"
-        raise InvalidArgumentError(msg)
-    return int(amount)
 
 
 def parse_seconds(value: float | str) -> float:

@@ -389,7 +389,7 @@ def test_floor__of_pairs_and_features_is_told():
     matrix, ranking = made("matrix"), made("ranking")
     count = ranking.n_resamples
     assert count == 1039  # all shifts of 13 orders of 80 rows, but for the data themselves
-    assert f"p <= {1 / 1040:.4g}, {floor_text(1039)}" in dict(matrix.summary())["strongest"]
+    assert f"p <= {1 / 1040:.4g} ({floor_text(1039)})" in dict(matrix.summary())["strongest"]
     least = sum(f.pvalue == pytest.approx(1 / 1040) for f in ranking.features)
     assert least == 1
     assert dict(ranking.summary())["p-values"] == f"1 feature has {floor_text(count)}"

@@ -10,7 +10,6 @@ from typing import Any, get_args
 import click
 import numpy as np
 
-from dhsic._validation import parse_bytes
 from dhsic.causal import CausalDirections, directions
 from dhsic.causal import direction as find_direction
 from dhsic.causal.decisions import Criterion
@@ -30,6 +29,7 @@ from dhsic.cli.options import (
 from dhsic.cli.output import print_columns, print_summary
 from dhsic.cli.pictures import write_picture
 from dhsic.cli.where import MEMORY, THREADS_OPTION, Place, memory_option
+from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, MissingDependencyError, require
 from dhsic.io.cause_effect_pairs import CauseEffectPair, read_pairs
 from dhsic.io.whole import write_whole

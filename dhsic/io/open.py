@@ -67,7 +67,10 @@ def open_variables(data: Sequence[Any], names: Sequence[str] | None = None) -> l
     if len(data) == 1:
         data, names = columns_as_variables(data[0], names)
     if len(data) < 2:
-        msg = f"an independence test needs at least two variables, got {len(data)}"
+        msg = (
+            f"an independence test needs at least two variables, got {len(data)}: give another, or "
+            "one of several columns, which stand for variables"
+        )
         raise InvalidArgumentError(msg)
     given = _checked_names(data, names, "variable")
     check_rows(data)
