@@ -19,7 +19,7 @@ from matplotlib import pyplot as plt
 import dhsic
 from dhsic import analysis, causal
 from dhsic.bench import scaling_study
-from dhsic.causal.pairs import pair_residuals
+from dhsic.causal.pair_residuals import pair_residuals
 from dhsic.errors import InvalidArgumentError, MissingDependencyError
 from dhsic.results import BarResult, DependenceEstimate, Result
 

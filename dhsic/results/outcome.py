@@ -21,13 +21,9 @@ from dhsic.results.summaries import (
     StageSummary,
     StoredArraySummary,
     VariableSummary,
-    floor_text,
-    is_least,
-    kernel_text,
-    pvalue_text,
     rows_text,
-    time_text,
 )
+from dhsic.results.texts import floor_text, is_least, kernel_text, pvalue_text, time_text
 from dhsic.results.verdict import decision
 
 if TYPE_CHECKING:
@@ -37,7 +33,6 @@ __all__ = ["AS_ASKED", "DependenceEstimate", "IndependenceTestResult"]
 
 AS_ASKED = "as asked"
 
-_KERNEL_WIDTH = 66
 _TITLE_WIDTH = 48
 _LEVEL = 0.05
 
@@ -78,7 +73,7 @@ class _Result(Result):
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [
-            ("variables", ", ".join(map(_described, self.variables))),
+            ("variables", ", ".join(one.told for one in self.variables)),
             ("n", rows_text(self.n, self.dropped, self.data)),
         ]
         if self.landmarks is not None:
@@ -419,11 +414,3 @@ def _counts(numbers: int | tuple[int, ...]) -> str:
     """One number, or one a variable."""
     listed = (numbers,) if isinstance(numbers, int) else numbers
     return " and ".join(f"{number:,}" for number in listed)
-
-
-def _described(variable: VariableSummary) -> str:
-    kernel = kernel_text(variable.kernel)
-    if len(kernel) > _KERNEL_WIDTH:
-        kernel = f"{kernel[:_KERNEL_WIDTH]}..."
-    columns = f"{variable.columns:,} column{'' if variable.columns == 1 else 's'}"
-    return f"{variable.name} ({columns}, {kernel})"
