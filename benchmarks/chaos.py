@@ -1,273 +1,437 @@
-"""Runs on a cluster whose processes are killed: the result must be the same, bit by bit.
+"""Faults of a cluster at random: a run ends with the same bits or in one clear error, in time.
 
-For every seed the command line runs a test on a scheduler and workers of its own, all on this
-machine, with a checkpoint. Workers are killed and paused at random; at a random moment the client,
-or for odd seeds the scheduler, is killed too. The same command is then run again, on the same
-cluster or a new one, while workers go on being killed and paused. Its result is compared with that
-of a quiet run. Writes benchmarks/results/chaos.csv, and goes on where it stopped; a file of other
-options is refused.
+Of every fault the kind goes by its number and the rest is drawn: at which block of a run it
+strikes, whom, and for how long. The scheduler, the workers and the client are processes of this
+machine. A run that was killed with its client or its scheduler is run again from its checkpoint.
+Writes benchmarks/results/chaos.csv, and goes on where it stopped; a file of other options is
+refused.
 
     python benchmarks/chaos.py
 """
 
 from __future__ import annotations
 
-import json
+import logging
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import tempfile
-import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from threading import local
 from typing import Any
 
 import click
+import dask
+import dask.array as da
 import numpy as np
-import psutil
-from distributed import Client
+from distributed import Client, LocalCluster, get_client
+from distributed.core import Status
 
+import dhsic
 from benchmarks.output import read_csv, write_csv
-from dhsic.io.synthetic import generate
+from dhsic.engine.events import BlockFinished
+from dhsic.errors import DhsicError
 
-_PATIENCE = 600.0
-_MOST_KILLS = 3  # of a run: a task that is under way while four workers die is given up by Dask
-_ENVIRONMENT = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+_ROWS, _BLOCKS, _BLOCK_SECONDS = 40_960, 20, 0.02
+_NESTED = 4
+_READY_SECONDS = 600.0
+_GOOD = ("identical", "error")
+# Processes are forked from one that has loaded everything: many die, and starts are dear.
+_PROCESSES = multiprocessing.get_context("forkserver")
+_LOADED = ["dask.array", "dhsic", "dhsic.cluster", "distributed", "scipy.linalg", "scipy.spatial"]
 
-
-class HangError(Exception):
-    """Something did not happen in time."""
-
-
-def wait_for(what: str, condition: Callable[[], Any], seconds: float = _PATIENCE) -> Any:
-    """The first true value of a condition."""
-    until = time.monotonic() + seconds
-    while not (found := condition()):
-        if time.monotonic() > until:
-            raise HangError(what)
-        time.sleep(0.02)
-    return found
+Bits = tuple[float, ...]
 
 
-def end(process: subprocess.Popen[Any]) -> None:
-    """Kill a process with all that it started."""
-    with suppress(psutil.NoSuchProcess):
-        for child in psutil.Process(process.pid).children(recursive=True):
-            with suppress(psutil.NoSuchProcess):
-                child.kill()
-    process.kill()
-    process.communicate()
+# --- what runs, in processes of clients
+
+
+def slow(block: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A block that comes late, so that a fault finds the run under way."""
+    time.sleep(_BLOCK_SECONDS)
+    return block
+
+
+def one_test(client: Any, kept: str | None, tell: Callable[[object], None]) -> Bits:
+    """Several passes over slow blocks."""
+    values = np.random.default_rng(0).standard_normal((2, _ROWS, 2))
+    x, y = (da.from_array(one, chunks=(_ROWS // _BLOCKS, 2)).map_blocks(slow) for one in values)
+    found = dhsic.independence_test(
+        x,
+        x[:, :1] + 4.0 * y,
+        kernels="gaussian",
+        estimator=dhsic.NystromMHSIC(n_landmarks=30),
+        null=dhsic.Multiplier(40),
+        rng=0,
+        progress=tell,
+        checkpoint=kept,
+        **({"threads": 1} if client is None else {"client": client}),
+    )
+    assert found.null_distribution is not None
+    return found.statistic, found.pvalue, *map(float, found.null_distribution)
+
+
+def small_test(seed: int, client: Any = None) -> float:
+    """The p-value of a test, in a task of the cluster that it runs on."""
+    x, y = np.random.default_rng(seed).standard_normal((2, 300))
+    here = get_client() if client is None else None
+    return float(dhsic.independence_test(x, y, rng=seed, client=here).pvalue)
+
+
+def nested_tests(client: Any, kept: str | None, tell: Callable[[object], None]) -> Bits:
+    """Tests in tasks, more of them than the cluster has threads."""
+    del kept, tell
+    return tuple(client.gather(client.map(small_test, range(_NESTED), pure=False)))
+
+
+def as_client(pipe: Any, address: str, work: Callable[..., Bits], kept: str, wait: float) -> None:
+    """Run on a cluster, tell of every block, and then of the end."""
+    done = 0
+
+    def tell(event: object) -> None:
+        nonlocal done
+        if isinstance(event, BlockFinished):
+            done += 1
+            pipe.send(("block", done))
+
+    logging.disable(logging.CRITICAL)
+    try:
+        with dask.config.set({"dhsic.stall-timeout": wait}):
+            client = Client(address, set_as_default=False, timeout=_READY_SECONDS)
+            pipe.send(("end", "result", work(client, kept, tell)))
+    except DhsicError as error:
+        pipe.send(("end", "error", str(error)))
+    except Exception as error:
+        pipe.send(("end", "traceback", f"{type(error).__name__}: {error}"))
+    os._exit(0)  # a client is not closed where its scheduler is frozen
+
+
+@dataclass
+class Run:
+    """A client at work, seen from outside."""
+
+    process: Any
+    pipe: Any
+    ended: tuple[str, Any] | None = None
+
+    @classmethod
+    def start(cls, cluster: Cluster, work: Callable[..., Bits], kept: str, wait: float) -> Run:
+        ours, theirs = _PROCESSES.Pipe()
+        arguments = theirs, cluster.address, work, kept, wait
+        process = _PROCESSES.Process(target=as_client, args=arguments)
+        process.start()
+        theirs.close()
+        return cls(process, ours)
+
+    def reaches(self, block: int, until: float) -> bool:
+        """Wait for so many blocks; False where the run ends before."""
+        while self.ended is None and self.pipe.poll(max(0.0, until - time.monotonic())):
+            try:
+                kind, *said = self.pipe.recv()
+            except EOFError:
+                self.ended = "killed", ""
+                return False
+            if kind == "end":
+                self.ended = said[0], said[1]
+            elif said[0] >= block:
+                return True
+        return False
+
+    def end(self, until: float) -> tuple[str, Any]:
+        """How it ended; where it has not in time, that it hangs. It is gone afterwards."""
+        self.reaches(10**9, until)
+        self.kill()
+        return self.ended or ("hang", "")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.join()
+
+
+# --- clusters, whose scheduler is one process
+
+
+def pause(dask_worker: Any) -> None:
+    """As a worker does whose memory is full."""
+    dask_worker.memory_manager.memory_pause_fraction = 1e-9
+    dask_worker.status = Status.paused
+
+
+def as_host(pipe: Any, ttl: float) -> None:
+    """Hold a cluster of two workers, and do what is asked for."""
+    settings = {
+        "distributed.worker.multiprocessing-method": "forkserver",
+        "distributed.scheduler.worker-ttl": f"{ttl} s",
+    }
+    logging.disable(logging.CRITICAL)
+    with (
+        dask.config.set(settings),
+        LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+        Client(cluster, set_as_default=False) as client,
+    ):
+        answers: dict[str, Callable[[], Any]] = {
+            "address": lambda: cluster.scheduler_address,
+            "workers": lambda: [nanny.pid for nanny in cluster.workers.values() if nanny.pid],
+            "pause": lambda: client.run(pause),
+            "retire": lambda: cluster.scale(0),
+            "ready": lambda: client.wait_for_workers(2, timeout=_READY_SECONDS),
+        }
+        with suppress(EOFError):
+            while True:
+                pipe.send(answers[pipe.recv()]())
 
 
 @dataclass
 class Cluster:
-    """A scheduler and workers, each a process with another that starts it anew."""
+    """A cluster, seen from outside."""
 
+    process: Any
+    pipe: Any
     address: str
-    scheduler: subprocess.Popen[Any]
-    nannies: list[subprocess.Popen[Any]]
+    spoilt: bool = False
+    seen: set[int] = field(default_factory=set)
 
-    def workers(self) -> list[psutil.Process]:
-        """The processes that do the work, as far as they run now."""
-        found = []
-        for nanny in self.nannies:
-            with suppress(psutil.NoSuchProcess):
-                children = psutil.Process(nanny.pid).children()
-                found += [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+    @classmethod
+    def start(cls, ttl: float) -> Cluster:
+        ours, theirs = _PROCESSES.Pipe()
+        process = _PROCESSES.Process(target=as_host, args=(theirs, ttl))
+        process.start()
+        theirs.close()
+        made = cls(process, ours, "")
+        made.address = made.ask("address")
+        return made
+
+    def ask(self, what: str) -> Any:
+        self.pipe.send(what)
+        if not self.pipe.poll(_READY_SECONDS):
+            msg = f"the cluster does not answer to {what!r}"
+            raise TimeoutError(msg)
+        answer = self.pipe.recv()
+        return None if what in ("pause", "retire", "ready") else answer
+
+    def workers(self) -> list[int]:
+        """Processes of the workers that run now."""
+        found: list[int] = self.ask("workers")
+        self.seen.update(found)
         return found
 
-
-@contextmanager
-def cluster(folder: Path, workers: int) -> Iterator[Cluster]:
-    """Start a cluster on this machine, which is gone when the block ends."""
-    file = folder / f"scheduler-{time.monotonic_ns()}.json"
-    dask = [sys.executable, "-m", "dask"]
-    common = ["--host", "127.0.0.1", "--no-dashboard"]
-    started: list[subprocess.Popen[Any]] = []
-
-    def start(*command: str) -> subprocess.Popen[Any]:
-        process = subprocess.Popen(
-            [*dask, *command],
-            env=_ENVIRONMENT,
-            cwd=folder,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        started.append(process)
-        return process
-
-    try:
-        scheduler = start("scheduler", "--port", "0", *common, "--scheduler-file", str(file))
-        address = wait_for("scheduler", lambda: _address(file))
-        options = ["--nthreads", "1", "--memory-limit", "0", "--local-directory", str(folder)]
-        nannies = [start("worker", address, *common, *options) for _ in range(workers)]
-        made = Cluster(address, scheduler, nannies)
-        with Client(address, set_as_default=False) as client:
-            client.wait_for_workers(workers, timeout=_PATIENCE)
-        yield made
-    finally:
-        for process in started:
-            end(process)
+    def kill(self) -> None:
+        """End it, with workers that are stopped."""
+        with suppress(OSError, EOFError, TimeoutError):
+            if self.process.is_alive() and not self.spoilt:
+                self.workers()
+        self.process.kill()
+        self.process.join()
+        for one in self.seen:
+            send(one, signal.SIGKILL)
 
 
-def _address(file: Path) -> str | None:
-    with suppress(OSError, ValueError):
-        return str(json.loads(file.read_text())["address"])
-    return None
+def send(process: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(process, number)
+
+
+# --- faults
 
 
 @dataclass
-class Chaos:
-    """Kills and pauses workers at random, until it is stopped."""
+class Fault:
+    """One fault: what it strikes, and what it draws from."""
 
-    cluster: Cluster
+    number: int
     rng: np.random.Generator
-    mean_seconds: float
-    kills: int = 0
-    pauses: int = 0
-    _stopped: threading.Event = field(default_factory=threading.Event)
+    cluster: Cluster
+    run: Run
 
-    def __enter__(self) -> Chaos:
-        self._thread = threading.Thread(target=self._work)
-        self._thread.start()
-        return self
+    def victim(self) -> int:
+        workers = self.cluster.workers()
+        return int(self.rng.choice(workers)) if workers else 0
 
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._thread.join()
+    def blows(self) -> Iterator[None]:
+        """Several, with pauses between them."""
+        for _ in range(self.rng.integers(1, 4)):
+            yield
+            time.sleep(self.rng.uniform(0.0, 0.5))
 
-    def _work(self) -> None:
-        while not self._stopped.wait(self.rng.exponential(self.mean_seconds)):
-            workers = self.cluster.workers()
-            if not workers:
-                continue
-            victim = workers[self.rng.integers(len(workers))]
-            with suppress(psutil.NoSuchProcess):
-                if self.rng.random() < 0.5 and self.kills < _MOST_KILLS:
-                    self.kills += 1
-                    victim.kill()
-                else:
-                    self._pause(victim)
 
-    def _pause(self, victim: psutil.Process) -> None:
-        self.pauses += 1
-        victim.suspend()
-        try:
-            self._stopped.wait(self.rng.uniform(0.1, 2.0))
-        finally:
-            victim.resume()
+def kill_workers(fault: Fault) -> None:
+    for _ in fault.blows():
+        if victim := fault.victim():
+            send(victim, signal.SIGKILL)
+
+
+def kill_all_workers(fault: Fault) -> None:
+    for one in fault.cluster.workers():
+        send(one, signal.SIGKILL)
+
+
+def stop_workers(fault: Fault) -> None:
+    for _ in fault.blows():
+        if victim := fault.victim():
+            send(victim, signal.SIGSTOP)
+            time.sleep(fault.rng.uniform(0.1, 2.0))
+            send(victim, signal.SIGCONT)
+
+
+def freeze_worker(fault: Fault) -> None:
+    send(fault.victim(), signal.SIGSTOP)
+    fault.cluster.spoilt = True
+
+
+def freeze_all_workers(fault: Fault) -> None:
+    for one in fault.cluster.workers():
+        send(one, signal.SIGSTOP)
+    fault.cluster.spoilt = True
+
+
+def pause_all_workers(fault: Fault) -> None:
+    fault.cluster.ask("pause")
+    fault.cluster.spoilt = True
+
+
+def freeze_scheduler(fault: Fault) -> None:
+    fault.cluster.workers()  # to be ended without it
+    fault.cluster.spoilt = True
+    send(fault.cluster.process.pid, signal.SIGSTOP)
+
+
+def kill_scheduler(fault: Fault) -> None:
+    fault.cluster.kill()
+    fault.cluster.spoilt = True
+
+
+def kill_client(fault: Fault) -> None:
+    fault.run.kill()
+
+
+def lose_results(fault: Fault) -> None:
+    """All workers are gone between the last task and its fetch; in half of the cases for good."""
+    if fault.rng.random() < 0.5:
+        kill_all_workers(fault)
+        return
+    fault.cluster.workers()
+    fault.cluster.ask("retire")
+    fault.cluster.spoilt = True
 
 
 @dataclass(frozen=True)
-class Trial:
-    """The command that is run, and where."""
+class Kind:
+    """What is done to which run."""
+
+    strike: Callable[[Fault], None]
+    work: Callable[..., Bits] = one_test
+    last: bool = False
+    resumed: bool = False
+
+
+KINDS = {
+    "workers killed": Kind(kill_workers),
+    "workers stopped for a while": Kind(stop_workers),
+    "a worker frozen": Kind(freeze_worker),
+    "all workers frozen": Kind(freeze_all_workers),
+    "all workers paused": Kind(pause_all_workers),
+    "all workers gone before the fetch": Kind(lose_results, last=True),
+    "scheduler frozen": Kind(freeze_scheduler),
+    "scheduler killed": Kind(kill_scheduler, resumed=True),
+    "client killed": Kind(kill_client, resumed=True),
+    "workers killed under nested tests": Kind(kill_workers, nested_tests),
+}
+
+
+@dataclass
+class Trials:
+    """Strikes with one fault after the other; every thread has a cluster of its own."""
 
     folder: Path
-    options: tuple[str, ...]
+    wait: float
+    deadline: float
+    _own: local = field(default_factory=local)
+    _clusters: list[Cluster] = field(default_factory=list)
 
-    def start(self, name: str, *where: str, kept: Path | None = None) -> subprocess.Popen[str]:
-        """Run the command line; its result goes to a file of that name."""
-        checkpoint = () if kept is None else ("--checkpoint", str(kept))
-        command = [sys.executable, "-m", "dhsic.cli", "test", *self.options, *checkpoint, *where]
-        return subprocess.Popen(
-            [*command, "--json", str(self.folder / name)],
-            env=_ENVIRONMENT,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def __post_init__(self) -> None:
+        events: list[object] = []
+        test = one_test(None, None, events.append)
+        self.blocks = sum(isinstance(event, BlockFinished) for event in events)
+        nested = tuple(small_test(seed, client="here") for seed in range(_NESTED))
+        self.quiet = {one_test: test, nested_tests: nested}
 
-    def finish(self, process: subprocess.Popen[str], code: int = 0) -> str:
-        """What it said on stderr, once it has ended with that code."""
+    def cluster(self) -> Cluster:
+        """One with two workers that work."""
+        own: Cluster | None = getattr(self._own, "cluster", None)
+        if own is not None and not own.spoilt:
+            with suppress(TimeoutError):
+                own.ask("ready")
+                return own
+        if own is not None:
+            own.kill()
+        self._own.cluster = Cluster.start(self.wait)
+        self._clusters.append(self._own.cluster)
+        self._own.cluster.ask("ready")
+        return self._own.cluster  # type: ignore[no-any-return]
+
+    def end(self) -> None:
+        for one in self._clusters:
+            one.kill()
+
+    def __call__(self, number: int) -> dict[str, Any]:
+        """What came of a fault."""
+        name = list(KINDS)[number % len(KINDS)]
+        kind, rng, kept = KINDS[name], np.random.default_rng(number), self.folder / f"{number}"
+        with self._started(kind, kept) as (cluster, run):
+            block = self.blocks if kind.last else int(rng.integers(1, self.blocks))
+            until = time.monotonic() + _READY_SECONDS
+            if kind.work is one_test:
+                struck = run.reaches(block, until)
+            else:
+                struck = not run.reaches(1, time.monotonic() + rng.uniform(0.0, 1.5))
+            began = time.monotonic()
+            if struck:
+                kind.strike(Fault(number, rng, cluster, run))
+            how, said = run.end(time.monotonic() + self.deadline)
+            seconds = time.monotonic() - began
+        outcome = self._outcome(kind, how, said)
+        return {
+            "fault": number,
+            "kind": name,
+            "block": block if kind.work is one_test else "",
+            "outcome": outcome,
+            "resumed": self._again(kind, kept) if kind.resumed else "",
+            "seconds": seconds,
+            "said": "" if how == "result" else said.partition(":")[0],
+        }
+
+    @contextmanager
+    def _started(self, kind: Kind, kept: Path) -> Iterator[tuple[Cluster, Run]]:
+        cluster = self.cluster()
+        run = Run.start(cluster, kind.work, str(kept), self.wait)
         try:
-            _, said = process.communicate(timeout=_PATIENCE)
-        except subprocess.TimeoutExpired as error:
-            end(process)
-            msg = "client"
-            raise HangError(msg) from error
-        if process.returncode != code:
-            msg = f"exit code {process.returncode}: {said}"
-            raise RuntimeError(msg)
-        return said
-
-    def result(self, name: str) -> tuple[Any, ...]:
-        """What must be the same, bit by bit: JSON keeps every digit."""
-        found = json.loads((self.folder / name).read_text())
-        return found["statistic"], found["pvalue"], found["null_distribution"]
-
-
-def shards(kept: Path) -> int:
-    """Parts of the run that are done."""
-    return len(list(kept.glob("*/shard-*")))
-
-
-def one_seed(
-    trial: Trial, seed: int, workers: int, mean_seconds: float, total: int
-) -> dict[str, Any]:
-    """Interrupt a run and go on with it, and say what happened."""
-    rng = np.random.default_rng(seed)
-    kept, name = trial.folder / f"kept-{seed}", f"result-{seed}.json"
-    ends = "scheduler" if seed % 2 else "client"
-    wanted = int(rng.integers(1, total))
-    row: dict[str, Any] = {"seed": seed, "killed": ends}
-
-    def interrupted(on: Cluster) -> None:
-        process = trial.start(name, "--scheduler", on.address, kept=kept)
-        try:
-            wait_for("a part", lambda: shards(kept) or process.poll() is not None)
-            with Chaos(on, rng, mean_seconds) as chaos:
-                wait_for("parts", lambda: shards(kept) >= wanted or process.poll() is not None)
-                row["parts kept"] = shards(kept)
-                killed = time.monotonic()
-                (on.scheduler if ends == "scheduler" else process).kill()
-                said = trial.finish(process, 2 if ends == "scheduler" else -signal.SIGKILL)
+            yield cluster, run
         finally:
-            end(process)
-        row.update(kills=chaos.kills, pauses=chaos.pauses)
-        row["seconds to the error"] = time.monotonic() - killed if ends == "scheduler" else None
-        if ends == "scheduler" and f"kept in {kept}" not in said:
-            msg = f"the error does not name the checkpoint: {said}"
-            raise RuntimeError(msg)
+            run.kill()
 
-    def resumed(on: Cluster) -> None:
-        began, before = time.monotonic(), shards(kept)
-        process = trial.start(name, "--scheduler", on.address, kept=kept)
-        try:
-            wait_for("a part", lambda: shards(kept) > before or process.poll() is not None)
-            with Chaos(on, rng, mean_seconds) as chaos:
-                trial.finish(process)
-        finally:
-            end(process)
-        row["kills"] += chaos.kills
-        row["pauses"] += chaos.pauses
-        row["seconds to resume"] = time.monotonic() - began
+    def _outcome(self, kind: Kind, how: str, said: Any) -> str:
+        if how == "result":
+            return "identical" if said == self.quiet[kind.work] else "different"
+        return "error" if how == "killed" and kind.strike is kill_client else how
 
-    with cluster(trial.folder, workers) as first:
-        interrupted(first)
-        if ends == "client":
-            resumed(first)
-    if ends == "scheduler":
-        with cluster(trial.folder, workers) as second:
-            resumed(second)
-    row["parts of"] = total
-    row["identical"] = trial.result(name) == trial.result("quiet.json")
-    return row
-
-
-def rows(trial: Trial, seeds: range, workers: int, mean_seconds: float) -> Iterator[dict[str, Any]]:
-    trial.finish(trial.start("quiet.json", "--threads", "1", kept=trial.folder / "kept"))
-    total = shards(trial.folder / "kept")
-    for seed in seeds:
-        try:
-            yield one_seed(trial, seed, workers, mean_seconds, total)
-        except (HangError, RuntimeError) as error:
-            msg = f"seed {seed}: {type(error).__name__}: {error}"
-            raise click.ClickException(msg) from error
+    def _again(self, kind: Kind, kept: Path) -> str:
+        """What comes of going on from a checkpoint, on a cluster that works."""
+        with self._started(kind, kept) as (_, run):
+            how, said = run.end(time.monotonic() + self.deadline)
+        return self._outcome(kind, how, said)
 
 
 def done(out: str, asked: dict[str, str]) -> list[Mapping[str, Any]]:
@@ -277,7 +441,7 @@ def done(out: str, asked: dict[str, str]) -> list[Mapping[str, Any]]:
         for name, value in asked.items():
             if row.get(name) != value:
                 msg = (
-                    f"{out} must hold runs with the same options, and --{name} was "
+                    f"{out} must hold faults with the same options, and --{name} was "
                     f"{row.get(name, 'not written down')} there and is {value} now: take another "
                     "--out, or remove the file"
                 )
@@ -285,44 +449,37 @@ def done(out: str, asked: dict[str, str]) -> list[Mapping[str, Any]]:
     return before
 
 
+def bad(row: Mapping[str, Any]) -> bool:
+    """Whether a fault changed the result, hung or ended in a traceback."""
+    return row["outcome"] not in _GOOD or row["resumed"] not in ("", "identical")
+
+
 @click.command(help=__doc__)
-@click.option("--seeds", default=50)
-@click.option("--workers", default=2)
-@click.option("--rows", "n", default=100_000)
-@click.option("--landmarks", default=300)
-@click.option("--resamples", default=200)
-@click.option("--every", "mean_seconds", default=1.5, help="Mean seconds between two blows.")
+@click.option("--faults", default=500)
+@click.option("--wait", default=4.0, help="Seconds that a cluster may be without a worker.")
+@click.option("--deadline", default=60.0, help="Seconds in which a run must end.")
+@click.option("--at-once", default=4, help="Clusters side by side, most of which wait.")
 @click.option("--out", default="benchmarks/results/chaos.csv")
-def main(
-    seeds: int,
-    workers: int,
-    n: int,
-    landmarks: int,
-    resamples: int,
-    mean_seconds: float,
-    out: str,
-) -> None:
-    asked = {
-        "workers": str(workers),
-        "rows": str(n),
-        "landmarks": str(landmarks),
-        "resamples": str(resamples),
-        "every": str(mean_seconds),
-    }
+def main(faults: int, wait: float, deadline: float, at_once: int, out: str) -> None:
+    asked = {"wait": str(wait), "deadline": str(deadline)}
     before = done(out, asked)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
-        folder = Path(scratch)
-        data = folder / "data.zarr"
-        generate(str(data), rows=n, features=8, dependence=0.1, seed=0)
-        options = [str(data), "--variable", "features", "--variable", "year"]
-        options += ["--kernel", "gaussian", "--null", "multiplier"]
-        options += ["--landmarks", str(landmarks), "--resamples", str(resamples)]
-        trial, left = Trial(folder, tuple(options)), range(len(before), seeds)
-        new = (row | asked for row in rows(trial, left, workers, mean_seconds))
-        write_csv(out, chain(before, new))
-    differ = [row["seed"] for row in read_csv(out) if row["identical"] != "True"]
-    if differ:
-        msg = f"results of seeds {', '.join(differ)} differ"
+    _PROCESSES.set_forkserver_preload(_LOADED)
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch,
+        ThreadPoolExecutor(at_once) as pool,
+    ):
+        trials = Trials(Path(scratch), wait, deadline)
+        try:
+            new = (row | asked for row in pool.map(trials, range(len(before), faults)))
+            write_csv(out, chain(before, new))
+        finally:
+            pool.shutdown(cancel_futures=True)
+            trials.end()
+    table = read_csv(out)
+    for (kind, outcome), count in sorted(Counter((r["kind"], r["outcome"]) for r in table).items()):
+        print(f"{kind}: {count} {outcome}")
+    if wrong := [row["fault"] for row in table if bad(row)]:
+        msg = f"faults {', '.join(wrong)} ended otherwise"
         raise click.ClickException(msg)
 
 

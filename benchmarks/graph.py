@@ -22,7 +22,7 @@ import zarr
 from distributed import Client
 from distributed.utils import nbytes
 
-from benchmarks.chaos import cluster
+from benchmarks.dask_processes import cluster
 from benchmarks.output import write_csv
 from dhsic.engine.checkpoint import Checkpoint
 from dhsic.engine.events import Event

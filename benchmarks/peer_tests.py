@@ -39,7 +39,8 @@ class Method:
     null: str
 
 
-def _module(name: str) -> Any:
+def module(name: str) -> Any:
+    """A module of another package, or an error that names the group which installs it."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -53,7 +54,7 @@ def ours(x: Any, y: Any, resamples: int, seed: int, **options: Any) -> float:
 
 
 def ours_fitted(x: Any, y: Any, _: int, seed: int, **options: Any) -> float:
-    """The p-value of a null that has none."""
+    """The p-value of a null that has none, or has as many as without a number."""
     return _pvalue(x, y, seed, **options)
 
 
@@ -64,21 +65,21 @@ def _pvalue(x: Any, y: Any, seed: int, **options: Any) -> float:
 def hyppo_permutation(x: Array, y: Array, resamples: int, seed: int, *, kind: str) -> float:
     np.random.seed(seed)  # noqa: NPY002 (Hsic draws from there, whatever random_state it gets)
     with warnings.catch_warnings(action="ignore"):  # it warns of fewer than 1,000 resamples
-        test = getattr(_module("hyppo.independence"), kind)().test
+        test = getattr(module("hyppo.independence"), kind)().test
         return float(test(x, y, reps=resamples, auto=False)[1])
 
 
 def hyppo_chi_square(x: Array, y: Array, _resamples: int, _seed: int, *, kind: str) -> float:
-    return float(getattr(_module("hyppo.independence"), kind)().test(x, y, auto=True)[1])
+    return float(getattr(module("hyppo.independence"), kind)().test(x, y, auto=True)[1])
 
 
 def dcor_dcov(x: Array, y: Array, resamples: int, seed: int) -> float:
-    test = _module("dcor").independence.distance_covariance_test
+    test = module("dcor").independence.distance_covariance_test
     return float(test(x, y, num_resamples=resamples, random_state=seed).pvalue)
 
 
 def statsmodels_dcov(x: Array, y: Array, resamples: int, seed: int) -> float:
-    test = _module("statsmodels.stats.dist_dependence_measures").distance_covariance_test
+    test = module("statsmodels.stats.dist_dependence_measures").distance_covariance_test
     with warnings.catch_warnings(
         action="ignore"
     ):  # where no replicate is as large it takes a bound
@@ -88,24 +89,24 @@ def statsmodels_dcov(x: Array, y: Array, resamples: int, seed: int) -> float:
 def causal_learn_kci(x: Array, y: Array, _: int, seed: int, *, width: str) -> float:
     np.random.seed(seed)  # noqa: NPY002 (the rows of the median are drawn from there)
     return float(
-        _module("causallearn.utils.KCI.KCI").KCI_UInd(est_width=width).compute_pvalue(x, y)[0]
+        module("causallearn.utils.KCI.KCI").KCI_UInd(est_width=width).compute_pvalue(x, y)[0]
     )
 
 
 def causal_learn_rit(x: Array, y: Array, _: int, seed: int) -> float:
     np.random.seed(seed)  # noqa: NPY002 (the frequencies are drawn from there)
-    return float(_module("causallearn.utils.RCIT.RCIT").RIT().compute_pvalue(x, y)[0])
+    return float(module("causallearn.utils.RCIT.RCIT").RIT().compute_pvalue(x, y)[0])
 
 
 def causal_learn_hsic(x: Array, y: Array, _resamples: int, _seed: int) -> float:
-    return float(_module("causallearn.search.FCMBased.lingam.hsic").hsic_test_gamma(x, y)[1])
+    return float(module("causallearn.search.FCMBased.lingam.hsic").hsic_test_gamma(x, y)[1])
 
 
 def scikit_learn(
     x: Array, y: Array, resamples: int, seed: int, *, sampler: str, components: int
 ) -> float:
     """Permutations of the squared norm of the cross-covariance of features."""
-    features = getattr(_module("sklearn.kernel_approximation"), sampler)
+    features = getattr(module("sklearn.kernel_approximation"), sampler)
     f, g = (
         features(gamma=_median_gamma(v), n_components=components, random_state=seed).fit_transform(
             v

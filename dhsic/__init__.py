@@ -41,6 +41,7 @@ from dhsic.nulls import (
     Sequential,
     Shifts,
     Spectral,
+    TimeOrder,
 )
 from dhsic.pairwise import DependenceMatrix, dependence_matrix
 from dhsic.ranking import (
@@ -100,6 +101,7 @@ __all__ = [
     "Spectral",
     "SubCorr",
     "SubHSIC",
+    "TimeOrder",
     "TwoSampleTestResult",
     "WitnessFunctions",
     "__version__",

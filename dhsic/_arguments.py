@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from dhsic._random import RngLike, resolve_seed
 from dhsic._validation import check_choice, parse_seconds, shown
 from dhsic.engine.blocks import Kind, Source, kinds_of
+from dhsic.engine.exchangeable import check_order, codes_of, moves_of
 from dhsic.engine.plan import Plan
 from dhsic.engine.runtime import Runtime, current_client
 from dhsic.engine.session import Session
@@ -25,8 +26,9 @@ from dhsic.estimators import (
 )
 from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.io.folder import Folder
+from dhsic.io.held import held_sources
 from dhsic.io.missing import Missing
-from dhsic.io.open import open_data
+from dhsic.io.open import open_labelled_data
 from dhsic.kernels import (
     Candidates,
     Columns,
@@ -38,13 +40,16 @@ from dhsic.kernels import (
     by_type,
     parse,
 )
-from dhsic.nulls import Distribution, FromReplicates, Replicates
+from dhsic.nulls import Distribution, FromReplicates, Replicates, TimeOrder
 
 __all__ = [
+    "ALL_ROWS",
     "REMEDY",
     "Method",
     "Missing",
+    "Order",
     "Precision",
+    "RowLabels",
     "check_kernel",
     "choose_measure",
     "choose_method",
@@ -54,8 +59,25 @@ __all__ = [
     "session_over",
 ]
 
+Order = Literal["time"] | TimeOrder
 Precision = Literal["float64", "float32"]
 REMEDY = "; missing='drop' (--missing drop) drops those with NaN"
+
+
+class RowLabels(NamedTuple):
+    """What a user says of the rows, see `dhsic.independence_test`."""
+
+    strata: Any = None
+    groups: Any = None
+    order: Order | None = None
+
+    @property
+    def labels(self) -> tuple[tuple[str, Any], ...]:
+        """Those that have one a row."""
+        return ("strata", self.strata), ("groups", self.groups)
+
+
+ALL_ROWS = RowLabels()
 
 
 def open_session(
@@ -73,12 +95,17 @@ def open_session(
     tests: bool = True,
     data: Any = None,
     missing: Missing = "refuse",
+    rows: RowLabels = ALL_ROWS,
 ) -> Session:
     """Open the variables, check what does not depend on them, and say where it runs.
 
     Estimates without a test take two rows, and constants.
     """
-    sources, dropped = open_data(variables, names, data, missing)
+    series = check_order(rows.order, strata=rows.strata is not None)
+    given = {what: x for what, x in rows.labels if x is not None}
+    sources, labels, dropped = open_labelled_data(variables, names, data, missing, given)
+    if labels:
+        sources = held_sources(sources, parse_bytes(memory))
     what, fewest = ("a test of independence", 4) if tests else ("an estimate of dependence", 2)
     if sources[0].shape[0] < fewest:
         left = f", and {dropped:,} that miss a value were left out" if dropped else ""
@@ -93,6 +120,9 @@ def open_session(
     constants = not tests
     session = session_over(sources, rng, precision, *where, time=time, takes_constants=constants)
     session.dropped, session.remedy = dropped, REMEDY
+    codes = {what: codes_of(source, what) for what, source in labels.items()}
+    own = codes.get("strata"), codes.get("groups")
+    session.moves = moves_of(session.n, *own, series, session.seed)
     return session
 
 

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from dhsic._text import printable
 from dhsic.errors import require
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["BLUE", "GREY", "ORANGE", "PURPLE", "axes_of", "figure_of", "rounded", "shortened"]
+__all__ = [
+    "BLUE",
+    "GREY",
+    "ORANGE",
+    "PURPLE",
+    "axes_beside",
+    "axes_of",
+    "figure_of",
+    "rounded",
+    "shortened",
+]
 
 # Okabe and Ito's colours, which colour-blind people tell apart.
 BLUE: Final = "#0072B2"
@@ -32,6 +44,21 @@ def axes_of(ax: Axes | None, size: tuple[float, float] | None = None) -> Axes:
     if ax is not None:
         return ax
     axes: Axes = _pyplot().subplots(figsize=size, layout="constrained")[1]
+    return axes
+
+
+def axes_beside(widths: Sequence[float], height: float) -> Sequence[Axes]:
+    """Axes beside each other in a new figure, of so many inches each.
+
+    Raises
+    ------
+    MissingDependencyError
+        matplotlib is not installed.
+    """
+    size = (sum(widths), height)
+    axes: Sequence[Axes] = _pyplot().subplots(
+        1, len(widths), figsize=size, layout="constrained", width_ratios=widths
+    )[1]
     return axes
 
 
@@ -57,8 +84,7 @@ def shortened(name: str, most: int) -> str:
     What matplotlib would take for mathematics is shown as it is, and what is no character in
     numbers.
     """
-    drawable = str(name).encode("utf-8", "backslashreplace").decode("utf-8")
-    line = " ".join(drawable.split())
+    line = printable(" ".join(str(name).split()))
     if len(line) > most:
         head = most // 2
         line = f"{line[:head].rstrip()}{_ELLIPSIS}{line[head + 1 - most :].lstrip()}"

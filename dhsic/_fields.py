@@ -111,9 +111,12 @@ def _grid_summary(found: GridOutcome, whole: Aggregated, method: Method) -> Grid
     combinations = (
         KernelCombination(
             tuple(kernel.spec() for kernel in found.combinations.kernels_of(c)),
-            *map(float, numbers),
+            float(statistic),
+            float(standardised),
+            float(pvalue),
+            found.combinations.factors_of(c),
         )
-        for c, numbers in enumerate(columns)
+        for c, (statistic, standardised, pvalue) in enumerate(columns)
     )
     return GridSummary(
         method.grid.aggregate,

@@ -62,7 +62,7 @@ class Bar:
     """
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
-        self.position = Position()
+        self.position = Position(began=clock())
         self.workers: Count = _unknown
         self._clock = clock
         self._what = ""

@@ -28,6 +28,7 @@ PURPOSES: Final = (
     "regression",
     "groups",
     "shifts",
+    "neighbours",
 )
 _SIGNS_PER_COUNTER: Final = 256
 _WORDS_PER_COUNTER: Final = 4

@@ -8,7 +8,9 @@ from typing import Any
 
 from dhsic._arguments import (
     Missing,
+    Order,
     Precision,
+    RowLabels,
     choose_measure,
     choose_method,
     open_session,
@@ -18,6 +20,7 @@ from dhsic._fields import result_fields, tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import named_arguments
+from dhsic.engine.neighbours import warn_of_neighbours
 from dhsic.engine.plan import Plan
 from dhsic.estimators import Estimator, EstimatorName, Null, NullName
 from dhsic.kernels import Grid, Kernel, KernelName
@@ -45,6 +48,9 @@ def independence_test(
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: Missing = "refuse",
+    strata: Any = None,
+    groups: Any = None,
+    order: Order | None = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -61,8 +67,9 @@ def independence_test(
         Arrays of NumPy, Dask, zarr, xarray or SciPy's sparse module, what NumPy reads by
         ``__array__`` or DLPack, zarr paths or URLs, columns or data frames of pandas, polars,
         Arrow, Dask and others; or names where `data` is given. A table or matrix alone stands for
-        its columns. Row i of each belongs to observation i; rows are exchangeable draws. Where
-        pandas or xarray label the rows, the labels must agree.
+        its columns. Row i of each belongs to observation i; rows are exchangeable draws unless
+        `strata`, `groups` or `order` say otherwise. Where pandas or xarray label the rows, the
+        labels must agree.
     kernels : str, Kernel, a sequence of them, or Grid, optional
         One for all variables, one a variable, or a grid of them. Where none is given, text,
         categories and booleans take the delta kernel, which asks whether two values are equal, and
@@ -101,6 +108,22 @@ def independence_test(
     missing : {"refuse", "drop"}, optional
         What to do where a value is missing: raise an error, or leave the row out, whose number the
         result says. Stored data are then read once more.
+    strata : array-like or str, optional
+        A label for every row, of one column or several, or names of columns of `data`. Rows change
+        places within their stratum alone, so that the test is one of independence given the
+        stratum: exact, at every n, where rows of a stratum are exchangeable, however much the laws
+        of the variables differ between strata.
+    groups : array-like or str, optional
+        A label for every row: rows of a group belong together, as songs of an artist, and may
+        depend on each other in any way. Whole groups change places with groups of equally many
+        rows, within `strata` if these are given, row by row as they are stored: exact where such
+        groups are exchangeable, as independent draws. Groups of a size that no other has stay, and
+        where nine rows in ten would, the test is refused.
+    order : "time" or TimeOrder, optional
+        Rows as they are stored, or those of every group, are a series in the order of time: one
+        variable is shifted around against the others, by multiples of some rows, and keeps its
+        serial dependence. Asymptotic, see `TimeOrder`. Where none of the three is given, all rows
+        are exchangeable draws.
     precision : {"float64", "float32"}, optional
         Of the tiles; sums are float64 always.
     client : distributed.Client, optional
@@ -158,12 +181,14 @@ def independence_test(
     """
     began = perf_counter()
     where = client, threads, memory, progress, checkpoint
+    rows = RowLabels(strata, groups, order)
     session = open_session(
-        variables, names, rng, precision, *where, time=time, data=data, missing=missing
+        variables, names, rng, precision, *where, time=time, data=data, missing=missing, rows=rows
     )
     method = choose_method(session, kernels, estimator, null, n_resamples)
     session.begin(method.plan(session))
     session.resume(computes="independence test", **method.described)
+    warn_of_neighbours(session)
     return IndependenceTestResult(**tested_fields(session, method, began))
 
 
@@ -241,6 +266,9 @@ def plan(
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: Missing = "refuse",
+    strata: Any = None,
+    groups: Any = None,
+    order: Order | None = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -253,7 +281,7 @@ def plan(
     ----------
     *variables : array-like, shapes (n,) or (n, d_m)
         As for `independence_test`.
-    kernels, estimator, null, n_resamples, names, data, missing, precision
+    kernels, estimator, null, n_resamples, names, data, missing, strata, groups, order, precision
         As for `independence_test`.
     client, threads, memory, time
         As for `independence_test`.
@@ -272,7 +300,8 @@ def plan(
     256
     """
     where = client, threads, memory, None
+    rows = RowLabels(strata, groups, order)
     session = open_session(
-        variables, names, 0, precision, *where, time=time, data=data, missing=missing
+        variables, names, 0, precision, *where, time=time, data=data, missing=missing, rows=rows
     )
     return choose_method(session, kernels, estimator, null, n_resamples).plan(session)

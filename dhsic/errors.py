@@ -1,9 +1,12 @@
 """The errors and warnings that dhsic raises."""
 
+from dhsic._text import printable
+
 __all__ = [
     "ApproximateNullWarning",
     "ClusterError",
     "DataError",
+    "DependentRowsWarning",
     "DhsicError",
     "InsecureWarning",
     "InvalidArgumentError",
@@ -18,6 +21,9 @@ __all__ = [
 
 class DhsicError(Exception):
     """Base of every error that dhsic raises on purpose."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__(), keep="\n\t")
 
 
 class InvalidArgumentError(DhsicError, ValueError):
@@ -69,6 +75,26 @@ class ApproximateNullWarning(UserWarning):
     ...     result = dhsic.independence_test(1.0 * x, 1.0 * y, null="gamma", rng=0)
     >>> str(caught[0].message)[:41]
     "null 'gamma' is an approximation: about 0"
+    """
+
+
+class DependentRowsWarning(UserWarning):
+    """Rows that are stored side by side are alike in two variables, as those of series or groups.
+
+    Then p-values for exchangeable rows are too small. It says what was measured and which arguments
+    are for such rows.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, y = np.repeat(np.random.default_rng(0).standard_normal((2, 100)), 10, axis=1)
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always", dhsic.errors.DependentRowsWarning)
+    ...     result = dhsic.independence_test(x, y, rng=0)
+    >>> str(caught[0].message)[:51]
+    "rows that are stored side by side are alike in 'x1'"
     """
 
 

@@ -55,7 +55,7 @@ LONG_FILES = (
     "cli/test_checkpoints.py",
     "engine/test_resume.py",
     "test_grid.py",
-    "test_readme.py",
+    "test_docs.py",
 )
 
 

@@ -9,7 +9,18 @@ from tests.conftest import LONG_FILES, TESTS
 
 ROOT = Path(__file__).parents[1] / "dhsic"
 UNITS = [
-    *("errors", "_version", "_validation", "_random", "_work", "_drawing", "_plugins", "results"),
+    *(
+        "_text",
+        "errors",
+        "_version",
+        "_files",
+        "_validation",
+        "_random",
+        "_work",
+        "_drawing",
+        "_plugins",
+        "results",
+    ),
     *("kernels", "linalg", "nulls", "analysis"),
     *("engine", "io", "_progress"),
     *("landmarks", "features", "estimators"),

@@ -108,6 +108,10 @@ def test_results__do_not_depend_on_progress(capsys):
     capsys.readouterr()
 
 
+def test_bar__counts_from_its_own_start():
+    assert _progress.Bar(clock=lambda: 4729.0).line(80) == "0:00:00"
+
+
 def test_bar__is_gone_after_an_error(terminal):
     constant = partial(dhsic.independence_test, X, np.ones(60))
     with pytest.raises(dhsic.errors.DhsicError):

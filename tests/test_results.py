@@ -68,7 +68,7 @@ TEST = {
         1,
         (
             KernelCombination(("gaussian:0.01", "delta"), 0.1 + 0.2, -0.5, 0.7),
-            KernelCombination(("gaussian:0.04", "delta"), 9.5, 4.25, 0.004),
+            KernelCombination(("gaussian:0.04", "delta"), 9.5, 4.25, 0.004, (0.5, None)),
         ),
     ),
 }
@@ -229,9 +229,90 @@ def test_summary__tells_that_the_choice_among_kernels_is_accounted_for():
         grid = dataclasses.replace(TEST["grid"], aggregate=how)
         assert dict(outcome(grid=grid).summary())["kernels"] == (
             f"2 kernel combinations tried, judged by {judged}; p-value corrected for the choice. "
-            "The strongest is shown above."
+            "The strongest is shown above: gaussian, length x 1/2 and delta, 4.2 sd above the null "
+            "mean."
         )
     assert "kernels" not in dict(outcome(grid=None).summary())
+
+
+@pytest.mark.parametrize(
+    ("kernel", "factor", "scale"),
+    [
+        ("gaussian:0.0625", 1.0, "gaussian, length x 1"),
+        ("scores(gaussian:1.1)", 0.0625, "scores(gaussian), length x 1/16"),
+        ("columns(laplacian:1.0,laplacian:2.0)", 4.0, "columns(laplacian) of 2, length x 4"),
+        ("rq:1.5:0.25", 0.3, "rq, length x 0.3"),
+        ("ranks(anderson-darling)", None, "ranks(anderson-darling)"),
+    ],
+)
+def test_scales__name_the_kernel_and_its_length(kernel, factor, scale):
+    assert KernelCombination((kernel,), 1.0, 1.0, 0.5, (factor,)).scales == (scale,)
+
+
+def grid_of(*tried):
+    """Of kernels (name, factor) a variable, with how far the statistic lies above."""
+    combinations = [
+        KernelCombination(
+            tuple(f"{name}:0.5" for name, _ in kernels), z, z, 0.5, tuple(f for _, f in kernels)
+        )
+        for *kernels, z in tried
+    ]
+    strongest = int(np.argmax([one.standardised for one in combinations]))
+    return GridSummary("soft", 0.5, 0, strongest, tuple(combinations))
+
+
+WIDE, NARROW, OTHER = ("gaussian", 1.0), ("gaussian", 0.125), ("laplacian", 1.0)
+
+
+def test_evidence__of_two_variables_is_a_map_of_what_was_tried():
+    ax = grid_of((WIDE, WIDE, 0.5), (NARROW, OTHER, 6.25), (NARROW, WIDE, -1.0)).plot()
+    rows, columns = ([t.get_text() for t in axis.get_ticklabels()] for axis in (ax.yaxis, ax.xaxis))
+    assert rows == ["gaussian\nlength x 1", "gaussian\nlength x 1/8"]
+    assert columns == ["gaussian\nlength x 1", "laplacian\nlength x 1"]
+    values = ax.images[0].get_array()
+    assert values.mask.tolist() == [[False, True], [False, False]]
+    assert values[1].tolist() == [-1.0, 6.25]
+    frames = {line.get_label(): np.mean(line.get_xydata()[:4], axis=0) for line in ax.lines}
+    np.testing.assert_allclose(frames["strongest"], [1.0, 1.0])
+    np.testing.assert_allclose(frames["reference"], [0.0, 0.0])
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("kernel of x2", "kernel of x1")
+    plt.close("all")
+
+
+def test_evidence__of_one_frame_where_the_reference_is_the_strongest():
+    ax = grid_of((WIDE, WIDE, 5.0), (NARROW, NARROW, 1.0)).plot()
+    assert [line.get_label() for line in ax.lines] == ["reference and strongest"]
+    plt.close("all")
+
+
+def test_evidence__of_three_variables_has_the_best_of_every_kernel():
+    ax = grid_of((WIDE, WIDE, OTHER, 0.5), (NARROW, WIDE, OTHER, 6.0)).plot(names="abc")
+    bars = dict(
+        zip(
+            [text.get_text() for text in ax.get_yticklabels()],
+            [patch.get_width() for patch in ax.patches],
+            strict=True,
+        )
+    )
+    assert bars == {
+        "a: gaussian, x 1": 0.5,
+        "a: gaussian, x 1/8": 6.0,
+        "b: gaussian, x 1": 6.0,
+        "c: laplacian, x 1": 6.0,
+    }
+    plt.close("all")
+
+
+def test_plot__of_a_grid_has_the_evidence_beside_the_null():
+    ax = outcome(null_scores=np.arange(100.0)).plot()
+    null, evidence = ax.figure.axes
+    assert null is ax
+    assert evidence.get_xlabel() == "kernel of year"
+    assert len(outcome(grid=None).plot().figure.axes) == 1
+    pictures = outcome(null_scores=np.arange(100.0)).findings(0.05, "bh").sketches
+    assert "gaussian, length x 1/2 and delta" in pictures[1].words
+    assert pictures[1].draw(plt.subplots()[1]).images
+    plt.close("all")
 
 
 @pytest.mark.parametrize("write", [str, lambda result: result._repr_html_()], ids=["text", "html"])
@@ -367,7 +448,7 @@ FACTS = [
     "20.25 s, 2 passes, float64",
 ]
 TEST_FACTS = [
-    "12.3457 standard deviations from its mean under the null (nystrom-m)",
+    "12.3457 (nystrom-m)",
     "0.3333 ± 0.03",
     "multiplier, 3 replicates: one matrix product",
     "0.3",

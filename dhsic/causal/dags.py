@@ -9,6 +9,7 @@ from itertools import chain, combinations, permutations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dhsic import plots
+from dhsic._text import printable
 from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError, require
 from dhsic.results import Result
@@ -126,7 +127,8 @@ class DAG(Result):
         return hash((self.names, self.parents))
 
     def __str__(self) -> str:
-        return ", ".join(f"{cause} -> {effect}" for cause, effect in self.edges) or "no edges"
+        edges = ", ".join(f"{cause} -> {effect}" for cause, effect in self.edges)
+        return printable(edges) or "no edges"
 
 
 @cache

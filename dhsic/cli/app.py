@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
+from dhsic._text import printable
 from dhsic.cli.interrupts import interruptible
 from dhsic.errors import DhsicError
 from dhsic.io.urls import redacted
@@ -83,7 +84,7 @@ def _where_to_look(context: click.Context | None) -> str:
 
 
 def _say(text: str) -> None:
-    click.echo(f"dhsic: {redacted(' '.join(text.split()))}", err=True)
+    click.echo(f"dhsic: {redacted(printable(' '.join(text.split())))}", err=True)
 
 
 @contextmanager

@@ -9,6 +9,8 @@ from typing import Any, TypeVar, get_args
 import click
 
 from dhsic._progress import progress_bar
+from dhsic._text import printable
+from dhsic.io.csv_lines import Quotes
 from dhsic.io.million_song import convert_million_song
 from dhsic.io.missing import Missing
 from dhsic.io.synthetic import generate as write_synthetic
@@ -164,6 +166,16 @@ Example
     metavar="CHAR",
     help="Field separator of a CSV file.  [default: a comma, or a tab in a .tsv file]",
 )
+@click.option(
+    "--quotes",
+    type=click.Choice(get_args(Quotes)),
+    default="checked",
+    help="Refuse quotes of a CSV file that look stray, as rows would vanish between them; or take "
+    "all for fields that hold line breaks; or read quotes as characters.",
+)
+@click.option(
+    "--encoding", metavar="NAME", default="utf-8", help="Encoding of a CSV file, such as latin-1."
+)
 @_shuffle
 @overwrite_option
 def table(source: str, out: str, variables: Sequence[str], **options: Any) -> None:
@@ -184,7 +196,7 @@ def _print_written(written: WrittenGroup) -> None:
     """Say what was written."""
     shapes = ", ".join(f"{name} {rows:,} x {d:,}" for name, (rows, d) in written.shapes.items())
     dropped = f"; {written.dropped:,} rows left out" if written.dropped else ""
-    click.echo(f"wrote {written.path}: {shapes}{dropped}")
+    click.echo(printable(f"wrote {written.path}: {shapes}{dropped}"))
 
 
 def _print_columns(written: WrittenGroup) -> None:
@@ -203,10 +215,9 @@ def _print_columns(written: WrittenGroup) -> None:
     for column in written.columns:
         counts = f"{column.missing:,}", f"{column.rejected:,}"
         read_as = "numbers" if column.kind == "numeric" else "labels"
-        labels = escape(_labels(column.categories))
-        table.add_row(
-            *map(escape, (column.name, column.variable, column.type)), read_as, *counts, labels
-        )
+        texts = column.name, column.variable, column.type, _labels(column.categories)
+        *first, labels = (escape(printable(text)) for text in texts)
+        table.add_row(*first, read_as, *counts, labels)
     Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH).print(table)
 
 

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import click
 
+from dhsic._files import check_regular, parse_json
 from dhsic._version import __version__
 from dhsic.cli.app import INTERNAL, INTERRUPTED, USAGE
 from dhsic.cli.interrupts import last_act
@@ -180,6 +181,7 @@ def read_journal(path: str | Path) -> list[dict[str, Any]]:
         The file cannot be read, is no journal, or one of another version of the format.
     """
     try:
+        check_regular(path)
         text = Path(path).read_bytes().decode("utf-8", "replace")
     except OSError as error:
         msg = f"cannot read the log {path}: {error.strerror or error}"
@@ -203,7 +205,7 @@ def read_journal(path: str | Path) -> list[dict[str, Any]]:
 
 def _parsed(line: str) -> dict[str, Any] | None:
     with suppress(ValueError):
-        found = json.loads(line)
+        found = parse_json(line)
         if isinstance(found, dict) and {"schema", "time", "run", "event"} <= found.keys():
             return found
     return None

@@ -20,7 +20,7 @@ from dhsic.cli.methods import NULL_OPTIONS, estimator_options, read_estimator, r
 from dhsic.cli.where import TIME_OPTION, WHERE_OPTIONS, Place, read_place
 from dhsic.engine.plan import Plan
 from dhsic.estimators import Estimator
-from dhsic.io.open import AnySource, open_group
+from dhsic.io.open import AnySource, open_group, open_group_labels
 
 __all__ = [
     "DATA_OPTIONS",
@@ -33,6 +33,7 @@ __all__ = [
     "PERFORMANCE_OPTION",
     "PLOT_OPTION",
     "PRECISION_OPTION",
+    "ROWS_OPTIONS",
     "RUN_OPTIONS",
     "SEED_OPTION",
     "Request",
@@ -41,6 +42,7 @@ __all__ = [
     "opened",
     "read_measure",
     "read_request",
+    "read_rows",
     "test_options",
     "with_options",
 ]
@@ -99,7 +101,12 @@ def _new_file(context: click.Context, option: click.Parameter, value: Path | Non
     if value is None:
         return None
     path = value.resolve()
-    if path.exists() and not path.is_file():
+    try:
+        other = path.exists() and not path.is_file()
+    except OSError as error:
+        msg = f"{str(path)!r} cannot name a file ({error.strerror}): give another name"
+        raise click.BadParameter(msg) from error
+    if other:
         msg = f"give the name of a file; {path} is not one"
         raise click.BadParameter(msg)
     if not path.parent.is_dir():
@@ -175,6 +182,37 @@ MISSING_CHUNKS_OPTION = click.option(
     help="Read absent chunks of zarr arrays as their fill value, where their writer left them out.",
 )
 MISSING_OPTIONS = (MISSING_OPTION, MISSING_CHUNKS_OPTION)
+ROWS_OPTIONS = (
+    click.option(
+        "--strata",
+        metavar="ARRAY",
+        help="Labels of rows: these change places within their stratum alone, so that the test is "
+        "of independence given the stratum.",
+    ),
+    click.option(
+        "--groups",
+        metavar="ARRAY",
+        help="Labels of rows: whole groups change places with groups of equally many rows, or with "
+        "--order time are series of their own.",
+    ),
+    click.option(
+        "--order",
+        type=click.Choice(["time"]),
+        help="Rows as stored are a series: it is shifted in time instead of permuted.",
+    ),
+    click.option(
+        "--lag",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="With --order time: the least shift, in rows, more than the series remember.",
+    ),
+    click.option(
+        "--period",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="With --order time: rows of a cycle, which shifts leave in place, as 24 of hours.",
+    ),
+)
 JSON_OPTION = click.option(
     "--json",
     "json_path",
@@ -242,6 +280,7 @@ def test_options(command: Command) -> Command:
         command,
         DATA_OPTIONS,
         MISSING_OPTIONS,
+        ROWS_OPTIONS,
         KERNEL_OPTIONS,
         estimator_options("auto"),
         NULL_OPTIONS,
@@ -282,8 +321,31 @@ def read_request(options: dict[str, Any]) -> Request:
         "null": null,
         "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
         "time": options["time"],
+        **read_rows(options),
     }
     return replace(request, arguments=arguments)
+
+
+def read_rows(options: dict[str, Any]) -> dict[str, Any]:
+    """What is said of the rows: their labels and their order.
+
+    Raises
+    ------
+    click.UsageError, DhsicError
+        A lag or a period without an order, or labels that cannot be opened.
+    """
+    given = {name: options[name] for name in ("lag", "period") if options[name] is not None}
+    if given and options["order"] is None:
+        msg = f"--{next(iter(given))} is of series, got rows in no order: add --order time"
+        raise click.UsageError(msg)
+    allowed = {"allow_missing_chunks": options["allow_missing_chunks"]}
+    labels = {
+        what: open_group_labels(location(options["data"]), options[what], what, **allowed)
+        for what in ("strata", "groups")
+        if options[what] is not None
+    }
+    order = None if options["order"] is None else dhsic.TimeOrder(**given)
+    return {"strata": None, "groups": None, **labels, "order": order}
 
 
 def read_measure(options: dict[str, Any]) -> Request:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import click
 
+from dhsic._text import printable
 from dhsic.results import IndependenceTestResult, decision
 
 __all__ = ["aligned", "print_columns", "print_lines", "print_result", "print_summary"]
@@ -27,13 +28,13 @@ def print_summary(rows: Sequence[tuple[str, str]], label_width: int = 0) -> None
     """Print texts with their labels before them, in a column of their width or more."""
     width = max(label_width, *(len(label) for label, _ in rows)) + len(_GAP)
     for label, text in rows:
-        click.echo(click.style(f"{label:<{width}}", bold=True) + _wrap(text, width))
+        click.echo(click.style(f"{label:<{width}}", bold=True) + _wrap(printable(text), width))
 
 
 def print_lines(lines: Iterable[str], indent: int) -> None:
     """Print lines whose continuations are indented."""
     for line in lines:
-        click.echo(_wrap(line, indent, indent_first=False))
+        click.echo(_wrap(printable(line), indent, indent_first=False))
 
 
 def print_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -46,7 +47,7 @@ def print_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
     """Lines of short texts whose columns stand one under another."""
-    cells = list(rows)
+    cells = [list(map(printable, row)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return [
         _GAP.join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()

@@ -37,7 +37,28 @@ def code_of_test(options: Mapping[str, Any], request: Request) -> str:
     str
     """
     call = "result", dhsic.independence_test
-    return _code(options, options["variables"], call, request.arguments, request.place)
+    labels = [what for what in ("strata", "groups") if request.arguments[what] is not None]
+    asked = {**request.arguments, **{what: _Name(what) for what in labels}}
+    code = _code(options, options["variables"], call, asked, request.place)
+    data, allowed = redacted(options["data"]), _allowed(options)
+    opened = [
+        f"{what} = open_group_labels({data!r}, {options[what]!r}, {what!r}{allowed})\n"
+        for what in labels
+    ]
+    if not labels:
+        return code
+    head, rest = code.split("result = ", 1)
+    head = head.replace("import open_group\n", "import open_group, open_group_labels\n", 1)
+    return f"{head}{''.join(opened)}result = {rest}"
+
+
+class _Name(str):
+    """A name of Python, which stands for itself."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def code_of_map(options: Mapping[str, Any], request: Request) -> str:
@@ -85,7 +106,7 @@ def _code(
         if not _left_open(value) and value != usual.get(name)
     }
     lines = [f"    {name}={value!r}," for name, value in {**given, "rng": options["seed"]}.items()]
-    allowed = ", allow_missing_chunks=True" if options["allow_missing_chunks"] else ""
+    allowed = _allowed(options)
     data = redacted(options["data"])
     opened = f"variables = {opener}({data!r}, {list(variables)!r}{allowed})"
     called = f"{found} = dhsic.{function.__name__}("
@@ -96,6 +117,11 @@ def _code(
 _CLUSTER = (
     "# On threads of this process; on a cluster give client=, as of dhsic.cluster.connect(...).\n"
 )
+
+
+def _allowed(options: Mapping[str, Any]) -> str:
+    """How absent chunks are allowed, where they are."""
+    return ", allow_missing_chunks=True" if options["allow_missing_chunks"] else ""
 
 
 def _left_open(asked: Any) -> bool:

@@ -30,9 +30,11 @@ def connect(
 ) -> Iterator[Any]:
     """Start a cluster or connect to one; what was started is gone when the block ends.
 
-    Traffic that leaves this machine is encrypted, unless `insecure` allows otherwise. Dashboards
-    of local clusters and of job queues listen on this machine only, since Dask serves them as plain
-    http, also beside TLS.
+    Traffic that leaves this machine is encrypted, unless `insecure` allows otherwise, and so is
+    that of workers that are started here, with a key that is made for them: others on this machine
+    neither read the data nor run code. Dask serves dashboards as plain http, also beside TLS, so
+    that those of job queues listen on this machine only, where all of its users can see names of
+    tasks and logs; local clusters have none.
 
     Parameters
     ----------

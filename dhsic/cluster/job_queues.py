@@ -18,7 +18,7 @@ from distributed.core import Status
 from dhsic.cluster import checks
 from dhsic.cluster.remote import first_worker
 from dhsic.cluster.sections import TLS, Adaptive
-from dhsic.cluster.security import allow_insecure, security_of
+from dhsic.cluster.security import allow_insecure, security_of, temporary_security
 from dhsic.cluster.settings import HERE, job_limit, process_limit, worker_environment
 from dhsic.cluster.spec import ClusterSpec
 from dhsic.errors import ClusterError, require
@@ -134,11 +134,7 @@ def _folder(shared: str) -> tempfile.TemporaryDirectory[str]:
 
 def _temporary(folder: str) -> TLS:
     """Write a certificate that signs itself, which no one else can read."""
-    try:
-        made = Security.temporary()
-    except ImportError as error:
-        missing = require("cryptography", "cluster", "a temporary certificate")
-        raise missing from error
+    made = temporary_security("give tls")
     contents = {"cert": made.tls_ca_file, "key": made.tls_scheduler_key}
     files = {name: os.path.join(folder, f"{name}.pem") for name in contents}
     for name, file in files.items():

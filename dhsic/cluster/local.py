@@ -14,7 +14,7 @@ from typing import Any
 
 from dhsic._validation import check_integer
 from dhsic.cluster.sections import Adaptive
-from dhsic.cluster.settings import HERE, WORKER_SETTINGS, process_limit, process_share
+from dhsic.cluster.settings import HERE, LOCAL_SETTINGS, process_limit, process_share
 from dhsic.engine.units import parse_bytes
 
 __all__ = [
@@ -76,6 +76,10 @@ def local_cluster(
 ) -> Iterator[Any]:
     """Start worker processes, which are gone when the block ends.
 
+    Others on the same machine cannot reach them: they listen on loopback and speak TLS with a key
+    that is made for them and kept in memory. There is no dashboard; health and counters are served
+    as plain http on loopback.
+
     A script that calls this needs ``if __name__ == "__main__":`` around its main part, since the
     processes are spawned.
 
@@ -98,11 +102,14 @@ def local_cluster(
     ------
     InvalidArgumentError
         A number that cannot be used.
+    MissingDependencyError
+        The library that makes the key is not installed.
     """
     import dask
     from distributed import Client, LocalCluster
     from distributed.system import MEMORY_LIMIT
 
+    from dhsic.cluster.security import temporary_security
     from dhsic.cluster.worker import Worker
 
     threads = check_integer("threads", threads, minimum=1)
@@ -111,6 +118,7 @@ def local_cluster(
     if not isinstance(workers, Adaptive):
         workers = check_integer("workers", workers, minimum=1)
     limit = min(process_limit(parse_bytes(memory)), MEMORY_LIMIT)
+    security = temporary_security("run on threads, which need no workers")
     with ExitStack() as stack:
         scratch = tempfile.TemporaryDirectory(prefix="dhsic-", ignore_cleanup_errors=True)
         directory = stack.enter_context(scratch)
@@ -118,7 +126,7 @@ def local_cluster(
             _STARTING,
             _interrupts_held(),
             _interrupts_blocked(),
-            dask.config.set(WORKER_SETTINGS),
+            dask.config.set(LOCAL_SETTINGS),
         ):
             cluster = LocalCluster(
                 n_workers=workers.minimum if isinstance(workers, Adaptive) else workers,
@@ -126,6 +134,8 @@ def local_cluster(
                 processes=True,
                 worker_class=Worker,
                 host="127.0.0.1",
+                security=security,
+                protocol="tls://",
                 dashboard_address=None,
                 # Even without a dashboard it serves its health, by default on a fixed port.
                 scheduler_kwargs={"dashboard_address": HERE},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from distributed.comm.addressing import parse_address, parse_host_port
 from distributed.comm.registry import get_backend
 from distributed.utils import silence_logging_cmgr
 
+from dhsic._files import check_regular, parse_json
 from dhsic.cluster import checks
 from dhsic.cluster.probe import NOBODY, refusal
 from dhsic.cluster.sections import SchedulerAt
@@ -93,8 +93,9 @@ def _address(at: SchedulerAt) -> str:
     assert at.scheduler_file is not None
     requirement, remedy = "a file of a running scheduler", "give what --scheduler-file wrote"
     try:
+        check_regular(at.scheduler_file)
         with open(at.scheduler_file, encoding="utf-8") as file:
-            address = json.load(file)["address"]
+            address = parse_json(file.read())["address"]
     except OSError as error:
         reason = str(error.strerror)
         checks.refuse("scheduler_file", requirement, at.scheduler_file, f"{reason}; {remedy}")

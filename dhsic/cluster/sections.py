@@ -189,6 +189,12 @@ class Kubernetes:
         ``requests`` and ``limits`` of a worker over those that follow from threads and memory.
     context : str, optional
         Context of the kubeconfig file; the current one where not given.
+    operator_namespace : str, optional
+        Where the operator lives: its pods there may ask the scheduler of an adaptive cluster how
+        many workers it wants, and no other pods of other namespaces reach the cluster.
+    storage_ports : tuple of int, optional
+        Ports at which pods may reach object storage, anywhere; they reach nothing else but each
+        other and the names of hosts.
     """
 
     image: str
@@ -198,6 +204,8 @@ class Kubernetes:
     tls_secret: str | None = None
     resources: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     context: str | None = None
+    operator_namespace: str = "dask-operator"
+    storage_ports: tuple[int, ...] = (443,)
 
     def __post_init__(self) -> None:
         clean: dict[str, Any] = {"image": checks.word("image", self.image)}
@@ -208,6 +216,10 @@ class Kubernetes:
         clean["secrets"] = checks.words("secrets", self.secrets)
         clean["resources"] = _resources(self.resources)
         clean["context"] = checks.text("context", self.context)
+        clean["operator_namespace"] = checks.resource_name(
+            "operator_namespace", checks.line("operator_namespace", self.operator_namespace)
+        )
+        clean["storage_ports"] = _port_numbers(self.storage_ports)
         for name, value in clean.items():
             object.__setattr__(self, name, value)
 
@@ -271,6 +283,16 @@ def _resources(value: Any) -> dict[str, dict[str, str]]:
     if not isinstance(value, Mapping) or not set(value) <= {"requests", "limits"}:
         checks.refuse("resources", "a mapping of requests and limits", value, "use these two keys")
     return {kind: _quantities(f"resources: {kind}", amounts) for kind, amounts in value.items()}
+
+
+def _port_numbers(value: Any) -> tuple[int, ...]:
+    if not isinstance(value, (list, tuple)) or not all(map(_is_port, value)):
+        checks.refuse("storage_ports", "a list of ports", value, "write as [443, 9000]")
+    return tuple(value)
+
+
+def _is_port(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 65535
 
 
 def _quantities(name: str, value: Any) -> dict[str, str]:

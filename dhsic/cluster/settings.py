@@ -6,6 +6,7 @@ from typing import Any
 
 __all__ = [
     "HERE",
+    "LOCAL_SETTINGS",
     "WORKER_SETTINGS",
     "job_limit",
     "process_limit",
@@ -42,6 +43,16 @@ WORKER_SETTINGS: dict[str, Any] = {
         "OPENBLAS_NUM_THREADS": 1,
         "MALLOC_TRIM_THRESHOLD_": None,
     },
+}
+
+# Any user of this machine may read what is plain http on loopback: numbers, and no pages on
+# workers, tasks and logs.
+LOCAL_SETTINGS: dict[str, Any] = {
+    **WORKER_SETTINGS,
+    "distributed.scheduler.http.routes": [
+        "distributed.http.scheduler.prometheus",
+        "distributed.http.health",
+    ],
 }
 
 

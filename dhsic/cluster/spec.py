@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 import yaml
 
+from dhsic._files import check_regular
 from dhsic._validation import check_choice, check_integer, check_number, nearest
 from dhsic.cluster import checks
 from dhsic.cluster.local import PlannedWorkers, default_workers
@@ -299,6 +300,7 @@ for _tag, _pattern, _first in (
 
 def _load(file: str) -> Any:
     try:
+        check_regular(file)
         with open(file, encoding="utf-8") as stream:
             content = stream.read(_LARGEST_FILE + 1)
     except (OSError, UnicodeDecodeError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import zipfile
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._files import check_regular, parse_json
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.io.inventory import inventory_of
+from dhsic.io.stored import check_metadata
 from dhsic.io.urls import is_url, redacted
 from dhsic.io.whole import written_whole
 from dhsic.kernels import Kernel, kernel_of_plain, plain_kernel
@@ -51,7 +53,7 @@ def write_record(
         It cannot be written.
     """
     told = {"format": _FORMAT, **attributes}
-    if not is_url(str(path)) and Path(path).exists() and not overwrite:
+    if not is_url(str(path)) and os.path.exists(path) and not overwrite:
         msg = f"{path} already exists: choose another path, or pass overwrite=True"
         raise InvalidArgumentError(msg)
     if str(path).endswith(".npz"):
@@ -98,7 +100,9 @@ def read_record(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, An
         if told.pop("format") != _FORMAT:
             msg = "another format"
             raise ValueError(msg)
-    except (OSError, KeyError, ValueError, TypeError, zipfile.BadZipFile) as error:
+    except DhsicError:
+        raise
+    except Exception as error:  # of zarr, where metadata are damaged, it may be any
         where = redacted(str(path))
         said = type(error).__name__
         msg = f"{where} holds no mean embedding that can be read ({said}): check the path"
@@ -108,11 +112,14 @@ def read_record(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, An
 
 def _read(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     if str(path).endswith(".npz"):
+        check_regular(path)
         with np.load(path, allow_pickle=False) as file:
             arrays = dict(file)
-        return arrays, json.loads(str(arrays.pop(_ATTRIBUTES)))
+        return arrays, parse_json(str(arrays.pop(_ATTRIBUTES)))
     import zarr
 
+    if not is_url(str(path)):
+        check_metadata(path)
     group = zarr.open_group(_store(path, read_only=True), mode="r")
     return {name: _complete(array, name) for name, array in group.arrays()}, dict(group.attrs)
 
@@ -154,4 +161,4 @@ def kernel_of_text(text: str) -> Kernel:
     >>> kernel_of_text('{"kernel": "Gaussian", "origin": [1.0], "gamma": 0.5}')
     Gaussian(origin=(1.0,), gamma=0.5)
     """
-    return kernel_of_plain(json.loads(text))
+    return kernel_of_plain(parse_json(text))

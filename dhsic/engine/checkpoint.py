@@ -17,6 +17,7 @@ from uuid import uuid4
 
 import numpy as np
 
+from dhsic._files import parse_json
 from dhsic._version import __version__
 from dhsic.engine.digest import difference, digest, plain
 from dhsic.engine.folder import Folder
@@ -89,7 +90,7 @@ class Manifest:
         if data is None:
             return None
         try:
-            found = json.loads(data)
+            found = parse_json(data)
             version, run, token = found["format"], found["run"], found["token"]
             if version == _FORMAT and isinstance(run, dict) and isinstance(token, str):
                 return cls(run, token)

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._random import generator
 
-__all__ = ["Arrangement", "Groups", "Ranges", "edges"]
+__all__ = ["Arrangement", "Groups", "Ranges", "RowGroups", "edges", "is_smooth"]
 
 Rows = NDArray[np.intp]
 Ranges = tuple[tuple[int, int], ...]
@@ -31,6 +31,64 @@ class Arrangement(NamedTuple):
     """What to read, one range after another."""
     places: Rows
     """Of what is read: the rows of every group in their order, then those that are left over."""
+
+
+class RowGroups(Protocol):
+    """All rows in groups of equal size within which they move, but for some that stay."""
+
+    @property
+    def n(self) -> int:
+        """Rows of the data."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Rows of a group, b."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """The seed of the test."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """Groups."""
+        ...
+
+    @property
+    def n_left(self) -> int:
+        """Rows that are in no group."""
+        ...
+
+    @property
+    def left(self) -> Rows:
+        """These rows, ascending."""
+        ...
+
+    def left_of(self, first: int, last: int) -> Rows | slice:
+        """Which of them go with the groups first..last-1."""
+        ...
+
+    def count_of(self, first: int, rows: int) -> int:
+        """Groups, from the first on, that with what goes with them have so many rows."""
+        ...
+
+    def ranges(self, first: int, last: int) -> Ranges:
+        """Ranges of rows that hold the groups first..last-1."""
+        ...
+
+    def runs(self, bounds: Sequence[int]) -> Rows:
+        """Where the ranges of the runs of groups between bounds start and stop."""
+        ...
+
+    def arrange(self, first: int, last: int) -> Arrangement:
+        """Where the rows of the groups first..last-1 are."""
+        ...
+
+    def orders(self, coset: int, first: int, count: int, variable: int) -> Rows:
+        """Random orders of the rows of some groups, shape (count, b)."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -82,7 +140,7 @@ class Groups:
         """
         if n < 2 * size:
             return cls(n, n, seed)
-        sizes = [b for b in range(size, int(_WIDEST * size) + 1) if _is_smooth(b)] or [size]
+        sizes = [b for b in range(size, int(_WIDEST * size) + 1) if is_smooth(b)] or [size]
         enough = (b for b in sizes if _FEW_LEFT * (n % b) <= n)
         return cls(n, next(enough, min(sizes, key=lambda b: n % b)), seed)
 
@@ -136,8 +194,31 @@ class Groups:
         """Where the rows of the groups first..last-1 are."""
         ranges = self.ranges(first, last)
         grouped = np.concatenate([self._rows(g) for g in range(first, last)])
-        left = [self.left[slice(*np.searchsorted(self.left, one))] for one in ranges]
-        return Arrangement(ranges, _places(ranges, np.concatenate([grouped, *left])))
+        left = self.left[self.left_of(first, last)]
+        return Arrangement(ranges, _places(ranges, np.concatenate([grouped, left])))
+
+    def left_of(self, first: int, last: int) -> Rows:
+        """Which of the rows left over go with the groups first..last-1."""
+        ranges = self.ranges(first, last)
+        return np.concatenate([np.arange(*np.searchsorted(self.left, one)) for one in ranges])
+
+    def count_of(self, first: int, rows: int) -> int:
+        """Groups, from the first on, that with what goes with them have so many rows."""
+        del first
+        return rows // self.size
+
+    def orders(self, coset: int, first: int, count: int, variable: int) -> Rows:
+        """Random orders of the rows of some groups, shape (count, b).
+
+        Every coset, group and variable has its own, so that neither chunks nor workers change
+        them.
+        """
+        return np.stack(
+            [
+                generator(self.seed, "shifts", coset, variable, group).permutation(self.size)
+                for group in range(first, first + count)
+            ]
+        )
 
     def _rows(self, group: int) -> Rows:
         """Rows of a group in their random order, shape (size,)."""
@@ -207,7 +288,8 @@ def _places(ranges: Sequence[tuple[int, int]], rows: Rows) -> Rows:
     return places
 
 
-def _is_smooth(length: int) -> bool:
+def is_smooth(length: int) -> bool:
+    """Whether Fourier transforms of a length are quick."""
     for factor in _FACTORS:
         while length % factor == 0:
             length //= factor

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import NamedTuple
 
+from dhsic._files import parse_json
 from dhsic._validation import check_integer
 from dhsic.engine.checkpoint import MANIFEST, PASS, SHARD, Manifest
 from dhsic.engine.folder import Entry, Folder
@@ -81,7 +81,7 @@ def _kept_pass(folder: Folder) -> KeptPass | None:
     if data is None:
         return None
     try:
-        described = json.loads(data)
+        described = parse_json(data)
         name, count = (
             str(described["name"]),
             check_integer("shards", described["shards"], minimum=0),

@@ -66,6 +66,8 @@ def _plan_groups(
         cost.state,
         PAIRS if pairs else GROUPS,
     )
+    if getattr(reduction, "one_block", False):
+        bounds = [0, groups.count]
     plan = PassPlan(reduction.name, tuple(bounds), 0, 0, 0, pairs=pairs, groups=groups)
     stored = [m for m, source in enumerate(sources) if source.place == "storage"]
     split = (m for m in stored if decoded_rows(sources[m], plan).sum() > _MOST_DECODED * groups.n)

@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._text import printable
 from dhsic._work import NOTHING, Rates, Work
 from dhsic.engine.events import PassStarted, RunStarted, Unit
-from dhsic.engine.groups import Groups, Ranges
+from dhsic.engine.groups import Ranges, RowGroups
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.told import SPREAD, plan_lines, plan_records, plan_summary
 from dhsic.engine.units import format_bytes, format_count
@@ -96,7 +97,7 @@ class PassPlan:
     bytes_to_driver: int
     sent_bytes: int = 0
     pairs: bool = False
-    groups: Groups | None = None
+    groups: RowGroups | None = None
     split: tuple[int, ...] = ()
     work: Work = NOTHING
 
@@ -367,4 +368,4 @@ class Plan(BarResult):
         return [f"n = {self.n:,}", passes, f"{peak} in a process", ", ".join(self.variables)]
 
     def __str__(self) -> str:
-        return "\n".join(plan_lines(self))
+        return "\n".join(map(printable, plan_lines(self)))

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from platformdirs import user_cache_path
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from dhsic._files import parse_json
 from dhsic._version import __version__
 from dhsic._work import REFERENCE, Rates
 from dhsic.engine.runtime import Runtime
@@ -129,7 +130,7 @@ def _place(machine: dict[str, Any]) -> Path:
 def _read(machine: dict[str, Any]) -> dict[str, float] | None:
     """Rates that were measured before; None where there are none, or none that can be read."""
     try:
-        kept = json.loads(_place(machine).read_text("utf-8"))
+        kept = parse_json(_place(machine).read_text("utf-8"))
         rates = {kind: float(kept["seconds"][kind]) for kind in REFERENCE.seconds}
     except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._work import Work
-from dhsic.engine.groups import Groups
+from dhsic.engine.groups import RowGroups
 
 __all__ = [
     "Footprint",
@@ -50,7 +50,7 @@ class GroupBlock(NamedTuple):
 
     first: int
     """Number of the first group."""
-    groups: Groups
+    groups: RowGroups
     """All of them."""
     values: tuple[NDArray[Any], ...]
     """One array a variable, finite: the rows of group after group, then those left over."""
@@ -62,13 +62,13 @@ class GroupBlock(NamedTuple):
 
     @property
     def n_groups(self) -> int:
-        """Number of groups; fewer rows than a group has are left over."""
-        return self.rows // self.groups.size
+        """Number of groups."""
+        return self.groups.count_of(self.first, self.rows)
 
     @property
     def n_left(self) -> int:
         """Rows left over among these."""
-        return self.rows % self.groups.size
+        return self.rows - self.n_groups * self.groups.size
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class GroupReduction(Protocol[State]):
         ...
 
     @property
-    def groups(self) -> Groups:
+    def groups(self) -> RowGroups:
         """The groups of all rows."""
         ...
 
@@ -154,7 +154,7 @@ class PairReduction(Protocol[State]):
         ...
 
     @property
-    def groups(self) -> Groups:
+    def groups(self) -> RowGroups:
         """The groups of all rows."""
         ...
 

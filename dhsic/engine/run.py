@@ -21,7 +21,7 @@ from dhsic.engine.compute import Job, as_task, begin, held, ship
 from dhsic.engine.digest import can_digest
 from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStarted
 from dhsic.engine.failures import failures_in_words
-from dhsic.engine.groups import Groups, edges
+from dhsic.engine.groups import RowGroups, edges
 from dhsic.engine.metrics import count_task
 from dhsic.engine.plan import PassPlan
 from dhsic.engine.reduction import GroupBlock, Partial, Reduction, RowBlock, pickled, unpacked
@@ -56,7 +56,7 @@ class Payload(NamedTuple):
     sources: tuple[Source | None, ...]
     finite: bool
     shards: Shards | None
-    groups: Groups | None = None
+    groups: RowGroups | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return unpacked, (Payload, pickled(tuple(self)))

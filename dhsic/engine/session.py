@@ -27,6 +27,7 @@ from dhsic.engine.run import run_map, run_pass
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.samples import describe_sources
 from dhsic.engine.scan import Differing, Extent, Scan, Still
+from dhsic.engine.sets import Moves
 from dhsic.engine.take import take_rows
 from dhsic.errors import DataError
 from dhsic.results import StoredArraySummary
@@ -85,6 +86,8 @@ class Session:
         """Rows that were left out because a value is missing."""
         self.remedy = ""
         """How the function that was called drops such rows, at the end of a message."""
+        self.moves: Moves | None = None
+        """Which rows may change places under the null hypothesis; all, where it is None."""
         self.finished: list[PassFinished] = []
         self._inventories = take_inventories(self.sources)
         self._folder = folder
@@ -117,6 +120,8 @@ class Session:
         """
         other = copy(self)
         other.sources, other._differing, other._made = tuple(sources), {}, {}
+        if other.n != self.n:
+            other.moves = None
         return other
 
     def begin(self, plan: Plan) -> None:
@@ -167,6 +172,8 @@ class Session:
             "stored": {f"variable {one.name!r}": one.parts for _, one in self._inventories},
             "content": found["content"],
         }
+        if self.moves is not None:
+            described["moves"] = self.moves
         self._checkpoint = Checkpoint.open(self._folder, described)
 
     def verify(self) -> tuple[StoredArraySummary, ...]:

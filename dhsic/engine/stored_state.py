@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._files import parse_json
 from dhsic.engine.digest import bytes_of
 from dhsic.errors import DhsicError
 
@@ -73,7 +74,7 @@ def unpack(file: Any) -> Any:
     structure = file.readline()
     checksum = hashlib.sha256(structure)
     try:
-        described = json.loads(structure)
+        described = parse_json(structure)
         arrays = list(_read_arrays(file, described, checksum))
         whole = head == _MAGIC + checksum.hexdigest().encode() + b"\n" and not file.read(1)
         value = _made(described, iter(arrays)) if whole else None

@@ -49,6 +49,10 @@ class StalledError(Exception):
 class _Watch:
     """Knows for how long no worker of a client could work.
 
+    It gives up by an answer of the scheduler that says so, or where one question stays without an
+    answer for as long, so that the words for it are true. Its clock goes by a second at the most
+    between two looks: a process that was stopped, or had no processor, has not been waiting.
+
     Parameters
     ----------
     client : distributed.Client
@@ -57,14 +61,15 @@ class _Watch:
     def __init__(self, client: Any) -> None:
         self._client = client
         self._beats: dict[str, float] = {}
-        self._workers: Mapping[str, Mapping[str, Any]] | None = None
         self._asked: Any = None
         self.patience = _patience()
+        self._seconds, self._looked = 0.0, time.monotonic()
         self.progress()
 
     def progress(self) -> None:
         """Tasks were done, so that the cluster works."""
-        self._alive = time.monotonic()
+        self._tick()
+        self._alive = self._seconds
         self._next = self._alive + self._pause(0.0)
 
     def look(self) -> None:
@@ -75,25 +80,38 @@ class _Watch:
         StalledError
             None could work for too long, or the scheduler did not answer for so long.
         """
-        now = time.monotonic()
-        if self._asked is None and now >= self._next:
+        self._tick()
+        if self._asked is None and self._seconds >= self._next:
             self._asked = _on_loop(self._client, self._client.scheduler.identity)
-        if self._asked is not None and self._asked.done():
-            self._workers = self._asked.result()["workers"]
+            self._asked_at = self._seconds
+        if self._asked is None:
+            return
+        if self._asked.done():
+            workers = self._asked.result()["workers"]
             self._asked = None
-            working = [
-                address for address, one in self._workers.items() if self._works(address, one)
-            ]
-            if working:
-                self._alive = now
-            self._next = now + self._pause(now - self._alive)
-        if now - self._alive > self.patience:
-            raise self._stalled()
+            self._judge(workers)
+        elif self._seconds - self._asked_at > self.patience:
+            seen = f"the scheduler has not answered for {self.patience:g} s"
+            raise StalledError(seen, "see whether it runs, and has a processor to run on")
 
     def end(self) -> None:
         """Leave no question behind."""
         if self._asked is not None:
             self._asked.cancel()
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        self._seconds += min(now - self._looked, _LOOK_SECONDS)
+        self._looked = now
+
+    def _judge(self, workers: Mapping[str, Mapping[str, Any]]) -> None:
+        """Give up workers of which none works, and none has for too long."""
+        working = [self._works(address, one) for address, one in workers.items()]
+        alone = 0.0 if any(working) else self._seconds - self._alive
+        if alone > self.patience:
+            raise self._stalled(workers)
+        self._alive = self._seconds - alone
+        self._next = self._seconds + self._pause(alone)
 
     def _pause(self, alone: float) -> float:
         """Seconds to the next look: an answer of 1,000 workers has a megabyte."""
@@ -107,24 +125,19 @@ class _Watch:
         busy = worker.get("metrics", {}).get("task_counts", {}).get("executing", 0)
         return heard and (worker["status"] == "running" or bool(busy))
 
-    def _stalled(self) -> StalledError:
-        """The state of the cluster when it was last heard of, in words."""
+    def _stalled(self, workers: Mapping[str, Mapping[str, Any]]) -> StalledError:
+        """The state that workers are in, in words."""
         seconds = f"{self.patience:g} s"
-        if self._asked is not None or self._workers is None:
-            return StalledError(
-                f"the scheduler has not answered for {seconds}",
-                "see whether it runs, and has a processor to run on",
-            )
-        if not self._workers:
+        if not workers:
             return StalledError(f"the cluster has had no workers for {seconds}", "start some")
-        workers = f"all {len(self._workers)} workers"
-        if any(worker["status"] == "paused" for worker in self._workers.values()):
+        named = f"all {len(workers)} workers"
+        if any(worker["status"] == "paused" for worker in workers.values()):
             return StalledError(
-                f"{workers} have been paused or silent for {seconds}, since their memory is full",
+                f"{named} have been paused or silent for {seconds}, since their memory is full",
                 "free what they hold or give them more memory",
             )
         return StalledError(
-            f"nothing has been heard of {workers} for {seconds}", "see whether they run"
+            f"nothing has been heard of {named} for {seconds}", "see whether they run"
         )
 
 

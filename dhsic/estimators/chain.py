@@ -123,6 +123,7 @@ def _grid_summary(found: ChainOutcome, tested: _Tested, grid: Grid) -> GridSumma
             float(tested.stage.resampled.statistics[place]),
             float(tested.whole.standardised[place]),
             float(tested.whole.pvalues[place]),
+            found.combinations.factors_of(c),
         )
         for c, place in enumerate(at)
     )

@@ -9,6 +9,7 @@ from typing import Any
 from dhsic._plugins import load_plugins
 from dhsic._validation import check_choice, check_integer, nearest, shown
 from dhsic.engine.session import Session
+from dhsic.engine.sets import Moves
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Estimator, Null, Resampling
 from dhsic.estimators.block import BlockHSIC
@@ -21,6 +22,7 @@ from dhsic.estimators.gram.distance import DCor, DCov
 from dhsic.estimators.gram.exact import UHSIC, VHSIC, SubHSIC
 from dhsic.estimators.landmark.nystrom_m import NystromMHSIC
 from dhsic.estimators.location.nfsic import NFSIC
+from dhsic.estimators.resample import exact_null
 from dhsic.kernels import Combinations
 from dhsic.nulls import (
     Chain,
@@ -70,6 +72,8 @@ class Entry:
         Whether it can try several kernels in one run.
     tries_grids : bool
         Whether it does so where none are given.
+    moves_sets : bool
+        Whether its replicates keep to the strata, groups or series of a session.
     """
 
     estimator: type[Estimator]
@@ -78,26 +82,31 @@ class Entry:
     cost: str
     grids: bool = False
     tries_grids: bool = False
+    moves_sets: bool = False
 
 
 _EXACT: tuple[type[Null], ...] = (Shifts, Permutation)
 _APPROXIMATE: tuple[type[Null], ...] = (Multiplier, Gamma, Spectral)
 
 TABLE = [
-    Entry(NystromMHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n", True, True),
-    Entry(NystromHSIC, (*_EXACT, *_APPROXIMATE), 2, "n", True),
-    Entry(RFFHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n", True),
+    Entry(NystromMHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n", True, True, True),
+    Entry(NystromHSIC, (*_EXACT, *_APPROXIMATE), 2, "n", True, moves_sets=True),
+    Entry(RFFHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n", True, moves_sets=True),
     Entry(NFSIC, (*_EXACT, Chain, Sequential, ChiSquare), None, "n"),
     Entry(BlockHSIC, (Normal,), 2, "n b"),
-    Entry(COCO, _EXACT, 2, "n"),
-    Entry(CKA, (*_EXACT, *_APPROXIMATE), 2, "n"),
-    Entry(NOCCO, (*_EXACT, Multiplier, Gamma), 2, "n"),
-    Entry(SubCorr, (*_EXACT, *_APPROXIMATE), 2, "n"),
-    Entry(VHSIC, (*_EXACT, Chain, Sequential, *_APPROXIMATE), None, "n^2", True, True),
-    Entry(UHSIC, (*_EXACT, Sequential, Multiplier, Spectral), 2, "n^2", True, True),
-    Entry(DCov, (*_EXACT, *_APPROXIMATE), 2, "n^2"),
-    Entry(DCor, (*_EXACT, *_APPROXIMATE), 2, "n^2"),
-    Entry(SubHSIC, (*_EXACT, Sequential, *_APPROXIMATE), 2, "n^2"),
+    Entry(COCO, _EXACT, 2, "n", moves_sets=True),
+    Entry(CKA, (*_EXACT, *_APPROXIMATE), 2, "n", moves_sets=True),
+    Entry(NOCCO, (*_EXACT, Multiplier, Gamma), 2, "n", moves_sets=True),
+    Entry(SubCorr, (*_EXACT, *_APPROXIMATE), 2, "n", moves_sets=True),
+    Entry(
+        VHSIC, (*_EXACT, Chain, Sequential, *_APPROXIMATE), None, "n^2", True, True, moves_sets=True
+    ),
+    Entry(
+        UHSIC, (*_EXACT, Sequential, Multiplier, Spectral), 2, "n^2", True, True, moves_sets=True
+    ),
+    Entry(DCov, (*_EXACT, *_APPROXIMATE), 2, "n^2", moves_sets=True),
+    Entry(DCor, (*_EXACT, *_APPROXIMATE), 2, "n^2", moves_sets=True),
+    Entry(SubHSIC, (*_EXACT, Sequential, *_APPROXIMATE), 2, "n^2", moves_sets=True),
 ]
 
 ESTIMATORS: dict[str, type[Estimator]] = {e.estimator.name: e.estimator for e in TABLE}
@@ -198,9 +207,37 @@ def find_null(
         null that takes one.
     """
     found, reason = _find_null(null, estimator, session, n_resamples, len(combinations))
+    if session.moves is not None:
+        _check_moves(found, estimator, session, session.moves)
+        told = session.moves.assumption
+        reason = told if reason != AS_ASKED else f"{reason}; {told}"
     if not combinations.plain:
         _check_grid(estimator, found)
     return found, reason
+
+
+def _check_moves(null: Null, estimator: Estimator, session: Session, moves: Moves) -> None:
+    """Refuse replicates that would not keep to the strata, groups or series of the rows."""
+    if not _entry(estimator).moves_sets:
+        names = ", ".join(entry.estimator.name for entry in TABLE if entry.moves_sets)
+        msg = (
+            f"estimator {estimator.name!r} cannot keep to strata, groups or the order of rows: "
+            f"take 'auto' or one of {names}"
+        )
+        raise InvalidArgumentError(msg)
+    drawn = null.replicates if isinstance(null, FromReplicates) else null
+    many = len(session.sources) > 2
+    allowed: tuple[type[Null], ...] = (Shifts, Chain, Permutation)
+    if moves.serial:
+        allowed = (Chain,) if many else (Shifts,)
+    if not isinstance(drawn, allowed):
+        names = " or ".join(repr(one.name) for one in allowed if one in _entry(estimator).nulls)
+        where = "a series in time" if moves.serial else "strata or groups"
+        msg = (
+            f"null {drawn.name!r} cannot keep to {where} of {len(session.sources)} variables: "
+            f"take 'auto', {names or 'or another estimator'}"
+        )
+        raise InvalidArgumentError(msg)
 
 
 def _check_grid(estimator: Estimator, null: Null) -> None:
@@ -238,6 +275,8 @@ def _find_null(
     if isinstance(null, str) and null == "auto":
         count = n_resamples or _RESAMPLES
         found, reason = estimator.choose_null(session, count * n_combinations)
+        if session.moves is not None and session.moves.serial:  # whose rows no one permutes
+            found, reason = exact_null(len(session.sources), count)
         if isinstance(found, Resampling | Chain):
             permutes = isinstance(found, Permutation)
             usual = _EXACT_RESAMPLES if permutes else type(found)().n_resamples

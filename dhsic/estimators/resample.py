@@ -11,11 +11,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._random import generator
 from dhsic._work import PATIENT
-from dhsic.engine.groups import Groups
+from dhsic.engine.groups import Groups, RowGroups
 from dhsic.engine.reduction import GroupReduction
 from dhsic.engine.session import Session
+from dhsic.engine.sets import MovedGroups, Series, WholeSets
 from dhsic.nulls import Chain, Permutation, Shifts
 
 __all__ = [
@@ -24,12 +24,14 @@ __all__ = [
     "TwoSided",
     "chain_of",
     "exact_null",
+    "narrower",
     "orbit_of",
     "pairs_of",
     "suits_one_task",
     "tie_tolerance",
     "tile_error",
     "transform_error",
+    "whole_group",
 ]
 
 Vector = NDArray[np.float64]
@@ -77,7 +79,7 @@ class Orbit:
 
     Parameters
     ----------
-    groups : Groups
+    groups : RowGroups
         Within which rows move, b in each.
     cosets : int
         How many, R; the first is that of the identity.
@@ -85,14 +87,14 @@ class Orbit:
         Whether every coset is shifted by all k < b.
     """
 
-    groups: Groups
+    groups: RowGroups
     cosets: int
     shifted: bool = True
 
     @classmethod
-    def of(cls, n: int, n_resamples: int, seed: int) -> Self:
-        """Of at least so many permutations."""
-        groups = Groups.of(n, min(n_resamples, _WIDEST), seed)
+    def of(cls, n: int, n_resamples: int, seed: int, most: int = _WIDEST) -> Self:
+        """Of at least so many permutations, in groups of about so many rows at most."""
+        groups = Groups.of(n, min(n_resamples, most), seed)
         return cls(groups, -(-n_resamples // groups.size))
 
     def __len__(self) -> int:
@@ -107,6 +109,8 @@ class Orbit:
     def detail(self) -> str:
         """How the replicates are made, for a result."""
         b, count = self.groups.size, self.groups.count
+        if isinstance(self.groups, MovedGroups | WholeSets):
+            return self._detail_of_moves(self.groups)
         if not self.shifted:
             return "all rows shuffled" if count == 1 else f"shuffled in groups of {b:,} rows"
         shifts = f"all {b:,} shifts"
@@ -115,21 +119,21 @@ class Orbit:
         where = "all rows" if count == 1 else f"{count:,} groups of rows"
         return f"{shifts} within {where}"
 
+    def _detail_of_moves(self, groups: MovedGroups | WholeSets) -> str:
+        b, what = groups.size, groups.what
+        orders = f" of {self.cosets:,} orders" if self.cosets > 1 else ""
+        how = f"all {b:,} shifts{orders} of {what}" if self.shifted else f"{what} shuffled"
+        stay = f"; {groups.n_left:,} of {groups.n:,} rows stay" if groups.n_left else ""
+        return how + stay
+
     def orders(self, coset: int, first: int, count: int, variable: int = 1) -> NDArray[np.intp]:
         """Permutations of the rows of some groups, one a row, shape (count, b).
 
-        Every coset, group and variable has its own, so that neither chunks nor workers change
-        them. Those of coset 0 are the identity.
+        Those of coset 0 are the identity.
         """
-        b, seed = self.groups.size, self.groups.seed
         if coset == 0:
-            return np.broadcast_to(np.arange(b), (count, b))
-        return np.stack(
-            [
-                generator(seed, "shifts", coset, variable, group).permutation(b)
-                for group in range(first, first + count)
-            ]
-        )
+            return np.broadcast_to(np.arange(self.groups.size), (count, self.groups.size))
+        return self.groups.orders(coset, first, count, variable)
 
     def whole_orders(self, variable: int) -> NDArray[np.intp]:
         """Those of the first group in all cosets, shape (R, b), drawn once: a draw is dear."""
@@ -235,17 +239,54 @@ def orbit_of(
     if isinstance(null, Permutation):
         return _permuted(session, null, suits)
     stages = len(session.sources) - 1 if isinstance(null, Chain) else 1
-    return Orbit.of(session.n, null.n_resamples * stages, session.seed)
+    return _shifted(session, null.n_resamples * stages, _WIDEST)
+
+
+def narrower(session: Session, orbit: Orbit, n_resamples: int) -> Orbit:
+    """At least so many permutations, in groups of half as many rows; or half as many of a series.
+
+    Parameters
+    ----------
+    session : Session
+        The run.
+    orbit : Orbit
+        Another one, with shifts.
+    n_resamples : int
+        The least number of permutations.
+    """
+    return _shifted(session, n_resamples, orbit.groups.size // 2)
+
+
+def _shifted(session: Session, n_resamples: int, most: int) -> Orbit:
+    """At least so many shifts, in groups of at most so many rows or not many more."""
+    if session.moves is None:
+        return Orbit.of(session.n, n_resamples, session.seed, most)
+    groups = session.moves.groups(min(n_resamples, most))
+    serial = isinstance(session.moves, Series)
+    return Orbit(groups, 1 if serial else -(-n_resamples // groups.size))
 
 
 def _permuted(session: Session, null: Permutation, suits: Callable[[Orbit], bool]) -> Orbit:
     """The identity and permutations drawn at random, of all rows or within groups."""
-    n, seed = session.n, session.seed
-    whole = Orbit(Groups(n, n, seed), null.n_resamples + 1, shifted=False)
+    n = session.n
+    whole = Orbit(whole_group(session), null.n_resamples + 1, shifted=False)
     if null.within == "all" or n <= null.block_rows or (null.within == "auto" and suits(whole)):
         return whole
-    groups = Groups(n, n // round(n / null.block_rows), seed)
+    groups: RowGroups
+    if session.moves is None:
+        groups = Groups(n, n // round(n / null.block_rows), session.seed)
+    else:
+        groups = session.moves.groups(null.block_rows)
     return Orbit(groups, null.n_resamples + 1, shifted=False)
+
+
+def whole_group(session: Session) -> RowGroups:
+    """All rows of a session as one group."""
+    moves = session.moves
+    if moves is None:
+        return Groups(session.n, session.n, session.seed)
+    assert not isinstance(moves, Series), "rows of series are not permuted"
+    return moves.whole
 
 
 def suits_one_task(session: Session, reduction: GroupReduction[Any]) -> bool:

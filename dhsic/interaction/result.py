@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from dhsic._text import printable
 from dhsic.results import IndependenceTestResult, pvalue_text
 
 __all__ = ["Factorisation", "InteractionTestResult"]
@@ -32,7 +33,7 @@ class Factorisation:
     pvalue_error: float
 
     def __str__(self) -> str:
-        return f"{self.separated} independent of ({', '.join(self.together)})"
+        return printable(f"{self.separated} independent of ({', '.join(self.together)})")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -70,7 +71,8 @@ def read_pairs(folder: str | Path) -> list[CauseEffectPair]:
     ('pair0007', False, 0.5)
     """
     place = Path(folder)
-    files = [path for path in place.glob("pair*.txt") if _FILE.fullmatch(path.name)]
+    found = place.glob("pair*.txt") if os.path.isdir(place) else ()
+    files = [path for path in found if _FILE.fullmatch(path.name)]
     if not files:
         msg = f"{str(place)!r} must be a folder with files pair0001.txt and so on, and has none"
         raise DataError(msg)

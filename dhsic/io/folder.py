@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dhsic._files import check_regular
 from dhsic.engine.folder import Entry
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError, MissingDependencyError
 from dhsic.io.failures import failure_of, remedy_of
@@ -120,6 +121,8 @@ class Folder:
         with self._in_words("read"):
             fs, path = self._opened(name)
             try:
+                if self.is_local:
+                    check_regular(path)
                 file = fs.open(path, "rb")
             except FileNotFoundError:
                 file = None

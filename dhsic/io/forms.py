@@ -18,7 +18,7 @@ from dhsic.io.frames import as_frame, frame_source
 from dhsic.io.sources import ArraySource, Columns, GraphSource, StoredSource
 from dhsic.io.stored import open_stored, stored_source
 
-__all__ = ["AnySource", "is_of", "join_columns", "open_array", "open_one"]
+__all__ = ["AnySource", "holds_columns", "is_of", "join_columns", "open_array", "open_one"]
 
 AnySource = ArraySource | StoredSource | GraphSource
 Opened = TypeVar("Opened", ArraySource, StoredSource, GraphSource)
@@ -33,6 +33,12 @@ def is_of(x: Any, module: str, *classes: str) -> bool:
     """Whether x is of a class of a library that need not be installed."""
     loaded = sys.modules.get(module)
     return loaded is not None and isinstance(x, tuple(getattr(loaded, cls, ()) for cls in classes))
+
+
+def holds_columns(x: Any) -> bool:
+    """Whether x has columns by their names; a sparse matrix of SciPy may be a dictionary too."""
+    named = isinstance(x, Mapping) and not is_of(x, "scipy.sparse", "sparray", "spmatrix")
+    return named or is_of(x, "xarray", "Dataset")
 
 
 def open_one(x: Any, name: str) -> AnySource:
@@ -60,7 +66,7 @@ def open_one(x: Any, name: str) -> AnySource:
         return open_array(open_stored(os.fsdecode(x), "array"), name)
     if is_of(x, "zarr", "Array"):
         return open_array(x, name)
-    if is_of(x, "xarray", "Dataset") or isinstance(x, Mapping):
+    if holds_columns(x):
         return join_columns({str(key): x[key] for key in x}, name)
     if is_of(x, "dask.dataframe", "DataFrame", "Series"):
         return _dask_frame(x, name)

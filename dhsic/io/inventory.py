@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -20,6 +21,7 @@ __all__ = ["inventory_of", "inventory_of_file", "local_stamps"]
 _CHECKED = ("adler32", "bz2", "crc32", "crc32c", "fletcher32", "gzip", "lzma", "zlib")
 
 _FOLDER = Stamp(0, "folder")
+_PIPE = Stamp(0, "pipe")
 
 Stamps = Mapping[str, Stamp]
 
@@ -45,7 +47,7 @@ def inventory_of(array: Any, name: str, *, within: bool = True) -> Inventory | N
     Raises
     ------
     DataError
-        A folder is in the place of a chunk, or the store does not answer.
+        A folder or a pipe is in the place of a chunk, or the store does not answer.
     """
     stamps = _stamps(array, name)
     if stamps is None:
@@ -57,7 +59,7 @@ def inventory_of(array: Any, name: str, *, within: bool = True) -> Inventory | N
     chunks = tuple(
         tuple(stamps.get(key_of((row, *others))) for others in columns) for row in range(counts[0])
     )
-    _refuse_folders(chunks, name)
+    _refuse_others(chunks, name)
     fill = _fill(array)
     found = Inventory(name, array.shape[0], chunks, sizes[0], fill, _checksums(array))
     if array.shards is None or fill is None or not within:
@@ -131,17 +133,20 @@ def _files(root: str) -> Iterator[tuple[str, Stamp]]:
                 if entry.is_dir():
                     yield key, _FOLDER
                     left.append(f"{key}/")
-                elif entry.is_file():
+                elif os.path.exists(entry.path):  # of a link, what it leads to
                     told = entry.stat()
-                    yield key, Stamp(told.st_size, str(told.st_mtime_ns))
+                    regular = stat.S_ISREG(told.st_mode)
+                    yield key, Stamp(told.st_size, str(told.st_mtime_ns)) if regular else _PIPE
 
 
-def _refuse_folders(chunks: Sequence[Sequence[Stamp | None]], name: str) -> None:
+def _refuse_others(chunks: Sequence[Sequence[Stamp | None]], name: str) -> None:
     for number, across in enumerate(chunks):
-        if _FOLDER in across:
+        for stamp in (_FOLDER, _PIPE):
+            if stamp not in across:
+                continue
             msg = (
                 f"stored chunk {number} along the rows of variable {name!r} must be a file, not a "
-                "folder: write it again, or take an intact copy of the data"
+                f"{stamp.mark}: write it again, or take an intact copy of the data"
             )
             raise DataError(msg)
 

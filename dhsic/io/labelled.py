@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import PurePosixPath
@@ -15,7 +15,7 @@ import numpy as np
 from dhsic.engine.blocks import kinds_of, labels_of
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.encode import Labels
-from dhsic.io.forms import AnySource, is_of, join_columns, open_one
+from dhsic.io.forms import AnySource, holds_columns, is_of, join_columns, open_one
 from dhsic.io.frames import as_frame, part_of_frame, unknown_column
 from dhsic.io.sources import ArraySource, GraphSource
 
@@ -62,7 +62,7 @@ def _name_of(x: Any) -> str | None:
         return str(x.columns[0]) if len(x.columns) == 1 else None
     if is_of(x, "dask.dataframe", "Series") or is_of(x, "xarray", "DataArray"):
         return None if x.name is None else str(x.name)
-    if is_of(x, "dask.array", "Array") or isinstance(x, Mapping):
+    if is_of(x, "dask.array", "Array") or holds_columns(x):
         return None
     frame = as_frame(x)
     columns = getattr(frame, "columns", None)
@@ -76,7 +76,7 @@ def columns_as_variables(
     x: Any, names: Sequence[str] | None
 ) -> tuple[list[Any], Sequence[str] | None]:
     """What one table, dictionary or matrix holds, a variable a column, and their names."""
-    if isinstance(x, Mapping) or is_of(x, "xarray", "Dataset"):
+    if holds_columns(x):
         held = {str(key): x[key] for key in x}
         return list(held.values()), list(held) if names is None else names
     source = open_one(x, "data")
@@ -136,7 +136,7 @@ def select(variables: Sequence[Any], data: Any) -> tuple[list[Any], list[str]]:
 
 
 def _part(data: Any, columns: Sequence[str], name: str) -> Any:
-    if isinstance(data, Mapping) or is_of(data, "xarray", "Dataset"):
+    if holds_columns(data):
         known = {str(key): key for key in data}
         for column in columns:
             if column not in known:

@@ -85,7 +85,7 @@ def convert_million_song(
     >>> folder.cleanup()
     """
     path = Path(source)
-    if not path.is_file():
+    if not os.path.isfile(path):
         msg = f"{path} is not a file: give the path of YearPredictionMSD.txt or its .zip"
         raise DataError(msg)
     with new_group(destination, _COLUMNS, overwrite=overwrite) as writer:

@@ -25,7 +25,9 @@ __all__ = [
     "AnySource",
     "open_data",
     "open_group",
+    "open_group_labels",
     "open_group_samples",
+    "open_labelled_data",
     "open_sample_data",
     "open_samples",
     "open_variables",
@@ -99,6 +101,36 @@ def open_data(
     sources, dropped : list of source, int
         The variables, and how many rows were left out.
     """
+    sources, _, dropped = open_labelled_data(variables, names, data, missing, {})
+    return sources, dropped
+
+
+def open_labelled_data(
+    variables: Sequence[Any],
+    names: Sequence[str] | None,
+    data: Any,
+    missing: str,
+    labels: Mapping[str, Any],
+) -> tuple[list[Source], dict[str, Source], int]:
+    """As `open_data`, with labels of the same rows.
+
+    Parameters
+    ----------
+    variables, names, data, missing
+        As for `open_data`.
+    labels : dict of str to object
+        By what they are for, a variable each; or names, where data is given.
+
+    Returns
+    -------
+    sources, labels, dropped : list of source, dict of str to source, int
+        The variables, the labels, and how many rows were left out of both.
+
+    Raises
+    ------
+    DataError
+        There are more or fewer labels than rows.
+    """
     check_choice("missing", missing, get_args(Missing))
     if data is None and len(variables) == 1 and is_of(variables[0], "zarr", "Group"):
         data, variables = variables[0], []
@@ -109,7 +141,36 @@ def open_data(
     else:
         chosen, own = select(variables, data) if variables else ([data], None)
         opened = open_variables(chosen, own if names is None else names)
-    return without_missing(opened, missing)
+    beside = [_labels_of(given, what, data) for what, given in labels.items()]
+    for what, one in zip(labels, beside, strict=True):
+        if one.shape[0] != opened[0].shape[0]:
+            msg = (
+                f"{what} must have a label for each of the {opened[0].shape[0]} rows, got "
+                f"{one.shape[0]}"
+            )
+            raise DataError(msg)
+    found, dropped = without_missing([*opened, *beside], missing)
+    sources = found[: len(opened)]
+    return sources, dict(zip(labels, found[len(opened) :], strict=True)), dropped
+
+
+def _labels_of(given: Any, what: str, data: Any) -> AnySource:
+    """Labels that are given themselves, or by the names of columns of the data."""
+    named = isinstance(given, str) or (
+        isinstance(given, list | tuple) and given and all(isinstance(one, str) for one in given)
+    )
+    if data is None or not named:
+        return open_one(given, what)
+    if isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
+        if not isinstance(given, str):
+            msg = (
+                f"{what} of a zarr group or a file must be one array or column of it, got {given!r}"
+            )
+            raise InvalidArgumentError(msg)
+        (found,) = _members(data, [given], False)
+        return found
+    (chosen,), _ = select([given], data)
+    return open_one(chosen, what)
 
 
 def _of_group(data: Any, variables: Sequence[Any], names: Sequence[str] | None) -> list[AnySource]:
@@ -263,6 +324,14 @@ def open_group(
         msg = f"a test needs two or more variables of different names, got {names!r}"
         raise InvalidArgumentError(msg)
     return _aligned(opened)
+
+
+def open_group_labels(
+    path: Any, labels: str, what: str, *, allow_missing_chunks: bool = False
+) -> AnySource:
+    """Open labels of rows in a zarr group or a table, as `open_group` variables; one array."""
+    (found,) = _members(path, [labels], allow_missing_chunks)
+    return replace(found, name=what)
 
 
 def open_group_samples(

@@ -19,12 +19,12 @@ from dhsic.engine.inventory import Stamp
 from dhsic.errors import MissingDependencyError
 from dhsic.io.backends import backend, listed_stamps
 from dhsic.io.failures import Failure, RefusedError, StorageError, failure_of, remedy_of
+from dhsic.io.stored import METADATA
 from dhsic.io.urls import checked_url, scheme_of
 
 __all__ = ["RemoteStore", "StorageError", "stamps_of"]
 
 _UNLISTED = ("http", "https")
-_METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 _TRIES = 4
 _PAUSE_SECONDS = 0.25
 _PATIENCE_SECONDS = 20.0
@@ -85,7 +85,7 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
         """The bytes of an object, None where there is none."""
         found = await self._insist(key, lambda: self._store.get(key, prototype, byte_range))
-        if found is None and not self._fills and key.rpartition("/")[2] not in _METADATA:
+        if found is None and not self._fills and key.rpartition("/")[2] not in METADATA:
             msg = (
                 f"stored chunk {self.url}/{key} is absent: complete the data; or, where its writer "
                 "left out chunks that hold the fill value alone, allow it by "

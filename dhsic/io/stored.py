@@ -7,13 +7,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from dhsic._validation import nearest
+from dhsic._files import check_regular
+from dhsic._validation import nearest, shown
 from dhsic.engine.blocks import Kind
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.io.sources import Columns, StoredSource
 from dhsic.io.urls import is_url, scheme_of
 
-__all__ = ["column_labels", "member_of", "open_stored", "sharing", "stored_source"]
+__all__ = [
+    "METADATA",
+    "check_metadata",
+    "column_labels",
+    "member_of",
+    "open_stored",
+    "sharing",
+    "stored_source",
+]
+
+METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
+
+_MOST_ROWS = 2**62
 
 
 def open_stored(path: str, kind: Literal["array", "group"], *, fills: bool = False) -> Any:
@@ -28,6 +41,7 @@ def open_stored(path: str, kind: Literal["array", "group"], *, fills: bool = Fal
 
     opener = zarr.open_array if kind == "array" else zarr.open_group
     if not is_url(path):
+        check_metadata(path)
         return _opened(opener, path, kind, None)
     from dhsic.io.storage import RemoteStore  # by zarr
 
@@ -70,13 +84,23 @@ def member_of(group: Any, key: str, variable: str, path: str) -> Any:
     """
     import zarr
 
+    root = getattr(group.store, "root", None)  # of a store on a disk
+    if root is not None:
+        check_metadata(os.path.join(root, group.path, key))
     try:
         array = group[key]
     except KeyError:
         array = None
+    except DhsicError:
+        raise
+    except Exception as error:
+        raise _damaged(key, path, error) from error
     if isinstance(array, zarr.Array):
         return array
-    known = sorted(name for name, _ in group.arrays())
+    try:
+        known = sorted(name for name, _ in group.arrays())
+    except Exception as error:
+        raise _damaged(key, path, error) from error
     parts = [part.strip() for part in key.split(",")]
     if len(parts) > 1 and set(parts) <= set(known):
         msg = (
@@ -91,10 +115,48 @@ def member_of(group: Any, key: str, variable: str, path: str) -> Any:
     raise InvalidArgumentError(msg)
 
 
+def _damaged(key: str, path: str, error: Exception) -> DataError:
+    reason = " ".join(str(error).split())[:200]
+    return DataError(
+        f"the metadata of {key!r} in {path!r} cannot be read ({type(error).__name__}: {reason}): "
+        "write it again, or take an intact copy of the data"
+    )
+
+
+def check_metadata(folder: str | os.PathLike[str]) -> None:
+    """Refuse a group or an array on a disk whose metadata are a pipe, for which zarr would wait.
+
+    Raises
+    ------
+    DataError
+        They are.
+    """
+    for name in METADATA:
+        path = os.path.join(folder, name)
+        if os.path.exists(path):
+            try:
+                check_regular(path)
+            except OSError as error:
+                msg = f"{path!r} cannot be read ({error.strerror}): take an intact copy of the data"
+                raise DataError(msg) from error
+
+
 def stored_source(array: Any, name: str, columns: Columns = None) -> StoredSource:
-    """An array of zarr, with the kinds and names of its columns where its attributes say them."""
+    """An array of zarr, with the kinds and names of its columns where its attributes say them.
+
+    Raises
+    ------
+    DataError
+        Its metadata have chunks that no data have.
+    """
     kind: Kind = "category"
     stored = getattr(array, "shards", None) or array.chunks
+    if not all(0 < size <= _MOST_ROWS for size in (*stored, *array.chunks)):
+        msg = (
+            f"the metadata of variable {name!r} must have chunks of 1 row and column or more, got "
+            f"{shown(tuple(array.chunks))}: write it again, or take an intact copy of the data"
+        )
+        raise DataError(msg)
     d = 1 if array.ndim < 2 else int(array.shape[1])
     chosen = range(d) if columns is None else columns
     labels = column_labels(array)

@@ -6,11 +6,14 @@ import csv
 import gzip
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dhsic.io.csv_lines import ROW_BYTES, Dialect
 
 __all__ = [
     "listed",
@@ -69,7 +72,7 @@ def mostly_numbers(texts: Any) -> bool:
 
 
 def strays_of_csv(
-    path: Path, column: str, delimiter: str, missing: Iterable[str], thousands: str | None = None
+    path: Path, column: str, dialect: Dialect, missing: Iterable[str], thousands: str | None = None
 ) -> list[tuple[str, str]]:
     """The first values of a column that are no numbers, after the line of each, as "line 7".
 
@@ -80,8 +83,10 @@ def strays_of_csv(
     opened = gzip.open if path.name.lower().endswith(".gz") else open
     skipped = set(missing)
     found: list[tuple[str, str]] = []
-    with opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, delimiter=delimiter)
+    encoding = "utf-8-sig" if dialect.is_utf_8 else dialect.encoding
+    read: Any = csv.QUOTE_NONE if dialect.quotes == "none" else csv.QUOTE_MINIMAL
+    with _long_fields(), opened(path, "rt", encoding=encoding, newline="") as file:
+        reader = csv.reader(file, delimiter=dialect.delimiter, quoting=read)
         place = next(reader).index(column)
         for rows in _batches(reader, place, skipped):
             lines, values = zip(*rows, strict=True)
@@ -90,6 +95,16 @@ def strays_of_csv(
             if len(found) >= _NAMED:
                 break
     return found[:_NAMED]
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    """Let Python's reader take fields as long as a row may be."""
+    before = csv.field_size_limit(ROW_BYTES)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
 
 
 def _batches(

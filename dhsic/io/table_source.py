@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from dhsic._validation import nearest
 from dhsic.errors import DataError, InvalidArgumentError, require
+from dhsic.io.csv_lines import CsvLines, Dialect, count_csv
 from dhsic.io.stray import (
     listed,
     mostly_numbers,
@@ -19,7 +20,7 @@ from dhsic.io.stray import (
     strays_of_text,
 )
 
-__all__ = ["Kind", "TableSource", "is_table", "open_table"]
+__all__ = ["Kind", "TableSource", "is_table", "open_table", "usual_delimiter"]
 
 Kind = Literal["numeric", "categorical"]
 
@@ -47,10 +48,10 @@ class TableSource:
         What each column can be used as. Those that are neither, as dates, are absent.
     types : mapping of str to str
         The type of each column, for messages.
-    rows : int or None
-        Rows of the table, where the file says so.
-    delimiter : str, optional
-        Between the fields of a CSV file.
+    rows : int
+        Rows of the table: as Parquet says, and of CSV as its lines do.
+    lines : CsvLines, optional
+        How a CSV file is written, and what its bytes say of its rows.
     chosen : frozenset of str, optional
         The columns whose kind was given: those of numbers are read as text, to find what is none.
     na_values : tuple of str, optional
@@ -63,8 +64,8 @@ class TableSource:
     columns: tuple[str, ...]
     kinds: Mapping[str, Kind]
     types: Mapping[str, str]
-    rows: int | None
-    delimiter: str = ","
+    rows: int
+    lines: CsvLines | None = None
     chosen: frozenset[str] = frozenset()
     na_values: tuple[str, ...] = ()
     thousands: str | None = None
@@ -183,9 +184,9 @@ class TableSource:
         )
 
     def _strays(self, column: str) -> list[tuple[str, str]]:
-        if _is_csv(self.path):
+        if self.lines is not None:
             missing = _null_values(self.na_values)
-            return strays_of_csv(self.path, column, self.delimiter, missing, self.thousands)
+            return strays_of_csv(self.path, column, self.lines.dialect, missing, self.thousands)
         batches = self.batches([column], _ROWS_SEEN)
         texts = (batch.column(column).cast("string") for batch in batches)
         return strays_of_text(texts, self.thousands)
@@ -207,15 +208,27 @@ class TableSource:
         Raises
         ------
         DataError
-            If the file is damaged, or a CSV column that began with numbers has something else.
+            If the file is damaged, or a CSV column that began with numbers has something else; or
+            if not every row was read.
         """
+        read = 0
         with _readable(self.path):
-            if _is_csv(self.path):
-                yield from self._csv_batches(columns)
-            else:
-                yield from self._parquet_batches(columns, rows)
+            for batch in self._batches(columns, rows):
+                read += batch.num_rows
+                yield batch
+        if read != self.rows:
+            msg = (
+                f"{self.path} has {self.rows:,} rows, and {read:,} could be read: convert it while "
+                "nothing writes to it, and look for damaged lines"
+            )
+            raise DataError(msg)
 
-    def _csv_batches(self, columns: Sequence[str]) -> Iterator[Any]:
+    def _batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
+        if self.lines is not None:
+            return self._csv_batches(columns, self.lines)
+        return self._parquet_batches(columns, rows)
+
+    def _csv_batches(self, columns: Sequence[str], lines: CsvLines) -> Iterator[Any]:
         import pyarrow as pa
 
         # Types are inferred from one block, so they are fixed here: whole numbers may be followed
@@ -228,7 +241,7 @@ class TableSource:
             "null_values": _null_values(self.na_values),
         }
         try:
-            with _csv_reader(self.path, self.delimiter, options) as reader:
+            with _csv_reader(self.path, lines, options) as reader:
                 yield from reader
         except pa.ArrowInvalid as error:
             if "conversion error" not in str(error):
@@ -247,17 +260,17 @@ class TableSource:
 
 
 def open_table(
-    path: Path, delimiter: str | None = None, na_values: Sequence[str] = ()
+    path: Path, dialect: Dialect | None = None, na_values: Sequence[str] = ()
 ) -> TableSource:
-    """Read the header of a table.
+    """Read the header of a table, and count the rows of CSV.
 
     Parameters
     ----------
     path : pathlib.Path
         A file whose name ends in ``.csv``, ``.csv.gz``, ``.tsv``, ``.tsv.gz``, ``.parquet`` or
         ``.pq``.
-    delimiter : str, optional
-        Between the fields of a CSV file; a comma where not given, or a tab in ``.tsv``.
+    dialect : Dialect, optional
+        How a CSV file is written.
     na_values : sequence of str, optional
         Texts that stand for a missing value, besides the usual ones.
 
@@ -268,7 +281,8 @@ def open_table(
     Raises
     ------
     DataError
-        If the file is absent, or is not what its name says.
+        If the file is absent, or is not what its name says; or, with the line, if a quote of CSV
+        is stray or text is not of its encoding.
     MissingDependencyError
         If pyarrow is not installed.
     """
@@ -277,21 +291,22 @@ def open_table(
     except ImportError as error:
         missing = require("pyarrow", "tables", "Reading CSV and Parquet files")
         raise missing from error
-    if not path.is_file():
+    if not os.path.isfile(path):
         msg = f"{path} is not a file: give the path of a CSV or Parquet file"
         raise DataError(msg)
     if _is_csv(path):
-        if delimiter is None:
-            delimiter = "\t" if ".tsv" in path.suffixes else ","
-        options = {"null_values": _null_values(na_values)}
-        with _readable(path), _csv_reader(path, delimiter, options) as reader:
-            return _described(path, reader.schema, None, delimiter)
+        return _open_csv(path, dialect or Dialect(usual_delimiter(path)), na_values)
     if not path.name.lower().endswith(_PARQUET_NAMES):
         known = ", ".join(_CSV_NAMES + _PARQUET_NAMES)
         msg = f"{path} is no known kind of table: its name must end in one of {known}"
         raise DataError(msg)
     with _readable(path), pq.ParquetFile(path) as file:
         return _described(path, file.schema_arrow, file.metadata.num_rows)
+
+
+def usual_delimiter(path: Path) -> str:
+    """A tab of ``.tsv`` files, else a comma."""
+    return "\t" if ".tsv" in path.suffixes else ","
 
 
 def _delimiter_hint(text: str) -> str:
@@ -310,6 +325,14 @@ def _quoted(separator: str | None) -> str:
     return "," if separator == "," else f'"{separator}"'
 
 
+def _open_csv(path: Path, dialect: Dialect, na_values: Sequence[str]) -> TableSource:
+    lines = count_csv(path, dialect)
+    options = {"null_values": _null_values(na_values)}
+    with _readable(path), _csv_reader(path, lines, options) as reader:
+        table = _described(path, reader.schema, lines.rows)
+    return replace(table, lines=lines)
+
+
 def is_table(path: object) -> bool:
     """Whether a path is named as a table is."""
     return isinstance(path, str | os.PathLike) and os.fspath(path).lower().endswith(
@@ -324,11 +347,11 @@ def _null_values(more: Sequence[str]) -> list[str]:
     return [*csv.ConvertOptions().null_values, *more]
 
 
-def _described(path: Path, schema: Any, rows: int | None, delimiter: str = ",") -> TableSource:
+def _described(path: Path, schema: Any, rows: int) -> TableSource:
     types = dict(zip(schema.names, schema.types, strict=True))
     kinds = {name: kind for name, type_ in types.items() if (kind := _kind(type_)) is not None}
     names = {name: str(type_) for name, type_ in types.items()}
-    return TableSource(path, tuple(schema.names), kinds, names, rows, delimiter)
+    return TableSource(path, tuple(schema.names), kinds, names, rows)
 
 
 def _kind(type_: Any) -> Kind | None:
@@ -343,15 +366,24 @@ def _kind(type_: Any) -> Kind | None:
     return "categorical" if any(is_type(type_) for is_type in label) else None
 
 
-def _csv_reader(path: Path, delimiter: str, convert: Mapping[str, Any] | None = None) -> Any:
+def _csv_reader(path: Path, lines: CsvLines, convert: Mapping[str, Any]) -> Any:
     from pyarrow import csv
 
+    dialect = lines.dialect
     return csv.open_csv(
         path,
         # Without threads, an error has the number of the row.
-        read_options=csv.ReadOptions(use_threads=False, block_size=_CSV_BLOCK_BYTES),
-        parse_options=csv.ParseOptions(delimiter=delimiter),
-        convert_options=csv.ConvertOptions(**(convert or {})),
+        read_options=csv.ReadOptions(
+            use_threads=False,
+            block_size=max(_CSV_BLOCK_BYTES, lines.row_bytes),
+            encoding=dialect.encoding,
+        ),
+        parse_options=csv.ParseOptions(
+            delimiter=dialect.delimiter,
+            quote_char=False if dialect.quotes == "none" else '"',
+            newlines_in_values=lines.line_breaks,
+        ),
+        convert_options=csv.ConvertOptions(**convert),
     )
 
 

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from dhsic._validation import check_choice, named_arguments
 from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.io.csv_lines import Dialect, Quotes
 from dhsic.io.missing import Missing
 from dhsic.io.shuffle import shuffled
 from dhsic.io.stray import numbers_of_text
-from dhsic.io.table_source import Kind, TableSource, open_table
+from dhsic.io.table_source import Kind, TableSource, open_table, usual_delimiter
 from dhsic.io.written import WrittenColumn, WrittenGroup
 from dhsic.io.zarr_output import GroupWriter, Progress, chunk_rows, new_group
 
@@ -40,13 +41,16 @@ def convert_table(
     numeric: Sequence[str] = (),
     thousands: str | None = None,
     delimiter: str | None = None,
+    quotes: Quotes = "checked",
+    encoding: str = "utf-8",
     shuffle: int | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> WrittenGroup:
     r"""Convert columns of a CSV or Parquet file to a zarr group.
 
-    The file is read as a stream, and of a Parquet file only the columns in use. Each variable
+    The file is read as a stream, and of a Parquet file only the columns in use; the rows of a CSV
+    file are counted first, by its bytes, and all are there in the end or nothing is. Each variable
     becomes a float64 array (n, d) with one column for each of its d columns; the array's attribute
     ``columns`` lists them. Text, category and true/false columns become codes 0, 1, ... in the
     order in which the labels first appear. An array of such columns has the attributes
@@ -77,6 +81,13 @@ def convert_table(
     delimiter : str, optional
         The one character between the fields of a CSV file; a comma where not given, or a tab in a
         ``.tsv`` file.
+    quotes : {"checked", "line-breaks", "none"}
+        What quotes mean in a CSV file. They enclose fields, which may hold delimiters and line
+        breaks. "checked" refuses those that look stray: rows would vanish in the field that one
+        opens. "line-breaks" takes fields for what they are whose lines might be rows; with "none"
+        a quote is a character as others.
+    encoding : str
+        Of the text of a CSV file, as Python names it.
     shuffle : int, optional
         A seed, to write the rows in a random order, the same one for all variables; needs free
         disk space for the data twice.
@@ -100,7 +111,9 @@ def convert_table(
     DataError
         If the file is absent, damaged or empty, if values are missing (with ``missing="refuse"``)
         or infinite, if most of a column of text is numbers, if a column is neither numbers nor
-        labels or has more than 65,536 labels, or if the disk refuses. Nothing is left behind.
+        labels or has more than 65,536 labels, if a quote is stray or text is not of the encoding
+        (the message has the line, of columns that are not converted too), if the parser reads
+        another number of rows than there are, or if the disk refuses. Nothing is left behind.
     MissingDependencyError
         If pyarrow is not installed.
 
@@ -118,10 +131,13 @@ def convert_table(
     (2, 1)
     >>> folder.cleanup()
     """
-    _check_options(variables, missing, delimiter)
+    _check_options(variables, missing)
+    given = usual_delimiter(Path(source)) if delimiter is None else delimiter
+    dialect = Dialect(given, quotes, encoding)
+    dialect.check()
     _check_words(na_values=na_values, categorical=categorical, numeric=numeric)
     _check_thousands(thousands, numeric)
-    table = open_table(Path(source), delimiter, na_values)
+    table = open_table(Path(source), dialect, na_values)
     table = table.reading(categorical, numeric, na_values, thousands)
     for name, names in variables.items():
         for column in names:
@@ -137,7 +153,7 @@ def convert_table(
                 blocks,
                 seed=shuffle,
                 scratch=writer.scratch,
-                expected_bytes=_expected_bytes(table, sum(widths.values())),
+                expected_bytes=8 * sum(widths.values()) * table.rows,
                 progress=progress,
             )
         for block in blocks:
@@ -310,12 +326,8 @@ def _gaps(values: Any) -> NDArray[np.bool_]:
     return np.asarray(values.is_null(nan_is_null=True).to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _check_options(variables: Variables, missing: str, delimiter: Any) -> None:
+def _check_options(variables: Variables, missing: str) -> None:
     check_choice("missing", missing, get_args(Missing))
-    one = isinstance(delimiter, str) and len(delimiter) == 1 and delimiter.isascii()
-    if delimiter is not None and not one:
-        msg = f"delimiter must be one character such as ';' or a tab, got {delimiter!r}"
-        raise InvalidArgumentError(msg)
     for name, columns in variables.items():
         if isinstance(columns, str) or not columns:
             msg = f"variable {name!r} needs a list of one or more columns, got {columns!r}"
@@ -359,10 +371,3 @@ def _variable_kind(table: TableSource, name: str, columns: Sequence[str]) -> Kin
         )
         raise InvalidArgumentError(msg)
     return kinds[columns[0]]
-
-
-def _expected_bytes(table: TableSource, width: int) -> int:
-    if table.rows is not None:
-        return 8 * width * table.rows
-    # A value of a text file takes two bytes at least, and eight in memory.
-    return 4 * table.path.stat().st_size

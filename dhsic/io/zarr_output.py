@@ -352,8 +352,14 @@ def _check_columns(columns: Mapping[str, int]) -> None:
 
 
 def _checked_destination(destination: str, overwrite: bool) -> Path:
-    target = Path(destination).resolve()
-    if target.exists():
+    try:
+        target = Path(destination).resolve()
+        exists = target.exists()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        msg = f"{destination!r} cannot name a zarr group ({reason}): choose another destination"
+        raise InvalidArgumentError(msg) from error
+    if exists:
         _check_replaceable(target, overwrite)
     elif not target.parent.is_dir():
         msg = f"{target.parent} is not a folder: create it first"

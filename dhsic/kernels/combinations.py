@@ -131,6 +131,15 @@ class Combinations:
         """The kernels of a combination, one a variable."""
         return tuple(self.of(self.kernels, combination))
 
+    def factors_of(self, combination: int) -> tuple[float | None, ...]:
+        """What their lengths are multiplied by; None of a kernel that has none."""
+        kernels = self.of(self.kernels, combination)
+        factors = self.of(self.factors, combination)
+        return tuple(
+            factor if kernel.has_length else None
+            for kernel, factor in zip(kernels, factors, strict=True)
+        )
+
 
 @lru_cache(maxsize=1024)
 def _guess(kernel: Kernel, d: int, factor: float) -> Kernel:

@@ -16,6 +16,7 @@ from dhsic.errors import InvalidArgumentError
 from dhsic.kernels.base import Kernel
 from dhsic.kernels.by_type import by_type
 from dhsic.kernels.combinations import Combinations, change
+from dhsic.kernels.ranked import Ranked
 from dhsic.kernels.registry import parse
 
 __all__ = ["Aggregate", "Candidates", "Combine", "Grid"]
@@ -26,8 +27,11 @@ _OF_MANY = (
     ((1.0, 0.5, 2.0), (0.125,), (1.0,)),
 )
 _OF_ONE = (
-    ("scores(gaussian)", "gaussian", "ranks(gaussian)", "ranks(anderson-darling)"),
-    ((1.0,), (0.5, 0.0625), (0.125,), (1.0,)),
+    (
+        *("scores(gaussian)", "gaussian", "ranks(gaussian)", "ranks(anderson-darling)"),
+        "spread(anderson-darling)",
+    ),
+    ((1.0,), (0.5, 0.0625), (0.125,), (1.0,), (1.0,)),
 )
 _INVARIANT = (("gaussian", "columns(laplacian)"), (_FACTORS, (1.0,)))
 _NARROWEST = 1 / 16  # of two factors: finer in both variables, power was lost and none won
@@ -49,8 +53,8 @@ class Candidates:
         scores of the columns, which find smooth dependence in any units, of three bandwidths;
         a narrow one of the values, for fast dependence; and the mean over columns of a Laplacian
         one of each, for dependence on one of many. A variable of a single number has a Gaussian
-        kernel of its scores, two narrow ones of its values, a narrow one of its ranks, and the
-        Anderson-Darling kernel of its ranks, for trends.
+        kernel of its scores, two narrow ones of its values, a narrow one of its ranks, the
+        Anderson-Darling kernel of its ranks, for trends, and that of its spread, see `Ranked`.
     factors : sequence of float, or one such sequence for each family, optional
         What the length scale of a kernel is multiplied by: 0.5 halves the length; (1, 1/8, 1/2, 4)
         where not given. Kernels without one, as "delta", are tried once.
@@ -196,7 +200,9 @@ class Grid:
         a variable. "auto" takes the reference, and every combination of the other candidates where
         that makes no more than `most`; else as many of them, chosen so that pairs of variables
         meet in as many pairs of their candidates as can be. Of two variables whose candidates were
-        not given it leaves out those that are narrow in both, with a product of factors below 1/16.
+        not given it leaves out those that are narrow in both, with a product of factors below 1/16,
+        and takes the kernel of one's spread with that of the other's alone: it finds what is round,
+        as a circle, and what varies with the other.
     aggregate : {"soft", "max", "min-p"}, optional
         Standardise statistics by the mean and standard deviation of their replicates and take
         their soft maximum [3], log sum_c w_c exp(2 z_c), which gathers what several combinations
@@ -221,7 +227,7 @@ class Grid:
     Examples
     --------
     >>> len(Grid().combinations(2)), len(Grid().combinations(5))
-    (17, 17)
+    (16, 17)
     >>> len(Grid(Candidates("gaussian", (0.5, 1, 2)), combine="all").combinations(2))
     9
     """
@@ -292,11 +298,14 @@ class Grid:
         flat = [(kernel, factor, m) for m, scaled in enumerate(listed) for kernel, factor in scaled]
         kernels, factors, variables = zip(*flat, strict=True)
         offsets = list(starts)[:-1]
+        thinned = [one._thinned for one in self._candidates(m)]
         chosen = (
             tuple(start + k for start, k in zip(offsets, one, strict=True))
-            for one in self._numbers(listed, all(one._thinned for one in self._candidates(m)))
+            for one in self._numbers(listed, thinned)
         )
-        return Combinations(kernels, variables, tuple(chosen), factors)
+        every = Combinations(kernels, variables, tuple(chosen), factors)
+        some_unused = any(thinned) and self.combine == "auto"
+        return every.part(range(len(every))) if some_unused else every
 
     def _candidates(self, m: int) -> tuple[Candidates, ...]:
         if isinstance(self.candidates, Candidates):
@@ -308,7 +317,7 @@ class Grid:
         return listed
 
     def _numbers(
-        self, listed: Sequence[list[tuple[Kernel, float]]], thinned: bool
+        self, listed: Sequence[list[tuple[Kernel, float]]], thinned: Sequence[bool]
     ) -> list[tuple[int, ...]]:
         """The candidates of every combination, given kernels and factors of every variable."""
         counts = list(map(len, listed))
@@ -321,14 +330,17 @@ class Grid:
         return _listed(tuple(tuple(one) for one in self.combine), counts)
 
     def _around(
-        self, listed: Sequence[list[tuple[Kernel, float]]], thinned: bool
+        self, listed: Sequence[list[tuple[Kernel, float]]], thinned: Sequence[bool]
     ) -> list[tuple[int, ...]]:
         """The reference, and combinations of the other candidates."""
         changes = [[change(*pair) for pair in scaled] for scaled in listed]
         reference = [one.index(min(one)) for one in changes]
+        alone = [
+            _of_spread(scaled) if own else [] for scaled, own in zip(listed, thinned, strict=True)
+        ]
         others = [
-            [k for k in range(len(one)) if k != nearest] or [nearest]
-            for one, nearest in zip(changes, reference, strict=True)
+            [k for k in range(len(one)) if k not in (nearest, *own)] or [nearest]
+            for one, nearest, own in zip(changes, reference, alone, strict=True)
         ]
         counts = list(map(len, others))
         if math.prod(counts) < self.most:
@@ -336,10 +348,17 @@ class Grid:
         else:
             numbers = _spaced(_balanced(counts), self.most - 1)
         rest = [tuple(o[k] for o, k in zip(others, one, strict=True)) for one in numbers]
-        if thinned and len(listed) == 2:
+        if all(thinned) and len(listed) == 2:
             factors = [[factor for _, factor in scaled] for scaled in listed]
             rest = [one for one in rest if _at(factors, one) >= _NARROWEST]
+            rest += product(*alone)
         return list(dict.fromkeys([tuple(reference), *rest]))
+
+
+def _of_spread(scaled: Sequence[tuple[Kernel, float]]) -> list[int]:
+    """The numbers of candidates that are kernels of the spread."""
+    ranked = [(k, kernel) for k, (kernel, _) in enumerate(scaled) if isinstance(kernel, Ranked)]
+    return [k for k, kernel in ranked if kernel.scale == "spread"]
 
 
 def _at(factors: Sequence[Sequence[float]], numbers: Sequence[int]) -> float:

@@ -17,7 +17,7 @@ from dhsic.kernels.base import Kernel, Matrix
 
 __all__ = ["AndersonDarling", "Ranked", "Scale"]
 
-Scale = Literal["ranks", "scores"]
+Scale = Literal["ranks", "scores", "spread"]
 
 _MOST_KNOTS = 512
 
@@ -26,20 +26,22 @@ _Knots: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Ranked(Kernel):
-    """A kernel of the ranks of every column, or of their normal scores.
+    """A kernel of the ranks of every column, of their normal scores, or of their spread.
 
     The rank of a value is the share of a sample that lies below it, where ties count by half: its
     mid-distribution function. Between values of the sample it is interpolated, so that each row
     is transformed by itself, and beyond them it stays. HSIC with such a kernel is a dependence
     measure of the copula (Poczos et al. 2012), which increasing transformations of columns do not
-    change where the sample holds all rows.
+    change where the sample holds all rows. The spread of a value is the rank of its distance from
+    the middle, in ranks: small at the median, near 1 at both ends. A trend of it is one of how
+    much a variable varies.
 
     Parameters
     ----------
     kernel : Kernel
         Of the transformed columns.
-    scale : {"ranks", "scores"}, optional
-        Ranks from 0 to 1, or the normal quantiles of them.
+    scale : {"ranks", "scores", "spread"}, optional
+        Ranks from 0 to 1, the normal quantiles of them, or the ranks of their distances from 1/2.
     knots : tuple of tuple of tuple of float, optional
         For every column up to 512 values, ascending, and what they become; `fit` sets them.
 
@@ -147,14 +149,19 @@ def _knots(column: NDArray[np.float64], scale: Scale) -> _Knots:
     """Values of a column, all or at quantiles, and their ranks or scores."""
     values, counts = np.unique(column, return_counts=True)
     upto = np.cumsum(counts)
+    middles = 2 * upto - counts  # twice the mid-ranks, whole numbers so that ties stay ties
+    if scale == "spread":
+        distances, places = np.unique(np.abs(middles - len(column)), return_inverse=True)
+        shares = np.bincount(places, counts, len(distances))
+        middles = (2 * np.cumsum(shares) - shares)[places]
+    heights = middles / (2 * len(column))
+    if scale == "scores":
+        heights = scipy.special.ndtri(heights)
     if len(values) > _MOST_KNOTS:
         # at these ranks, so that a value which many rows share is a knot
         wanted = np.linspace(1.0, len(column), _MOST_KNOTS)
         chosen = np.unique(np.searchsorted(upto, wanted))
-        values, counts, upto = values[chosen], counts[chosen], upto[chosen]
-    heights = (upto - 0.5 * counts) / len(column)
-    if scale == "scores":
-        heights = scipy.special.ndtri(heights)
+        values, heights = values[chosen], heights[chosen]
     return tuple(values.tolist()), tuple(heights.tolist())
 
 

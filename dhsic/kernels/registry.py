@@ -80,7 +80,7 @@ def parse(text: str) -> Kernel:
         delta                             `Delta`
         anderson-darling                  `AndersonDarling`
         columns(kernel, ...)              `Columns`
-        ranks(kernel), scores(kernel)     `Ranked`
+        ranks(kernel), scores, spread     `Ranked`
         kernel@0,2                        `OnColumns`, of these columns alone
         ================================  =====================================
 

@@ -31,6 +31,7 @@ from dhsic.nulls.pvalue import monte_carlo_error, pvalue, tie_threshold
 from dhsic.nulls.sequential import Sequential, SequentialReplicates
 from dhsic.nulls.shifts import Chain, CombinedBy, Shifts
 from dhsic.nulls.spectral import Method, Spectral
+from dhsic.nulls.time_order import TimeOrder
 
 __all__ = [
     "Aggregated",
@@ -59,6 +60,7 @@ __all__ = [
     "Spectral",
     "Strength",
     "StudentT",
+    "TimeOrder",
     "Variance",
     "Within",
     "adjust",

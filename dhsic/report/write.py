@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from dhsic._text import printable
 from dhsic._validation import named_arguments
 from dhsic._version import __version__
 from dhsic.errors import InvalidArgumentError, require
@@ -97,8 +98,8 @@ def write_report(
         *_made(result.origin, known),
     ]
     page = _page(found.title, found.lead, [one for one in sections if one.parts], known)
-    # Names may hold what UTF-8 cannot, such as the halves of a broken pair.
-    write_whole(Path(path), page.encode("utf-8", "backslashreplace").decode("utf-8"))
+    # Names may hold what UTF-8 cannot, such as the halves of a broken pair, and control characters.
+    write_whole(Path(path), printable(page, keep="\n\t"))
 
 
 def _made(result: Any, run: Run) -> list[Section]:

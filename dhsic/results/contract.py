@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dhsic._drawing import axes_of
+from dhsic._text import printable
 from dhsic.errors import require
 from dhsic.results.findings import Findings, Sketch
 from dhsic.results.json_value import JsonValue
@@ -92,8 +93,8 @@ class Result(JsonValue):
             Rows at most; all where not given.
         """
         records = self.records()[:most]
-        header = [name.replace("_", " ") for name in records[0]] if records else []
-        return header, [[as_text(value) for value in row.values()] for row in records]
+        header = [printable(name.replace("_", " ")) for name in records[0]] if records else []
+        return header, [[printable(as_text(value)) for value in row.values()] for row in records]
 
     def to_pandas(self) -> Any:
         """The records as a data frame.
@@ -182,19 +183,20 @@ class Result(JsonValue):
 
     def __repr__(self) -> str:
         name = type(self).__name__
-        told = ", ".join(filter(None, (" ".join(one.split()) for one in self._brief())))
+        brief = (printable(" ".join(one.split())) for one in self._brief())
+        told = ", ".join(filter(None, brief))
         most = _REPR - len(name) - len("<: >")
         return f"<{name}: {told if len(told) <= most else told[: most - 1] + '…'}>"
 
     def __str__(self) -> str:
-        facts = _aligned(map(list, self.summary()), self._label_width)
+        facts = _aligned((map(printable, row) for row in self.summary()), self._label_width)
         header, rows = self.table(_SHOWN) if self._tabular else ([], [])
         return "\n".join([*facts, *(_aligned([header, *rows]) if rows else []), *self._hidden()])
 
     def _repr_html_(self) -> str:
         facts = "".join(
             f"<tr><th>{html.escape(label)}</th><td>{html.escape(text)}</td></tr>"
-            for label, text in self.summary()
+            for label, text in (map(printable, row) for row in self.summary())
         )
         whole = f"<table class='facts'>{_caption(self)}<tbody>{facts}</tbody></table>"
         if self._tabular:
@@ -273,7 +275,7 @@ def _shortened(text: str) -> str:
 
 def _aligned(rows: Any, least: int = 0) -> list[str]:
     """Lines of texts, in columns that are as wide as their widest; the last goes on."""
-    cells = list(rows)
+    cells = list(map(list, rows))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     widths[0] = max(widths[0], least)
     return [

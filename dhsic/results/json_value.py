@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, Literal, Self, Union, get_args, get_ori
 
 import numpy as np
 
+from dhsic._files import parse_json
 from dhsic.errors import InvalidArgumentError
 
 __all__ = ["TRANSIENT", "Codec", "JsonValue"]
@@ -82,7 +83,7 @@ class JsonValue:
             The text is not such a value.
         """
         try:
-            data = json.loads(text, parse_constant=_refused)
+            data = parse_json(text, parse_constant=_refused)
             read: Self = _read_fields(cls, data)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             msg = f"text must be the JSON of a {cls.__name__}, got {str(text)[:40]!r}...: {error}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._drawing import rounded, shortened
+from dhsic._drawing import axes_beside, rounded, shortened
 from dhsic._validation import check_number
 from dhsic.results.contract import Result
 from dhsic.results.findings import Findings, Records, Sketch
@@ -42,8 +42,9 @@ _MEANING = (
 )
 _EXPLORATORY = (
     "The p-value of the test accounts for all kernels tried, judged by {0}; those of the table are "
-    "of a combination by itself, and exploratory. The picture has the score of all together, which "
-    "the p-value compares with those of the replicates."
+    "of a combination by itself, and exploratory, as is the picture of evidence by kernel and "
+    "length. The histogram has the score of all together, which the p-value compares with those of "
+    "the replicates."
 )
 
 
@@ -268,7 +269,7 @@ class IndependenceTestResult(_Result):
         return [
             *self._rows(),
             *self._tried(),
-            ("statistic", f"{self.statistic:.6g}{self._unit} ({self._chosen()})"),
+            ("statistic", f"{self.statistic:.6g} ({self._chosen()})"),
             ("p-value", self._pvalue_text),
             *(("stage", stage.told(count)) for stage in self.stages),
             ("null", f"{self.null}{resamples}: {self.null_reason}"),
@@ -279,15 +280,10 @@ class IndependenceTestResult(_Result):
     def _tried(self) -> list[tuple[str, str]]:
         if self.grid is None:
             return []
-        tried = (
-            f"{len(self.grid.combinations)} kernel combinations tried, judged by {self.grid.told}"
-        )
-        corrected = "p-value corrected for the choice. The strongest is shown above."
-        return [("kernels", f"{tried}; {corrected}")]
-
-    @property
-    def _unit(self) -> str:
-        return "" if self.score is None else " standard deviations from its mean under the null"
+        tried = f"{len(self.grid.combinations)} kernel combinations tried"
+        corrected = f"judged by {self.grid.judged}; p-value corrected for the choice"
+        strongest = f"The strongest is shown above: {self.grid.told}."
+        return [("kernels", f"{tried}, {corrected}. {strongest}")]
 
     @property
     def _measured(self) -> tuple[str, float, NDArray[np.float64]]:
@@ -309,13 +305,17 @@ class IndependenceTestResult(_Result):
             lambda ax: self.plot(ax, alpha=alpha),
             "Histogram of the null distribution, with the statistic and the critical value.",
         )
-        tables = self._tables()
-        if self.grid is not None:
-            tables["Kernels tried"] = self._kernel_rows(self.grid)
+        tables, sketches = self._tables(), [sketch]
         notes = [_MEANING.format(self.hypothesis)]
         if self.grid is not None:
-            notes.append(_EXPLORATORY.format(self.grid.told))
-        return Findings(self._subject, lead, [sketch], tables, notes)
+            tables["Kernels tried"] = self._kernel_rows(self.grid)
+            sketches.append(self._evidence(self.grid))
+            notes.append(_EXPLORATORY.format(self.grid.judged))
+        return Findings(self._subject, lead, sketches, tables, notes)
+
+    def _evidence(self, grid: GridSummary) -> Sketch:
+        words = f"Evidence of every combination of kernels; the strongest is {grid.told}."
+        return Sketch(lambda ax: grid.plot(ax, names=self._asked), words, (7.2, 4.4))
 
     @property
     def _pvalue_text(self) -> str:
@@ -366,12 +366,13 @@ class IndependenceTestResult(_Result):
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
         """Histogram of the null distribution with the statistic and the critical value.
 
-        Where there are several statistics, it has the score, which the p-value compares.
+        Where there are several statistics, it has the score, which the p-value compares. Of a
+        grid a new figure has the evidence by kernel and length beside it, see `GridSummary.plot`.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Where to draw; a new figure where not given.
+            Where to draw the histogram; a new figure where not given.
         alpha : float, optional
             The level of the critical value.
 
@@ -390,6 +391,9 @@ class IndependenceTestResult(_Result):
             "alpha", alpha, "greater than 0 and less than 1", lambda x: 0.0 < x < 1.0, "as 0.05"
         )
         measured, value, values = self._measured
+        if ax is None and self.grid is not None:
+            ax, evidence = axes_beside((6.4, 6.4), 4.4)
+            self.grid.plot(evidence, names=self._asked)
         said = f"{measured} {rounded(value)}, {self._p}"
         axes = draw_null(
             ax,

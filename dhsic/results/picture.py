@@ -1,4 +1,4 @@
-"""Pictures of results: the null distribution of a test, and bars of a few numbers."""
+"""Pictures of results: the null distribution of a test, evidence by kernel, and bars of numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from dhsic._drawing import BLUE, GREY, ORANGE, axes_of, rounded, shortened
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["NullLabels", "critical_value", "draw_bars", "draw_null"]
+    from dhsic.results.summaries import GridSummary
+
+__all__ = ["NullLabels", "critical_value", "draw_bars", "draw_evidence", "draw_null"]
 
 Vector = NDArray[np.float64]
 
@@ -22,6 +24,9 @@ _MOST_BINS = 60
 _NAME = 34  # characters
 _NARROW = 0.02
 _HEADROOM = 1.45  # of the bars, so that the legend stands above them and the lines
+_MOST_TRIED = 40
+_DISTANCE = "standard deviations above the replicates"
+_EVIDENCE = f"Evidence by kernel and length,\n{_DISTANCE}"
 _FAR = 2.0  # widths of the null distribution beyond which the axis is logarithmic
 
 
@@ -97,6 +102,90 @@ def draw_bars(
     axes.locator_params(axis="x", nbins=5)
     axes.spines[["top", "right", "left"]].set_visible(False)
     return axes
+
+
+def draw_evidence(ax: Axes | None, grid: GridSummary, names: Sequence[str] | None) -> Axes:
+    """Distances of statistics from their replicates, a cell or a bar a combination of kernels.
+
+    Parameters
+    ----------
+    ax : Axes or None
+        Where to draw; a new figure where None.
+    grid : GridSummary
+        The combinations.
+    names : sequence of str or None
+        Of the variables; x1, x2, ... where None.
+
+    Returns
+    -------
+    Axes
+    """
+    axes = axes_of(ax, (6.4, 4.4))
+    axes.set_title(_EVIDENCE, fontsize=11)
+    count = len(grid.combinations[0].kernels)
+    labels = [f"x{number + 1}" for number in range(count)] if names is None else names
+    return (_evidence_map if count == 2 else _evidence_bars)(axes, grid, labels)
+
+
+def _evidence_bars(axes: Axes, grid: GridSummary, names: Sequence[str]) -> Axes:
+    """Of every kernel that of the strongest combination with it, variable by variable."""
+    best: dict[str, float] = {}
+    for variable, name in enumerate(names):
+        for scale in _by_length(grid, variable):
+            found = [c.standardised for c in grid.combinations if c.scales[variable] == scale]
+            best[f"{name}: {scale.replace(', length', ',')}"] = max(found)
+    return draw_bars(axes, list(best), list(best.values()), _DISTANCE, most=_MOST_TRIED)
+
+
+def _evidence_map(axes: Axes, grid: GridSummary, names: Sequence[str]) -> Axes:
+    """Kernels of the first variable down, of the second across, from long to short lengths."""
+    rows, columns = (_by_length(grid, variable) for variable in (0, 1))
+    values = np.full((len(rows), len(columns)), np.nan)
+    for tried in grid.combinations:
+        i, j = rows.index(tried.scales[0]), columns.index(tried.scales[1])
+        values[i, j] = tried.standardised
+    top = max(float(np.nanmax(values)), 1.0)
+    axes.imshow(np.ma.masked_invalid(values), cmap="Blues", vmin=0.0, vmax=top, aspect="auto")
+    for i, j in np.argwhere(np.isfinite(values)):
+        colour = "white" if values[i, j] > 0.6 * top else "black"
+        axes.text(j, i, f"{values[i, j]:.1f}", ha="center", va="center", color=colour)
+    roles = {
+        grid.strongest: ("strongest", ORANGE, "-"),
+        grid.reference: ("reference", "black", ":"),
+    }
+    if grid.reference == grid.strongest:
+        roles = {grid.strongest: ("reference and strongest", ORANGE, "-")}
+    for number, (label, colour, line) in roles.items():
+        scales = grid.combinations[number].scales
+        i, j = rows.index(scales[0]), columns.index(scales[1])
+        frame = np.array([[-0.5, 0.5, 0.5, -0.5, -0.5], [-0.5, -0.5, 0.5, 0.5, -0.5]])
+        axes.plot(j + 0.94 * frame[0], i + 0.94 * frame[1], line, color=colour, label=label)
+    axes.set_xticks(range(len(columns)), _broken(columns), fontsize=8, rotation=30, ha="right")
+    axes.set_yticks(range(len(rows)), _broken(rows), fontsize=8)
+    axes.set_xlabel(f"kernel of {shortened(names[1], _NAME)}")
+    axes.set_ylabel(f"kernel of {shortened(names[0], _NAME)}")
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False)
+    return axes
+
+
+def _by_length(grid: GridSummary, variable: int) -> list[str]:
+    """The kernels that were tried of a variable, family by family, from long to short lengths."""
+    found = {
+        one.scales[variable]: one.factors[variable : variable + 1] for one in grid.combinations
+    }
+    families = list(dict.fromkeys(scale.split(",")[0] for scale in found))
+
+    def place(scale: str) -> tuple[int, float]:
+        return families.index(scale.split(",")[0]), -((found[scale] or (None,))[0] or 0.0)
+
+    return sorted(found, key=place)
+
+
+def _broken(scales: Sequence[str]) -> list[str]:
+    """In two lines, the kernel and its length."""
+    return [scale.replace(", ", "\n") for scale in scales]
 
 
 def draw_null(

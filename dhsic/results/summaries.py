@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from dhsic.results.texts import is_least, kernel_text
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+from dhsic.results.texts import is_least, kernel_text, scale_text
 
 __all__ = [
     "FeatureSummary",
@@ -125,12 +129,29 @@ class KernelCombination:
         Its distance from the mean of its replicates, in their standard deviations.
     pvalue : float
         Its p-value, which takes no notice of the choice among combinations.
+    factors : tuple of float or None
+        What the length of each kernel is multiplied by: that of the median heuristic, where its
+        bandwidth was not given. None of a kernel without a length, as "delta".
     """
 
     kernels: tuple[str, ...]
     statistic: float
     standardised: float
     pvalue: float
+    factors: tuple[float | None, ...] = ()
+
+    @property
+    def scales(self) -> tuple[str, ...]:
+        """One a variable: what the kernel is of, and its length beside that which was fitted.
+
+        Examples
+        --------
+        >>> kernels = ("scores(gaussian:1.07)", "gaussian:6.8", "delta")
+        >>> KernelCombination(kernels, 1.0, 2.0, 0.01, (1.0, 0.5, None)).scales
+        ('scores(gaussian), length x 1', 'gaussian, length x 1/2', 'delta')
+        """
+        factors = self.factors or (None,) * len(self.kernels)
+        return tuple(map(scale_text, self.kernels, factors))
 
 
 @dataclass(frozen=True)
@@ -149,9 +170,18 @@ class GridSummary:
     reference : int
         The number of the combination nearest to the median heuristic.
     strongest : int
-        The number of the combination that decided.
+        The number of the combination that decided: that with the largest share of the evidence.
     combinations : tuple of KernelCombination
         All of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 200))
+    >>> grid = dhsic.independence_test(x, np.sin(8.0 * x) + noise, rng=0).grid
+    >>> grid.told
+    'ranks(gaussian), length x 1/8 and ranks(anderson-darling), 12.6 sd above the null mean'
     """
 
     aggregate: str
@@ -162,6 +192,41 @@ class GridSummary:
 
     @property
     def told(self) -> str:
+        """The kernels that decided, with their lengths beside those of the median heuristic."""
+        found = self.combinations[self.strongest]
+        z = found.standardised
+        where = f"{abs(z):.1f} sd {'above' if z >= 0.0 else 'below'} the null mean"
+        return f"{' and '.join(found.scales)}, {where}"
+
+    def plot(self, ax: Axes | None = None, *, names: Sequence[str] | None = None) -> Axes:
+        """How far the statistic of every combination lies above its replicates.
+
+        Of two variables it is a map, a row a kernel of the first and a column one of the second,
+        from long to short lengths; of more it has a bar a kernel of every variable, of the
+        strongest combination with it. Combinations that were not tried are left blank.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw; a new figure where not given.
+        names : sequence of str, optional
+            Of the variables.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        MissingDependencyError
+            matplotlib is not installed.
+        """
+        from dhsic.results.picture import draw_evidence  # with NumPy alone, but for its axes
+
+        return draw_evidence(ax, self, names)
+
+    @property
+    def judged(self) -> str:
         """How they became one score."""
         return {
             "soft": "their soft maximum",

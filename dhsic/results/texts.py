@@ -11,12 +11,14 @@ __all__ = [
     "kernel_text",
     "length_of",
     "pvalue_text",
+    "scale_text",
     "short_spec",
     "time_text",
 ]
 
 _NUMBER = re.compile(r"\d+\.\d+(?:e[+-]?\d+)?")
 _SCALED = re.compile(r"(gaussian|imq|laplacian|matern\d+|rq:[^:@*,()]+):([^:@*,()]+)")
+_PARAMETERS = re.compile(r":[^:@*,()+ ]+")
 _ALONE = re.compile(r"^columns\(([^(),]*)\)$")
 _MEAN = re.compile(r"columns\(([^()]*)\)")
 _RANKED = re.compile(r"(ranks|scores)\((.*)\)")
@@ -136,6 +138,24 @@ def time_text(seconds: float, passes: int, precision: str = "") -> str:
     """
     read = f"{passes:,} pass{'' if passes == 1 else 'es'}" if passes else ""
     return ", ".join(filter(None, (f"{seconds:.2f} s", read, precision)))
+
+
+def scale_text(kernel: str, factor: float | None) -> str:
+    """A kernel without its bandwidth, and its length beside that which was fitted.
+
+    Examples
+    --------
+    >>> scale_text("scores(gaussian:1.07)", 0.5), scale_text("delta", None)
+    ('scores(gaussian), length x 1/2', 'delta')
+    """
+    name = _PARAMETERS.sub("", short_spec(kernel))
+    return name if factor is None else f"{name}, length x {_as_fraction(factor)}"
+
+
+def _as_fraction(factor: float) -> str:
+    """1/16 rather than 0.0625."""
+    inverse = 1.0 / factor
+    return f"1/{inverse:.0f}" if factor < 1.0 and inverse.is_integer() else f"{factor:.4g}"
 
 
 def short_spec(kernel: str) -> str:

@@ -221,13 +221,13 @@ def stopped(
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, **pipes) as process:
         try:
-            until = time.monotonic() + 60.0
+            until = time.monotonic() + 120.0
             while not log.exists() or "block-finished" not in log.read_text():
                 assert time.monotonic() < until, "waited in vain"
                 assert process.poll() is None
                 time.sleep(0.05)
             process.send_signal(number)
-            stdout, stderr = process.communicate(timeout=20)
+            stdout, stderr = process.communicate(timeout=120)
         finally:
             process.kill()
     done = subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
@@ -441,13 +441,12 @@ from dhsic.cli.interrupts import interruptible
 from dhsic.cli.journal import open_journal
 
 with interruptible(), open_journal({str(log)!r}, ["test"], "songs.zarr"):
-    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
-    while True:
-        try:
-            time.sleep(60)
-        except KeyboardInterrupt:
-            pass
+    try:
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        time.sleep(600)
+    except KeyboardInterrupt:
+        time.sleep(600)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (130, "dhsic: interrupted\n")
     assert [line["event"] for line in read_journal(log)] == ["command-started", "interrupted"]

@@ -39,7 +39,7 @@ def start(*command: object, stderr: int = subprocess.PIPE) -> subprocess.Popen[s
     )
 
 
-def wait_for(condition: object, seconds: float = 30.0) -> None:
+def wait_for(condition: object, seconds: float = 120.0) -> None:
     assert callable(condition)
     until = time.monotonic() + seconds
     while not condition():
@@ -80,10 +80,10 @@ def test_a_bar_where_stderr_is_a_terminal(
     while chunk := read(ours):
         shown += chunk
     os.close(ours)
-    stdout, _ = process.communicate(timeout=60)
+    stdout, _ = process.communicate(timeout=120)
     assert process.returncode == 0
-    assert b"shifts" in shown
-    assert b"20,000 rows" in shown
+    assert b"\x1b[" in shown
+    assert b"estimate" in shown  # the last step, which the last frame shows on any machine
     assert stdout.startswith("variables ")
     assert "\x1b" not in stdout
 
@@ -109,13 +109,13 @@ def test_interrupt_ends_workers_and_leaves_nothing(
     command = (SCRIPT, "test", big, *PAIR, "--workers", 2, "--json", out / "out.json")
     process = start(*command, "--log-json", log)
     running.append(process)
-    wait_for(lambda: log.exists() and "block-finished" in log.read_text(), 60.0)
+    wait_for(lambda: log.exists() and "block-finished" in log.read_text())
     children = workers(process)
     assert len(children) == 2
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all of them
-    stdout, stderr = process.communicate(timeout=20)
+    stdout, stderr = process.communicate(timeout=120)
     assert (process.returncode, stdout, stderr.strip()) == (130, "", "dhsic: interrupted")
-    assert not psutil.wait_procs(children, timeout=10)[1]
+    assert not psutil.wait_procs(children, timeout=120)[1]
     assert not list(out.iterdir())
 
 
@@ -131,9 +131,9 @@ with interrupts.interruptible():
 """
 
 
-@pytest.mark.parametrize(("seconds", "signals"), [(0.2, 1), (60, 2)])
+@pytest.mark.parametrize(("seconds", "again"), [(0.2, False), (3600.0, True)])
 def test_library_code_does_not_keep_the_process(
-    running: list[subprocess.Popen[str]], seconds: float, signals: int
+    running: list[subprocess.Popen[str]], seconds: float, again: bool
 ) -> None:
     process = start(sys.executable, "-c", STUCK.format(seconds=seconds))
     running.append(process)
@@ -141,8 +141,8 @@ def test_library_code_does_not_keep_the_process(
     assert process.stdout.readline() == "ready\n"
     spent = psutil.Process(process.pid).cpu_times().user
     wait_for(lambda: busy(process, spent + 0.2))
-    for _ in range(signals):
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.2)
-    _, stderr = process.communicate(timeout=20)
+    process.send_signal(signal.SIGINT)
+    if again:  # two that come before the process runs are one
+        wait_for(lambda: process.send_signal(signal.SIGINT) or process.poll() is not None)
+    _, stderr = process.communicate(timeout=120)
     assert (process.returncode, stderr) == (130, "dhsic: interrupted\n")

@@ -65,6 +65,8 @@ FULL: dict[str, ClusterSpec] = {
             tls_secret="tls",
             resources={"limits": {"cpu": "2"}, "requests": {"memory": "4Gi"}},
             context="production",
+            operator_namespace="tools",
+            storage_ports=(443, 9000),
         ),
     ),
     "gateway": ClusterSpec(
@@ -246,6 +248,22 @@ BAD: dict[str, tuple[Any, str]] = {
     "an amount": (
         {**KUBERNETES, "kubernetes": {"image": "i", "resources": {"limits": {"cpu": "two"}}}},
         "write as 2, 500m or 4Gi",
+    ),
+    "a namespace of no operator": (
+        {**KUBERNETES, "kubernetes": {"image": "i", "operator_namespace": "*"}},
+        "operator_namespace must be a Kubernetes name",
+    ),
+    "no namespace of an operator": (
+        {**KUBERNETES, "kubernetes": {"image": "i", "operator_namespace": None}},
+        "operator_namespace must be",
+    ),
+    "ports in words": (
+        {**KUBERNETES, "kubernetes": {"image": "i", "storage_ports": "443"}},
+        "storage_ports must be a list of ports, got '443': write as [443, 9000]",
+    ),
+    "a port that is none": (
+        {**KUBERNETES, "kubernetes": {"image": "i", "storage_ports": [443, 65536]}},
+        "storage_ports must be a list of ports",
     ),
     "gateway nowhere": ({"kind": "gateway", "workers": 1, "gateway": {"address": "g"}}, "a URL"),
     "gateway with a password": (

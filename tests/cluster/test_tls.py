@@ -79,7 +79,7 @@ def test_command__runs_over_tls_with_certificates_from_options_or_environment(
     assert results[0].statistic == results[1].statistic == results[2].statistic
 
 
-def refusal(where: object, tls: TLS | None = None, timeout: float = 1.0) -> str:
+def refusal(where: object, tls: TLS | None = None, timeout: float = 60.0) -> str:
     with (
         pytest.raises(InvalidArgumentError) as caught,
         connect(where, tls=tls, timeout=timeout),  # type: ignore[arg-type]
@@ -190,8 +190,8 @@ def test_connect__to_what_is_no_scheduler(tmp_path: Path, strangers: TLS) -> Non
         thread.start()
         try:
             port = server.server_address[1]
-            for protocol, tls in ("tcp", None), ("tls", strangers):
-                said = refusal(f"{protocol}://127.0.0.1:{port}", tls)
+            for protocol, tls, timeout in ("tcp", None, 1.0), ("tls", strangers, 60.0):
+                said = refusal(f"{protocol}://127.0.0.1:{port}", tls, timeout)
                 assert f"at {protocol}://127.0.0.1:{port}: " in said
                 assert "no Dask scheduler" in said if tls is None else "speak TLS" in said
         finally:
@@ -243,4 +243,4 @@ def test_connect__no_scheduler_file(tmp_path: Path) -> None:
 def test_connect__a_scheduler_file_of_a_scheduler_that_is_gone(tmp_path: Path) -> None:
     file = tmp_path / "scheduler.json"
     file.write_text(json.dumps({"address": "tcp://127.0.0.1:9"}))
-    assert "nobody answered at 'tcp://127.0.0.1:9'" in refusal(file)
+    assert "nobody answered at 'tcp://127.0.0.1:9'" in refusal(file, timeout=0.5)

@@ -60,7 +60,7 @@ def test_workers_serve_the_counters(client):
     rows = 0
     for worker in client.scheduler_info()["workers"].values():
         url = f"http://127.0.0.1:{worker['services']['dashboard']}/metrics"
-        with urlopen(url, timeout=10) as answer:
+        with urlopen(url, timeout=60) as answer:
             rows += counted(answer.read().decode(), "served").get("dhsic_rows_total", 0)
     assert rows == N
 

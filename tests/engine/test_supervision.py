@@ -28,6 +28,7 @@ from dhsic.engine.supervision import (
 )
 from dhsic.errors import DhsicError, InvalidArgumentError
 from dhsic.io.open import open_variables
+from tests.cluster.slurm import wait_until
 from tests.conftest import start_cluster
 from tests.engine.toys import Gather, even_bounds, on, run
 
@@ -176,7 +177,8 @@ def test_worker_peak__is_told_though_a_worker_is_frozen(own, monkeypatch):
     first, _ = own.run(os.getpid).values()
     with thawed([first]):
         freeze([first])
-        assert worker_peak_bytes(own) > 2**20
+        # a slow machine may need longer than that to hear of the other one
+        assert wait_until(lambda: worker_peak_bytes(own), 60, "no peak is told") > 2**20
 
 
 class Told:
@@ -222,6 +224,14 @@ def looked(watch, clock, seconds):
     return None
 
 
+def looked_often(watch, clock, seconds):
+    """Look ten times a second, as where tasks finish."""
+    until = clock.now + seconds
+    while clock.now < until:
+        clock.now += 0.1
+        watch.look()
+
+
 @pytest.mark.parametrize(
     ("answers", "given_up"),
     [
@@ -241,6 +251,37 @@ def test_watch__gives_up_a_cluster_that_can_do_nothing(answers, given_up, monkey
     after = looked(watch, clock, 300.0)
     assert (after is not None) == given_up
     assert after is None or 60.0 < after <= 75.0  # looks are 15 s apart at the most
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.5, 1.0, 2.0, 3.0])
+@pytest.mark.parametrize(
+    ("workers", "words"),
+    [({}, "had no workers"), ({"a": worker(1.0)}, "nothing has been heard of all 1 workers")],
+)
+def test_watch__says_what_the_workers_do_however_late_the_answers_are(
+    seconds, workers, words, monkeypatch, impatient
+):
+    clock = Clock(monkeypatch)
+
+    def ask(client, what):
+        due = clock.now + seconds
+        return SimpleNamespace(
+            done=lambda: clock.now >= due, result=lambda: {"workers": workers}, cancel=int
+        )
+
+    monkeypatch.setattr("dhsic.engine.supervision._on_loop", ask)
+    watch = _Watch(SimpleNamespace(scheduler=SimpleNamespace(identity=None)))
+    with pytest.raises(StalledError, match=words):
+        looked_often(watch, clock, 20.0)
+
+
+def test_watch__does_not_count_time_in_which_this_process_was_stopped(monkeypatch):
+    clock = Clock(monkeypatch)
+    watch = _Watch(Told(None, monkeypatch=monkeypatch))
+    for _ in range(20):
+        clock.now += 1000.0
+        watch.look()
+    assert looked(watch, clock, 300.0) is not None
 
 
 def test_watch__begins_anew_with_every_task_that_is_done(monkeypatch):

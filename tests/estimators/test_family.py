@@ -133,9 +133,11 @@ def test_test__makes_no_evidence_of_nasty_data(estimator, null, case):
 @pytest.mark.parametrize("estimator", GRID_ESTIMATORS, ids=lambda estimator: estimator.name)
 def test_grid__makes_no_evidence_of_nasty_data(estimator, null, case):
     data, pvalues = NASTY[case](np.random.default_rng(7)), []
+    single = sum(x.shape[1] == 1 for x in data)
+    combinations = 16 if estimator.name == "rff-hsic" else (16, 14, 12)[single]
     for seed in (4, 5, 6):  # given the one row that differs, some landmarks are evidence
         result = run(data, estimator, null, kernels=dhsic.Grid(), rng=seed)
-        assert len(result.grid.combinations) == 17
+        assert len(result.grid.combinations) == combinations
         assert all(np.isfinite(one.standardised) for one in result.grid.combinations)
         assert np.isfinite([result.statistic, *result.null_distribution]).all()
         pvalues.append(result.pvalue)

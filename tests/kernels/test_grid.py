@@ -218,14 +218,29 @@ def products(grid, kinds=("number",)):
 
 
 def test_auto__leaves_out_what_is_narrow_in_both_variables():
-    assert len(products(Grid(combine="all"))) == 25
+    assert len(products(Grid(combine="all"))) == 36
     assert min(products(Grid(combine="all"))) == 1 / 256
-    assert len(products(Grid())) == 11
+    assert len(products(Grid())) == 12
     assert min(products(Grid())) == 1 / 16
     assert len(Grid().by_type([["number"]] * 3).combinations(3)) == 17
     assert len(products(Grid(), ("number", "number"))) == 16  # and as many kernels a variable
     for given in (Candidates("gaussian", (1.0, 0.1)), Candidates(factors=(1.0, 0.1))):
         assert sorted(products(Grid(given))) == [0.1**2, 1.0]
+
+
+def scales(kinds, m):
+    """The scales of the ranked kernels of every combination that is tried without options."""
+    found = Grid().by_type([kinds] * m).combinations(m)
+    every = [found.kernels_of(c) for c in range(len(found))]
+    assert {k for one in found.chosen for k in one} == set(range(len(found.kernels)))
+    return [tuple(getattr(kernel, "scale", None) for kernel in kernels) for kernels in every]
+
+
+def test_auto__tries_the_spread_of_a_number_with_that_of_the_other_alone():
+    assert [one for one in scales(("number",), 2) if "spread" in one] == [("spread", "spread")]
+    assert not any("spread" in one for one in scales(("number",), 3))
+    mixed = Grid().by_type([("number",), ("number", "number")]).combinations(2)
+    assert not any("spread" in kernel.spec() for kernel in mixed.kernels)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,8 @@ def heavy(rng, n, d):
 def test_ranked__is_the_kernel_of_ranks_or_scores(rng, kernel, d):
     x = heavy(rng, 300, d)
     ranks = ranks_of(x)
-    for scale, expected in (("ranks", ranks), ("scores", norm.ppf(ranks))):
+    spread = ranks_of(np.abs(np.round(2 * len(x) * ranks) - len(x)))
+    for scale, expected in (("ranks", ranks), ("scores", norm.ppf(ranks)), ("spread", spread)):
         found = Ranked(kernel, scale).fit(x)(x)
         np.testing.assert_allclose(found, kernel.fit(expected)(expected), rtol=0, atol=1e-12)
 
@@ -40,6 +41,15 @@ def test_ranked__does_not_change_with_increasing_transformations(rng):
     y = np.column_stack([np.arctan(x[:, 0]), x[:, 1] ** 3])
     kernel = Ranked(Gaussian(), "scores")
     np.testing.assert_array_equal(kernel.fit(x)(x), kernel.fit(y)(y))
+
+
+@pytest.mark.parametrize("n", [1, 2, 9, 10])
+def test_spread__is_the_same_of_both_tails_and_lies_within_0_and_1(n):
+    x = np.arange(float(n))[:, None] ** 3
+    spread = Ranked(AndersonDarling(), "spread").fit(x)._transformed(x)[:, 0]
+    np.testing.assert_array_equal(spread, spread[::-1])
+    assert (np.diff(spread[n // 2 :]) > 0.0).all()
+    assert 0.0 < spread.min() <= spread.max() < 1.0
 
 
 def test_ranked__of_new_rows_lies_between_those_of_the_sample_and_ends_with_them(rng):
@@ -63,7 +73,12 @@ def test_ranked__of_many_values_keeps_few_of_them_and_those_that_many_rows_share
 
 def test_ranked__survives_text_pickle_and_files(rng):
     x = heavy(rng, 50, 2)
-    for text in ("ranks(gaussian)", "scores(gaussian+laplacian)", "columns(ranks(gaussian))"):
+    for text in (
+        "ranks(gaussian)",
+        "scores(gaussian+laplacian)",
+        "columns(ranks(gaussian))",
+        "spread(imq)",
+    ):
         kernel = parse(text)
         assert kernel.spec() == text
         fitted = kernel.fit(x)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from contextlib import suppress
 
+from dhsic._files import parse_json
 from dhsic.cluster.sections import Kubernetes
 from dhsic.cluster.submit.base import Phase
 from dhsic.cluster.submit.manifests import RESULT, job_manifests
@@ -64,7 +64,7 @@ class KubernetesPlace:
         said = _kubectl(run, ["get", "daskjob", job, "--ignore-not-found", "--output=json"])
         if not said.strip():
             return "ended"
-        status = json.loads(said).get("status", {}).get("jobStatus", "")
+        status = parse_json(said).get("status", {}).get("jobStatus", "")
         if status in _ENDED:
             _keep_printed(run, job)
             return "ended"
@@ -77,7 +77,7 @@ class KubernetesPlace:
         """Look at the pods, as far as the user may."""
         words = ["get", "pods", f"--selector=dask.org/cluster-name={job}", "--output=json"]
         try:
-            pods = json.loads(_kubectl(run, words))["items"]
+            pods = parse_json(_kubectl(run, words))["items"]
         except ClusterError:
             return None
         if phase == "ended" and _runner(job) not in (pod["metadata"]["name"] for pod in pods):
@@ -138,7 +138,7 @@ def _section(run: Run) -> Kubernetes:
 
 def _is_json(text: str) -> bool:
     try:
-        json.loads(text)
+        parse_json(text)
     except ValueError:
         return False
     return True

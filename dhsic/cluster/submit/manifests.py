@@ -24,9 +24,13 @@ RESULT = "=== result ==="
 
 _API = "kubernetes.dask.org/v1"
 _PORT, _DASHBOARD = 8786, 8787
+_OPERATOR = "dask-kubernetes-operator"
 _USER = 10001
 _TLS_FOLDER = "/etc/dhsic/tls"
 _SPEC_FILE, _RESULT_FILE = "/tmp/cluster.yaml", "/tmp/result.json"
+# Where the nodes of clouds hand out the credentials of a service account, and answer for names.
+_METADATA = ("169.254.169.254/32", "169.254.169.252/32", "169.254.170.23/32")
+_NODE_DNS = "169.254.20.10/32"
 _MIB = 2**20
 _WAIT_SECONDS = 600
 # What distributed.http.scheduler.api answers to the operator, besides what it has by default.
@@ -115,19 +119,45 @@ def _surroundings(name: str, spec: ClusterSpec) -> list[dict[str, Any]]:
 
 
 def _network_policy(name: str, spec: ClusterSpec) -> dict[str, Any]:
-    """Pods of the cluster are reached from pods of the cluster alone; they may reach storage."""
+    """Pods of the cluster are reached by each other, and reach each other, names and storage.
+
+    A selector of pods that names no namespace is about that of the policy alone.
+    """
+    section = _section(spec)
     selector = {"matchLabels": {"dask.org/cluster-name": name}}
-    ingress: list[dict[str, Any]] = [{"from": [{"podSelector": selector}]}]
+    own = [{"podSelector": selector}]
+    ingress: list[dict[str, Any]] = [{"from": own}]
     if isinstance(spec.workers, Adaptive):
-        operator = {"matchLabels": {"app.kubernetes.io/name": "dask-kubernetes-operator"}}
-        ingress.append(
-            {
-                "from": [{"namespaceSelector": {}, "podSelector": operator}],
-                "ports": [{"protocol": "TCP", "port": _DASHBOARD}],
-            }
-        )
-    body = {"podSelector": selector, "policyTypes": ["Ingress"], "ingress": ingress}
+        operator = _pods_of(section.operator_namespace, "app.kubernetes.io/name", _OPERATOR)
+        ingress.append({"from": [operator], "ports": _ports("TCP", _DASHBOARD)})
+    names = [_pods_of("kube-system", "k8s-app", "kube-dns"), {"ipBlock": {"cidr": _NODE_DNS}}]
+    egress: list[dict[str, Any]] = [
+        {"to": own},
+        {"to": names, "ports": [*_ports("UDP", 53), *_ports("TCP", 53)]},
+        {"ports": _ports("TCP", *section.storage_ports)},  # to any address: stores have many
+    ]
+    if section.service_account is not None:
+        metadata = [{"ipBlock": {"cidr": address}} for address in _METADATA]
+        egress.append({"to": metadata, "ports": _ports("TCP", 80, 988)})
+    body = {
+        "podSelector": selector,
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": ingress,
+        "egress": egress,
+    }
     return _object("networking.k8s.io/v1", "NetworkPolicy", name, spec, body)
+
+
+def _pods_of(namespace: str, label: str, value: str) -> dict[str, Any]:
+    """Pods of one namespace, which nobody can claim: its name is a label set by Kubernetes."""
+    return {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+        "podSelector": {"matchLabels": {label: value}},
+    }
+
+
+def _ports(protocol: str, *numbers: int) -> list[dict[str, Any]]:
+    return [{"protocol": protocol, "port": number} for number in numbers]
 
 
 def _cluster(name: str, spec: ClusterSpec) -> dict[str, Any]:
@@ -240,7 +270,9 @@ def _reads_data(container: dict[str, Any], name: str, spec: ClusterSpec) -> dict
 
 def _pod(spec: ClusterSpec, container: dict[str, Any]) -> dict[str, Any]:
     section = _section(spec)
-    volumes: list[dict[str, Any]] = [{"name": "scratch", "emptyDir": {}}]
+    # As large as the memory: what spills must not fill the disk of a node.
+    room = {"sizeLimit": container["resources"]["limits"]["memory"]}
+    volumes: list[dict[str, Any]] = [{"name": "scratch", "emptyDir": room}]
     if _encrypted(spec):
         secret = {"secretName": section.tls_secret, "defaultMode": 0o440}
         volumes.append({"name": "tls", "secret": secret})

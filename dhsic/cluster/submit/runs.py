@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Self, cast
 
+from dhsic._files import parse_json
 from dhsic._validation import nearest
 from dhsic.cluster.spec import ClusterSpec
 from dhsic.cluster.submit.quoting import yaml_text
@@ -153,7 +154,7 @@ class Run:
     def state(self) -> State | None:
         """What was last told; None before a queue took the run."""
         try:
-            return State(**json.loads((self.folder / "state.json").read_text("utf-8")))
+            return State(**parse_json((self.folder / "state.json").read_text("utf-8")))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError) as error:
@@ -208,7 +209,7 @@ def find_run(runs: Path, identity: str) -> Run:
         raise InvalidArgumentError(msg)
     folder = runs / identity
     try:
-        facts = json.loads((folder / "run.json").read_text("utf-8"))
+        facts = parse_json((folder / "run.json").read_text("utf-8"))
         return _read(folder, facts)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise _unreadable(identity, folder) from error

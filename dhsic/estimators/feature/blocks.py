@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._work import NOTHING, Work
-from dhsic.engine.groups import Groups
+from dhsic.engine.groups import RowGroups
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.reduction import GroupBlock
 from dhsic.engine.session import Session
@@ -55,7 +55,7 @@ class KeptBlocks:
 
     Parameters
     ----------
-    groups : Groups
+    groups : RowGroups
         Those of the pass.
     dims : tuple of int
         Columns of every variable.
@@ -63,12 +63,12 @@ class KeptBlocks:
         Bytes of a value.
     """
 
-    groups: Groups
+    groups: RowGroups
     dims: tuple[int, ...]
     itemsize: int = 8
 
     @classmethod
-    def of(cls, session: Session, groups: Groups) -> Self:
+    def of(cls, session: Session, groups: RowGroups) -> Self:
         """Those of the variables of a session."""
         pairs = zip(session.sources, session.dims, strict=True)
         return cls(groups, session.dims, min(8, max(one.row_bytes // d for one, d in pairs)))
@@ -115,6 +115,16 @@ class KeptBlocks:
         numbers = numbers[: np.searchsorted(numbers, last)] - first
         at = numbers[:, None] * self.groups.size + np.arange(self.rows)
         return np.concatenate([x[at] for x in block.values], axis=2)
+
+    def drawn(self, session: Session) -> NDArray[Any]:
+        """The same rows where no pass keeps them: read once more, shape as of `rows_of`."""
+        numbers = np.concatenate([self._rows_of_group(g) for g in self._numbers.tolist()])
+        values = session.take([numbers] * len(self.dims))
+        return np.concatenate(values, axis=1).reshape(self.count, self.rows, -1)
+
+    def _rows_of_group(self, group: int) -> NDArray[np.intp]:
+        ranges, places = self.groups.arrange(group, group + 1)
+        return np.concatenate([np.arange(*one) for one in ranges])[places[: self.rows]]
 
     def variable(self, kept: NDArray[Any], number: int) -> NDArray[Any]:
         """The values of one variable, shape (blocks, rows, d)."""

@@ -18,7 +18,7 @@ import scipy
 from numpy.typing import NDArray
 
 from dhsic._work import Work
-from dhsic.engine.groups import Groups
+from dhsic.engine.groups import RowGroups
 from dhsic.engine.reduction import Footprint, GroupBlock, add
 from dhsic.estimators.feature.blocks import KeptBlocks
 from dhsic.estimators.feature.layout import Crossing, Layout
@@ -90,7 +90,7 @@ class OrbitPass:
         return "shifts" if self.orbit.shifted else "permutation null"
 
     @property
-    def groups(self) -> Groups:
+    def groups(self) -> RowGroups:
         """The groups of all rows."""
         return self.orbit.groups
 

@@ -38,7 +38,14 @@ from dhsic.estimators.feature.sizes import (
     rounding_error,
     size_work,
 )
-from dhsic.estimators.resample import Orbit, Resampled, orbit_of, suits_one_task, tie_tolerance
+from dhsic.estimators.resample import (
+    Orbit,
+    Resampled,
+    narrower,
+    orbit_of,
+    suits_one_task,
+    tie_tolerance,
+)
 from dhsic.linalg import solve_lower
 from dhsic.nulls import Multiplier
 
@@ -107,10 +114,11 @@ def resample_features(
 
     def estimate(g: int) -> float:
         size = float(values[0, at[g]]) / session.n
-        if resampling.estimates is None or kept is None:
+        if resampling.estimates is None:
             return size
         session.step(ESTIMATE)
-        return resampling.estimates.of(chosen[g], kept, size)
+        rows = resampling.estimates.blocks.drawn(session) if kept is None else kept
+        return resampling.estimates.of(chosen[g], rows, size)
 
     if isinstance(resampling.moves, Orbit):
         tolerance = tie_tolerance(values[0, at], np.sqrt(squares[at]))
@@ -208,8 +216,8 @@ class _Resampling:
             return made(null)
         found = made(orbit_of(session, null, lambda orbit: made(orbit)._suits(orbit)))
         while not found._can_fit:
-            groups = Groups.of(session.n, found.each // 2, session.seed)
-            found = made(Orbit(groups, -(-null.n_resamples // groups.size)))
+            assert isinstance(found.moves, Orbit)
+            found = made(narrower(session, found.moves, null.n_resamples))
         return found
 
     @property
@@ -361,7 +369,10 @@ class _Resampling:
         """Unbiased estimates, where they are asked for."""
         if not self.unbiased or not isinstance(self.moves, Orbit):
             return None
-        kept = KeptBlocks.of(self.session, self.moves.groups)
+        groups = self.moves.groups
+        if self.session.moves is not None:  # a group may hold the rows of one stratum
+            groups = Groups.of(self.session.n, _ESTIMATED, self.session.seed)
+        kept = KeptBlocks.of(self.session, groups)
         return UnbiasedEstimates(kept, self.sides, self.variables)
 
     def _reduction(self, piece: Piece, *, seen: bool) -> OrbitPass | SignedFeaturePass:
@@ -373,6 +384,7 @@ class _Resampling:
     def _orbit_pass(self, piece: Piece, orbit: Orbit, *, seen: bool) -> OrbitPass:
         layout = self._layout(piece, seen=seen)
         keeps = piece.pairs[0] == self.pairs[0] and piece.cosets.start == piece.start == 0
+        keeps = keeps and self.session.moves is None
         blocks = self.estimates.blocks if keeps and self.estimates else None
         return OrbitPass(layout, orbit, piece.cosets, self._tile_bytes, blocks)
 

@@ -1,9 +1,9 @@
 """Sums under all permutations of an orbit where rows are few: Gram matrices are held.
 
 With few rows, shifts of one order of the rows are few, and there are many orders, the cosets. The
-kernels are computed once, and every coset takes the lines of `Diagonals` from the same matrices, at
-other places. The lines of many cosets and kernels are gathered, transformed and multiplied by a few
-calls, since with few rows the calls would take longer than the numbers.
+kernels are computed once, and every coset takes the lines along which shifts move entries from the
+same matrices, at other places. The lines of many cosets and kernels are gathered, transformed and
+multiplied by a few calls, since with few rows the calls would take longer than the numbers.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from typing import Any
 
 import numpy as np
 import scipy
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from dhsic.engine.reduction import GroupBlock
+from dhsic.engine.sets import MovedGroups
 from dhsic.engine.tiles import Matrix
-from dhsic.estimators.gram.lines import Diagonals
-from dhsic.estimators.gram.sides import GramSides, OrbitSums, Rows, Side
+from dhsic.estimators.gram.lines import HeldLines
+from dhsic.estimators.gram.sides import GramSides, OrbitSums, RowOrders, Rows, Side
 
 __all__ = ["HeldShifts"]
 
 Spectrum = NDArray[np.complexfloating[Any, Any]]
 
 _HELD_BYTES = 2**25  # of all Gram matrices; beyond, gathering takes longer than exponentials
+_HELD_OF_SETS = 2**28  # the same of rows that move in sets, whose many small groups take long
 _BATCH_BYTES = 2**19  # of the lines that are gathered at a time
 _STRIP_ENTRIES = 2**15  # of a tile
 _MOST_IN_VAIN = 4  # pairs of kernels that are multiplied for one that is wanted
@@ -35,7 +36,7 @@ _MOST_IN_VAIN = 4  # pairs of kernels that are multiplied for one that is wanted
 
 @dataclass(frozen=True)
 class HeldShifts:
-    """All sums of `OrbitSums` of statistics of two variables, where all rows are one group.
+    """All sums of `OrbitSums` of statistics of two variables, where all rows are in one block.
 
     Parameters
     ----------
@@ -54,11 +55,12 @@ class HeldShifts:
         sides, orbit = self.sides, self.sides.orbit
         held = len(sides.combinations.kernels) * self._rows**2 * sides.dtype.itemsize
         met = len(self._lefts) * len(self._rights)
+        in_sets = isinstance(orbit.groups, MovedGroups)
         return (
-            orbit.cosets > 1
-            and self._rows == orbit.groups.n
+            (in_sets or (orbit.cosets > 1 and self._b == self._rows))
             and all(len(side) == 1 for side in sides.sides)
-            and held <= _HELD_BYTES
+            and len({sides.combinations.variables[k] for (k,) in self._rights}) == 1
+            and held <= (_HELD_OF_SETS if in_sets else _HELD_BYTES)
             and met <= _MOST_IN_VAIN * len(sides.pairs)
         )
 
@@ -69,10 +71,11 @@ class HeldShifts:
         most, part = max(len(self._lefts), len(self._rights)), self._batch * self._part
         tiles = len(sides.combinations.kernels) + sides.shared.work_tiles + 2
         own = 2 * f * self._lines * len(self._lefts)
-        gathered = part * most * (n + 6 * f)
+        gathered = part * most * (self._b + 6 * f)
         met = 8 * f * self._batch * len(self._lefts) * len(self._rights)
         entries = most * n**2 + tiles * self._strip * n + own + gathered + met
-        return sides.dtype.itemsize * entries + 2 * 8 * part * n
+        places = 2 * 8 * part * self._b + 8 * sides.orbit.cosets * n + 3 * 8 * self._lines
+        return sides.dtype.itemsize * entries + places
 
     def sums_of(self, block: GroupBlock) -> OrbitSums:
         """Over all pairs of rows."""
@@ -81,8 +84,11 @@ class HeldShifts:
         self.sides.add_offsets(sums, rows, 0)
         most = max(len(self._lefts), len(self._rights))
         held = np.empty(self._rows**2 * most, self.sides.dtype)
-        own = self._own(self._entries(self._lefts, rows, sums, held))
+        lefts = self._entries(self._lefts, rows, sums, held)
+        own, standing = self._own(lefts), self._standing(lefts)
         values = self._entries(self._rights, rows, sums, held)
+        standing = standing.T @ self._standing(values)
+        sums.constants[:] = [standing[at] for at in self._places_of_pairs]
         for cosets in _cut(self.sides.orbit.cosets, self._batch):
             sums.products[cosets.start : cosets.stop] = self._met(own, values, cosets)
         return sums
@@ -120,7 +126,7 @@ class HeldShifts:
 
     def _own(self, values: Matrix) -> Spectrum:
         """Transforms of the left sides, conjugate and weighted, shape (F, L, D)."""
-        weights = Diagonals.of_tile(self._rows, same=True).weights.astype(values.dtype)
+        weights = self._held_lines.weights.astype(values.dtype)
         shape = self.length // 2 + 1, self._lines, len(self._lefts)
         own: Spectrum = np.empty(shape, np.result_type(values.dtype, np.complex64))
         for part in _cut(self._lines, self._part):
@@ -132,20 +138,34 @@ class HeldShifts:
     def _spectra(self, values: Matrix, cosets: range, part: range) -> Spectrum:
         """Transforms of some lines of matrices (n^2, K) in some cosets, shape (F, D, R K)."""
         places = self._places(cosets, part)
-        lines = values.take(places, axis=0).reshape(self._rows, len(part), -1)
+        lines = values.take(places, axis=0).reshape(self._b, len(part), -1)
         transform: Any = np.fft.rfft if lines.dtype == np.float64 else scipy.fft.rfft
         spectra: Spectrum = transform(lines, self.length, axis=0)
         return spectra
 
     def _places(self, cosets: range, part: range) -> NDArray[np.intp]:
-        """Where the entries (i, i + d) of the diagonals of every coset are, shape (n, D, R)."""
-        n, (right,) = self._rows, self._rights[0]
-        orders = self.sides.orbit.whole_orders(self.sides.combinations.variables[right])
-        own = orders[cosets.start : cosets.stop].T
-        around = np.concatenate([own[part.start :], own[: part.stop - 1]])
-        others = sliding_window_view(around, len(part), axis=0).swapaxes(1, 2)
-        places: NDArray[np.intp] = n * own[:, None] + others
+        """Where the entries of the lines are in every coset, shape (b, D, R)."""
+        rows, columns = self._held_lines.at(part)
+        orders = self._orders[cosets.start : cosets.stop].T
+        places: NDArray[np.intp] = self._rows * orders[rows] + orders[columns]
         return places
+
+    @cached_property
+    def _orders(self) -> NDArray[np.intp]:
+        """The orders of the rows of the right side in all cosets, shape (R, n)."""
+        orbit, right = self.sides.orbit, self._rights[0][0]
+        m, groups = self.sides.combinations.variables[right], orbit.groups
+        if groups.size == groups.n:
+            return orbit.whole_orders(m)
+        orders = RowOrders(orbit, m + 1, 0, groups.count, groups.n_left)
+        return np.array([orders.of_variable(coset, m) for coset in range(orbit.cosets)])
+
+    def _standing(self, values: Matrix) -> Matrix:
+        """The entries of pairs of rows of which neither moves, shape (n_left^2, K)."""
+        groups, n = self.sides.orbit.groups, self._rows
+        left = np.arange(n - groups.n_left, n)
+        entries: Matrix = values[(n * left[:, None] + left).ravel()]
+        return entries
 
     def _met(self, own: Spectrum, values: Matrix, cosets: range) -> Spectrum:
         """The cross-spectra of all statistics in some cosets, shape (R, C, F)."""
@@ -154,9 +174,13 @@ class HeldShifts:
         for part in _cut(self._lines, self._part):
             met += own[..., part.start : part.stop] @ self._spectra(values, cosets, part)
         met = met.reshape(*own.shape[:2], len(cosets), -1)
-        lefts = [self._lefts.index(left) for left, _ in self.sides.pairs]
-        rights = [self._rights.index((right,)) for _, right in self.sides.pairs]
-        return np.conj(met[:, lefts, :, rights]).transpose(2, 0, 1)
+        lefts, rights = zip(*self._places_of_pairs, strict=True)
+        return np.conj(met[:, list(lefts), :, list(rights)]).transpose(2, 0, 1)
+
+    @cached_property
+    def _places_of_pairs(self) -> list[tuple[int, int]]:
+        """The left and the right side of every statistic, by their places among all."""
+        return [(self._lefts.index(a), self._rights.index((b,))) for a, b in self.sides.pairs]
 
     @property
     def _batch(self) -> int:
@@ -172,7 +196,7 @@ class HeldShifts:
     def _at_a_time(self) -> int:
         """Lines in all."""
         most = max(len(self._lefts), len(self._rights))
-        return max(1, _BATCH_BYTES // (most * self._rows * self.sides.dtype.itemsize))
+        return max(1, _BATCH_BYTES // (most * self._b * self.sides.dtype.itemsize))
 
     @property
     def _strip(self) -> int:
@@ -181,13 +205,25 @@ class HeldShifts:
 
     @property
     def _rows(self) -> int:
-        """Rows of the group, n."""
+        """Rows in all, n."""
+        return self.sides.orbit.groups.n
+
+    @property
+    def _b(self) -> int:
+        """Rows of a group, the length of a line."""
         return self.sides.orbit.groups.size
+
+    @cached_property
+    def _held_lines(self) -> HeldLines:
+        """Those that stand for all entries."""
+        groups = self.sides.orbit.groups
+        return HeldLines.of(groups.size, groups.count, groups.n_left)
 
     @property
     def _lines(self) -> int:
-        """Diagonals that stand for all, D."""
-        return len(Diagonals.of_tile(self._rows, same=True))
+        """How many, D."""
+        groups = self.sides.orbit.groups
+        return HeldLines.count_of(groups.size, groups.count, groups.n_left)
 
     @cached_property
     def _lefts(self) -> list[Side]:

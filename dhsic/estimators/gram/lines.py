@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dhsic.engine.tiles import Matrix, column_sums
 from dhsic.kernels.shared import TileKernel
 
-__all__ = ["STRIP", "Across", "Diagonals", "Lines"]
+__all__ = ["STRIP", "Across", "Diagonals", "HeldLines", "Lines"]
 
 Vector = NDArray[np.float64]
 
@@ -196,3 +196,62 @@ class Across(_Lines):
 
 
 Lines = Diagonals | Across
+
+
+class HeldLines(NamedTuple):
+    """All lines of a symmetric matrix of groups of b rows, and of rows that stay where they are.
+
+    Entry i of a line is in row first + i, or in row first where that stays, and in column
+    second + (i + shift) mod b.
+    """
+
+    size: int
+    """b."""
+    first: NDArray[np.intp]
+    """Shape (D,)."""
+    second: NDArray[np.intp]
+    """Shape (D,)."""
+    shift: NDArray[np.intp]
+    """Shape (D,)."""
+    moves: NDArray[np.intp]
+    """1 where both rows of an entry move, 0 where the first one stays, shape (D,)."""
+    weights: Vector
+    """How often each line is to be counted, shape (D,)."""
+
+    @classmethod
+    def of(cls, size: int, count: int, n_left: int) -> Self:
+        """Those of groups, then of the rows that stay with groups; not of these with each other."""
+        own = Diagonals.of_tile(size, same=True)
+        g, h = np.triu_indices(count, 1)
+        staying = size * count + np.arange(n_left)
+        parts = [
+            (np.repeat(np.arange(count), len(own)), np.tile(np.arange(len(own)), count)),
+            (np.repeat(g, size), np.tile(np.arange(size), len(g))),
+        ]
+        return cls(
+            size,
+            np.concatenate([*(size * at for at, _ in parts), np.repeat(staying, count)]),
+            np.concatenate(
+                [
+                    size * parts[0][0],
+                    size * np.repeat(h, size),
+                    np.tile(size * np.arange(count), n_left),
+                ]
+            ),
+            np.concatenate([*(shift for _, shift in parts), np.zeros(n_left * count, np.intp)]),
+            np.repeat([1, 0], [sum(len(at) for at, _ in parts), n_left * count]),
+            np.concatenate(
+                [np.tile(own.weights, count), np.full(len(g) * size + n_left * count, 2.0)]
+            ),
+        )
+
+    @staticmethod
+    def count_of(size: int, count: int, n_left: int) -> int:
+        """How many they are."""
+        return count * (size // 2 + 1 + n_left) + math.comb(count, 2) * size
+
+    def at(self, some: range) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Rows and columns of the entries of some lines, shapes (b, D)."""
+        along, at = np.arange(self.size)[:, None], slice(some.start, some.stop)
+        rows = self.first[at] + along * self.moves[at]
+        return rows, self.second[at] + (along + self.shift[at]) % self.size

@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dhsic.engine.groups import Groups
+from dhsic.engine.groups import RowGroups
 from dhsic.estimators.gram.permutations import PermutedGramPass, batches
 from dhsic.estimators.gram.shifts import ShiftedGramPass
 from dhsic.estimators.gram.sides import GramSides, OrbitSums, RowOrders, Side
@@ -288,7 +288,7 @@ class GramOrbit:
         return norms
 
 
-def rows_in_order(groups: Groups) -> NDArray[np.intp]:
+def rows_in_order(groups: RowGroups) -> NDArray[np.intp]:
     """The rows of group after group, and then those left over, shape (n,)."""
     found = groups.arrange(0, groups.count)
     return np.concatenate([np.arange(*span) for span in found.ranges])[found.places]

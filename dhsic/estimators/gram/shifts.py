@@ -73,6 +73,11 @@ class ShiftedGramPass(GramPass):
         held = HeldShifts(self.sides, self.length)
         return held if held.suits else None
 
+    @property
+    def one_block(self) -> bool:
+        """Whether one task takes all rows."""
+        return self._held is not None
+
     @cached_property
     def band(self) -> int:
         """Lines that are cut from tiles at a time, of all kernels and cosets."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.groups import Groups
+from dhsic.engine.groups import RowGroups
 from dhsic.engine.reduction import GroupBlock, add
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, column_sums
@@ -348,10 +348,9 @@ class GramSides:
     def _places(self, block: GroupBlock) -> Indices:
         """Where the rows of a block are among all rows in the order of their groups."""
         groups, b = block.groups, block.groups.size
-        ranges = groups.ranges(block.first, block.first + block.n_groups)
-        left = [np.arange(*np.searchsorted(groups.left, one)) for one in ranges]
+        left = np.arange(groups.n_left)[groups.left_of(block.first, block.first + block.n_groups)]
         grouped = block.first * b + np.arange(block.n_groups * b)
-        return np.concatenate([grouped, *(groups.count * b + one for one in left)])
+        return np.concatenate([grouped, groups.count * b + left])
 
 
 @dataclass(frozen=True)
@@ -367,7 +366,7 @@ class GramPass:
     sides: GramSides
 
     @property
-    def groups(self) -> Groups:
+    def groups(self) -> RowGroups:
         """The groups of all rows."""
         return self.sides.orbit.groups
 

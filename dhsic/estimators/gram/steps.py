@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._work import Work
-from dhsic.engine.groups import Groups
+from dhsic.engine.groups import Groups, RowGroups
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.reduction import GroupBlock
 from dhsic.engine.session import Session
@@ -89,7 +89,7 @@ def plan_steps(session: Session, parts: Iterable[Sequence[Step]], remedy: str = 
     return plan_of(session, costs, remedy)
 
 
-def read_step(session: Session, groups: Groups) -> Step:
+def read_step(session: Session, groups: RowGroups) -> Step:
     """Read all rows, into one `GroupBlock`."""
     rows = 8 * session.n * sum(session.dims)
 

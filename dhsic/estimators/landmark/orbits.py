@@ -19,7 +19,7 @@ import scipy
 from numpy.typing import NDArray
 
 from dhsic._work import Work
-from dhsic.engine.groups import Groups
+from dhsic.engine.groups import RowGroups
 from dhsic.engine.reduction import Footprint, GroupBlock, RowBlock, add
 from dhsic.engine.tiles import Tile, as_real
 from dhsic.estimators.landmark.tiles import ROWS, Sides, TupleTiles, length, permuted
@@ -149,7 +149,7 @@ class OrbitPass:
         return "shifts" if self.orbit.shifted else "permutation null"
 
     @property
-    def groups(self) -> Groups:
+    def groups(self) -> RowGroups:
         """The groups of all rows."""
         return self.orbit.groups
 

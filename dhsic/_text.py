@@ -1,0 +1,27 @@
+"""Text as it may be shown: names of a user's data may hold anything."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["printable"]
+
+# What steers a terminal, starts another line, turns the direction of what follows, or is no text.
+_STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""A text in which control characters are spelt out, as escape sequences of a terminal are.
+
+    Examples
+    --------
+    >>> print(printable("\x1b[31mred"))
+    \x1b[31mred
+    >>> printable("größe\n", keep="\n")
+    'größe\n'
+    """
+    if _STEERING.search(text) is None:
+        return text
+    return _STEERING.sub(
+        lambda found: found[0] if found[0] in keep else ascii(found[0])[1:-1], text
+    )

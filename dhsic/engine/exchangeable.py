@@ -1,0 +1,177 @@
+"""What a user says of the rows, made into the moves that leave their law as it is."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic._validation import shown
+from dhsic.engine.blocks import BLOCK_BYTES, Source
+from dhsic.engine.sets import Moves, RowSets, Series
+from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.nulls import TimeOrder
+
+__all__ = ["check_order", "codes_of", "moves_of"]
+
+Rows = NDArray[np.intp]
+
+_FEWEST_MOVABLE = 0.1  # of the rows
+_FEWEST_MOVES = 20  # with fewer a p-value cannot be below 5 %
+
+
+def check_order(order: Any, *, strata: bool) -> TimeOrder | None:
+    """The value that a user gave, or None for rows in no order.
+
+    Raises
+    ------
+    InvalidArgumentError
+        It is something else, or goes beside strata.
+    """
+    if order is None:
+        return None
+    found = TimeOrder() if isinstance(order, str) and order == "time" else order
+    if not isinstance(found, TimeOrder):
+        msg = (
+            f"order must be 'time' or a TimeOrder, got {shown(order)}: leave it out where rows are "
+            "in no order"
+        )
+        raise InvalidArgumentError(msg)
+    if strata:
+        msg = (
+            "order and strata cannot go together: a shift in time moves rows to other strata. Give "
+            "groups= for several series, or the period of a cycle as TimeOrder(period=24)"
+        )
+        raise InvalidArgumentError(msg)
+    return found
+
+
+def codes_of(source: Source, what: str) -> Rows:
+    """The label of every row as a number from 0 on, shape (n,); of several columns as one.
+
+    Parameters
+    ----------
+    source : Source
+        Labels, codes of labels or numbers that stand for them; read into memory.
+    what : str
+        The argument that they came by.
+
+    Raises
+    ------
+    DataError
+        A label is missing.
+    """
+    n = source.shape[0]
+    step = max(source.chunk_rows or 0, BLOCK_BYTES // source.row_bytes, 1)
+    if source.place == "graph":
+        (whole,) = source.lazy([0, n])
+        labels = np.asarray(whole.compute())
+    else:
+        labels = np.concatenate([source.read(a, min(a + step, n)) for a in range(0, n, step)])
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        row = int(np.flatnonzero(~np.isfinite(labels).all(axis=1))[0])
+        msg = (
+            f"{what} has no label in row {row}: give one to every row, or drop such rows, as by "
+            "missing='drop' (--missing drop)"
+        )
+        raise DataError(msg)
+    code = np.zeros(n, np.intp)
+    for column in labels.T:
+        values, own = np.unique(column, return_inverse=True)
+        code = np.unique(code * len(values) + own, return_inverse=True)[1]
+    return code
+
+
+def moves_of(
+    n: int, strata: Rows | None, groups: Rows | None, order: TimeOrder | None, seed: int
+) -> Moves | None:
+    """Which rows may change places; None where all may.
+
+    Parameters
+    ----------
+    n : int
+        Rows of the data.
+    strata, groups : ndarray of int, shape (n,), or None
+        As `codes_of` finds them.
+    order : TimeOrder or None
+        Where rows, or those of every group, are a series.
+    seed : int
+        The seed of the test.
+
+    Raises
+    ------
+    DataError
+        Hardly any rows can change places.
+    InvalidArgumentError
+        A group lies in several strata.
+    """
+    if order is not None:
+        return _series(n, groups, order, seed)
+    if strata is None and groups is None:
+        return None
+    if strata is not None and groups is not None:
+        _check_within(groups, strata)
+    found = RowSets.of(strata, groups, seed)
+    _check_sets(found, strata, groups)
+    return found
+
+
+def _series(n: int, groups: Rows | None, order: TimeOrder, seed: int) -> Series:
+    if groups is None:
+        series: tuple[Rows, ...] = (np.arange(n),)
+    else:
+        rows = np.argsort(groups, kind="stable")
+        series = tuple(np.split(rows, np.cumsum(np.bincount(groups))[:-1]))
+    shortest = min(map(len, series))
+    found = Series(n, series, seed, order.least_lag(shortest), order.period)
+    if found.most_shifts < _FEWEST_MOVES:
+        which = "the series" if groups is None else "the shortest series"
+        msg = (
+            f"a test of series needs {_FEWEST_MOVES} shifts or more for a p-value of 5 % or less: "
+            f"{which} has {shortest:,} rows, which allow {found.most_shifts} shifts by {found.lag} "
+            "rows. Lower the lag or the period, or leave out short series"
+        )
+        raise DataError(msg)
+    return found
+
+
+def _check_within(groups: Rows, strata: Rows) -> None:
+    first = np.empty(groups.max() + 1, np.intp)
+    first[groups[::-1]] = strata[::-1]
+    elsewhere = np.flatnonzero(strata != first[groups])
+    if len(elsewhere):
+        msg = (
+            f"every group must lie within one stratum: the group of row {int(elsewhere[0])} has "
+            "rows of several. Leave out strata, or make groups of one stratum each"
+        )
+        raise InvalidArgumentError(msg)
+
+
+def _check_sets(found: RowSets, strata: Rows | None, groups: Rows | None) -> None:
+    """Refuse labels with which hardly anything moves."""
+    if found.movable < _FEWEST_MOVABLE:
+        share = f"{100 * found.movable:.3g} % of the rows"
+        if groups is None:
+            msg = (
+                f"strata must have two rows or more each: {share} can change places, since the "
+                "others are alone in their stratum. Take coarser strata"
+            )
+        else:
+            msg = (
+                "whole groups change places with groups of equally many rows, "
+                f"{'' if strata is None else 'of the same stratum, '}since only then nothing else "
+                f"changes: {share} can. Make groups equally large, as by leaving out rows at "
+                "random, or test means of the groups, a row each"
+            )
+        raise DataError(msg)
+    moves = sum(
+        math.lgamma(int(count) + 1) for _, counts in found.sizes for count in counts.tolist()
+    )
+    if moves < math.log(_FEWEST_MOVES):
+        msg = (
+            f"{found.what} can change places in {round(math.exp(moves))} ways only, so that no "
+            "p-value is below 1 over that: have more groups or larger strata"
+        )
+        raise DataError(msg)

@@ -1,0 +1,186 @@
+"""Whether rows that are stored side by side are alike, so that they are no exchangeable draws."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic._random import generator
+from dhsic.engine.blocks import kinds_of
+from dhsic.engine.session import Session
+from dhsic.errors import DependentRowsWarning
+
+__all__ = ["Likeness", "likeness", "warn_of_neighbours", "waves_of"]
+
+Matrix = NDArray[np.float64]
+
+_ROWS = 1024
+_RUNS = 16
+_FEWEST_ROWS = 50
+_SHARE_OF_CHUNKS = 50
+_COLUMNS = 8
+_WAVES = 16
+_LAGS = 6
+_SCALE = 0.7
+_RIDGE = 1e-3
+_CERTAIN = 3.6  # standard errors; heavy tails included, one in thousands of exchangeable data sets
+_MATTERS = 0.015  # alike by less, level 5 % stays below 6 % or so
+
+
+class Likeness(NamedTuple):
+    """How much rows side by side are alike in two variables at once."""
+
+    share: float
+    """The mean over neighbours of the product of residual kernels, relative to that of a row."""
+    errors: float
+    """By how many standard errors it is more than of rows that are far apart."""
+
+    @property
+    def matters(self) -> bool:
+        """Whether it is there beyond doubt, and large enough to disturb a test."""
+        return self.share > _MATTERS and self.errors > _CERTAIN
+
+
+def likeness(first: Matrix, second: Matrix, starts: Sequence[int] = (0,)) -> Likeness:
+    """Compare neighbours with rows that are far apart.
+
+    Under the null hypothesis the variance of HSIC grows with the products of both variables'
+    correlations between rows. So the mean of the products of both kernels is taken over pairs of
+    neighbours, of residuals of one variable's features regressed on the other's: where rows are
+    sorted by a variable, the residuals of the other are not in any order.
+
+    Parameters
+    ----------
+    first, second : ndarray, shapes (s, q)
+        Features of two variables, of rows in the order of storage.
+    starts : sequence of int, optional
+        Rows that do not follow the row before them.
+
+    Returns
+    -------
+    Likeness
+        Of neighbours, or of up to six rows in a row, whichever is the clearer.
+    """
+    u, v = _residuals(first, second), _residuals(second, first)
+    sizes = np.einsum("ij,ij->i", u, u) * np.einsum("ij,ij->i", v, v)
+    n, typical = len(u), float(sizes.mean())
+    if typical <= 0.0:
+        return Likeness(0.0, 0.0)
+    run = np.zeros(n, np.intp)
+    run[list(starts)] = 1
+    run = np.cumsum(run)
+    cross = u.T @ v
+    far = (float(np.vdot(cross, cross)) - float(sizes.sum())) / (n * (n - 1))
+    scale = float((first**2).sum(axis=1).mean() * (second**2).sum(axis=1).mean())
+    found, near = [], np.zeros(n)
+    for lag in range(1, _LAGS + 1):
+        same = run[lag:] == run[:-lag]
+        products = np.einsum("ij,ij->i", u[lag:], u[:-lag]) * np.einsum(
+            "ij,ij->i", v[lag:], v[:-lag]
+        )
+        near[lag:] += np.where(same, products - far, 0.0)
+        if lag in (1, _LAGS):
+            at = np.flatnonzero(same) + lag
+            error = float(near[at].std()) / len(at) ** 0.5
+            mean = float(near[at].mean())
+            found.append(Likeness(mean / (lag * scale), mean / error if error > 0.0 else 0.0))
+    return max(found, key=lambda one: one.errors)
+
+
+def waves_of(values: NDArray[np.float64], categories: Sequence[bool], seed: int, m: int) -> Matrix:
+    """Features of rows about their means: random waves of the ranks of some columns, shape (s, q).
+
+    Parameters
+    ----------
+    values : ndarray, shape (s, d)
+        Rows.
+    categories : sequence of bool
+        Which columns hold codes, to which random numbers are given.
+    seed, m : int
+        The seed of the test, and the number of the variable.
+    """
+    rng, d = generator(seed, "neighbours", m), values.shape[1]
+    columns = rng.choice(d, min(d, _COLUMNS), replace=False)
+    scaled = np.empty((len(values), len(columns)))
+    for place, column in enumerate(columns.tolist()):
+        x = values[:, column]
+        if categories[column]:
+            _, codes = np.unique(x, return_inverse=True)
+            x = rng.random(int(codes.max()) + 1)[codes]
+        ranks = np.searchsorted(np.sort(x), x, side="left") / len(x)
+        spread = float(ranks.std())
+        scaled[:, place] = (ranks - ranks.mean()) / spread if spread > 0.0 else 0.0
+    weights = rng.standard_normal((len(columns), _WAVES)) * (_SCALE / len(columns) ** 0.5)
+    waves = np.cos(scaled @ weights + rng.uniform(0.0, 2.0 * np.pi, _WAVES))
+    about: Matrix = waves - waves.mean(axis=0)
+    return about
+
+
+def _residuals(features: Matrix, given: Matrix) -> Matrix:
+    """Features less what is linear in others."""
+    gram = given.T @ given
+    ridge = _RIDGE * max(float(np.trace(gram)), 1e-12) / len(gram)
+    weights = np.linalg.solve(gram + ridge * np.eye(len(gram)), given.T @ features)
+    rest: Matrix = features - given @ weights
+    return rest
+
+
+def warn_of_neighbours(session: Session) -> None:
+    """Warn once where neighbours of a few runs of rows are alike in two variables.
+
+    Not where the rows are said to be something else than exchangeable, are sorted by a column, or
+    come from a graph, which would compute them once more.
+    """
+    graphs = any(source.place == "graph" for source in session.sources)
+    if session.moves is not None or graphs or session.n < _FEWEST_ROWS:
+        return
+    rows, starts = _runs(session)
+    taken = session.take([rows] * len(session.sources))
+    if any(_is_sorted(x, starts) for x in taken):
+        return
+    features = [
+        waves_of(x, [kind == "category" for kind in kinds_of(source)], session.seed, m)
+        for m, (source, x) in enumerate(zip(session.sources, taken, strict=True))
+    ]
+    pairs = {
+        (m, k): likeness(features[m], features[k], starts)
+        for m, k in combinations(range(len(features)), 2)
+    }
+    (m, k), worst = max(pairs.items(), key=lambda item: item[1].errors)
+    if worst.matters:
+        msg = (
+            f"rows that are stored side by side are alike in {session.names[m]!r} and "
+            f"{session.names[k]!r} ({100 * worst.share:.2g} % of a row with itself, "
+            f"{worst.errors:.0f} standard errors), as those of series or groups are: for "
+            "exchangeable rows alone the p-value is right, and it is too small for these. Take "
+            "order='time' for a series, groups= for rows that belong together, or strata= where "
+            "they are exchangeable within strata (--order, --groups, --strata)"
+        )
+        warnings.warn(msg, DependentRowsWarning, stacklevel=5)
+
+
+def _is_sorted(values: NDArray[np.float64], starts: Sequence[int]) -> bool:
+    """Whether a column that varies is in order: then that is why neighbours are alike."""
+    steps = np.diff(values, axis=0)
+    steps[[start - 1 for start in starts if start]] = 0.0
+    ordered = (steps >= 0.0).all(axis=0) | (steps <= 0.0).all(axis=0)
+    return bool((ordered & (steps != 0.0).any(axis=0)).any())
+
+
+def _runs(session: Session) -> tuple[NDArray[np.intp], list[int]]:
+    """Rows in a few runs of consecutive ones, and where these start."""
+    n = session.n
+    if n <= _ROWS:
+        return np.arange(n), [0]
+    chunks = [-(-n // rows) for one in session.sources if (rows := one.chunk_rows)]
+    count = min(_RUNS, max(2, min(chunks, default=n) // _SHARE_OF_CHUNKS))
+    length = _ROWS // count
+    draws = generator(session.seed, "neighbours").integers(n // count - length + 1, size=count)
+    firsts = draws + np.arange(count) * (n // count)
+    rows: NDArray[np.intp] = (firsts[:, None] + np.arange(length)).ravel()
+    return rows, list(range(0, len(rows), length))

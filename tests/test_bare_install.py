@@ -1,0 +1,28 @@
+"""What works without the extras, here where they are kept from being imported.
+
+`.ci/run` does the same in an environment that has none of them.
+"""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+from tests.bare import OPTIONAL
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_package__imports_without_extras_and_errors_name_them():
+    command = [sys.executable, ROOT / "tests" / "bare.py", "--blocked"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "errors name their extras" in done.stdout
+
+
+def test_extras__of_the_package_are_those_that_are_kept_away():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = set(project["optional-dependencies"])
+    assert set(OPTIONAL.values()) <= extras
+    together = {"all", "notebook", "test"}  # each of several others
+    assert extras - together <= set(OPTIONAL.values())

@@ -1,0 +1,338 @@
+"""Rows that are no exchangeable draws: strata, groups and series, whoever says so."""
+
+import warnings
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+
+import dhsic
+from dhsic.engine.neighbours import likeness, waves_of
+from dhsic.errors import (
+    DataError,
+    DependentRowsWarning,
+    InvalidArgumentError,
+    MemoryBudgetError,
+)
+from tests.estimators.levels import Check
+
+QUICK = dhsic.NystromHSIC(n_landmarks=30)
+OPTIONS = {"estimator": QUICK, "kernels": "gaussian"}
+
+
+def grouped(rng, n, size, share):
+    """Rows of which groups of so many share a part of their variance."""
+    own = rng.standard_normal(n)
+    common = np.repeat(rng.standard_normal(-(-n // size)), size)[:n]
+    return share**0.5 * common + (1.0 - share) ** 0.5 * own
+
+
+def series(rng, n, memory):
+    x = rng.standard_normal(n + 100)
+    for i in range(1, len(x)):
+        x[i] += memory * x[i - 1]
+    return x[100:]
+
+
+def strata_case(rng, effect=0.0):
+    strata = rng.choice(4, 200, p=[0.5, 0.3, 0.15, 0.05])
+    x = 2.0 * strata + (1 + strata) * rng.standard_normal(200)
+    y = -1.5 * strata + rng.standard_normal(200) + effect * (x - 2.0 * strata)
+    return (x, y), {"strata": strata}
+
+
+def groups_case(rng, effect=0.0):
+    groups = rng.permutation(np.repeat(np.arange(40), 5))
+    order = np.argsort(np.argsort(groups, kind="stable"), kind="stable")
+    x = grouped(rng, 200, 5, 0.6)[order]
+    return (x, grouped(rng, 200, 5, 0.6)[order] + effect * x), {"groups": groups}
+
+
+def unequal_case(rng, effect=0.0):
+    groups = np.repeat(np.arange(60), [1, 2, 3, 4, 7, 3] * 10)
+    common = rng.standard_normal((2, 60))[:, groups]
+    x, y = common + rng.standard_normal((2, len(groups)))
+    return (x, y + effect * x), {"groups": groups}
+
+
+def time_case(rng, effect=0.0):
+    x = series(rng, 400, 0.8)
+    return (x, series(rng, 400, 0.8) + effect * x), {"order": dhsic.TimeOrder(lag=8)}
+
+
+def season_case(rng, effect=0.0):
+    wave = np.sin(2 * np.pi * np.arange(480) / 12)
+    x = wave + series(rng, 480, 0.5)
+    return (x, wave + series(rng, 480, 0.5) + effect * x), {
+        "order": dhsic.TimeOrder(lag=12, period=12)
+    }
+
+
+def panel_case(rng, effect=0.0):
+    x, y = (np.concatenate([series(rng, 150, 0.8) for _ in range(3)]) for _ in range(2))
+    return (x, y + effect * x), {"order": "time", "groups": np.repeat([0, 1, 2], 150)}
+
+
+CASES = [strata_case, groups_case, unequal_case, time_case, season_case, panel_case]
+
+
+def pvalue(variables, asked, seed):
+    return dhsic.independence_test(*variables, rng=seed, threads=1, **OPTIONS, **asked).pvalue
+
+
+def rejected(case, runs, effect=0.0, level=0.05, asked=True):
+    for seed in range(runs):
+        variables, rows = case(np.random.default_rng([seed, 7]), effect)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DependentRowsWarning)
+            yield pvalue(variables, rows if asked else {}, seed) <= level
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_level__is_kept(case):
+    check = Check.of(120, 0.05 if case in CASES[:3] else 0.06)
+    assert check.passes(rejected(case, check.runs))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_level__is_lost_without_the_argument(case):
+    assert sum(rejected(case, 30, asked=False)) > 5
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_power__is_there(case):
+    assert sum(rejected(case, 20, effect=1.0)) >= 17
+
+
+def test_pvalues__of_few_groups_are_exact_to_the_last():
+    """With five groups there are 120 orders: P(p <= a) is at most a, and not far below."""
+    found = []
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        groups = np.repeat(np.arange(5), 3)
+        x, y = rng.standard_normal((2, 5))[:, groups] + 0.3 * rng.standard_normal((2, 15))
+        found.append(pvalue((x, y), {"groups": groups}, seed))
+    assert Check.of(150, 0.2).allowed.stop > np.count_nonzero(np.array(found) <= 0.2) > 10
+
+
+@pytest.fixture
+def table():
+    rng = np.random.default_rng(0)
+    strata = rng.integers(3, size=150)
+    x, y = rng.standard_normal((2, 150)) + 4 * strata
+    site, sex = strata.astype(str), strata % 2
+    return pd.DataFrame({"x": x, "y": y, "site": site, "code": strata, "sex": sex})
+
+
+def test_labels__of_any_kind_are_the_same(table, tmp_path):
+    group = zarr.create_group(tmp_path / "data.zarr")
+    for name in ("x", "y", "code"):
+        group.create_array(name, data=table[name].to_numpy(), chunks=(40,))
+    ways = [
+        table["code"],
+        table["site"],
+        table["site"].astype("category"),
+        table["code"].to_numpy(float),
+        list(table["code"]),
+        da.from_array(table["code"].to_numpy(), chunks=40),
+        group["code"],
+        str(tmp_path / "data.zarr" / "code"),
+        table[["code", "sex"]].to_numpy(),
+    ]
+    found = {pvalue((table["x"], table["y"]), {"strata": way}, 0) for way in ways}
+    assert len(found) == 1
+    named = {"data": table, "strata": "site"}
+    assert pvalue(("x", "y"), named, 0) in found
+    assert pvalue(("x", "y"), {**named, "strata": ["site", "sex"]}, 0) in found
+    stored = {"data": str(tmp_path / "data.zarr"), "strata": "code"}
+    assert pvalue(("x", "y"), stored, 0) in found
+    assert pvalue(("x", "y"), {**stored, "data": group}, 0) in found
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_storage__changes_nothing(case, tmp_path):
+    variables, asked = case(np.random.default_rng(0))
+    group = zarr.create_group(tmp_path / "data.zarr")
+    for name, values in zip("xy", variables, strict=True):
+        group.create_array(name, data=values, chunks=(37,))
+    found = pvalue([group["x"], group["y"]], asked, 3)
+    assert found == pvalue(variables, asked, 3)
+    lazy = [da.from_array(x, chunks=50) for x in variables]
+    assert found == pvalue(lazy, asked, 3)
+
+
+def test_large_stored_data__are_refused_where_they_cannot_be_held(tmp_path):
+    group = zarr.create_group(tmp_path / "data.zarr")
+    for name in "xy":
+        group.create_array(name, shape=(40_000, 1_000), chunks=(1_000, 1_000), dtype="f8")
+    labels = np.arange(40_000) % 7
+    with pytest.raises(MemoryBudgetError, match="held in memory.*Allow memory="):
+        dhsic.plan(group["x"], group["y"], strata=labels, memory="512MiB")
+
+
+def test_missing__drops_labels_with_their_rows(table):
+    gaps = table.assign(code=table["code"].where(table.index % 7 > 0))
+    options = {"data": gaps, "rng": 0, "strata": "code", **OPTIONS}
+    with pytest.raises(DataError, match="strata has no label in row 0"):
+        dhsic.independence_test("x", "y", **options)
+    result = dhsic.independence_test("x", "y", missing="drop", **options)
+    assert (result.n, result.dropped) == (128, 22)
+    kept = gaps.dropna()
+    again = dhsic.independence_test("x", "y", **{**options, "data": kept})
+    assert again.pvalue == result.pvalue
+
+
+def test_result__says_what_was_assumed():
+    variables, asked = strata_case(np.random.default_rng(0))
+    told = dhsic.independence_test(*variables, rng=0, **OPTIONS, **asked).null_reason
+    assert told.startswith("exact where rows are exchangeable within strata; all ")
+    assert "of rows within strata" in told
+    variables, asked = groups_case(np.random.default_rng(0))
+    told = dhsic.independence_test(*variables, rng=0, null="permutation", **asked).null_reason
+    assert told == (
+        "as asked; exact where whole groups of equally many rows are exchangeable; whole groups of "
+        "equally many rows shuffled"
+    )
+    variables, asked = season_case(np.random.default_rng(0))
+    told = dhsic.independence_test(*variables, rng=0, **OPTIONS, **asked).null_reason
+    assert told.startswith("asymptotic: right for long series that are stationary but for a period")
+    assert "all 40 shifts of the series by multiples of 12 rows" in told
+
+
+def test_rows_that_stay__are_told():
+    labels = np.append(np.repeat(np.arange(30), 5), 30)
+    x, y = np.random.default_rng(0).standard_normal((2, 151))
+    assert "; 1 of 151 rows stay" in dhsic.independence_test(x, y, groups=labels, rng=0).null_reason
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_plan__is_of_the_same_run(case):
+    variables, asked = case(np.random.default_rng(0))
+    plan = dhsic.plan(*variables, **asked)
+    result = dhsic.independence_test(*variables, rng=0, **asked)
+    assert [step.name for step in plan.passes] == [done.name for done in result.passes]
+
+
+def test_lag__is_the_least_shift():
+    x, y = np.random.default_rng(0).standard_normal((2, 600))
+    told = [
+        dhsic.independence_test(x, y, rng=0, order=dhsic.TimeOrder(lag=lag), **OPTIONS).null_reason
+        for lag in (1, 20)
+    ]
+    assert "all 600 shifts of the series by multiples of 1 rows" in told[0]
+    assert "all 30 shifts of the series by multiples of 20 rows" in told[1]
+
+
+REFUSED = [
+    ({"strata": np.arange(60)}, "alone in their stratum. Take coarser strata"),
+    ({"groups": np.repeat(np.arange(10), np.arange(1, 11))}, "groups of equally many rows"),
+    ({"groups": np.zeros(60)}, "groups of equally many rows"),
+    ({"groups": np.repeat([0, 1, 2], 20)}, "can change places in 6 ways only"),
+    ({"strata": np.zeros(50)}, "strata must have a label for each of the 60 rows, got 50"),
+    ({"groups": np.repeat(np.arange(30), 2), "strata": np.arange(60) % 2}, "within one stratum"),
+    ({"order": "rows"}, "order must be 'time' or a TimeOrder, got 'rows'"),
+    ({"order": "time", "strata": np.zeros(60)}, "order and strata cannot go together"),
+    ({"order": dhsic.TimeOrder(lag=4)}, "the series has 60 rows, which allow 15 shifts by 4"),
+    ({"order": dhsic.TimeOrder(period=24)}, "allow 2 shifts"),
+]
+
+
+@pytest.mark.parametrize(("asked", "message"), REFUSED)
+def test_refused__in_words(asked, message):
+    if "groups" in asked and len(asked["groups"]) == 55:
+        x, y = np.random.default_rng(0).standard_normal((2, 55))
+    else:
+        x, y = np.random.default_rng(0).standard_normal((2, 60))
+    with pytest.raises((DataError, InvalidArgumentError), match=message):
+        dhsic.plan(x, y, **asked)
+
+
+@pytest.mark.parametrize("options", [{"lag": 0}, {"period": 0}, {"lag": 5, "period": 12}])
+def test_time_order__is_checked(options):
+    with pytest.raises(InvalidArgumentError, match="must be"):
+        dhsic.TimeOrder(**options)
+
+
+def test_checkpoint__of_other_strata_is_refused(tmp_path):
+    variables, asked = strata_case(np.random.default_rng(0))
+    options = {"rng": 0, "checkpoint": str(tmp_path / "kept"), **OPTIONS}
+    first = dhsic.independence_test(*variables, **asked, **options)
+    assert dhsic.independence_test(*variables, **asked, **options).pvalue == first.pvalue
+    with pytest.raises(InvalidArgumentError, match="moves"):
+        dhsic.independence_test(*variables, strata=asked["strata"] % 2, **options)
+
+
+def warned(variables, **options):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        dhsic.independence_test(*variables, rng=0, **OPTIONS, **options)
+    return [one for one in caught if one.category is DependentRowsWarning]
+
+
+def test_warning__comes_once_and_says_what_to_do():
+    rng = np.random.default_rng(0)
+    x, y, z = (series(rng, 500, 0.9) for _ in range(3))
+    (one,) = warned((x, y))
+    assert one.filename == __file__
+    assert "alike in 'x1' and 'x2'" in str(one.message)
+    for argument in ("order='time'", "groups=", "strata="):
+        assert argument in str(one.message)
+    assert not warned((x, y), order="time")
+    assert not warned((x, rng.standard_normal(500)))
+
+
+def test_warning__is_not_of_data_sorted_by_a_variable():
+    x = np.sort(np.random.default_rng(0).standard_normal(800))
+    assert not warned((x, np.sin(5 * x)))
+
+
+def features(rng, x, y, seed):
+    columns = [z.reshape(len(z), -1).astype(float) for z in (x, y)]
+    return [waves_of(z, [False] * z.shape[1], seed, m) for m, z in enumerate(columns)]
+
+
+EXCHANGEABLE = {
+    "normal": lambda rng: rng.standard_normal((2, 300)),
+    "cauchy": lambda rng: rng.standard_cauchy((2, 300)),
+    "dependent": lambda rng: (lambda x: (x, x**2 + 0.3 * rng.standard_normal(300)))(
+        rng.standard_normal(300)
+    ),
+    "rare": lambda rng: (rng.random((2, 300)) < 0.02) + 0.0,
+    "rare and dependent": lambda rng: (lambda u: (u < 0.02, u < 0.03))(rng.random(300)),
+    "counts": lambda rng: rng.poisson(0.5, (2, 300)),
+    "one series": lambda rng: (series(rng, 300, 0.9), rng.standard_normal(300)),
+}
+
+
+@pytest.mark.parametrize("name", EXCHANGEABLE)
+def test_likeness__raises_no_false_alarm(name):
+    """One in a hundred would give two or more of 150 in 44 % of runs, and five in 2 %."""
+    rng = np.random.default_rng(0)
+    draws = (features(rng, *EXCHANGEABLE[name](rng), seed) for seed in range(150))
+    assert sum(likeness(*one).matters for one in draws) <= 1
+
+
+@pytest.mark.parametrize(
+    ("pair", "least"),
+    [
+        (lambda rng: (series(rng, 1_000, 0.5), series(rng, 1_000, 0.5)), 0.85),
+        (lambda rng: (series(rng, 300, 0.9), series(rng, 300, 0.9)), 0.95),
+        (lambda rng: (grouped(rng, 1_000, 10, 0.64), grouped(rng, 1_000, 10, 0.64)), 0.95),
+    ],
+)
+def test_likeness__finds_series_and_groups(pair, least):
+    rng = np.random.default_rng(0)
+    draws = (features(rng, *pair(rng), seed) for seed in range(40))
+    assert sum(likeness(*one).matters for one in draws) >= least * 40 - 3
+
+
+def test_likeness__does_not_compare_rows_of_different_runs():
+    rng = np.random.default_rng(0)
+    u, v = features(rng, *rng.standard_normal((2, 60)), 0)
+    whole, cut = likeness(u, v), likeness(u, v, [0, 30])
+    assert whole != cut
+    order = np.r_[30:60, 0:30]
+    again = likeness(u[order], v[order], [0, 30])
+    assert again.share == pytest.approx(cut.share)
