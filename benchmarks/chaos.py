@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
+from multiprocessing import forkserver
 from pathlib import Path
 from threading import local
 from typing import Any
@@ -41,7 +42,7 @@ from dhsic.errors import DhsicError
 
 _ROWS, _BLOCKS, _BLOCK_SECONDS = 40_960, 20, 0.02
 _NESTED = 4
-_READY_SECONDS = 600.0
+_READY_SECONDS, _AGAIN_SECONDS = 600.0, 60.0
 _GOOD = ("identical", "error")
 # Processes are forked from one that has loaded everything: many die, and starts are dear.
 _PROCESSES = multiprocessing.get_context("forkserver")
@@ -164,6 +165,14 @@ def pause(dask_worker: Any) -> None:
     dask_worker.status = Status.paused
 
 
+def ready(client: Any) -> bool:
+    """Whether there are two workers soon: a nanny gives up one that dies while it starts."""
+    with suppress(TimeoutError):
+        client.wait_for_workers(2, timeout=_AGAIN_SECONDS)
+        return True
+    return False
+
+
 def as_host(pipe: Any, ttl: float) -> None:
     """Hold a cluster of two workers, and do what is asked for."""
     settings = {
@@ -171,6 +180,8 @@ def as_host(pipe: Any, ttl: float) -> None:
         "distributed.scheduler.worker-ttl": f"{ttl} s",
     }
     logging.disable(logging.CRITICAL)
+    _PROCESSES.set_forkserver_preload(_LOADED)
+    forkserver.ensure_running()  # of this process, before Dask lets it load less
     with (
         dask.config.set(settings),
         LocalCluster(
@@ -185,9 +196,9 @@ def as_host(pipe: Any, ttl: float) -> None:
         answers: dict[str, Callable[[], Any]] = {
             "address": lambda: cluster.scheduler_address,
             "workers": lambda: [nanny.pid for nanny in cluster.workers.values() if nanny.pid],
-            "pause": lambda: client.run(pause),
+            "pause": lambda: bool(client.run(pause)),
             "retire": lambda: cluster.scale(0),
-            "ready": lambda: client.wait_for_workers(2, timeout=_READY_SECONDS),
+            "ready": lambda: ready(client),
         }
         with suppress(EOFError):
             while True:
@@ -219,8 +230,7 @@ class Cluster:
         if not self.pipe.poll(_READY_SECONDS):
             msg = f"the cluster does not answer to {what!r}"
             raise TimeoutError(msg)
-        answer = self.pipe.recv()
-        return None if what in ("pause", "retire", "ready") else answer
+        return self.pipe.recv()
 
     def workers(self) -> list[int]:
         """Processes of the workers that run now."""
@@ -371,16 +381,12 @@ class Trials:
     def cluster(self) -> Cluster:
         """One with two workers that work."""
         own: Cluster | None = getattr(self._own, "cluster", None)
-        if own is not None and not own.spoilt:
-            with suppress(TimeoutError):
-                own.ask("ready")
-                return own
-        if own is not None:
-            own.kill()
-        self._own.cluster = Cluster.start(self.wait)
-        self._clusters.append(self._own.cluster)
-        self._own.cluster.ask("ready")
-        return self._own.cluster  # type: ignore[no-any-return]
+        while own is None or own.spoilt or not own.ask("ready"):
+            if own is not None:
+                own.kill()
+            own = self._own.cluster = Cluster.start(self.wait)
+            self._clusters.append(own)
+        return own
 
     def end(self) -> None:
         for one in self._clusters:
@@ -403,6 +409,7 @@ class Trials:
             how, said = run.end(time.monotonic() + self.deadline)
             seconds = time.monotonic() - began
         outcome = self._outcome(kind, how, said)
+        cluster.spoilt |= outcome != "identical"
         return {
             "fault": number,
             "kind": name,
@@ -456,8 +463,8 @@ def bad(row: Mapping[str, Any]) -> bool:
 
 @click.command(help=__doc__)
 @click.option("--faults", default=500)
-@click.option("--wait", default=4.0, help="Seconds that a cluster may be without a worker.")
-@click.option("--deadline", default=60.0, help="Seconds in which a run must end.")
+@click.option("--wait", default=10.0, help="Seconds that a cluster may be without a worker.")
+@click.option("--deadline", default=300.0, help="Seconds in which a run must end.")
 @click.option("--at-once", default=4, help="Clusters side by side, most of which wait.")
 @click.option("--out", default="benchmarks/results/chaos.csv")
 def main(faults: int, wait: float, deadline: float, at_once: int, out: str) -> None:

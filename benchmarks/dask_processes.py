@@ -58,7 +58,7 @@ def cluster(folder: Path, workers: int) -> Iterator[Cluster]:
     """Start a cluster on this machine, which is gone when the block ends."""
     file = folder / f"scheduler-{time.monotonic_ns()}.json"
     dask = [sys.executable, "-m", "dask"]
-    common = ["--host", "127.0.0.1", "--no-dashboard"]
+    common = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0", "--no-dashboard"]
     started: list[subprocess.Popen[Any]] = []
 
     def start(*command: str) -> subprocess.Popen[Any]:

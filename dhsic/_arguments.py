@@ -104,8 +104,9 @@ def open_session(
     series = check_order(rows.order, strata=rows.strata is not None)
     given = {what: x for what, x in rows.labels if x is not None}
     sources, labels, dropped = open_labelled_data(variables, names, data, missing, given)
+    codes = {what: codes_of(source, what) for what, source in labels.items()}
     if labels:
-        sources = held_sources(sources, parse_bytes(memory))
+        sources = held_sources(sources, parse_bytes(memory), codes.get("strata"))
     what, fewest = ("a test of independence", 4) if tests else ("an estimate of dependence", 2)
     if sources[0].shape[0] < fewest:
         left = f", and {dropped:,} that miss a value were left out" if dropped else ""
@@ -120,7 +121,6 @@ def open_session(
     constants = not tests
     session = session_over(sources, rng, precision, *where, time=time, takes_constants=constants)
     session.dropped, session.remedy = dropped, REMEDY
-    codes = {what: codes_of(source, what) for what, source in labels.items()}
     own = codes.get("strata"), codes.get("groups")
     session.moves = moves_of(session.n, *own, series, session.seed)
     return session

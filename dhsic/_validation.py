@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
@@ -16,8 +17,10 @@ from dhsic.errors import InvalidArgumentError, UnknownArgumentError
 
 __all__ = [
     "check_choice",
+    "check_flag",
     "check_integer",
     "check_number",
+    "check_path",
     "named_arguments",
     "nearest",
     "parse_seconds",
@@ -72,6 +75,23 @@ def check_number(
     if not isinstance(value, bool) and isinstance(value, Real) and allowed(float(value)):
         return float(value)
     msg = f"{name} must be {requirement}, got {shown(value)}: {remedy}"
+    raise InvalidArgumentError(msg)
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return True or False, or raise."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    msg = f"{name} must be True or False, got {shown(value)}"
+    raise InvalidArgumentError(msg)
+
+
+def check_path(name: str, value: Any) -> str:
+    """Return a path or URL as text, or raise."""
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if isinstance(text, str):
+        return text
+    msg = f"{name} must be a path, got {shown(value)}: give text or a pathlib.Path"
     raise InvalidArgumentError(msg)
 
 

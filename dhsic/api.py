@@ -20,7 +20,7 @@ from dhsic._fields import result_fields, tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import named_arguments
-from dhsic.engine.neighbours import warn_of_neighbours
+from dhsic.engine.neighbours import Neighbours
 from dhsic.engine.plan import Plan
 from dhsic.estimators import Estimator, EstimatorName, Null, NullName
 from dhsic.kernels import Grid, Kernel, KernelName
@@ -112,7 +112,9 @@ def independence_test(
         A label for every row, of one column or several, or names of columns of `data`. Rows change
         places within their stratum alone, so that the test is one of independence given the
         stratum: exact, at every n, where rows of a stratum are exchangeable, however much the laws
-        of the variables differ between strata.
+        of the variables differ between strata. Numbers are taken about the mean of their stratum,
+        in its standard deviations, or what differs between strata would hide a dependence within
+        them; categories and booleans as they are.
     groups : array-like or str, optional
         A label for every row: rows of a group belong together, as songs of an artist, and may
         depend on each other in any way. Whole groups change places with groups of equally many
@@ -188,8 +190,10 @@ def independence_test(
     method = choose_method(session, kernels, estimator, null, n_resamples)
     session.begin(method.plan(session))
     session.resume(computes="independence test", **method.described)
-    warn_of_neighbours(session)
-    return IndependenceTestResult(**tested_fields(session, method, began))
+    neighbours = Neighbours(session)
+    result = IndependenceTestResult(**tested_fields(session, method, began))
+    neighbours.warn()
+    return result
 
 
 @named_arguments

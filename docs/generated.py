@@ -228,6 +228,7 @@ CALLS = {
     "UnknownArgumentError": "dhsic.independence_test(x, y, kernel='gaussian')",
     "DataError": "dhsic.independence_test(x, np.where(x > 2, np.nan, x))",
     "MemoryBudgetError": "dhsic.independence_test(x, y, estimator=many, memory='128MiB')",
+    "DependentRowsWarning": "dhsic.independence_test(*repeated, rng=0)",
     "PrecisionWarning": "dhsic.hsic(tails, y, estimator=many, precision='float32', rng=0)",
     "LandmarkWarning": "dhsic.hsic(one, y, estimator=few, kernels='distance', rng=0)",
     "ApproximateNullWarning": "dhsic.independence_test(rare, rare[::-1], null='gamma', rng=0)",
@@ -247,6 +248,7 @@ def _values() -> dict[str, object]:
         "many": dhsic.NystromHSIC(n_landmarks=1000),
         "few": dhsic.NystromHSIC(n_landmarks=3),
         "rare": 1.0 * (rng.random(1000) < 0.02),
+        "repeated": np.repeat(rng.standard_normal((2, 100)), 10, axis=1),
         "one": 1.0 * (np.arange(1000) == 0),
         "tails": np.abs(rng.standard_cauchy((1000, 2))) ** 1.5,
     }

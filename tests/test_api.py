@@ -242,7 +242,8 @@ def test_hsic__is_the_estimate_of_the_test(reference):
         ((X, Y), {"memory": "lots"}, "memory must be a positive number of bytes"),
         ((X, Y), {"rng": -1}, "rng must be an integer >= 0"),
         ((X, Y), {"names": ["a", "a"]}, "2 different words"),
-        ((X[:3], Y[:3]), {}, "at least 4 rows, got 3"),
+        ((X[:3, 0], Y[:3]), {}, "at least 4 rows, got 3: add rows$"),
+        ((np.zeros((3, 7)), Y[:3]), {}, "got 3: add rows; rows are observations: pass variables"),
         (
             (X, Y),
             {"estimator": dhsic.NystromMHSIC(n_landmarks=9001)},

@@ -249,13 +249,13 @@ def test_storage__reads_the_same_from_everywhere(out):
 
 @pytest.mark.slow
 def test_chaos__ends_the_same_or_in_words_whatever_happens(out):
-    table = run(chaos, out, "--faults", 10, "--deadline", 300)
+    table = run(chaos, out, "--faults", 10)
     assert [row["kind"] for row in table] == list(chaos.KINDS)
     assert not [row for row in table if chaos.bad(row)]
 
 
 def test_chaos__kills_workers_of_a_run_under_way(out):
-    (row,) = run(chaos, out, "--faults", 1, "--wait", 60, "--deadline", 300)
+    (row,) = run(chaos, out, "--faults", 1, "--wait", 60)
     assert (row["kind"], row["outcome"], row["said"]) == ("workers killed", "identical", "")
 
 

@@ -7,6 +7,7 @@ import inspect
 import re
 import shlex
 import sys
+import tomllib
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -75,6 +76,17 @@ def test_quick_start__answers_from_the_shell_as_from_python(tmp_path, monkeypatc
     printed = CliRunner().invoke(main, shlex.split(rank)[1:])
     assert printed.exit_code == 0
     assert set(names["ranking"].rejected(0.05, control="max-t")) == {"temperature", "wind"}
+
+
+def test_quick_start__names_the_extras():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    section = TEXTS["start.md"].partition("## Extras")[2].partition("## Next")[0]
+    assert {*extras} - {"docs", "test"} == {*re.findall(r"`([a-z0-9]+)`", section)}
+    (every,) = extras["all"]
+    listed = re.search(r"\| `all` \| (.*) \|", section)[1]
+    assert re.findall(r"\w+", every.removeprefix("dhsic")) == re.findall(r"\w+", listed)
 
 
 @pytest.mark.parametrize(

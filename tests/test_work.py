@@ -10,9 +10,11 @@ import dhsic
 from dhsic._work import NOTHING, REFERENCE, Rates, Work, pair_seconds
 from dhsic.engine import rates
 from dhsic.engine.reduction import GroupBlock, RowBlock
+from dhsic.estimators.base import factor_work
 from dhsic.estimators.feature.landmarks import likely_counts
 from dhsic.estimators.gram.permutations import PermutedGramPass
 from dhsic.estimators.gram.sides import GramSides
+from dhsic.estimators.landmark import terms
 from dhsic.estimators.landmark.orbits import MeansPass, OrbitPass
 from dhsic.estimators.landmark.terms import SignedPass, SpectrumPass
 from dhsic.estimators.landmark.tuples import Tuples
@@ -96,7 +98,8 @@ def landmark_passes():
 
 
 @pytest.mark.parametrize("number", range(4), ids=["means", "signs", "spectrum", "shifts"])
-def test_landmark_passes__count_the_exponentials_that_they_compute(number, made):
+def test_landmark_passes__count_the_exponentials_that_they_compute(number, made, monkeypatch):
+    monkeypatch.setattr(terms, "ROWS", 100)  # of a tile
     reduction = list(landmark_passes())[number]
     work = reduction.footprint(640).work
     if isinstance(reduction, OrbitPass):
@@ -297,6 +300,12 @@ def test_means_over_columns__take_an_exponential_a_column(dtype):
     whole = tile_work(kernel, dtype, kernel.width(90))
     assert whole == 90 * (tile_work(one, dtype, 1) + Work.of(dtype, entries=1))
     assert whole.seconds() > 2 * tile_work(Laplacian().fit(x), dtype, 90).seconds()
+
+
+def test_factors__take_half_again_as_long_and_thrice_where_rows_are_few():
+    assert factor_work(10**6, 10**6)["factors"] == pytest.approx(1.5 * 10**18 / 3, rel=1e-3)
+    assert factor_work(300, 300)["factors"] == pytest.approx(3.0 * 300**3 / 3)
+    assert factor_work(10**6, 10)["factors"] == pytest.approx(1.5 * 10**13, rel=1e-3)
 
 
 def test_work__refuses_a_kind_that_has_no_rate():

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import scipy
 
-from dhsic._validation import check_integer, check_number, named_arguments
+from dhsic._validation import check_integer, check_number, named_arguments, shown
 from dhsic.analysis.spectrum import CovarianceSpectrum
 from dhsic.errors import InvalidArgumentError
 from dhsic.results import BarResult
@@ -136,6 +136,13 @@ def least_landmarks(delta: float, *spectra: CovarianceSpectrum) -> int:
     581
     """
     _check_delta(delta, 1.0)
+    given: Any
+    for given in spectra:
+        if not isinstance(given, CovarianceSpectrum):
+            msg = (
+                f"a spectrum must be a CovarianceSpectrum, got {shown(given)}: make one of a pilot"
+            )
+            raise InvalidArgumentError(msg)
     c = max(_LEAST, *(12.0 * one.supremum**2 / one.norm for one in spectra))
     return math.ceil(-c * float(scipy.special.lambertw(-delta / c, k=-1).real))
 
@@ -237,8 +244,8 @@ def nystrom_m_bound(
     >>> round(nystrom_m_bound(10**6, 10**5, 0.03, both, (one, one)).total, 4)
     0.0335
     """
-    if len(marginals) < 2:
-        msg = f"HSIC needs the spectra of two variables or more, got {len(marginals)}"
+    if not isinstance(marginals, Sequence) or len(marginals) < 2:
+        msg = f"HSIC needs the spectra of two variables or more, got {shown(marginals)}"
         raise InvalidArgumentError(msg)
     _check_delta(delta, 1.0 / (len(marginals) + 1))
     _check_counts(n, p, delta, (joint, *marginals))

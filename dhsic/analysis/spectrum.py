@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dhsic._validation import check_number, named_arguments
+from dhsic._validation import check_number, named_arguments, shown
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels import Kernel, parse
 from dhsic.linalg import hadamard, spectrum
@@ -132,6 +132,10 @@ def covariance_spectrum(
     (0.62, 5.0)
     """
     rows = [_matrix(x) for x in pilot]
+    asked: Any = kernels
+    if not isinstance(asked, str | Kernel | Sequence):
+        msg = f"kernels must be one, or a sequence of them, got {shown(kernels)}: as 'gaussian'"
+        raise InvalidArgumentError(msg)
     given = [kernels] * len(rows) if isinstance(kernels, str | Kernel) else list(kernels)
     if not rows or len(given) != len(rows):
         msg = (

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from dhsic._validation import check_integer
+from dhsic._validation import check_integer, check_path
 from dhsic.api import independence_test, plan
 from dhsic.bench.data import Data
 from dhsic.bench.places import Place, Places
@@ -109,7 +109,7 @@ def scaling_study(
     check_options(options, vary if isinstance(vary, Mapping) else ())
     check_integer("repeats", repeats, minimum=1)
     _check_progress(progress)
-    _check_folder("csv must be in", None if csv is None else Path(csv).parent)
+    _check_folder("csv must be in", None if csv is None else Path(check_path("csv", csv)).parent)
     _check_folder("folder must be", folder)
     tests = {"rng": 0, **options}
     with ExitStack() as stack:
@@ -154,7 +154,7 @@ def _check_progress(progress: Any) -> None:
 
 def _check_folder(must: str, folder: str | os.PathLike[str] | None) -> None:
     """Refuse at once what could not be written after the first run."""
-    if folder is not None and not Path(folder).is_dir():
+    if folder is not None and not os.path.isdir(check_path("folder", folder)):
         msg = f"{must} a folder that is there, got {os.fspath(folder)!r}: make it first"
         raise InvalidArgumentError(msg)
 

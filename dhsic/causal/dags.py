@@ -8,8 +8,11 @@ from functools import cache
 from itertools import chain, combinations, permutations
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from dhsic import plots
 from dhsic._text import printable
+from dhsic._validation import shown
 from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError, require
 from dhsic.results import Result
@@ -58,6 +61,13 @@ class DAG(Result):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        listed = isinstance(self.names, Sequence) and isinstance(self.parents, Sequence)
+        if not listed or not all(map(_is_numbers, self.parents)):
+            msg = (
+                "a DAG needs a sequence of names, and one of the numbers of the parents of each; "
+                f"got {shown(self.names)} and {shown(self.parents)}"
+            )
+            raise InvalidArgumentError(msg)
         m = len(self.names)
         others = all(
             set(own) <= set(range(m)) - {node} and list(own) == sorted(set(own))
@@ -191,6 +201,10 @@ def complete_dags(m: int) -> tuple[Parents, ...]:
         tuple(tuple(sorted(order[: order.index(node)])) for node in range(m))
         for order in permutations(range(m))
     )
+
+
+def _is_numbers(own: object) -> bool:
+    return isinstance(own, Sequence) and all(isinstance(one, int | np.integer) for one in own)
 
 
 def _subsets(items: Sequence[int]) -> Iterator[tuple[int, ...]]:

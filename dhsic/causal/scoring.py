@@ -302,7 +302,7 @@ def choose_measure(
             f"got {estimator!r}"
         )
         raise InvalidArgumentError(msg)
-    if null != "auto":
+    if not (isinstance(null, str) and null == "auto"):
         # Of one combination: a grid would be one test of all of them.
         one = Combinations.single([estimator.kernel(None)] * len(session.sources))
         found, why = find_null(null, estimator, session, n_resamples, one)

@@ -37,7 +37,7 @@ def code_of_test(options: Mapping[str, Any], request: Request) -> str:
     str
     """
     call = "result", dhsic.independence_test
-    labels = [what for what in ("strata", "groups") if request.arguments[what] is not None]
+    labels = [what for what in ("strata", "groups") if request.arguments.get(what) is not None]
     asked = {**request.arguments, **{what: _Name(what) for what in labels}}
     code = _code(options, options["variables"], call, asked, request.place)
     data, allowed = redacted(options["data"]), _allowed(options)

@@ -252,7 +252,8 @@ class Gateway:
             remedy = "write https://HOST, and no name or password"
             shown = str(self.address).rpartition("@")[2]  # never a password
             checks.refuse("gateway: address", "a URL", shown, remedy)
-        if self.auth not in (None, "basic", "kerberos", "jupyterhub"):
+        auth = checks.word("gateway: auth", self.auth)
+        if auth not in (None, "basic", "kerberos", "jupyterhub"):
             remedy = "use basic, kerberos or jupyterhub"
             checks.refuse("gateway: auth", "a kind of login", self.auth, remedy)
         if not isinstance(self.options, Mapping):

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._files import check_regular, parse_json
+from dhsic._validation import check_path
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.io.inventory import inventory_of
 from dhsic.io.stored import check_metadata
@@ -52,6 +53,7 @@ def write_record(
     DataError
         It cannot be written.
     """
+    path = check_path("path", path)
     told = {"format": _FORMAT, **attributes}
     if not is_url(str(path)) and os.path.exists(path) and not overwrite:
         msg = f"{path} already exists: choose another path, or pass overwrite=True"
@@ -95,6 +97,7 @@ def read_record(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, An
     DataError
         There is no such record.
     """
+    path = check_path("path", path)
     try:
         arrays, told = _read(path)
         if told.pop("format") != _FORMAT:

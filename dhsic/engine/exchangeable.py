@@ -54,7 +54,7 @@ def codes_of(source: Source, what: str) -> Rows:
     Parameters
     ----------
     source : Source
-        Labels, codes of labels or numbers that stand for them; read into memory.
+        Labels, as codes or numbers; read into memory.
     what : str
         The argument that they came by.
 
@@ -81,7 +81,10 @@ def codes_of(source: Source, what: str) -> Rows:
     for column in labels.T:
         values, own = np.unique(column, return_inverse=True)
         code = np.unique(code * len(values) + own, return_inverse=True)[1]
-    return code
+    # By their first rows, so that the same labels written otherwise move the same rows.
+    _, firsts = np.unique(code, return_index=True)
+    ranks: Rows = np.argsort(np.argsort(firsts))
+    return ranks[code]
 
 
 def moves_of(

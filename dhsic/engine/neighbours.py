@@ -15,7 +15,7 @@ from dhsic.engine.blocks import kinds_of
 from dhsic.engine.session import Session
 from dhsic.errors import DependentRowsWarning
 
-__all__ = ["Likeness", "likeness", "warn_of_neighbours", "waves_of"]
+__all__ = ["Likeness", "Neighbours", "likeness", "waves_of"]
 
 Matrix = NDArray[np.float64]
 
@@ -130,38 +130,50 @@ def _residuals(features: Matrix, given: Matrix) -> Matrix:
     return rest
 
 
-def warn_of_neighbours(session: Session) -> None:
-    """Warn once where neighbours of a few runs of rows are alike in two variables.
+class Neighbours:
+    """Rows of a few runs of consecutive ones, which come along with the sample of the estimator.
 
-    Not where the rows are said to be something else than exchangeable, are sorted by a column, or
-    come from a graph, which would compute them once more.
+    None where the rows are said to be something else than exchangeable, or come from a graph,
+    which would compute them once more.
+
+    Parameters
+    ----------
+    session : Session
+        A run whose sample has not been taken.
     """
-    graphs = any(source.place == "graph" for source in session.sources)
-    if session.moves is not None or graphs or session.n < _FEWEST_ROWS:
-        return
-    rows, starts = _runs(session)
-    taken = session.take([rows] * len(session.sources))
-    if any(_is_sorted(x, starts) for x in taken):
-        return
-    features = [
-        waves_of(x, [kind == "category" for kind in kinds_of(source)], session.seed, m)
-        for m, (source, x) in enumerate(zip(session.sources, taken, strict=True))
-    ]
-    pairs = {
-        (m, k): likeness(features[m], features[k], starts)
-        for m, k in combinations(range(len(features)), 2)
-    }
-    (m, k), worst = max(pairs.items(), key=lambda item: item[1].errors)
-    if worst.matters:
-        msg = (
-            f"rows that are stored side by side are alike in {session.names[m]!r} and "
-            f"{session.names[k]!r} ({100 * worst.share:.2g} % of a row with itself, "
-            f"{worst.errors:.0f} standard errors), as those of series or groups are: for "
-            "exchangeable rows alone the p-value is right, and it is too small for these. Take "
-            "order='time' for a series, groups= for rows that belong together, or strata= where "
-            "they are exchangeable within strata (--order, --groups, --strata)"
-        )
-        warnings.warn(msg, DependentRowsWarning, stacklevel=5)
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._starts = session, [0]
+        self._taken: list[Matrix] = []
+        graphs = any(source.place == "graph" for source in session.sources)
+        if session.moves is None and not graphs and session.n >= _FEWEST_ROWS:
+            rows, self._starts = _runs(session)
+            self._taken = session.take_along(rows)
+
+    def warn(self) -> None:
+        """Warn once where neighbours are alike in two variables, and not sorted by a column."""
+        session, taken = self._session, self._taken
+        if not taken or any(_is_sorted(x, self._starts) for x in taken):
+            return
+        features = [
+            waves_of(x, [kind == "category" for kind in kinds_of(source)], session.seed, m)
+            for m, (source, x) in enumerate(zip(session.sources, taken, strict=True))
+        ]
+        pairs = {
+            (m, k): likeness(features[m], features[k], self._starts)
+            for m, k in combinations(range(len(features)), 2)
+        }
+        (m, k), worst = max(pairs.items(), key=lambda item: item[1].errors)
+        if worst.matters:
+            msg = (
+                f"rows that are stored side by side are alike in {session.names[m]!r} and "
+                f"{session.names[k]!r} ({100 * worst.share:.2g} % of a row with itself, "
+                f"{worst.errors:.0f} standard errors), as those of series or groups are: for "
+                "exchangeable rows alone the p-value is right, and it is too small for these. Take "
+                "order='time' for a series, groups= for rows that belong together, or strata= "
+                "where they are exchangeable within strata (--order, --groups, --strata)"
+            )
+            warnings.warn(msg, DependentRowsWarning, stacklevel=5)
 
 
 def _is_sorted(values: NDArray[np.float64], starts: Sequence[int]) -> bool:
@@ -177,7 +189,7 @@ def _runs(session: Session) -> tuple[NDArray[np.intp], list[int]]:
     n = session.n
     if n <= _ROWS:
         return np.arange(n), [0]
-    chunks = [-(-n // rows) for one in session.sources if (rows := one.chunk_rows)]
+    chunks = [-(-n // size) for one in session.sources if (size := one.chunk_rows)]
     count = min(_RUNS, max(2, min(chunks, default=n) // _SHARE_OF_CHUNKS))
     length = _ROWS // count
     draws = generator(session.seed, "neighbours").integers(n // count - length + 1, size=count)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from dhsic._work import Work
 from dhsic.engine.blocks import GROUPS, PAIRS, Source, block_bounds, group_bounds
-from dhsic.engine.plan import PassPlan
+from dhsic.engine.plan import KnownGroups, PassPlan
 from dhsic.engine.reading import bytes_read_of, decoded_rows, is_shared, taken_bytes, task_bytes
 from dhsic.engine.reduction import GroupReduction, PairReduction, Reduction, RowReduction
 from dhsic.engine.runtime import Runtime
@@ -68,7 +68,8 @@ def _plan_groups(
     )
     if getattr(reduction, "one_block", False):
         bounds = [0, groups.count]
-    plan = PassPlan(reduction.name, tuple(bounds), 0, 0, 0, pairs=pairs, groups=groups)
+    known = cast(KnownGroups, groups)  # the plan writes it as JSON
+    plan = PassPlan(reduction.name, tuple(bounds), 0, 0, 0, pairs=pairs, groups=known)
     stored = [m for m, source in enumerate(sources) if source.place == "storage"]
     split = (m for m in stored if decoded_rows(sources[m], plan).sum() > _MOST_DECODED * groups.n)
     return _costed(replace(plan, split=tuple(split)), reduction, sources, runtime)

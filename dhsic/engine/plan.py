@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +15,18 @@ from numpy.typing import NDArray
 from dhsic._text import printable
 from dhsic._work import NOTHING, Rates, Work
 from dhsic.engine.events import PassStarted, RunStarted, Unit
-from dhsic.engine.groups import Ranges, RowGroups
+from dhsic.engine.groups import Groups, Ranges
 from dhsic.engine.runtime import Runtime
+from dhsic.engine.sets import MovedGroups, WholeSets
 from dhsic.engine.told import SPREAD, plan_lines, plan_records, plan_summary
 from dhsic.engine.units import format_bytes, format_count
 from dhsic.errors import MemoryBudgetError
 from dhsic.results import TRANSIENT, BarResult
 
-__all__ = ["FAN_IN", "SPREAD", "DriverStep", "PassPlan", "Plan"]
+__all__ = ["FAN_IN", "SPREAD", "DriverStep", "KnownGroups", "PassPlan", "Plan"]
+
+KnownGroups: TypeAlias = Groups | MovedGroups | WholeSets
+"""All that are `RowGroups`, by which JSON is read."""
 
 FAN_IN = 4
 
@@ -82,7 +86,7 @@ class PassPlan:
         Bytes of arrays in this process that are sent to workers.
     pairs : bool
         Whether it runs over pairs of row blocks.
-    groups : Groups or None
+    groups : Groups, MovedGroups, WholeSets or None
         Where the rows of a block lie far apart.
     split : tuple of int
         Numbers of the stored sources whose chunks are read once each and cut for many blocks.
@@ -97,7 +101,7 @@ class PassPlan:
     bytes_to_driver: int
     sent_bytes: int = 0
     pairs: bool = False
-    groups: RowGroups | None = None
+    groups: KnownGroups | None = None
     split: tuple[int, ...] = ()
     work: Work = NOTHING
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -36,6 +36,19 @@ __all__ = ["Session"]
 
 State = TypeVar("State")
 Value = TypeVar("Value")
+
+
+class _Along(NamedTuple):
+    """Rows that are taken along with others."""
+
+    rows: NDArray[np.intp]
+    values: list[NDArray[np.float64]]
+
+    def split(self, taken: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+        """Keep the last rows of every variable, and return the others."""
+        count = len(self.rows)
+        self.values.extend(x[-count:] for x in taken)
+        return [x[:-count] for x in taken]
 
 
 class Session:
@@ -94,6 +107,7 @@ class Session:
         self._checkpoint: Checkpoint | None = None
         self._differing: dict[tuple[int, tuple[int, ...], bytes], Differing] = {}
         self._made: dict[Hashable, Any] = {}
+        self._along: _Along | None = None
 
     @property
     def n(self) -> int:
@@ -120,6 +134,7 @@ class Session:
         """
         other = copy(self)
         other.sources, other._differing, other._made = tuple(sources), {}, {}
+        other._along = None
         if other.n != self.n:
             other.moves = None
         return other
@@ -287,6 +302,9 @@ class Session:
         DataError
             A value is NaN or infinite, or a source cannot be read.
         """
+        along, self._along = self._along, None
+        if along is not None:
+            rows = [np.append(numbers, along.rows) for numbers in rows]
         unique = [np.unique(numbers, return_inverse=True) for numbers in rows]
         numbers = [numbers for numbers, _ in unique]
         taken = take_rows(self.sources, numbers, self.runtime, self._checkpoint)
@@ -296,10 +314,27 @@ class Session:
             if not is_exact(values):
                 msg = f"variable {name!r} has {INEXACT}"
                 raise DataError(msg)
-        return [
+        found = [
             np.asarray(values, np.float64)[inverse]
             for values, (_, inverse) in zip(taken, unique, strict=True)
         ]
+        return found if along is None else along.split(found)
+
+    def take_along(self, rows: NDArray[np.intp]) -> list[NDArray[np.float64]]:
+        """Take rows of all variables along with the next ones, so that chunks are decoded once.
+
+        Parameters
+        ----------
+        rows : ndarray of int
+            The same numbers for every variable.
+
+        Returns
+        -------
+        list of ndarray, shapes (len(rows), d_m)
+            Empty until the next call of `take`.
+        """
+        self._along = _Along(rows, [])
+        return self._along.values
 
     def differing(self, still: Sequence[Still]) -> list[Differing]:
         """Rows that differ from a sample in columns where it does not vary, found in one pass.

@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Any, TypeVar, get_args, overload
 
-from dhsic._validation import check_integer, nearest
+from dhsic._validation import check_integer, nearest, shown
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import ChainEstimator, Estimator, GridEstimator, Null
 from dhsic.estimators.registry import ESTIMATORS, NULLS, TABLE, Entry
@@ -172,15 +172,16 @@ def unregister(extension: str | type[Any]) -> None:
     dhsic.errors.InvalidArgumentError: only registered names can be removed, got 'gaussian'; ...
     """
     name = extension if isinstance(extension, str) else getattr(extension, "name", None)
-    if name not in _ADDED or (not isinstance(extension, str) and _ADDED[name] is not extension):
+    added = _ADDED.get(name) if isinstance(name, str) else None
+    if added is None or (not isinstance(extension, str) and added is not extension):
         listed = ", ".join(_ADDED) or "none"
-        shown = extension if isinstance(extension, str) else extension.__name__
-        msg = f"only registered names can be removed, got {shown!r}; registered are: {listed}"
+        got = shown(getattr(extension, "__name__", extension))
+        msg = f"only registered names can be removed, got {got}; registered are: {listed}"
         raise InvalidArgumentError(msg)
-    gone = _ADDED.pop(name)
+    gone = _ADDED.pop(str(name))
     _ANYWHERE[:] = [null for null in _ANYWHERE if null is not gone]
     for known in (FORMS, ESTIMATORS, NULLS):
-        known.pop(name, None)
+        known.pop(str(name), None)
     TABLE[:] = [
         replace(entry, nulls=tuple(null for null in entry.nulls if null is not gone))
         for entry in TABLE

@@ -261,10 +261,11 @@ def _find_null(
     # Three variables of which one is moved: shifts, where joint independence takes a chain.
     exact = Shifts.name if isinstance(estimator, NystromMHSIC) else Permutation.name
     single = Combinations.single([estimator.kernel(None)] * len(session.sources))
-    asked = exact if null == "auto" else null
+    chosen = isinstance(null, str) and null == "auto"
+    asked = exact if chosen else null
     found, reason = find_null(asked, estimator, session, n_resamples, single)
     assert isinstance(found, Resampling)
-    return found, "exact for exchangeable rows" if null == "auto" else reason
+    return found, "exact for exchangeable rows" if chosen else reason
 
 
 def _check_three(session: Session) -> None:

@@ -1,4 +1,4 @@
-"""A variable whose rows are read once and held in memory, since they are needed in any order."""
+"""Variables whose rows are held in memory, since they are needed in any order."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from dhsic.engine.blocks import BLOCK_BYTES, Kind, Source, kinds_of, labels_of
 from dhsic.engine.units import format_bytes
 from dhsic.errors import MemoryBudgetError
 
-__all__ = ["HeldSource", "held_sources"]
+__all__ = ["HeldSource", "held_sources", "within_strata"]
 
 _SHARE = 4  # of the memory
+_ROUNDED = 1e-12
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,14 @@ class HeldSource:
     Parameters
     ----------
     whole : source
-        The other variable, in storage or a Dask array.
+        The other variable.
+    strata : ndarray of int, shape (n,), optional
+        The stratum of every row, from 0 on: numbers are then about the mean of their stratum, in
+        its standard deviations.
     """
 
     whole: Source
+    strata: NDArray[np.intp] | None = None
 
     place: Literal["memory"] = "memory"
     chunk_rows: int | None = None
@@ -37,6 +42,15 @@ class HeldSource:
     @cached_property
     def array(self) -> NDArray[Any]:
         """All rows, shape (n, d)."""
+        values = self._read()
+        if self.strata is None:
+            return values
+        numbers = [kind == "number" for kind in self.kinds]
+        values = values.astype(np.float64)
+        values[:, numbers] = within_strata(values[:, numbers], self.strata)
+        return values
+
+    def _read(self) -> NDArray[Any]:
         n = self.shape[0]
         if self.whole.place == "graph":
             (whole,) = self.whole.lazy([0, n])
@@ -56,8 +70,9 @@ class HeldSource:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a row, as floats where the other is of more columns."""
-        return min(self.whole.row_bytes, 8 * self.shape[1])
+        """Bytes of a row."""
+        doubles = 8 * self.shape[1]
+        return doubles if self.strata is not None else min(self.whole.row_bytes, doubles)
 
     @property
     def take_bytes(self) -> int:
@@ -104,15 +119,52 @@ class HeldSource:
         return found
 
 
-def held_sources(sources: list[Source], memory: int) -> list[Source]:
-    """The variables, those that are not in memory held there.
+def within_strata(values: NDArray[np.float64], strata: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Columns about their means in every stratum, in units of their standard deviations there.
+
+    To permute rows within strata leaves both as they are. What differs between strata would hide a
+    dependence within them, and more so where it points the other way.
+
+    Parameters
+    ----------
+    values : ndarray, shape (n, d)
+        Numbers; those that are not finite stay, and count for nothing.
+    strata : ndarray of int, shape (n,)
+        The stratum of every row, from 0 on.
+
+    Examples
+    --------
+    >>> within_strata(np.array([[1.0], [3.0], [10.0], [70.0]]), np.array([0, 0, 1, 1])).ravel()
+    array([-1.,  1., -1.,  1.])
+    """
+    found = np.empty_like(values)
+    for column, x in enumerate(values.T):
+        finite = np.isfinite(x)
+        counts = np.maximum(np.bincount(strata, finite), 1)
+        about = x - (np.bincount(strata, np.where(finite, x, 0.0)) / counts)[strata]
+        spread = np.sqrt(np.bincount(strata, np.where(finite, about, 0.0) ** 2) / counts)
+        # What rounding leaves of a constant is no spread.
+        least = _ROUNDED * np.bincount(strata, np.where(finite, np.abs(x), 0.0)) / counts
+        known = spread > least
+        scale = np.where(known, spread, np.inf)[strata]
+        found[:, column] = np.where(finite, about / scale, x)
+    return found
+
+
+def held_sources(
+    sources: Sequence[Source], memory: int, strata: NDArray[np.intp] | None
+) -> list[Source]:
+    """The variables, those that are not in memory held there, and all of them within strata.
 
     Raises
     ------
     MemoryBudgetError
         They take more than a quarter of the memory.
     """
-    held: list[Source] = [one if one.place == "memory" else HeldSource(one) for one in sources]
+    held: list[Source] = [
+        one if one.place == "memory" and strata is None else HeldSource(one, strata)
+        for one in sources
+    ]
     needed = sum(one.row_bytes * one.shape[0] for one in held if isinstance(one, HeldSource))
     if _SHARE * needed > memory:
         msg = (

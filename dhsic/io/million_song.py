@@ -15,6 +15,7 @@ from typing import BinaryIO, TextIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._validation import check_path
 from dhsic.errors import DataError
 from dhsic.io.shuffle import shuffled
 from dhsic.io.written import WrittenGroup
@@ -84,7 +85,7 @@ def convert_million_song(
     {'features': (1, 90), 'year': (1, 1)}
     >>> folder.cleanup()
     """
-    path = Path(source)
+    path = Path(check_path("source", source))
     if not os.path.isfile(path):
         msg = f"{path} is not a file: give the path of YearPredictionMSD.txt or its .zip"
         raise DataError(msg)

@@ -380,13 +380,14 @@ def parse_variable(text: str) -> tuple[str, str, slice | list[int | str] | None]
 
 def _checked_names(data: Sequence[Any], names: Sequence[str] | None, what: str) -> list[str]:
     """The names that were given, or those that the data have, all different."""
-    if isinstance(names, str | Mapping) or not isinstance(names, Iterable | None):
+    listed = np.ndim(names) == 1 if isinstance(names, np.ndarray) else isinstance(names, Iterable)
+    if isinstance(names, str | Mapping) or not (listed or names is None):
         msg = f"names must be a sequence of words, one a {what}, got {shown(names)}: give a list"
         raise InvalidArgumentError(msg)
     given = names_of(data) if names is None else [_word(name) for name in names]
     words = {name for name in given if isinstance(name, str)}
     if not len(words) == len(given) == len(data):
-        msg = f"names must be {len(data)} different words, one a {what}, got {given!r}"
+        msg = f"names must be {len(data)} different words, one a {what}, got {shown(given)}"
         raise InvalidArgumentError(msg)
     return given
 

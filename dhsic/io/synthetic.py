@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._validation import check_integer
-from dhsic.errors import InvalidArgumentError
+from dhsic._validation import check_integer, check_number
 from dhsic.io.written import WrittenGroup
 from dhsic.io.zarr_output import Progress, check_dtype, new_group
 
@@ -215,9 +214,10 @@ class _Design:
     def __post_init__(self) -> None:
         check_integer("seed", self.seed, minimum=0)
         check_integer("features", self.features, minimum=1)
-        if not 0 <= self.dependence <= 1:
-            msg = f"dependence must be from 0 to 1, got {self.dependence!r}"
-            raise InvalidArgumentError(msg)
+        requirement = "from 0 to 1"
+        check_number(
+            "dependence", self.dependence, requirement, lambda s: 0.0 <= s <= 1.0, "as 0.5"
+        )
 
     def blocks(
         self, start: int, stop: int

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._validation import check_choice, named_arguments
+from dhsic._validation import check_choice, check_path, named_arguments, shown
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.csv_lines import Dialect, Quotes
 from dhsic.io.missing import Missing
@@ -132,12 +132,13 @@ def convert_table(
     >>> folder.cleanup()
     """
     _check_options(variables, missing)
-    given = usual_delimiter(Path(source)) if delimiter is None else delimiter
+    path = Path(check_path("source", source))
+    given = usual_delimiter(path) if delimiter is None else delimiter
     dialect = Dialect(given, quotes, encoding)
     dialect.check()
     _check_words(na_values=na_values, categorical=categorical, numeric=numeric)
     _check_thousands(thousands, numeric)
-    table = open_table(Path(source), dialect, na_values)
+    table = open_table(path, dialect, na_values)
     table = table.reading(categorical, numeric, na_values, thousands)
     for name, names in variables.items():
         for column in names:
@@ -328,9 +329,16 @@ def _gaps(values: Any) -> NDArray[np.bool_]:
 
 def _check_options(variables: Variables, missing: str) -> None:
     check_choice("missing", missing, get_args(Missing))
+    if not isinstance(variables, Mapping) or not all(isinstance(one, str) for one in variables):
+        got = shown(variables)
+        msg = f"variables must be a dictionary, from a name to a list of columns, got {got}"
+        raise InvalidArgumentError(msg)
     for name, columns in variables.items():
-        if isinstance(columns, str) or not columns:
+        if not isinstance(columns, Sequence) or isinstance(columns, str) or not columns:
             msg = f"variable {name!r} needs a list of one or more columns, got {columns!r}"
+            raise InvalidArgumentError(msg)
+        if not all(isinstance(column, str) for column in columns):
+            msg = f"variable {name!r} needs names of columns, got {shown(columns)}"
             raise InvalidArgumentError(msg)
         if repeated := sorted({c for c in columns if list(columns).count(c) > 1}):
             msg = (
@@ -356,8 +364,9 @@ def _check_thousands(thousands: Any, numeric: Sequence[str]) -> None:
 
 def _check_words(**options: Sequence[str]) -> None:
     for name, words in options.items():
-        if isinstance(words, str) or not all(isinstance(word, str) for word in words):
-            msg = f"{name} must be a list of words, got {words!r}: put it in brackets"
+        listed = isinstance(words, Sequence) and not isinstance(words, str)
+        if not listed or not all(isinstance(word, str) for word in words):
+            msg = f"{name} must be a list of words, got {shown(words)}: put it in brackets"
             raise InvalidArgumentError(msg)
 
 

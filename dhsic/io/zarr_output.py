@@ -15,6 +15,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from dhsic._validation import check_path
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.urls import is_url
 from dhsic.io.whole import Place
@@ -284,7 +285,7 @@ def new_group(
 
     stored = check_dtype(dtype)
     _check_columns(columns)
-    text = os.fspath(destination)
+    text = check_path("destination", destination)
     # Zarr is called in the pool's thread only: Ctrl-C reaches the main thread alone, and the
     # pool waits for its thread, so nothing still writes when the folder is removed.
     with (
@@ -307,7 +308,7 @@ def check_new_group(
         As for `new_group`.
     """
     _check_columns(columns)
-    text = os.fspath(destination)
+    text = check_path("destination", destination)
     if not is_url(text):
         _checked_destination(text, overwrite)
 

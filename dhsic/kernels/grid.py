@@ -31,10 +31,10 @@ _OF_ONE = (
         *("scores(gaussian)", "gaussian", "ranks(gaussian)", "ranks(anderson-darling)"),
         "spread(anderson-darling)",
     ),
-    ((1.0,), (0.5, 0.0625), (0.125,), (1.0,), (1.0,)),
+    ((1.0,), (0.5, 0.03125), (0.125,), (1.0,), (1.0,)),
 )
 _INVARIANT = (("gaussian", "columns(laplacian)"), (_FACTORS, (1.0,)))
-_NARROWEST = 1 / 16  # of two factors: finer in both variables, power was lost and none won
+_NARROWEST = 1 / 32  # of two factors: finer in both variables, power was lost and none won
 _PRODUCTS = ((0, 0, 0, 0), (0, 1, 2, 3), (0, 2, 3, 1), (0, 3, 1, 2))  # in the field of 4
 
 Aggregate = Literal["soft", "max", "min-p"]
@@ -200,7 +200,7 @@ class Grid:
         a variable. "auto" takes the reference, and every combination of the other candidates where
         that makes no more than `most`; else as many of them, chosen so that pairs of variables
         meet in as many pairs of their candidates as can be. Of two variables whose candidates were
-        not given it leaves out those that are narrow in both, with a product of factors below 1/16,
+        not given it leaves out those that are narrow in both, with a product of factors below 1/32,
         and takes the kernel of one's spread with that of the other's alone: it finds what is round,
         as a circle, and what varies with the other.
     aggregate : {"soft", "max", "min-p"}, optional

@@ -241,7 +241,7 @@ def _asked(null: Any, n_resamples: int | None, n_variables: int) -> PairNull:
 
 def _chosen(session: Session, drawn: LandmarkFeatures, null: Any, asked: PairNull) -> _Chosen:
     """The null that was asked for, or for many pairs the one that takes no other pass."""
-    if null != "auto" or isinstance(asked, Spectral):
+    if not (isinstance(null, str) and null == "auto") or isinstance(asked, Spectral):
         return _Chosen(asked, AS_ASKED)
     pairs = len(_pairs(drawn))
     why = f"{pairs:,} pairs" if pairs > _MOST_PAIRS else ""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dhsic._text import printable
-from dhsic._validation import named_arguments
+from dhsic._validation import check_path, named_arguments, shown
 from dhsic._version import __version__
 from dhsic.errors import InvalidArgumentError, require
 from dhsic.io.whole import write_whole
@@ -87,6 +87,11 @@ def write_report(
     True
     """
     _check_result(result)
+    given: Any = run
+    if not isinstance(given, Run | None):
+        msg = f"run must be a dhsic.report.Run, got {shown(run)}: leave it out, or make one"
+        raise InvalidArgumentError(msg)
+    target = Path(check_path("path", path))
     known = run or Run()
     found = result.findings(check_level(alpha), control)
     pictures = [Picture.drawn(sketch) for sketch in found.sketches]
@@ -99,7 +104,7 @@ def write_report(
     ]
     page = _page(found.title, found.lead, [one for one in sections if one.parts], known)
     # Names may hold what UTF-8 cannot, such as the halves of a broken pair, and control characters.
-    write_whole(Path(path), printable(page, keep="\n\t"))
+    write_whole(target, printable(page, keep="\n\t"))
 
 
 def _made(result: Any, run: Run) -> list[Section]:

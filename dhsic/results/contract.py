@@ -93,8 +93,8 @@ class Result(JsonValue):
             Rows at most; all where not given.
         """
         records = self.records()[:most]
-        header = [printable(name.replace("_", " ")) for name in records[0]] if records else []
-        return header, [[printable(as_text(value)) for value in row.values()] for row in records]
+        header = [name.replace("_", " ") for name in records[0]] if records else []
+        return header, [[as_text(value) for value in row.values()] for row in records]
 
     def to_pandas(self) -> Any:
         """The records as a data frame.
@@ -190,7 +190,7 @@ class Result(JsonValue):
 
     def __str__(self) -> str:
         facts = _aligned((map(printable, row) for row in self.summary()), self._label_width)
-        header, rows = self.table(_SHOWN) if self._tabular else ([], [])
+        header, rows = self._shown_table() if self._tabular else ([], [])
         return "\n".join([*facts, *(_aligned([header, *rows]) if rows else []), *self._hidden()])
 
     def _repr_html_(self) -> str:
@@ -200,9 +200,13 @@ class Result(JsonValue):
         )
         whole = f"<table class='facts'>{_caption(self)}<tbody>{facts}</tbody></table>"
         if self._tabular:
-            whole += _html_table(*self.table(_SHOWN))
+            whole += _html_table(*self._shown_table())
             whole += "".join(f"<p>{html.escape(line)}</p>" for line in self._hidden())
         return f"<div class='dhsic-result'><style>{_STYLE}</style>{whole}</div>"
+
+    def _shown_table(self) -> tuple[list[str], list[list[str]]]:
+        header, rows = self.table(_SHOWN)
+        return list(map(printable, header)), [list(map(printable, row)) for row in rows]
 
     def _hidden(self) -> list[str]:
         more = self._n_records - _SHOWN if self._tabular else 0

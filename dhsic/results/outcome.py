@@ -315,7 +315,8 @@ class IndependenceTestResult(_Result):
 
     def _evidence(self, grid: GridSummary) -> Sketch:
         words = f"Evidence of every combination of kernels; the strongest is {grid.told}."
-        return Sketch(lambda ax: grid.plot(ax, names=self._asked), words, (7.2, 4.4))
+        names = [v.name for v in self.variables]  # of two samples one, their values
+        return Sketch(lambda ax: grid.plot(ax, names=names), words, (7.2, 4.4))
 
     @property
     def _pvalue_text(self) -> str:
@@ -393,7 +394,7 @@ class IndependenceTestResult(_Result):
         measured, value, values = self._measured
         if ax is None and self.grid is not None:
             ax, evidence = axes_beside((6.4, 6.4), 4.4)
-            self.grid.plot(evidence, names=self._asked)
+            self._evidence(self.grid).draw(evidence)
         said = f"{measured} {rounded(value)}, {self._p}"
         axes = draw_null(
             ax,

@@ -13,4 +13,4 @@ rng = np.random.default_rng(0)
 x = rng.standard_normal((500, 30))
 target = x[:, 3] + x[:, 8] ** 2 + 0.5 * rng.standard_normal(500)
 
-dhsic.rank_features(x, target, by="cka", rng=0).plot(most=12)
+dhsic.rank_features(x, target, by="cka", rng=0).plot(control="max-t", most=12)

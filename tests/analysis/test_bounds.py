@@ -93,6 +93,8 @@ def test_bounds__refuse_where_they_are_not_stated():
         least_landmarks(1.0, SPREAD)
     with pytest.raises(InvalidArgumentError, match=r"less than 0\.333"):
         nystrom_m_bound(10**6, 1000, 0.34, SPREAD, (SPREAD, SPREAD))
+    with pytest.raises(InvalidArgumentError, match="got 1000 landmarks and 999 rows"):
+        nystrom_m_bound(999, 1000, 0.1, SPREAD, (SPREAD, SPREAD))
     with pytest.raises(InvalidArgumentError, match="two variables or more, got 1"):
         nystrom_m_bound(10**6, 1000, 0.1, SPREAD, (SPREAD,))
     with pytest.raises(InvalidArgumentError, match="gamma must be"):

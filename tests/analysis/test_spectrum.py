@@ -97,4 +97,6 @@ def test_spectrum__refuses_suprema_and_ridges():
 
 
 def test_spectrum__sorts_its_eigenvalues():
-    assert CovarianceSpectrum(np.array([0.1, 0.7]), 1.0).norm == 0.7
+    found = CovarianceSpectrum(np.array([0.1, 0.7]), 1.0)
+    assert found.norm == 0.7
+    assert found.records() == [{"number": 1, "eigenvalue": 0.7}, {"number": 2, "eigenvalue": 0.1}]

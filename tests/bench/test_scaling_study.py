@@ -354,5 +354,8 @@ def test_csv__gives_the_study_again(data, tmp_path):
     study = scaling_study(*data, vary=HERE, **QUICK)
     study.to_csv(tmp_path / "study.csv")
     assert ScalingStudy.from_csv(tmp_path / "study.csv") == study
+    header, row, *_ = (tmp_path / "study.csv").read_text().splitlines()
+    (tmp_path / "one.csv").write_text(f"{header}\n{row}\n")
+    assert ScalingStudy.from_csv(tmp_path / "one.csv").runs == study.runs[:1]
     with pytest.raises(DataError, match="cannot be read as the CSV file"):
         ScalingStudy.from_csv(tmp_path / "none.csv")

@@ -98,7 +98,7 @@ def test_wall__measures_a_test_in_a_process_of_its_own(out):
     (row,) = run(out, "--size", 1000, "--method", SIGNS, "--threads", 1)
     assert (row["method"], row["n"], row["landmarks"]) == (SIGNS, "1000", "100")
     assert (row["threads"], row["columns"], row["stopped"]) == ("1", "1 + 1", "")
-    assert 0.0 < float(row["seconds"]) < 60.0
+    assert float(row["seconds"]) > 0.0
     assert float(row["processor seconds"]) > 0.0
     assert 0.0 < float(row["peak MiB"]) < float(row["planned MiB"])
     assert 0.0 < float(row["p-value"]) <= 1.0

@@ -3,6 +3,7 @@
 import math
 from dataclasses import FrozenInstanceError
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -229,6 +230,22 @@ def test_batch__is_the_same_after_a_trip_through_json():
     assert found.roc_curve(truth).auc == causal.roc_curve(found.scores, truth).auc
     assert found.precision_recall_curve(truth).recall[-1] == 1.0
     assert found.accuracy_curve(truth, [1, 2, 1, 1]).accuracy[-1] == 0.6
+
+
+def test_batch__of_one_pair_reads_as_its_result():
+    found = causal.directions({"a": caused()}, criterion="sensitivity", rng=0)
+    (one,) = found.results
+    lines = dict(found.summary())
+    assert lines["pairs"] == "1"
+    assert lines["directions"] == "1 forward, 0 backward, 0 undecided"
+    assert (lines["criterion"], lines["estimator"]) == ("sensitivity", one.estimator)
+    assert lines["regression"] == one.regression
+    _, rows = found.table(1)
+    assert [row[:2] for row in rows] == [["a", "x1 -> x2"]]
+    assert found.records() == [{"pair": "a", **one.records()[0]}]
+    assert one.records()[0]["hsic_forward"] == one.forward.hsic != one.backward.hsic
+    assert found.plot().get_yticklabels()[0].get_text() == "a: x1 -> x2"
+    plt.close("all")
 
 
 @pytest.mark.parametrize("kind", [causal.CausalDirection, causal.CausalDirections])

@@ -126,7 +126,8 @@ def test_best__is_the_truth_or_explains_it():
     assert CHAIN in kept
     assert all({("b", "a"), ("c", "b")}.isdisjoint(dag.edges) for dag in kept)
     assert found.best.pvalue == max(found.pvalues)
-    minimal = [set(one.dag.edges) for one in found.minimal(0.05)]
+    minimal = [set(one.dag.edges) for one in found.minimal()]
+    assert found.minimal() == found.minimal(0.05) != found.minimal(0.99)
     assert set(CHAIN.edges) in minimal
     assert not any(one < other for one in minimal for other in minimal)
     assert all(any(one <= set(dag.edges) for one in minimal) for dag in kept)

@@ -119,6 +119,7 @@ BAD_OPTIONS: dict[str, tuple[Any, ...]] = {
         "--resamples goes with --method simulation",
     ),
     "alpha": (("--alpha", "1"), "less than 1", "got 1"),
+    "alpha 0": (("--alpha", "0"), "greater than 0", "got 0"),
     "alpha nan": (("--alpha", "nan"), "got nan"),
     "alpha words": (("--alpha", "five"), "'five' is not a valid float"),
     "seed": (("--seed", "-1"), "x>=0"),

@@ -13,6 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from dhsic.cli.interrupts import interruptible
+
 SCRIPT = Path(sysconfig.get_path("scripts")) / "dhsic"
 PAIR = ("--variable", "features", "--variable", "year", "--kernel", "gaussian")
 
@@ -117,6 +119,14 @@ def test_interrupt_ends_workers_and_leaves_nothing(
     assert (process.returncode, stdout, stderr.strip()) == (130, "", "dhsic: interrupted")
     assert not psutil.wait_procs(children, timeout=120)[1]
     assert not list(out.iterdir())
+
+
+def test_signals__are_as_they_were_afterwards() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with interruptible():
+        assert signal.getsignal(signal.SIGTERM) != before
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert signal.set_wakeup_fd(-1) == -1
 
 
 STUCK = """

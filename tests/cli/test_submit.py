@@ -1,6 +1,7 @@
 """`dhsic submit slurm` and what follows it, with programs in place of those of SLURM."""
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,8 @@ def test_runs__is_the_folder_that_is_given(
     done = submit(invoke, "slurm", "test", data, *PAIR, options=("--detach", *where))
     assert done.exit_code == 0, done.stderr
     assert [path.name for path in (here / "mine").iterdir()] == [done.stdout.strip()]
-    assert done.stdout.strip() in invoke("runs", *where).stdout
+    (shown,) = (x for x in invoke("runs", *where).stdout.splitlines() if done.stdout.strip() in x)
+    assert shown.endswith(f"{shlex.join(['test', data, *PAIR])[:47]}...")
     queues.answer("squeue", out="PENDING\n")
     assert "waiting" in invoke("status", *where, done.stdout.strip()).stdout
     assert not runs_of(here)

@@ -3,10 +3,13 @@
 import json
 import re
 import warnings
+from html import unescape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import zarr
 from click.testing import Result
 
 import dhsic
@@ -210,3 +213,48 @@ def test_missing__is_refused_or_dropped_and_counted(
     found = json.loads(out.read_text())
     held = found.get("measured", found)
     assert (held["dropped"], held["n"]) == (1, 1224)
+
+
+def test_strata__are_labels_of_the_data(run_test: TestJson) -> None:
+    result = run_test("--strata", "label")
+    assert result.null_reason.startswith("exact where rows are exchangeable within strata")
+    assert result.statistic != run_test().statistic
+
+
+def test_groups__are_labels_of_the_data(invoke: Invoke, data: str, run_test: TestJson) -> None:
+    label = zarr.open_group(data, mode="a")
+    label.create_array("group", data=np.arange(ROWS) // 5)
+    result = run_test("--groups", "group")
+    assert "whole groups of equally many rows" in result.null_reason
+    done = invoke("test", data, *PAIR, "--groups", "label")
+    assert done.exit_code == 2
+    assert "whole groups change places with groups of equally many rows" in done.stderr
+
+
+def test_order__is_of_time(run_test: TestJson) -> None:
+    found = run_test("--order", "time").null_reason
+    assert "shifts of the series by multiples of 24 rows" in found
+    found = run_test("--order", "time", "--lag", "30").null_reason
+    assert "by multiples of 30 rows" in found
+    found = run_test("--order", "time", "--period", "24", "--lag", "30").null_reason
+    assert "by multiples of 48 rows" in found
+
+
+@pytest.mark.parametrize("option", ["--lag", "--period"])
+def test_lag__needs_an_order(invoke: Invoke, data: str, option: str) -> None:
+    done = invoke("test", data, *PAIR, option, 5)
+    assert done.exit_code == 2
+    assert f"{option} is of series, got rows in no order: add --order time" in done.stderr
+
+
+def test_report__has_the_labels_in_its_code(invoke: Invoke, data: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = invoke("test", data, *PAIR, *FEW, *ONE, "--strata", "label", "--report", page)
+    assert done.exit_code == 0
+    (code,) = re.findall(r"<pre[^>]*>(import dhsic.*?)</pre>", page.read_text(), re.DOTALL)
+    code = unescape(re.sub(r"<[^>]+>", "", code))
+    found: dict[str, Any] = {}
+    exec(code, found)
+    assert f"p-value {found['result'].pvalue:.4g}"[:12] in str(found["result"])
+    assert "strata=strata" in code
+    assert "within strata" in found["result"].null_reason

@@ -160,7 +160,15 @@ def test_integrate__is_exact_for_functions_of_the_landmarks(found, x):
     np.testing.assert_allclose(found.integrate(kernels(z)[:, 0]), expected[0], rtol=1e-9)
 
 
-@pytest.mark.parametrize("function", [lambda z: z[:-1, 0], lambda z: 1.0, lambda z: z[:, 0] / 0.0])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda z: z[:-1, 0],
+        lambda z: 1.0,
+        lambda z: z[:, 0] / 0.0,
+        lambda z: np.r_[np.nan, z[1:, 0]],
+    ],
+)
 @pytest.mark.filterwarnings("ignore:divide by zero")
 def test_integrate__refuses_what_has_no_value_at_a_landmark(found, function):
     with pytest.raises(InvalidArgumentError, match="a finite value at each of 25 landmarks"):

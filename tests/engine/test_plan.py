@@ -8,7 +8,7 @@ import pytest
 import zarr
 
 import dhsic
-from dhsic._work import REFERENCE, Rates, Work
+from dhsic._work import NOTHING, REFERENCE, Rates, Work
 from dhsic.engine.blocks import block_bounds
 from dhsic.engine.memory import baseline_bytes
 from dhsic.engine.passes import plan_pass
@@ -170,6 +170,14 @@ def test_str__tells_how_many_threads_take_ten_minutes():
     assert f"about 2.5 h of one thread, nine times of ten {low} to {high}, at the rates of" in text
     assert "16 threads would take ten minutes" in text  # a little is done besides
     assert "ten minutes" not in str(plan())
+    rates = Rates("a binary machine", dict.fromkeys(REFERENCE.seconds, 2.0**-20))
+    for seconds in (600, 601):
+        besides = plan(steps=(replace(long, work=NOTHING),)).work["calls"]
+        work = Work.of(calls=seconds * 2**20 - besides)
+        told = str(
+            replace(plan(steps=(replace(long, work=work),)), rates=rates, runtime=threads(1))
+        )
+        assert ("threads would take ten minutes" in told) == (seconds > 600)
 
 
 @pytest.mark.parametrize(
@@ -232,6 +240,8 @@ def test_plan_pass__counts_arrays_that_a_client_must_send(tmp_path):
     here = plan_pass(Gather(), sources, threads(2))
     there = plan_pass(Gather(), sources, Runtime(2, 2**31, 1, client=object()))
     assert there.worker_bytes - here.worker_bytes == 30_000 * 2 * 8
+    for planned in (here, there):
+        assert (planned.work["decoded"], planned.work["bytes"]) == (30_000 * 3 * 8, 30_000 * 2 * 8)
 
 
 def test_plan_pass__has_the_same_blocks_for_any_number_of_threads():

@@ -7,7 +7,8 @@ import zarr
 
 import dhsic
 from dhsic.engine.events import PassFinished, PassStarted, StepStarted
-from dhsic.engine.scan import Still
+from dhsic.engine.reduction import RowBlock
+from dhsic.engine.scan import Scan, Still
 from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.io.open import open_variables
@@ -119,6 +120,14 @@ def test_differing__finds_all_rows_where_they_are_few(runtime, tmp_path):
         assert sorted(first.values[:, 0]) == sorted(x[x != 0])
         assert sorted(second.values[:, 0]) == sorted(y[y[:, 1] != 0, 1])
         assert [-1.0, 0.0] in third.values.tolist()
+
+
+def test_scan__plans_what_it_keeps_of_rows_that_differ():
+    scan = Scan((still(0, 0, 1), still(1, 0)))
+    values = np.ones((300, 2)), np.ones((300, 3))
+    found = scan.combine(*(scan.chunk(RowBlock(start, values)) for start in (0, 300)))
+    kept = sum(one.keys.nbytes + one.values.nbytes for one in found.differing)
+    assert scan.footprint(300).state == kept > 0
 
 
 def test_differing__keeps_a_draw_that_depends_on_rows_and_seed_alone(runtime, tmp_path):

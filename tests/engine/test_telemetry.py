@@ -14,6 +14,12 @@ from dhsic.engine.telemetry import Position
 
 SUMS = PassStarted("sums", 4, 4000, bytes_read=32_000)
 NULL = PassStarted("null", 4, 4000)
+
+
+def test_parts__of_pairs_are_those_of_blocks_with_each_other_and_themselves():
+    assert (NULL.parts, PassStarted("pairs", 4, 8_002_000, "pairs of rows").parts) == (4, 10)
+
+
 BLOCK = BlockFinished("sums", 1000)
 RUN = RunStarted(4000, ("x", "y"), (SUMS, NULL), 2, 4, 10**8, 10**9)
 

@@ -10,6 +10,7 @@ import dhsic.causal
 from benchmarks.cases import one_kernel
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import TABLE
+from dhsic.estimators.approximate import _rows
 from dhsic.kernels import Gaussian
 from dhsic.nulls import ApproximateNullWarning
 from tests.estimators.levels import Check
@@ -279,3 +280,8 @@ def test_directions__so_many_that_the_spectrum_is_off_are_told():
 def test_statistic__asked_for_alone_has_no_null():
     """A sensitivity map takes the statistic, by which nothing is rejected."""
     dhsic.sensitivity_map(*RARE, of="statistic", rng=0)
+
+
+def test_sample__is_smaller_where_many_kernels_look_at_it():
+    assert [_rows(10**6, kernels) for kernels in (1, 20, 100, 1000)] == [1000, 1000, 447, 250]
+    assert _rows(10**4, 1) == 1000 > _rows(2500, 1) == 500

@@ -38,7 +38,7 @@ def setting(n, m, seed=0):
 
 
 def orbit_of_rows(null, n):
-    return orbit_of(SimpleNamespace(n=n, seed=3), null)
+    return orbit_of(SimpleNamespace(n=n, seed=3, moves=None), null)
 
 
 def permutations_of(null, n, m=2):

@@ -147,6 +147,8 @@ def test_null__without_a_name_is_a_value():
         run(null=Maximum(19), estimator="block-hsic")
     with pytest.raises(InvalidArgumentError, match="n_resamples must be left out where"):
         run(null=Maximum(19), n_resamples=9)
+    with pytest.raises(InvalidArgumentError, match="n_resamples must be an integer >= 1, got 0"):
+        Maximum(0)
 
 
 def test_null__of_some_estimators():

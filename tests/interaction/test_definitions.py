@@ -98,7 +98,7 @@ def test_permutations_at_landmarks__permute_the_separated_variable(data, within)
 def test_permutations_of_pairs__permute_the_separated_variable(data):
     result = run(data, dhsic.Permutation(60))
     grams = [oracles.gaussian_gram(x, x, GAMMA) for x in data]
-    orbit = orbit_of(SimpleNamespace(n=N, seed=SEED), dhsic.Permutation(60))
+    orbit = orbit_of(SimpleNamespace(n=N, seed=SEED, moves=None), dhsic.Permutation(60))
     orders = oracles.permutations_of_orbit(orbit)[:, 0]
     expected = []
     for s in range(3):

@@ -164,6 +164,19 @@ def test_plan__is_what_runs(triple, estimator, null):
         assert planned.n_landmarks == ran.landmarks.drawn
 
 
+@pytest.mark.parametrize("null", ["permutation", "multiplier"])
+def test_plan__counts_what_each_replicate_holds(triple, null):
+    n = len(triple[0])
+    few, many = (
+        dhsic.plan_interaction(*triple, estimator="v-lancaster", null=null, n_resamples=b)
+        for b in (10**4, 10**5)
+    )
+    held = 16 * n * 9 * 10**4  # orders, or signs and their products
+    assert many.peak_bytes - few.peak_bytes == pytest.approx(held, rel=0.01)
+    (step,) = (step for step in few.steps if step.name == f"{null} null")
+    assert step.working_bytes >= 16 * n * n + 16 * n * 10**4  # and two products of kernels
+
+
 def test_plan__is_refused_where_it_does_not_fit():
     many = np.random.default_rng(0).standard_normal((3, 30_000))
     with pytest.raises(MemoryBudgetError, match="nystrom-lancaster"):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dhsic.kernels import Delta, Gaussian, Kernel, Linear, Matern, Product, Sum
+from dhsic.kernels.euclidean import cancellation, prepare_columns, prepare_rows
 from tests.kernels.cases import CASES, DEFAULTS, Case
 
 EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=str)
@@ -218,6 +219,15 @@ def test_rows__refuse_what_would_overflow(case: Case, d: int, dtype: type, far: 
         case.kernel.rows(x, dtype)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows__may_be_squared_to_an_eighth_of_the_largest_number(dtype: type):
+    most = float(np.finfo(dtype).max) ** 0.5
+    kernel = Gaussian(gamma=1.0, origin=(0.0, 0.0))
+    assert np.isfinite(kernel.rows(np.array([[0.35 * most, 0.0]]), dtype)).all()
+    with pytest.raises(ValueError, match="must be finite, and smaller than"):
+        kernel.rows(np.array([[0.36 * most, 0.0]]), dtype)
+
+
 @EVERY_CASE
 def test_rows__refuse_vectors(case: Case):
     with pytest.raises(
@@ -263,6 +273,10 @@ def test_rounding__grows_with_the_distance_from_the_origin():
     near, far = (Gaussian(gamma=1.0).columns(z + shift, np.float32) for shift in (0.0, 1000.0))
     assert Gaussian(gamma=1.0).rounding(near) < 1e-5
     assert Gaussian(gamma=1.0).rounding(far) > 0.1
+    points = np.array([[0.0, 0.0], [3.0, 4.0], [1.0, 0.0]])
+    for prepare in (prepare_rows, prepare_columns):
+        found = cancellation(prepare(points, np.square(points).sum(axis=1)))
+        assert found == pytest.approx(2 * 4**0.5 * np.finfo(float).eps * 25, abs=0.0)
     assert (
         Gaussian(gamma=1.0)
         .fit(z + 1000.0)

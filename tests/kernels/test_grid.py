@@ -219,9 +219,9 @@ def products(grid, kinds=("number",)):
 
 def test_auto__leaves_out_what_is_narrow_in_both_variables():
     assert len(products(Grid(combine="all"))) == 36
-    assert min(products(Grid(combine="all"))) == 1 / 256
+    assert min(products(Grid(combine="all"))) == 1 / 1024
     assert len(products(Grid())) == 12
-    assert min(products(Grid())) == 1 / 16
+    assert min(products(Grid())) == 1 / 32
     assert len(Grid().by_type([["number"]] * 3).combinations(3)) == 17
     assert len(products(Grid(), ("number", "number"))) == 16  # and as many kernels a variable
     for given in (Candidates("gaussian", (1.0, 0.1)), Candidates(factors=(1.0, 0.1))):

@@ -42,6 +42,9 @@ def test_landmark_count__exceeds_the_rows_with_replacement_only():
         InvalidArgumentError, match="got 101 landmarks for 100 rows: take at most 100"
     ):
         landmark_count(101, 100, replace=False)
+    for bad in (0, "sqrt of 8"):
+        with pytest.raises(InvalidArgumentError, match="n_landmarks must be an integer >= 1"):
+            landmark_count(bad, 100, replace=True)
 
 
 @pytest.mark.parametrize(

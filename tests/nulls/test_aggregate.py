@@ -136,20 +136,26 @@ def test_aggregate__counts_values_within_rounding_as_ties(rng):
 
 
 def test_share__weighs_the_rank_by_the_reference_against_that_by_the_others(rng):
-    rows, n, share, reference = draws(rng, 59, 4), 60, 0.7, 2
-    options = {"reference": reference, "share": share}
-    found = aggregate(rows[0], rows[1:], "max", np.zeros(4), **options)
-    alone, others = rows[:, [reference]], np.delete(rows, reference, axis=1)
-    p, q = (
-        np.array([(scores >= score).sum() - 0.5 for score in scores]) / n
-        for part in (alone, others)
-        for whole in [aggregate(part[0], part[1:], "max", np.zeros(part.shape[1]))]
-        for scores in [np.r_[whole.statistic, whole.distribution.values]]
-    )
-    expected = -np.log10(np.minimum(p / share, q / (1 - share)))
-    scores = [found.statistic, *found.distribution.values]
-    np.testing.assert_allclose(scores, expected, rtol=1e-12)
-    assert (found.strongest == reference) == (p[0] / share < q[0] / (1 - share))
+    n, share, reference = 60, 0.4, 2
+    decided = []
+    for _ in range(20):
+        rows = draws(rng, n - 1, 4)
+        options = {"reference": reference, "share": share}
+        found = aggregate(rows[0], rows[1:], "max", np.zeros(4), **options)
+        p, q = (
+            np.array([(scores >= score).sum() - 0.5 for score in scores]) / n
+            for part in (rows[:, [reference]], np.delete(rows, reference, axis=1))
+            for whole in [aggregate(part[0], part[1:], "max", np.zeros(part.shape[1]))]
+            for scores in [np.r_[whole.statistic, whole.distribution.values]]
+        )
+        expected = -np.log10(np.minimum(p / share, q / (1 - share)))
+        scores = [found.statistic, *found.distribution.values]
+        np.testing.assert_allclose(scores, expected, rtol=1e-12)
+        others = np.where(np.arange(4) == reference, -np.inf, found.standardised)
+        decides = p[0] / share < q[0] / (1 - share)
+        assert found.strongest == (reference if decides else others.argmax())
+        decided.append(decides)
+    assert {*decided} == {True, False}
 
 
 def test_share__grows_the_weight_of_the_reference(rng):

@@ -331,6 +331,13 @@ def test_dependence_matrix__crosses_what_is_not_significant():
     assert plots.dependence_matrix(similar).get_title() == ""
 
 
+def test_dependence_matrix__grows_from_nine_variables_on():
+    widths = [
+        plots.dependence_matrix(np.eye(count)).get_figure().get_figwidth() for count in (2, 8, 9)
+    ]
+    assert widths[0] == widths[1] < widths[2]
+
+
 def test_dependence_matrix__writes_numbers_where_they_fit():
     assert "0.05"[1:] in {t.get_text() for t in plots.dependence_matrix(two_groups(4)).texts}
     many = two_groups(20)

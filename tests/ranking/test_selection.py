@@ -201,6 +201,16 @@ def lasso_sums(x, y, block_rows, n_permutations, seed=0):
     return session.run(LassoPass(combinations, session.dims, block_rows, n_permutations, seed))
 
 
+def test_class_pass__plans_as_many_classes_as_it_takes():
+    reduction = ClassPass(3)
+    y = np.arange(1025.0)[:, None]
+    x = np.repeat(y, 3, axis=1)
+    found = reduction.chunk(RowBlock(0, (x[:-1], y[:-1])))
+    assert reduction.footprint(1024).state == sum(one.nbytes for one in found)
+    with pytest.raises(DataError, match="at most 1,024 classes, got 1,025"):
+        reduction.chunk(RowBlock(0, (x, y)))
+
+
 def test_lasso__sums_are_those_of_centred_blocks():
     x, y = additive(50, 3)
     sums = lasso_sums(x, y, 20, 2)

@@ -14,6 +14,7 @@ import zarr
 import dhsic
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.estimators.resample import orbit_of
+from dhsic.io.open import open_variables
 from dhsic.io.pooled import PooledSource, rows_of_samples
 from dhsic.io.sources import ArraySource
 from dhsic.kernels import Candidates, Gaussian, Grid
@@ -137,6 +138,13 @@ def test_pool__has_every_row_once_and_mixes_evenly(sizes):
     np.testing.assert_array_equal(rows_of_samples(chosen, sizes)[1], places[chosen])
 
 
+def test_pool__is_read_in_whole_chunks_of_the_largest_sample(tmp_path):
+    x = zarr.create_array(tmp_path / "x.zarr", data=np.arange(3000.0), chunks=(500,))
+    (stored,), (small,) = open_variables([x]), open_variables([np.arange(1000.0)])
+    assert PooledSource("x", (small, stored)).chunk_rows == round(500 * 4 / 3)
+    assert PooledSource("x", (small, small)).chunk_rows is None
+
+
 def test_pool__of_more_rows_than_a_product_holds():
     sizes = (3 * 10**9, 5 * 10**9)
     samples, places = rows_of_samples(np.array([8 * 10**9 - 1, 4 * 10**9]), sizes)
@@ -186,7 +194,7 @@ def test_replicates__exchange_rows_of_all_samples(samples):
     x = pool.read(0, 101)
     labels = rows_of_samples(np.arange(101), (61, 40))[0]
     gram = oracles.gaussian_gram(x, x, GAMMA)
-    orbit = orbit_of(SimpleNamespace(n=101, seed=1), dhsic.Permutation(20))
+    orbit = orbit_of(SimpleNamespace(n=101, seed=1, moves=None), dhsic.Permutation(20))
     orders = oracles.permutations_of_orbit(orbit)[:, 0]
     expected = [101 * oracles.mean_mmd(oracles.v_mmd, gram, labels[order]) for order in orders]
     np.testing.assert_allclose(np.sort(found.null_distribution), np.sort(expected), rtol=1e-9)
@@ -323,6 +331,15 @@ def test_result__reads_well(samples):
     axes = found.plot()
     assert axes.get_title() == "Do a, b and c have one distribution?"
     plt.close("all")
+
+
+@pytest.mark.parametrize("estimator", ["v-mmd", "u-mmd", "nystrom-mmd"])
+def test_samples__may_have_two_rows(estimator):
+    x, y = np.array([0.0, 1.0]), np.array([2.0, 3.5])
+    found = compare(x, y, estimator=estimator, null="permutation")
+    assert found.n == 4
+    assert found.quantity == "squared MMD"
+    assert 1 / 24 <= found.pvalue <= 1.0
 
 
 def test_plan__runs_nothing_and_is_refused_where_it_does_not_fit():

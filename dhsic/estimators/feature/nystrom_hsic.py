@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
-from dhsic._validation import check_integer
+from dhsic._validation import check_flag, check_integer
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import (
@@ -102,7 +102,9 @@ class NystromHSIC(OnLandmarks):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.n_features not in (None, _AUTO):
+        check_flag("unbiased_estimate", self.unbiased_estimate)
+        open_ = self.n_features is None or isinstance(self.n_features, str)
+        if not open_ or self.n_features not in (None, _AUTO):
             check_integer("n_features", self.n_features, minimum=1)
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:

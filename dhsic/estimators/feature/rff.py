@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, final, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._validation import check_choice, check_integer
+from dhsic._validation import check_choice, check_flag, check_integer
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
@@ -129,6 +129,7 @@ class RFFHSIC:
     def __post_init__(self) -> None:
         check_integer("n_features", self.n_features, minimum=1)
         check_choice("form", self.form, get_args(Form))
+        check_flag("orthogonal", self.orthogonal)
 
     def kernel(self, given: Kernel | None) -> Kernel:
         """Any with a spectral law, Gaussian where not given."""

@@ -10,7 +10,7 @@ from typing import ClassVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._validation import check_number
+from dhsic._validation import check_flag, check_number
 from dhsic._work import Work, pair_seconds
 from dhsic.engine.plan import DriverStep
 from dhsic.engine.reduction import GroupBlock
@@ -48,6 +48,8 @@ class _Distances(Quadratic):
     root: bool
 
     def __post_init__(self) -> None:
+        check_flag("root", self.root)
+        check_flag("unbiased", self.unbiased)
         if self.root and self.unbiased:
             msg = (
                 f"root must be False where the estimate of {self.name} is unbiased, for that is "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, final
 
+from dhsic._validation import check_flag
 from dhsic.engine.session import Session
 from dhsic.estimators.base import FeatureEstimates, FeatureOutcome, Resampling
 from dhsic.estimators.gram.sequential import HeldQuadratic
@@ -46,6 +47,9 @@ class VHSIC(HeldQuadratic):
     """
 
     unbiased_estimate: bool = False
+
+    def __post_init__(self) -> None:
+        check_flag("unbiased_estimate", self.unbiased_estimate)
 
     name: ClassVar[str] = "v-hsic"
 

@@ -39,6 +39,7 @@ _FEWEST_LINES = 32
 _CACHE_BYTES = 2**18  # of the transforms of one side of a part of them
 _FEWEST_TRANSFORMS = 4
 _CENTRED = 29.0  # passes over an entry of a line that is cut, centred and summed
+_CALLS = 40.0  # of small functions, a pair of groups and a line's kernels
 _GATHERED = 16.0  # of a line that is gathered from matrices of all rows
 _MET = 7.0  # and over one of a product of transforms
 _QUICK_FACTORS = range(2, 60)  # of lengths that take less than padding to twice that
@@ -121,11 +122,13 @@ class ShiftedGramPass(GramPass):
         lines = len(sides.sides) + (cosets - 1) * len(sides.moved)
         padded = self.length / self.groups.size
         cut = _CENTRED if self._held is None else _GATHERED
+        calls = 0.0 if self._held is not None else _CALLS * lines / self.groups.size**2
         return (
             sides.shared.work(sides.dtype, sides.widths(0))
             + (computed - 1) * sides.shared.work(sides.dtype, sides.widths(1))
             + lines * Work.of(sides.dtype, transforms=padded, entries=cut)
             + (padded * cosets * len(sides.pairs)) * Work.of(sides.dtype, entries=_MET)
+            + Work.of(calls=calls)
         )
 
     def chunk(self, left: GroupBlock, right: GroupBlock) -> OrbitSums:

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._validation import check_choice, check_integer
+from dhsic._validation import check_choice, check_flag, check_integer
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
@@ -119,6 +119,7 @@ class NystromMHSIC:
             check_choice("pairing", self.pairing, get_args(Pairing))
         check_choice("selection", self.selection, get_args(Selection))
         check_integer("pool", self.pool, minimum=1)
+        check_flag("replace", self.replace)
         if self.replace and self.selection != "uniform":
             msg = (
                 "replace must be False where landmarks are selected from a pool, got True beside "

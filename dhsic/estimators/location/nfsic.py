@@ -129,7 +129,7 @@ class NFSIC:
     name: ClassVar[str] = "nfsic"
 
     def __post_init__(self) -> None:
-        if self.n_locations != "auto":
+        if not isinstance(self.n_locations, str) or self.n_locations != "auto":
             check_integer("n_locations", self.n_locations, minimum=1)
         check_choice("placement", self.placement, get_args(Placement))
         check_integer("training_rows", self.training_rows, minimum=2)
