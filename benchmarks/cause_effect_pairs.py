@@ -38,7 +38,7 @@ from dhsic.causal import (
     roc_curve,
 )
 from dhsic.causal.measure import Measure
-from dhsic.causal.pairs import PairResiduals, pair_residuals
+from dhsic.causal.pair_residuals import PairResiduals, pair_residuals
 from dhsic.causal.regression import RegressionName
 from dhsic.estimators import Estimator
 from dhsic.plots import precision_recall_curves, roc_curves

@@ -34,8 +34,8 @@ import click
 
 import dhsic
 from benchmarks.output import keys_of, read_csv, write_csv
-from dhsic._validation import parse_bytes
 from dhsic.engine.memory import peak_bytes
+from dhsic.engine.units import parse_bytes
 from dhsic.errors import MemoryBudgetError
 from dhsic.io.synthetic import generate
 from dhsic.landmarks import landmark_count

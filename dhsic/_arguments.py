@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 from dhsic._random import RngLike, resolve_seed
-from dhsic._validation import check_choice, parse_bytes, parse_seconds, shown
+from dhsic._validation import check_choice, parse_seconds, shown
 from dhsic.engine.blocks import Kind, Source, kinds_of
 from dhsic.engine.exchangeable import check_order, codes_of, moves_of
 from dhsic.engine.plan import Plan
 from dhsic.engine.runtime import Runtime, current_client
 from dhsic.engine.session import Session
+from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import (
     Estimator,

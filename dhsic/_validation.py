@@ -23,7 +23,6 @@ __all__ = [
     "check_path",
     "named_arguments",
     "nearest",
-    "parse_bytes",
     "parse_seconds",
     "shown",
 ]
@@ -58,9 +57,7 @@ _ELSEWHERE = {
 }
 _SHOWN = 80
 _VARIABLES = ("x", "y", "z", "X", "Y", "Z", "a", "b", "variables")
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _SECONDS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_BINARY_UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 def check_integer(name: str, value: Any, *, minimum: int) -> int:
@@ -164,17 +161,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def parse_bytes(value: int | str) -> int:
-    """Read an amount of memory such as 2000000000, "2GB" or "2GiB"."""
-    text = str(value).strip().lower()
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([kmgt]?)(i?)b?)", text)
-    if match is None or (match[3] and not match[2]) or (amount := _amount(*match.groups())) < 1:
-        got = shown(value)
-        msg = f"memory must be a positive number of bytes such as '2GiB' or 2000000000, got {got}"
-        raise InvalidArgumentError(msg)
-    return amount
-
-
 def parse_seconds(value: float | str) -> float:
     """Read a time such as 600, "90s", "10min" or "2h"."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)?", str(value).strip().lower())
@@ -184,7 +170,3 @@ def parse_seconds(value: float | str) -> float:
         )
         raise InvalidArgumentError(msg)
     return seconds
-
-
-def _amount(number: str, unit: str, binary: str) -> int:
-    return int(float(number) * (_BINARY_UNITS if binary else _UNITS)[unit])

@@ -19,6 +19,7 @@ from matplotlib import pyplot as plt
 import dhsic
 from dhsic import analysis, causal
 from dhsic.bench import scaling_study
+from dhsic.causal.pair_residuals import pair_residuals
 from dhsic.errors import InvalidArgumentError, MissingDependencyError
 from dhsic.results import BarResult, DependenceEstimate, Result
 
@@ -60,6 +61,9 @@ MAKE = {
     "plan": lambda: dhsic.plan(X, Y),
     "direction": lambda: causal.direction(X, Y, rng=0),
     "directions": directions,
+    "residuals": lambda: pair_residuals(X, Y, rng=0),
+    "wide residuals": lambda: pair_residuals(WIDE[:, :2], Y, names=["wide", "y"], rng=0),
+    "graph": lambda: causal.DAG(("a", "b", "c"), ((), (0,), (0, 1))),
     "roc": lambda: directions().roc_curve(truth()),
     "precision": lambda: directions().precision_recall_curve(truth()),
     "accuracy": lambda: directions().accuracy_curve(truth()),
@@ -78,6 +82,9 @@ ROWS = {
     "map": 4,
     "flat map": 2,
     "directions": 3,
+    "residuals": N,
+    "wide residuals": N,
+    "graph": 3,
     "dags": 25,
     "spectrum": N,
     "bound": 3,
@@ -134,6 +141,9 @@ def test_repr__of_many_long_names_is_short():
 def test_text__is_of_lines_with_labels(result):
     text = str(result)
     assert text != repr(result)
+    if isinstance(result, causal.DAG):  # a line of the texts of others
+        assert text == dict(result.summary())["graph"]
+        return
     assert len(text.splitlines()) > 1
     if not isinstance(result, type(made("plan"))):
         for label, said in result.summary():
@@ -332,7 +342,7 @@ def test_pandas__of_tests_are_rows_of_one_table():
     assert list(frame["pvalue"]) == [
         made(name).pvalue for name in ("independence", "one kernel", "fitted law")
     ]
-    assert frame["combinations"].tolist() == [12, 1, 1]
+    assert frame["combinations"].tolist() == [len(made("independence").grid.combinations), 1, 1]
     assert frame["score"].isna().tolist() == [False, True, True]
 
 
@@ -375,7 +385,7 @@ def test_floor__of_pairs_and_features_is_told():
     matrix, ranking = made("matrix"), made("ranking")
     count = ranking.n_resamples
     assert count == 1039  # all shifts of 13 orders of 80 rows, but for the data themselves
-    assert f"p <= {1 / 1040:.4g}, {floor_text(1039)}" in dict(matrix.summary())["strongest"]
+    assert f"p <= {1 / 1040:.4g} ({floor_text(1039)})" in dict(matrix.summary())["strongest"]
     least = sum(f.pvalue == pytest.approx(1 / 1040) for f in ranking.features)
     assert least == 1
     assert dict(ranking.summary())["p-values"] == f"1 feature has {floor_text(count)}"

@@ -12,6 +12,7 @@ import pytest
 
 from dhsic.errors import InvalidArgumentError, MissingDependencyError
 from dhsic.kernels import parse
+from dhsic.nulls.aggregate import aggregate
 from dhsic.results import (
     DependenceEstimate,
     FeatureSummary,
@@ -25,6 +26,7 @@ from dhsic.results import (
     StoredArraySummary,
     VariableSummary,
     decision,
+    kernel_text,
     length_of,
 )
 from dhsic.results.picture import draw_bars
@@ -62,7 +64,7 @@ TEST = {
     "null_scores": np.array([0.5, 0.25, 2.0]),
     "grid": GridSummary(
         "max",
-        0.5,
+        0.25,
         0,
         1,
         (
@@ -223,11 +225,14 @@ def test_equality__covers_every_field_of_the_grid(field):
 
 
 def test_summary__tells_that_the_choice_among_kernels_is_accounted_for():
-    line = dict(outcome().summary())["kernels"]
-    assert line == (
-        "2 kernel combinations tried; p-value corrected for the choice. The best is shown above: "
-        "gaussian, length x 1/2 and delta, 4.2 sd above the null mean."
-    )
+    tried = {"soft": "their soft maximum", "max": "the largest standardised statistic"}
+    for how, judged in {**tried, "min-p": "the smallest p-value"}.items():
+        grid = dataclasses.replace(TEST["grid"], aggregate=how)
+        assert dict(outcome(grid=grid).summary())["kernels"] == (
+            f"2 kernel combinations tried, judged by {judged}; p-value corrected for the choice. "
+            "The strongest is shown above: gaussian, length x 1/2 and delta, 4.2 sd above the null "
+            "mean."
+        )
     assert "kernels" not in dict(outcome(grid=None).summary())
 
 
@@ -324,6 +329,26 @@ def test_pvalue__at_its_floor_is_a_bound_with_what_would_tell_more(write):
     assert "p = 0.008," in repr(above)
 
 
+@pytest.mark.parametrize("how", ["max", "min-p", "soft"])
+@pytest.mark.parametrize("share", [0.1, 1 / 3, 0.8])
+@pytest.mark.parametrize("strongest", [0, 1])
+def test_pvalue__of_one_combination_that_cannot_be_smaller_is_a_bound(how, share, strongest):
+    count = 199
+    replicates = np.random.default_rng(0).standard_normal((count, 3))
+    statistics = np.where(np.arange(3) == strongest, 50.0, -1.0)
+    found = aggregate(statistics, replicates, how, np.zeros(3), share=share)
+    pvalue = float(found.distribution.sf(found.statistic - found.rounding))
+    grid = dataclasses.replace(
+        TEST["grid"], aggregate=how, reference_share=share, strongest=found.strongest
+    )
+    assert pvalue == pytest.approx(grid.best_rank / (count + 1))
+    result = outcome(grid=grid, pvalue=pvalue, null_distribution=np.zeros(count))
+    of_one = " of one combination" if grid.best_rank > 1 else ""
+    said = f"<= {pvalue:.4g} (the smallest{of_one} with 199 replicates; take 1,999 or so"
+    assert said in str(result)
+    assert f"p <= {pvalue:.4g}," in repr(result)
+
+
 def test_stage__at_the_floor_is_a_bound():
     stage = CHANGED["stages"][0]
     assert stage.told(3) == "c on a, b: p <= 0.25"
@@ -356,6 +381,17 @@ def test_length__is_where_the_kernel_has_fallen_to_its_value_at_one(kernel, rows
     scaled = parse(kernel).fit(100 * sample)
     assert length_of(scaled.spec()) == pytest.approx(100 * length)
     assert length_of(f"columns({fitted.spec()})") == length
+
+
+@pytest.mark.parametrize(
+    ("kernel", "units"), [("scores", "normal scores"), ("ranks", "ranks from 0 to 1")]
+)
+def test_length__of_ranks_and_scores_is_in_theirs_whatever_the_units(kernel, units):
+    sample = np.random.default_rng(0).standard_normal((40, 1))
+    one, other = (parse(f"{kernel}(gaussian)").fit(x).spec() for x in (sample, 1000.0 * sample))
+    assert one == other
+    assert kernel_text(one).endswith(f"), length {length_of(one):.4g} in {units}")
+    assert kernel_text(one) in str(outcome(variables=(VariableSummary("year", 1, one),)))
 
 
 @pytest.mark.parametrize("kernel", ["delta", "linear", "columns(imq:1.0,imq:2.0)", "delta@0*imq:1"])
@@ -481,6 +517,8 @@ def test_plot__draws_the_null_and_the_statistic():
     np.testing.assert_array_equal(ax.lines[0].get_xdata(), [2.5] * 2)
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert labels[:2] == ["multiplier null", "score 2.5, p = 0.3333"]
+    soft = dataclasses.replace(result, grid=dataclasses.replace(result.grid, aggregate="soft"))
+    assert soft.plot().get_xlabel().startswith("nystrom-m soft maximum")
     assert ax.get_title() == "Are timbre and year independent?"
     plt.close("all")
 

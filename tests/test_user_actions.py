@@ -84,6 +84,10 @@ ACTIONS: dict[str, tuple[Callable[[], Any], Gets | Told]] = {
         lambda: kernels(X, pd.Categorical(WORDS)),
         Gets(["numbers", "delta"]),
     ),
+    "intervals of pandas.cut": (
+        lambda: kernels(Y, pd.cut(X, 4)),
+        Gets(["numbers", "delta"]),
+    ),
     "a categorical Series": (
         lambda: kernels(X, pd.Series(WORDS).astype("category")),
         Gets(["numbers", "delta"]),
@@ -103,8 +107,14 @@ ACTIONS: dict[str, tuple[Callable[[], Any], Gets | Told]] = {
         lambda: test(X, [1, "a"] * 30),
         Told("text beside numbers.*to_numeric"),
     ),
-    "prices": (lambda: test(X, ["1,200", "1,300"] * 30), Told("as '1,200': make numbers of them")),
-    "prices in dollars": (lambda: test(X, ["$3", "$4"] * 30), Told("as '\\$3': make numbers")),
+    "prices": (
+        lambda: test(X, ["1,200", "1,300"] * 30),
+        Told("as '1,200': make numbers of them.*str.replace"),
+    ),
+    "prices in dollars": (
+        lambda: test(X, ["$3", "$4"] * 30),
+        Told("as '\\$3': make numbers.*str.replace"),
+    ),
     "percents": (lambda: test(X, ["3%", "4%"] * 30), Told("'3%'.*or a categorical column if")),
     "numbers as text with a stray word": (
         lambda: test(X, [*map(str, range(ROWS - 1)), "abc"]),
@@ -166,7 +176,7 @@ ACTIONS: dict[str, tuple[Callable[[], Any], Gets | Told]] = {
     "a dictionary alone": (lambda: names({"a": X, "b": Y}), Gets(["a", "b"])),
     "a list of two arrays": (lambda: test([X, Y]), Told("pass variables one by one")),
     "rows in place of columns": (lambda: test(X[None, :], Y[None, :]), Told("or transpose them")),
-    "one vector": (lambda: test(X), Told("at least two variables, got 1")),
+    "one vector": (lambda: test(X), Told("at least two variables, got 1: give another")),
     "nothing": (lambda: test(None, Y), Told("got NoneType")),
     "vectors of other lengths": (lambda: test(X[1:], Y), Told("same rows.*'x1' 59, 'x2' 60")),
     "three dimensions": (
@@ -274,6 +284,18 @@ ACTIONS: dict[str, tuple[Callable[[], Any], Gets | Told]] = {
         lambda: test(X, Y, kernels="rbf"),
         Told("write 'gaussian', for instance"),
     ),
+    "a kernel of ranks misspelt": (
+        lambda: test(X, Y, kernels="rank(gaussian)"),
+        Told("did you mean 'ranks\\(gaussian\\)'"),
+    ),
+    "a kernel for numbers within 0 and 1": (
+        lambda: test(X, Y, kernels="anderson-darling"),
+        Told("within 0 and 1; got -[0-9.]+ to [0-9.]+: take 'ranks\\(anderson-darling\\)'"),
+    ),
+    "the same for such numbers": (
+        lambda: pvalue(X, np.arctan(Y) / 9 + 0.5, kernels=["gaussian", "anderson-darling"]) < 1,
+        Gets(True),
+    ),
     "an estimator misspelt": (
         lambda: test(X, Y, estimator="nystrom_m"),
         Told("did you mean 'nystrom-m'"),
@@ -287,6 +309,20 @@ ACTIONS: dict[str, tuple[Callable[[], Any], Gets | Told]] = {
     "embeddings of arrays": (
         lambda: dhsic.mmd(X, Y),
         Told("by mean_embedding, or .*two_sample_test"),
+    ),
+    # Files and stores
+    "a file that is no table": (
+        lambda: dhsic.independence_test("a", "b", data=__file__),
+        Told("name is not that of a table: give a CSV.*or read it in Python"),
+    ),
+    "a report in a folder": (lambda: test(X, Y).report("."), Told("cannot write .*Is a directory")),
+    "arrays that are not read yet as one variable": (
+        lambda: test("a", ["a", "b"], data=xr.Dataset({"a": ("r", X), "b": ("r", Y)}).chunk()),
+        Told("read them first, as by .load\\(\\) of xarray, pass each"),
+    ),
+    "several arrays of a zarr group as one variable": (
+        lambda: dhsic.independence_test("a", ["a", "b"], data=zarr.create_group({})),
+        Told("store several arrays as one, \\(n, d\\), or.*pass a dictionary of arrays"),
     ),
     "an address for a client": (lambda: test(X, Y, client="tcp://a:1"), Told("distributed.Client")),
 }

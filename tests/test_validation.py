@@ -8,7 +8,6 @@ from dhsic._validation import (
     check_integer,
     check_number,
     nearest,
-    parse_bytes,
     shown,
 )
 from dhsic.errors import InvalidArgumentError, require
@@ -66,38 +65,6 @@ def test_check_choice__suggests_nothing_for_what_is_far_off(value):
 def test_nearest__takes_any_iterable():
     assert nearest("timbr", iter(["year", "timbre"])) == "; did you mean 'timbre'?"
     assert nearest("q", iter(["year", "timbre"])) == ""
-
-
-@pytest.mark.parametrize(
-    ("text", "amount"),
-    [
-        (1, 1),
-        (2_000_000_000, 2_000_000_000),
-        ("1000", 1000),
-        ("3 b", 3),
-        ("2k", 2000),
-        ("2kB", 2000),
-        ("2KiB", 2048),
-        ("1.5 MiB", 3 * 2**19),
-        ("2GB", 2 * 10**9),
-        (" 2gib ", 2**31),
-        ("1T", 10**12),
-        ("0.5TiB", 2**39),
-    ],
-)
-def test_parse_bytes__reads_decimal_and_binary_units(text, amount):
-    assert parse_bytes(text) == amount
-
-
-@pytest.mark.parametrize(
-    "value", [0, "0GiB", -1, "2 apples", "", "GiB", "1ib", "1.GiB", None, True, "1e9", "0.2"]
-)
-def test_parse_bytes__refuses_what_is_no_positive_amount(value):
-    with pytest.raises(
-        InvalidArgumentError, match="positive number of bytes such as '2GiB'"
-    ) as caught:
-        parse_bytes(value)
-    assert str(caught.value).endswith(f"got {value!r}")
 
 
 def test_require__names_the_purpose_the_module_and_the_extra():

@@ -6,13 +6,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, combinations, permutations
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from dhsic import plots
 from dhsic._text import printable
 from dhsic._validation import shown
+from dhsic.engine.units import format_count
 from dhsic.errors import InvalidArgumentError, require
+from dhsic.results import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["DAG", "Parents", "complete_dags", "enumerate_dags"]
 
@@ -20,8 +26,8 @@ Parents = tuple[tuple[int, ...], ...]
 """Numbers of the parents of every node, ascending."""
 
 
-@dataclass(frozen=True)
-class DAG:
+@dataclass(frozen=True, eq=False, repr=False)
+class DAG(Result):
     """A directed acyclic graph.
 
     Parameters
@@ -44,12 +50,17 @@ class DAG:
     a -> b, a -> c, b -> c
     >>> DAG.of(("a", "b", "c"), [("a", "b"), ("a", "c"), ("b", "c")]) == dag
     True
+    >>> dag
+    <DAG: a -> b, a -> c, b -> c, 3 nodes>
     """
+
+    _tabular: ClassVar[bool] = True
 
     names: tuple[str, ...]
     parents: Parents
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         listed = isinstance(self.names, Sequence) and isinstance(self.parents, Sequence)
         if not listed or not all(map(_is_numbers, self.parents)):
             msg = (
@@ -106,6 +117,24 @@ class DAG:
         graph.add_nodes_from(self.names)
         graph.add_edges_from(self.edges)
         return graph
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Draw the graph, see `dhsic.plots.causal_graph`."""
+        return plots.causal_graph(self.parents, self.names, ax=ax)
+
+    def records(self) -> list[dict[str, Any]]:
+        """Every edge."""
+        return [{"cause": cause, "effect": effect} for cause, effect in self.edges]
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        return [("graph", str(self)), ("nodes", ", ".join(self.names))]
+
+    def _brief(self) -> list[str]:
+        return [str(self), format_count(len(self.names), "node")]
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash((self.names, self.parents))
 
     def __str__(self) -> str:
         edges = ", ".join(f"{cause} -> {effect}" for cause, effect in self.edges)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from dhsic import plots
 from dhsic._drawing import BLUE, axes_of
 from dhsic._validation import named_arguments
-from dhsic.errors import InvalidArgumentError
+from dhsic.errors import InvalidArgumentError, require
 from dhsic.results import Result
 
 if TYPE_CHECKING:
@@ -153,14 +153,6 @@ class AccuracyCurve(_Curve):
         return axes
 
 
-class _Ranked(NamedTuple):
-    """Weights of both classes at every threshold or above, the largest threshold first."""
-
-    thresholds: Vector
-    positive: Vector
-    negative: Vector
-
-
 @named_arguments
 def roc_curve(scores: ArrayLike, truth: ArrayLike, weights: ArrayLike | None = None) -> RocCurve:
     """Receiver operating characteristic of weighted scores.
@@ -182,20 +174,23 @@ def roc_curve(scores: ArrayLike, truth: ArrayLike, weights: ArrayLike | None = N
     ------
     InvalidArgumentError
         Lengths differ, a number is not finite, a weight is negative, or one class has no weight.
+    MissingDependencyError
+        scikit-learn is not installed.
 
     Examples
     --------
     >>> roc_curve([0.9, 0.8, 0.3], [True, False, True], [1, 1, 2]).auc
     0.3333333333333333
     """
-    ranked = _ranked(*_checked(scores, truth, weights))
-    if not ranked.negative[-1] > 0.0:
+    sizes, positive, shares = _checked(scores, truth, weights)
+    if positive.all():
         _refuse_one_class("negative")
-    negative = np.concatenate([[0.0], ranked.negative / ranked.negative[-1]])
-    positive = np.concatenate([[0.0], ranked.positive / ranked.positive[-1]])
-    thresholds = np.concatenate([[np.inf], ranked.thresholds])
-    area = float(np.trapezoid(positive, negative))
-    return RocCurve(negative, positive, thresholds, area)
+    metrics = _metrics("A ROC curve")
+    negative_rate, positive_rate, thresholds = metrics.roc_curve(
+        positive, sizes, sample_weight=shares, drop_intermediate=False
+    )
+    area = float(metrics.auc(negative_rate, positive_rate))
+    return RocCurve(negative_rate, positive_rate, thresholds, area)
 
 
 @named_arguments
@@ -215,7 +210,7 @@ def precision_recall_curve(
 
     Raises
     ------
-    InvalidArgumentError
+    InvalidArgumentError, MissingDependencyError
         As for `roc_curve`; but all may be positive.
 
     Examples
@@ -224,11 +219,17 @@ def precision_recall_curve(
     >>> found.precision
     array([1.  , 0.5 , 0.75])
     """
-    ranked = _ranked(*_checked(scores, truth, weights))
-    recall = ranked.positive / ranked.positive[-1]
-    precision = ranked.positive / (ranked.positive + ranked.negative)
-    average = float(np.diff(recall, prepend=0.0) @ precision)
-    return PrecisionRecallCurve(recall, precision, ranked.thresholds, average)
+    sizes, positive, shares = _checked(scores, truth, weights)
+    metrics = _metrics("A precision-recall curve")
+    precision, recall, thresholds = metrics.precision_recall_curve(
+        positive, sizes, sample_weight=shares
+    )
+    average = float(metrics.average_precision_score(positive, sizes, sample_weight=shares))
+    # the smallest threshold comes first there, and after the largest a point that has none
+    last = len(thresholds)
+    return PrecisionRecallCurve(
+        recall[:last][::-1], precision[:last][::-1], thresholds[::-1], average
+    )
 
 
 @named_arguments
@@ -268,13 +269,14 @@ def accuracy_curve(
     return AccuracyCurve(rate, accuracy, float(np.diff(rate, prepend=0.0) @ accuracy))
 
 
-def _ranked(scores: Vector, positive: NDArray[np.bool_], weights: Vector) -> _Ranked:
-    order = np.argsort(-scores, kind="stable")
-    last = np.append(np.diff(scores[order]) != 0.0, True)  # equal scores are decided together
-    above = [
-        np.cumsum(np.where(chosen, weights, 0.0)[order])[last] for chosen in (positive, ~positive)
-    ]
-    return _Ranked(scores[order][last], *above)
+def _metrics(purpose: str) -> Any:
+    """The metrics of scikit-learn."""
+    try:
+        from sklearn import metrics
+    except ImportError as error:
+        missing = require("scikit-learn", "causal", purpose)
+        raise missing from error
+    return metrics
 
 
 def _checked(

@@ -81,14 +81,15 @@ METHOD_OPTIONS = (
         "--null",
         type=click.Choice(["auto", "gamma", "spectral", "multiplier", "permutation", "shifts"]),
         default="auto",
-        help="Null distribution of the p-values; auto takes one whose p-values have no smallest "
-        "step, if there is one.",
+        help="Null distribution of the p-values; auto takes a fitted one (gamma, spectral), whose "
+        "p-values can be of any size, if there is one.",
     ),
     click.option(
         "--resamples",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Number of replicates under the null hypothesis.  [default: 250]",
+        help="Number of replicates of a null that draws some.  [default: 1000 shifts, 250 "
+        "permutations or random signs]",
     ),
 )
 

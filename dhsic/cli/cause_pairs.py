@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, get_args
 
 import click
 import numpy as np
 
-from dhsic._validation import parse_bytes
 from dhsic.causal import CausalDirections, directions
 from dhsic.causal import direction as find_direction
 from dhsic.causal.decisions import Criterion
@@ -29,7 +29,8 @@ from dhsic.cli.options import (
 from dhsic.cli.output import print_columns, print_summary
 from dhsic.cli.pictures import write_picture
 from dhsic.cli.where import MEMORY, THREADS_OPTION, Place, memory_option
-from dhsic.errors import DataError
+from dhsic.engine.units import parse_bytes
+from dhsic.errors import DataError, MissingDependencyError, require
 from dhsic.io.cause_effect_pairs import CauseEffectPair, read_pairs
 from dhsic.io.whole import write_whole
 from dhsic.kernels import parse
@@ -84,7 +85,8 @@ _OPTIONS = (
         "--resamples",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Number of replicates under the null hypothesis.  [default: 250]",
+        help="Number of replicates of a null that draws some.  [default: 1000 shifts, 250 "
+        "permutations or random signs]",
     ),
 )
 
@@ -169,9 +171,8 @@ def pairs(folder: str, **options: Any) -> None:
     with seen(options, folder) as run:
         read = read_pairs(folder)
         known = _known(read)
-        if known is None and options["plot_path"] is not None:
-            msg = "--plot needs pairs with known directions of both kinds, got none: drop it"
-            raise DataError(msg)
+        if options["plot_path"] is not None:
+            _check_plot(known)
         with run.run(_place(options)) as watched:
             found = directions(
                 {pair.name: (pair.x, pair.y) for pair in read},
@@ -181,12 +182,22 @@ def pairs(folder: str, **options: Any) -> None:
             )
         if options["json_path"] is not None:
             write_whole(options["json_path"], found.to_json(indent=2) + "\n")
-        if known is not None:
+        if known is not None and options["plot_path"] is not None:
             draw = partial(found.roc_curve(*known).plot, label=options["criterion"])
             write_picture(options["plot_path"], draw)
         run.journal.tell("result", pairs=len(read), seed=found.seed, seconds=found.seconds)
     print_columns(*found.table(options["top"]))
     print_summary([*found.summary(), *_areas(found, known)])
+
+
+def _check_plot(known: Known | None) -> None:
+    """Refuse a picture that cannot be drawn before the pairs are regressed."""
+    if known is None:
+        msg = "--plot needs pairs with known directions of both kinds, got none: drop it"
+        raise DataError(msg)
+    if find_spec("sklearn") is None:
+        missing = require("scikit-learn", "causal", "--plot")
+        raise missing
 
 
 Known = tuple[np.ndarray[Any, np.dtype[np.bool_]], np.ndarray[Any, np.dtype[np.float64]]]
@@ -206,11 +217,13 @@ def _areas(found: CausalDirections, known: Known | None) -> list[tuple[str, str]
     if known is None:
         return []
     accuracy = found.accuracy_curve(*known)
-    return [
-        ("right", f"{accuracy.accuracy[-1]:.1%} of the weight of all pairs"),
-        ("ROC", f"area {found.roc_curve(*known).auc:.4f}"),
-        ("precision", f"average {found.precision_recall_curve(*known).average_precision:.4f}"),
-    ]
+    right = ("right", f"{accuracy.accuracy[-1]:.1%} of the weight of all pairs")
+    try:
+        area = found.roc_curve(*known).auc
+        average = found.precision_recall_curve(*known).average_precision
+    except MissingDependencyError as error:
+        return [right, ("ROC", str(error))]
+    return [right, ("ROC", f"area {area:.4f}"), ("precision", f"average {average:.4f}")]
 
 
 def _place(options: dict[str, Any]) -> Place:

@@ -44,7 +44,7 @@ def interrupts_keep(url: str | None) -> Iterator[None]:
             raise KeyboardInterrupt(words) from error
 
 
-@click.group()
+@click.group(short_help="List or remove checkpoints of tests.")
 def checkpoints() -> None:
     """List or remove the checkpoints that 'dhsic test --checkpoint URL' keeps."""
 

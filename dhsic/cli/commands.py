@@ -24,6 +24,8 @@ _EPILOG = """\b
 Start with
   dhsic demo
 and then, on your own table,
+  dhsic test songs.csv --variable timbre=t1,t2,t3 --variable year
+or, where it does not fit the memory,
   dhsic convert table songs.csv songs.zarr \\
       --variable timbre=t1,t2,t3 --variable year=year
   dhsic plan songs.zarr --variable timbre --variable year

@@ -156,7 +156,16 @@ Example
     help="Read this column as numbers; other text in it counts as missing. The option may be "
     "repeated.",
 )
-@click.option("--delimiter", metavar="CHAR", default=",", help="Field separator of a CSV file.")
+@click.option(
+    "--thousands",
+    metavar="CHAR",
+    help="Character between thousands in the columns of --numeric, as the comma of 1,200.",
+)
+@click.option(
+    "--delimiter",
+    metavar="CHAR",
+    help="Field separator of a CSV file.  [default: a comma, or a tab in a .tsv file]",
+)
 @click.option(
     "--quotes",
     type=click.Choice(get_args(Quotes)),

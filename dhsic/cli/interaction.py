@@ -70,7 +70,7 @@ _OPTIONS = (
         "--null",
         type=click.Choice(["auto", *_NULLS]),
         default="auto",
-        help="Null distribution: shifts or permutations of one variable, or random signs "
+        help="Null distribution: shifts of one variable (auto), permutations, or random signs "
         "(multiplier), an approximation.",
     ),
     *Kind.nulls(_NULLS).options(),
@@ -81,7 +81,8 @@ _LEVEL = (
         "--resamples",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Number of replicates under each factorisation.  [default: 250]",
+        help="Number of replicates under each factorisation.  [default: 1000 shifts, 250 "
+        "permutations or random signs]",
     ),
     LEVEL_OPTION,
 )

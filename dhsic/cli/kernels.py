@@ -31,9 +31,10 @@ KERNEL_OPTIONS = (
         multiple=True,
         metavar="[NAME=]SPEC",
         help="Kernel of one variable, as 'year=gaussian:0.5', or of all others, as 'laplacian' or "
-        "'delta'; the median heuristic sets a bandwidth that is left out. "
-        "'gaussian|laplacian' tries several.  [default: several gaussian and laplacian "
-        "kernels, or one gaussian if the estimator or the null takes one kernel; delta for "
+        "'delta'; the median heuristic sets a bandwidth that is left out. 'ranks(gaussian)' and "
+        "'scores(gaussian)' compare ranks and normal scores, whatever the units. "
+        "'gaussian|laplacian' tries several.  [default: several kernels of values, ranks and "
+        "normal scores, or one gaussian if the estimator or the null takes one kernel; delta for "
         "categories and booleans]",
     ),
     click.option(
@@ -46,14 +47,16 @@ KERNEL_OPTIONS = (
     click.option(
         "--combine",
         type=click.Choice(get_args(Combine)),
-        help="Combinations of kernels to try: all (product), kernels of equal number, or those of "
-        "the median heuristic and some others.  [default: auto]",
+        help="Combinations of kernels to try: auto takes those of the median heuristic and some "
+        "others; all takes every combination; matched takes the first kernel of every variable, "
+        "the second of every variable, and so on.  [default: auto]",
     ),
     click.option(
         "--aggregate",
         type=click.Choice(get_args(Aggregate)),
-        help="Combine several kernels into one test by the soft maximum of the standardised "
-        "statistics, the largest of them or the smallest p-value.  [default: soft]",
+        help="Join several kernels into one test: soft takes the soft maximum of the standardised "
+        "statistics, which gathers what several kernels find; max takes the largest of them; min-p "
+        "takes the smallest p-value.  [default: soft]",
     ),
     click.option(
         "--reference-share",

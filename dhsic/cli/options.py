@@ -155,8 +155,8 @@ LEVEL_OPTIONS = (
         "--resamples",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Number of replicates under the null hypothesis.  [default: 250, or 10000 with "
-        "--method simulation]",
+        help="Number of replicates under the null hypothesis.  [default: 1000 shifts, 250 "
+        "permutations or random signs, 10000 with --method simulation]",
     ),
     LEVEL_OPTION,
 )
@@ -179,7 +179,7 @@ MISSING_OPTION = click.option(
 MISSING_CHUNKS_OPTION = click.option(
     "--allow-missing-chunks",
     is_flag=True,
-    help="Read absent chunks of zarr arrays as their fill value, which their writer left out.",
+    help="Read absent chunks of zarr arrays as their fill value, where their writer left them out.",
 )
 MISSING_OPTIONS = (MISSING_OPTION, MISSING_CHUNKS_OPTION)
 ROWS_OPTIONS = (

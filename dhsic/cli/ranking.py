@@ -107,7 +107,8 @@ _OPTIONS = (
         "--resamples",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Number of replicates under the null hypothesis.  [default: 250]",
+        help="Number of replicates under the null hypothesis.  [default: 1000 shifts, 250 "
+        "permutations or random signs]",
     ),
     click.option(
         "--control",

@@ -89,7 +89,7 @@ def result(identity: str, runs: Path | None, wait: bool, as_json: bool) -> None:
 def cancel(identity: str, runs: Path | None) -> None:
     """End a submitted test; what it has done stays in its checkpoint, where it has one.
 
-    Of a test that has ended it removes what that left in Kubernetes; its result, its log and its
+    If the test has ended, the command removes what it left in Kubernetes; result, log and
     checkpoint stay.
     """
     run = find_run(runs_folder(runs), identity)

@@ -72,7 +72,7 @@ def submit() -> None:
 
 
 @submit.command(
-    short_help="Jobs of SLURM.",
+    short_help="Submit a test to SLURM.",
     epilog="""\b
 Example
   dhsic submit slurm --spec cluster.yaml -- \\
@@ -90,7 +90,7 @@ def slurm(**options: Any) -> None:
 
 
 @submit.command(
-    short_help="Pods of Kubernetes.",
+    short_help="Submit a test to Kubernetes.",
     epilog="""\b
 Example
   dhsic submit kubernetes --spec cluster.yaml -- \\

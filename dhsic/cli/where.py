@@ -11,8 +11,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from dhsic._validation import parse_bytes, parse_seconds
+from dhsic._validation import parse_seconds
 from dhsic.cluster import TLS, ClusterSpec, PlannedWorkers, SchedulerAt, connect
+from dhsic.engine.units import parse_bytes
 
 __all__ = [
     "MEMORY",

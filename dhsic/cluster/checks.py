@@ -1,4 +1,9 @@
-"""Checks of what a cluster is described by; each returns the clean value or says what it needs."""
+"""Checks of what a cluster is described by; each returns the clean value or says what it needs.
+
+They are no schema of pydantic or msgspec: these check types, which is the least of it here. Words
+that enter job scripts, sections that belong to a kind, and texts that name the remedy would be
+functions of validators instead, as many lines as now.
+"""
 
 from __future__ import annotations
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from dhsic._validation import parse_bytes
 from dhsic.cluster import checks
 from dhsic.cluster.local import local_cluster, memory_share, processors
 from dhsic.cluster.sections import TLS, SchedulerAt
 from dhsic.cluster.spec import JOB_QUEUES, ClusterSpec
 from dhsic.engine.supervision import STALL_TIMEOUT
+from dhsic.engine.units import parse_bytes
 from dhsic.errors import InvalidArgumentError
 
 __all__ = ["connect", "described"]

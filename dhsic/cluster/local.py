@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from typing import Any
 
-from dhsic._validation import check_integer, parse_bytes
+from dhsic._validation import check_integer
 from dhsic.cluster.sections import Adaptive
 from dhsic.cluster.settings import HERE, LOCAL_SETTINGS, process_limit, process_share
+from dhsic.engine.units import parse_bytes
 
 __all__ = [
     "PlannedWorkers",

@@ -13,10 +13,11 @@ from typing import Any, Literal, get_args
 import yaml
 
 from dhsic._files import check_regular
-from dhsic._validation import check_choice, check_integer, check_number, nearest, parse_bytes
+from dhsic._validation import check_choice, check_integer, check_number, nearest
 from dhsic.cluster import checks
 from dhsic.cluster.local import PlannedWorkers, default_workers
 from dhsic.cluster.sections import TLS, Adaptive, Gateway, JobQueue, Kubernetes, SchedulerAt
+from dhsic.engine.units import parse_bytes
 from dhsic.errors import InvalidArgumentError
 
 __all__ = ["JOB_QUEUES", "ClusterKind", "ClusterSpec"]

@@ -1,8 +1,11 @@
-"""Amounts written for people."""
+"""Amounts written for people, and read."""
 
 from __future__ import annotations
 
-__all__ = ["format_bytes", "format_count", "format_seconds"]
+from dhsic._validation import shown
+from dhsic.errors import InvalidArgumentError
+
+__all__ = ["format_bytes", "format_count", "format_seconds", "parse_bytes"]
 
 
 def format_bytes(amount: float) -> str:
@@ -26,3 +29,19 @@ def format_seconds(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{float(f'{seconds / size:.2g}'):,g} {unit}"
     return f"{max(float(f'{seconds:.2g}'), 0.1):,g} s"
+
+
+def parse_bytes(value: int | str) -> int:
+    """Read an amount of memory such as 2000000000, "2GB" or "2GiB", as Dask does."""
+    from dask.utils import parse_bytes as read  # slow to import
+
+    text = str(value).strip()
+    try:
+        amount = read(text) if text[:1].isdigit() else 0  # to Dask a unit alone is one of it
+    except (ValueError, OverflowError):
+        amount = 0
+    if amount < 1:
+        got = shown(value)
+        msg = f"memory must be a positive number of bytes such as '2GiB' or 2000000000, got {got}"
+        raise InvalidArgumentError(msg)
+    return int(amount)

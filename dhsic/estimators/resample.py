@@ -116,7 +116,7 @@ class Orbit:
             return "all rows shuffled" if count == 1 else f"shuffled in groups of {b:,} rows"
         shifts = f"all {b:,} shifts"
         if self.cosets > 1:
-            shifts += f" of {self.cosets:,} orders"
+            shifts += f" of {self.cosets:,} random orders"
         where = "all rows" if count == 1 else f"{count:,} groups of rows"
         return f"{shifts} within {where}"
 

@@ -20,8 +20,10 @@ __all__ = [
     "Encoded",
     "Labels",
     "encode",
+    "encode_codes",
     "encode_labels",
     "encode_matrix",
+    "encode_text",
     "side_by_side",
     "unusable",
 ]
@@ -42,6 +44,7 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _WHOLE = re.compile(r"\s*[-+]?\d+\s*")
+_MARKS = "NAType", "NaTType"  # of pandas, for a missing value
 _LABELS_SEEN = 1000
 _ROWS_OF_NAMES = 10  # from so many rows on, labels that all differ are no categories
 
@@ -109,7 +112,37 @@ def encode(values: NDArray[Any], where: str) -> Encoded:
 
 def encode_labels(values: Sequence[Any], where: str) -> Encoded:
     """Codes of labels in the order in which they first appear; None and NaN are missing."""
-    return _coded([None if _is_missing(value) else value for value in values], where)
+    return encode_codes(*_codes_of(values), where)
+
+
+def encode_codes(codes: NDArray[Any], labels: Sequence[Any], where: str) -> Encoded:
+    """Codes of labels as they are, of which -1 is missing.
+
+    Raises
+    ------
+    DataError
+        Every row has another label.
+    """
+    if len(labels) == len(codes) > _ROWS_OF_NAMES and len(np.unique(codes)) == len(codes):
+        msg = (
+            f"{where} has another label in every row, so it names rows rather than groups of "
+            "rows: leave it out, or make numbers of it"
+        )
+        raise DataError(msg)
+    gaps = codes < 0
+    return Encoded(np.where(gaps, np.nan, codes) if gaps.any() else codes, "category", (*labels,))
+
+
+def encode_text(codes: NDArray[Any], texts: Sequence[Any], where: str) -> Encoded:
+    """The same of texts, but for those most of which are numbers.
+
+    Raises
+    ------
+    DataError
+        As for `encode_codes`, or most texts are numbers.
+    """
+    _refuse_written_numbers(texts, where)
+    return encode_codes(codes, texts, where)
 
 
 def encode_matrix(values: NDArray[Any], where: str) -> Columns:
@@ -135,49 +168,61 @@ def _column(where: str, j: int, d: int) -> str:
 
 
 def _of_objects(values: list[Any], where: str) -> Encoded:
-    """Python values of one type, some of which may be missing."""
-    missing = [_is_missing(value) for value in values]
-    some = [value for value, gone in zip(values, missing, strict=True) if not gone]
-    if all(isinstance(value, bool | np.bool_) for value in some) and some:
-        return Encoded(_filled(some, missing), "boolean")
-    if all(_is_number(value) for value in some):
-        return Encoded(_filled(some, missing), "number")
-    if all(isinstance(value, str | bytes) for value in some):
-        _refuse_written_numbers(some, where)
-        return _coded(_masked(values, missing), where)
-    raise _refusal(values, missing, where)
+    """Python values of one type, some of which may be missing.
+
+    All are looked at by functions of C, since there may be a hundred million: their types first.
+    """
+    kinds = {kind: _kind(kind) for kind in set(map(type, values))}
+    present = set(kinds.values()) - {None}
+    if present <= {"number"}:
+        return Encoded(_numbers(values, None in kinds.values()), "number")
+    floats = {kind for kind, said in kinds.items() if said == "number"}
+    if floats and all(_is_missing(value) for value in values if type(value) in floats):
+        present.remove("number")
+    if present == {"boolean"}:
+        return Encoded(_booleans(values), "boolean")
+    if present == {"text"}:
+        return encode_text(*_codes_of(values), where)
+    raise _refusal(values, where)
 
 
-def _filled(some: list[Any], missing: list[bool]) -> NDArray[Any]:
-    """Numbers in their places, NaN in the others; whole where they are and none is missing."""
-    if not any(missing):
-        plain = np.array(some)
-        return plain if plain.dtype.kind in "fiub" else np.array(some, np.float64)
-    filled = np.full(len(missing), np.nan)
-    filled[~np.array(missing, bool)] = np.array(some, np.float64)
-    return filled
+def _kind(kind: type) -> str | None:
+    """Of the values of a type; None of those that say that one is missing."""
+    if kind is type(None) or kind.__name__ in _MARKS:
+        return None
+    if issubclass(kind, bool | np.bool_):
+        return "boolean"
+    if issubclass(kind, Real | Decimal):
+        return "number"
+    return "text" if issubclass(kind, str | bytes) else "other"
 
 
-def _masked(values: list[Any], missing: list[bool]) -> list[Any]:
-    return [None if gone else value for value, gone in zip(values, missing, strict=True)]
+def _codes_of(values: Sequence[Any]) -> tuple[NDArray[np.int32], list[Any]]:
+    """Codes of values, -1 where one is missing, and what they stand for."""
+    labels = [one for one in dict.fromkeys(values) if not _is_missing(one)]
+    codes = dict.fromkeys(values, -1)
+    codes.update(zip(labels, range(len(labels)), strict=True))
+    return np.fromiter(map(codes.__getitem__, values), np.int32, len(values)), labels
 
 
-def _coded(values: list[Any], where: str) -> Encoded:
-    codes: dict[Any, int] = {}
-    found = [np.nan if value is None else codes.setdefault(value, len(codes)) for value in values]
-    if len(codes) == len(values) > _ROWS_OF_NAMES:
-        msg = (
-            f"{where} has another label in every row, so it names rows rather than groups of "
-            "rows: leave it out, or make numbers of it"
-        )
-        raise DataError(msg)
-    dtype = np.float64 if None in values else np.int32
-    return Encoded(np.array(found, dtype), "category", tuple(codes))
+def _numbers(values: list[Any], some_missing: bool) -> NDArray[Any]:
+    """Numbers, whole where all are, and NaN where one is missing."""
+    if some_missing:
+        values = [np.nan if _is_missing(value) else value for value in values]
+    plain = np.array(values)
+    return plain if plain.dtype.kind in "fiub" else plain.astype(np.float64)
 
 
-def _refuse_written_numbers(labels: list[Any], where: str) -> None:
+def _booleans(values: list[Any]) -> NDArray[Any]:
+    """Booleans, or 1 and 0 with NaN where one is missing."""
+    numbers = {one: np.nan if _is_missing(one) else float(one) for one in dict.fromkeys(values)}
+    found = np.fromiter(map(numbers.__getitem__, values), np.float64, len(values))
+    return found if np.isnan(found).any() else found.astype(np.bool_)
+
+
+def _refuse_written_numbers(labels: Sequence[Any], where: str) -> None:
     """Text most of which is numbers has distances, which categories would lose."""
-    seen = list(dict.fromkeys(labels))[:_LABELS_SEEN]
+    seen = labels[:_LABELS_SEEN]
     numbers = [one for one in seen if isinstance(one, str) and _NUMBER.fullmatch(one)]
     alike = set(numbers)
     others = [one for one in seen if one not in alike]
@@ -186,16 +231,26 @@ def _refuse_written_numbers(labels: list[Any], where: str) -> None:
     if not (share >= 0.5 if written else share > 0.5 and others):
         return
     beside = f", beside {others[0]!r}" if others else ""
+    signs = written and not _plain(written[0])  # of thousands, currencies and percent
+    how = "pandas.to_numeric, after .str.replace of the signs" if signs else "pandas.to_numeric"
     msg = (
         f"{where} holds numbers that are written as text, as {(written or numbers)[0]!r}{beside}: "
-        "make numbers of them, as by pandas.to_numeric, or a categorical column if they are labels"
+        f"make numbers of them, as by {how}, or a categorical column if they are labels"
     )
     raise DataError(msg)
 
 
-def _refusal(values: list[Any], missing: list[bool], where: str) -> DataError:
+def _plain(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _refusal(values: list[Any], where: str) -> DataError:
     """What is neither numbers nor labels."""
-    rows = [row for row, gone in enumerate(missing) if not gone]
+    rows = [row for row, value in enumerate(values) if not _is_missing(value)]
     tests: list[tuple[Callable[[Any], bool], str]] = [
         (lambda value: isinstance(value, _TIMES) or type(value).__name__ == "Period", "M"),
         (lambda value: isinstance(value, complex), "c"),
@@ -221,6 +276,6 @@ def _is_number(value: Any) -> bool:
 
 def _is_missing(value: Any) -> bool:
     """None, NaN, and the marks of pandas for values and times."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+    if value is None or type(value).__name__ in _MARKS:
         return True
     return isinstance(value, float | Decimal | np.floating) and value != value

@@ -80,6 +80,8 @@ def open_one(x: Any, name: str) -> AnySource:
         return _array(_listed(x, name), name)
     if isinstance(x, np.ndarray):
         return _array(x, name)
+    if is_of(x, "pandas", "Categorical"):  # as of pandas.cut, whose labels are intervals
+        x = sys.modules["pandas"].Series(x)
     if (frame := as_frame(x)) is not None:
         return _with_shape(frame_source(frame, name))
     if _is_sliced(x):
@@ -107,7 +109,8 @@ def join_columns(columns: Mapping[str, Any], name: str) -> AnySource:
     if not opened or len(arrays) < len(opened):
         msg = (
             f"columns of one variable must be in memory, one or more, got {list(columns)} for "
-            f"{name!r}: pass each as a variable, or store them as one array (n, d)"
+            f"{name!r}: read them first, as by .load() of xarray, pass each as a variable, or "
+            "store them as one array (n, d)"
         )
         raise DataError(msg)
     if len({one.shape[0] for one in arrays}) > 1:

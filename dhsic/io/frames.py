@@ -7,10 +7,18 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dhsic._validation import nearest
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.io.encode import Encoded, encode, encode_labels, side_by_side
+from dhsic.io.encode import (
+    Encoded,
+    encode,
+    encode_codes,
+    encode_labels,
+    encode_text,
+    side_by_side,
+)
 from dhsic.io.sources import ArraySource
 
 __all__ = ["as_frame", "frame_source", "part_of_frame", "unknown_column"]
@@ -104,8 +112,11 @@ def unknown_column(name: Any, known: Sequence[str]) -> InvalidArgumentError:
 def _column(column: Any, where: str) -> Encoded:
     import narwhals as nw
 
+    native = column.to_native()
+    if (coded := _arrow_codes(native)) is not None:
+        encoded = encode_text if column.dtype == nw.String else encode_codes
+        return encoded(*coded, where)
     if column.dtype in (nw.Categorical, nw.Enum):
-        native = column.to_native()
         codes = getattr(getattr(native, "cat", None), "codes", None)  # of pandas, ready made
         if codes is None:
             return encode_labels(column.to_list(), where)
@@ -118,6 +129,21 @@ def _column(column: Any, where: str) -> Encoded:
     if column.dtype in (nw.Duration, nw.Time):
         return encode(np.array([], "m8[s]"), where)
     return encode(column.to_numpy(), where)
+
+
+def _arrow_codes(column: Any) -> tuple[NDArray[Any], list[Any]] | None:
+    """Codes of the labels of an Arrow column, -1 where one is missing, and the labels."""
+    arrow = sys.modules.get("pyarrow")
+    if arrow is None or not isinstance(column, arrow.ChunkedArray):
+        return None
+    types = arrow.types
+    if types.is_string(column.type) or types.is_large_string(column.type):
+        column = column.dictionary_encode()
+    if not types.is_dictionary(column.type):
+        return None
+    coded = column.unify_dictionaries().combine_chunks()
+    codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return codes, coded.dictionary.to_pylist()
 
 
 def _own_name(name: Any) -> tuple[str, ...] | None:

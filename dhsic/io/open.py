@@ -69,7 +69,10 @@ def open_variables(data: Sequence[Any], names: Sequence[str] | None = None) -> l
     if len(data) == 1:
         data, names = columns_as_variables(data[0], names)
     if len(data) < 2:
-        msg = f"an independence test needs at least two variables, got {len(data)}"
+        msg = (
+            f"an independence test needs at least two variables, got {len(data)}: give another, or "
+            "one of several columns, which stand for variables"
+        )
         raise InvalidArgumentError(msg)
     given = _checked_names(data, names, "variable")
     check_rows(data)
@@ -184,7 +187,8 @@ def _words(variables: Sequence[Any]) -> list[str]:
         return list(variables)
     msg = (
         "of a zarr group, variables must be arrays or columns of one, as 'features[:, 0:12]', "
-        f"got {list(variables)}"
+        f"got {list(variables)}: store several arrays as one, (n, d), or read them where they fit "
+        "the memory, and pass a dictionary of arrays for each variable"
     )
     raise InvalidArgumentError(msg)
 

@@ -61,6 +61,13 @@ def _opened(opener: Callable[..., Any], place: Any, kind: str, zarr_format: int 
     except Exception as error:
         if zarr_format == 3 and isinstance(error, FileNotFoundError):
             raise
+        if isinstance(place, str) and os.path.isfile(place):
+            msg = (
+                f"{place!r} is no zarr {kind}, and its name is not that of a table: give a CSV "
+                "(.csv, .tsv) or Parquet (.parquet, .pq) file, or read it in Python, by pandas for "
+                "instance, and pass what it holds"
+            )
+            raise DataError(msg) from error
         msg = (
             f"{str(place)!r} is not a readable zarr {kind} ({type(error).__name__}): check the path"
         )
@@ -94,6 +101,13 @@ def member_of(group: Any, key: str, variable: str, path: str) -> Any:
         known = sorted(name for name, _ in group.arrays())
     except Exception as error:
         raise _damaged(key, path, error) from error
+    parts = [part.strip() for part in key.split(",")]
+    if len(parts) > 1 and set(parts) <= set(known):
+        msg = (
+            f"variable {variable!r} must be one array of {path!r}, or columns of one, got "
+            f"{len(parts)} arrays: give each as a variable, or store them as one array (n, d)"
+        )
+        raise InvalidArgumentError(msg)
     msg = (
         f"variable {variable!r} needs an array {key!r} in {path!r}; there are: "
         f"{', '.join(known) or 'none'}{nearest(key, known)}"

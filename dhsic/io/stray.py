@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,21 +15,38 @@ from numpy.typing import NDArray
 
 from dhsic.io.csv_lines import ROW_BYTES, Dialect
 
-__all__ = ["listed", "mostly_numbers", "numbers_of_text", "strays_of_csv", "strays_of_text"]
+__all__ = [
+    "listed",
+    "mostly_numbers",
+    "numbers_of_text",
+    "separator_of",
+    "strays_of_csv",
+    "strays_of_text",
+]
 
 # As Arrow reads a float64; then with thousands separators, a currency sign or a percent sign.
 _NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$|^[-+]?(?i:nan|inf|infinity)$"
 _NEARLY = r"^[-+]?[$€£]?\s?(\d{1,3}([,' ]\d{3})+|\d+)([.,]\d+)?\s?[%€$£]?$"
+_GROUPED = re.compile(r"[-+]?\d{1,3}(?:([,' ])\d{3})(?:\1\d{3})*(?:\.\d*)?")
 _FRACTION = r"[.,]|\d[eE]"
 _NAMED = 5
 
 
-def numbers_of_text(texts: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Numbers of Arrow's strings, and which of these are no numbers; null and these are NaN."""
+def numbers_of_text(
+    texts: Any, thousands: str | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Numbers of Arrow's strings, and which of these are no numbers; null and these are NaN.
+
+    With a character between thousands, "1,200" is a number as well, and "1,20" is none.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     trimmed = pc.utf8_trim_whitespace(texts)
+    if thousands is not None:
+        grouped = rf"^[-+]?\d{{1,3}}({re.escape(thousands)}\d{{3}})+(\.\d*)?$"
+        joined = pc.replace_substring(trimmed, thousands, "")
+        trimmed = pc.if_else(pc.match_substring_regex(trimmed, grouped), joined, trimmed)
     is_number = pc.match_substring_regex(trimmed, _NUMBER)
     numbers = pc.if_else(is_number, trimmed, pa.scalar(None, trimmed.type)).cast("float64")
     stray = pc.fill_null(pc.invert(is_number), False)
@@ -54,7 +72,7 @@ def mostly_numbers(texts: Any) -> bool:
 
 
 def strays_of_csv(
-    path: Path, column: str, dialect: Dialect, missing: Iterable[str]
+    path: Path, column: str, dialect: Dialect, missing: Iterable[str], thousands: str | None = None
 ) -> list[tuple[str, str]]:
     """The first values of a column that are no numbers, after the line of each, as "line 7".
 
@@ -72,7 +90,7 @@ def strays_of_csv(
         place = next(reader).index(column)
         for rows in _batches(reader, place, skipped):
             lines, values = zip(*rows, strict=True)
-            _, stray = numbers_of_text(pa.array(values))
+            _, stray = numbers_of_text(pa.array(values), thousands)
             found += [(f"line {lines[j]:,}", values[j]) for j in np.flatnonzero(stray)]
             if len(found) >= _NAMED:
                 break
@@ -104,17 +122,23 @@ def _batches(
         yield some
 
 
-def strays_of_text(batches: Iterable[Any]) -> list[tuple[str, str]]:
+def strays_of_text(batches: Iterable[Any], thousands: str | None = None) -> list[tuple[str, str]]:
     """The same of Arrow's strings in batches, after the row of each, as "row 5"."""
     found: list[tuple[str, str]] = []
     read = 0
     for texts in batches:
-        _, stray = numbers_of_text(texts)
+        _, stray = numbers_of_text(texts, thousands)
         found += [(f"row {read + j:,}", texts[int(j)].as_py()) for j in np.flatnonzero(stray)]
         if len(found) >= _NAMED:
             break
         read += len(texts)
     return found[:_NAMED]
+
+
+def separator_of(found: Sequence[tuple[str, str]]) -> str | None:
+    """The character between the thousands of values that are no numbers, if they have one."""
+    grouped = (_GROUPED.fullmatch(value.strip()) for _, value in found)
+    return next((one[1] for one in grouped if one), None)
 
 
 def listed(found: Sequence[tuple[str, str]]) -> str:

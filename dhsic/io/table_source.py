@@ -12,9 +12,15 @@ from typing import Any, Literal
 from dhsic._validation import nearest
 from dhsic.errors import DataError, InvalidArgumentError, require
 from dhsic.io.csv_lines import CsvLines, Dialect, count_csv
-from dhsic.io.stray import listed, mostly_numbers, strays_of_csv, strays_of_text
+from dhsic.io.stray import (
+    listed,
+    mostly_numbers,
+    separator_of,
+    strays_of_csv,
+    strays_of_text,
+)
 
-__all__ = ["Kind", "TableSource", "is_table", "open_table"]
+__all__ = ["Kind", "TableSource", "is_table", "open_table", "usual_delimiter"]
 
 Kind = Literal["numeric", "categorical"]
 
@@ -23,7 +29,8 @@ _CSV_BLOCK_BYTES = 2**20
 _PARQUET_BUFFER_BYTES = 2**18
 _ROWS_SEEN = 10_000
 _NESTED = ("list", "large_list", "fixed_size_list", "struct", "map")
-_CSV_NAMES = (".csv", ".csv.gz")
+_CSV_NAMES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
+_SEPARATORS = ";\t|"  # that are common besides the comma
 _PARQUET_NAMES = (".parquet", ".pq")
 
 
@@ -49,6 +56,8 @@ class TableSource:
         The columns whose kind was given: those of numbers are read as text, to find what is none.
     na_values : tuple of str, optional
         Texts that stand for a missing value, besides the usual ones.
+    thousands : str, optional
+        Between the thousands of the numbers of chosen columns, as the comma of "1,200".
     """
 
     path: Path
@@ -59,9 +68,14 @@ class TableSource:
     lines: CsvLines | None = None
     chosen: frozenset[str] = frozenset()
     na_values: tuple[str, ...] = ()
+    thousands: str | None = None
 
     def reading(
-        self, categorical: Sequence[str], numeric: Sequence[str], na_values: Sequence[str]
+        self,
+        categorical: Sequence[str],
+        numeric: Sequence[str],
+        na_values: Sequence[str],
+        thousands: str | None = None,
     ) -> TableSource:
         """The same table with some columns read as labels or as numbers, whatever they look like.
 
@@ -88,6 +102,7 @@ class TableSource:
             kinds={**self.kinds, **given},
             chosen=frozenset(given),
             na_values=tuple(na_values),
+            thousands=thousands,
         )
 
     def check_column(self, column: str, what: str = "the table") -> None:
@@ -110,6 +125,9 @@ class TableSource:
 
     def _check_name(self, column: str, what: str = "the table") -> None:
         if column not in self.columns:
+            if len(self.columns) == 1 and (hint := _delimiter_hint(self.columns[0])):
+                msg = f"{what} needs column {column!r}, and {self.path} seems to have one: {hint}"
+                raise InvalidArgumentError(msg)
             some = ", ".join(self.columns[:20]) + (", ..." if len(self.columns) > 20 else "")
             msg = (
                 f"{what} needs column {column!r}, which is not in {self.path}"
@@ -142,28 +160,36 @@ class TableSource:
         """The error of text in a column of numbers, with the lines and values."""
         found = self._strays(column)
         head = f"column {column!r} of {self.path}"
+        separator = separator_of(found)
         if column in self.chosen:
+            option = f"--thousands {_quoted(separator)} (thousands={separator!r})"
+            remedy = "correct them" if separator is None else f"read them by {option}"
             return DataError(
-                f"{head} must hold numbers, got {listed(found)}: correct them, or leave out such "
-                "rows with missing='drop' (--missing drop)"
+                f"{head} must hold numbers, got {listed(found)}: {remedy}, or leave out such rows "
+                "with missing='drop' (--missing drop)"
             )
         what = (
             f"text where most values are numbers, {listed(found)}: correct it"
             if found
             else "numbers that are written as text: store them as numbers"
         )
+        options, arguments = f"--numeric {column}", f"numeric=[{column!r}]"
+        if separator is not None:
+            options += f" --thousands {_quoted(separator)}"
+            arguments += f", thousands={separator!r}"
         return DataError(
-            f"{head} holds {what}, or tell 'dhsic convert table' what the column is: --numeric "
-            f"{column} (numeric=[{column!r}]), which takes text for missing, or --categorical "
-            f"{column} (categorical=[{column!r}])"
+            f"{head} holds {what}, or tell 'dhsic convert table' what the column is: {options} "
+            f"({arguments}), where other text is missing, or --categorical {column} "
+            f"(categorical=[{column!r}])"
         )
 
     def _strays(self, column: str) -> list[tuple[str, str]]:
         if self.lines is not None:
             missing = _null_values(self.na_values)
-            return strays_of_csv(self.path, column, self.lines.dialect, missing)
+            return strays_of_csv(self.path, column, self.lines.dialect, missing, self.thousands)
         batches = self.batches([column], _ROWS_SEEN)
-        return strays_of_text(batch.column(column).cast("string") for batch in batches)
+        texts = (batch.column(column).cast("string") for batch in batches)
+        return strays_of_text(texts, self.thousands)
 
     def batches(self, columns: Sequence[str], rows: int) -> Iterator[Any]:
         """Read some columns in order, a batch of rows at a time.
@@ -241,7 +267,8 @@ def open_table(
     Parameters
     ----------
     path : pathlib.Path
-        A file whose name ends in ``.csv``, ``.csv.gz``, ``.parquet`` or ``.pq``.
+        A file whose name ends in ``.csv``, ``.csv.gz``, ``.tsv``, ``.tsv.gz``, ``.parquet`` or
+        ``.pq``.
     dialect : Dialect, optional
         How a CSV file is written.
     na_values : sequence of str, optional
@@ -268,13 +295,34 @@ def open_table(
         msg = f"{path} is not a file: give the path of a CSV or Parquet file"
         raise DataError(msg)
     if _is_csv(path):
-        return _open_csv(path, dialect or Dialect(), na_values)
+        return _open_csv(path, dialect or Dialect(usual_delimiter(path)), na_values)
     if not path.name.lower().endswith(_PARQUET_NAMES):
         known = ", ".join(_CSV_NAMES + _PARQUET_NAMES)
         msg = f"{path} is no known kind of table: its name must end in one of {known}"
         raise DataError(msg)
     with _readable(path), pq.ParquetFile(path) as file:
         return _described(path, file.schema_arrow, file.metadata.num_rows)
+
+
+def usual_delimiter(path: Path) -> str:
+    """A tab of ``.tsv`` files, else a comma."""
+    return "\t" if ".tsv" in path.suffixes else ","
+
+
+def _delimiter_hint(text: str) -> str:
+    """Say what to do where fields are not separated as they were taken to be."""
+    found = next((one for one in _SEPARATORS if one in text), None)
+    if found is None:
+        return ""
+    return (
+        f"its fields seem to be separated by {found!r}: convert it by 'dhsic convert table "
+        f"--delimiter' (delimiter={found!r}), or read it by pandas.read_csv(..., sep={found!r})"
+    )
+
+
+def _quoted(separator: str | None) -> str:
+    """A character as a shell takes it."""
+    return "," if separator == "," else f'"{separator}"'
 
 
 def _open_csv(path: Path, dialect: Dialect, na_values: Sequence[str]) -> TableSource:
@@ -351,5 +399,6 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
-        msg = f"cannot read {path} as a table: {reason}"
+        hint = _delimiter_hint(reason) if _is_csv(path) else ""
+        msg = f"cannot read {path} as a table: {reason}{'; ' if hint else ''}{hint}"
         raise DataError(msg) from error

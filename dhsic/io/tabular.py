@@ -18,7 +18,7 @@ from dhsic.io.csv_lines import Dialect, Quotes
 from dhsic.io.missing import Missing
 from dhsic.io.shuffle import shuffled
 from dhsic.io.stray import numbers_of_text
-from dhsic.io.table_source import Kind, TableSource, open_table
+from dhsic.io.table_source import Kind, TableSource, open_table, usual_delimiter
 from dhsic.io.written import WrittenColumn, WrittenGroup
 from dhsic.io.zarr_output import GroupWriter, Progress, chunk_rows, new_group
 
@@ -39,7 +39,8 @@ def convert_table(
     na_values: Sequence[str] = (),
     categorical: Sequence[str] = (),
     numeric: Sequence[str] = (),
-    delimiter: str = ",",
+    thousands: str | None = None,
+    delimiter: str | None = None,
     quotes: Quotes = "checked",
     encoding: str = "utf-8",
     shuffle: int | None = None,
@@ -58,9 +59,10 @@ def convert_table(
     Parameters
     ----------
     source : path
-        A CSV file with a header, ``.csv`` or ``.csv.gz``, or a ``.parquet`` or ``.pq`` file. The
-        first MiB of a CSV file decides whether a column is numeric; a column of text most of which
-        is numbers is refused. Empty fields, ``NA``, ``NaN``, ``null`` and the like are missing.
+        A CSV file with a header, ``.csv``, ``.tsv`` or either with ``.gz``, or a ``.parquet`` or
+        ``.pq`` file. The first MiB of a CSV file decides whether a column is numeric; a column of
+        text most of which is numbers is refused. Empty fields, ``NA``, ``NaN``, ``null`` and the
+        like are missing.
     destination : path
         The zarr group to create: a path, or the URL of an object store, as s3://bucket/songs.zarr.
     variables : mapping of str to sequence of str
@@ -74,8 +76,11 @@ def convert_table(
         Columns whose values are labels, whatever they look like.
     numeric : sequence of str
         Columns whose values are numbers; those that are not are missing.
-    delimiter : str
-        The one character between the fields of a CSV file.
+    thousands : str, optional
+        The character between thousands in the columns of `numeric`, as the comma of "1,200".
+    delimiter : str, optional
+        The one character between the fields of a CSV file; a comma where not given, or a tab in a
+        ``.tsv`` file.
     quotes : {"checked", "line-breaks", "none"}
         What quotes mean in a CSV file. They enclose fields, which may hold delimiters and line
         breaks. "checked" refuses those that look stray: rows would vanish in the field that one
@@ -127,11 +132,14 @@ def convert_table(
     >>> folder.cleanup()
     """
     _check_options(variables, missing)
-    dialect = Dialect(delimiter, quotes, encoding)
+    path = Path(check_path("source", source))
+    given = usual_delimiter(path) if delimiter is None else delimiter
+    dialect = Dialect(given, quotes, encoding)
     dialect.check()
     _check_words(na_values=na_values, categorical=categorical, numeric=numeric)
-    table = open_table(Path(check_path("source", source)), dialect, na_values)
-    table = table.reading(categorical, numeric, na_values)
+    _check_thousands(thousands, numeric)
+    table = open_table(path, dialect, na_values)
+    table = table.reading(categorical, numeric, na_values, thousands)
     for name, names in variables.items():
         for column in names:
             table.check_column(column, f"variable {name!r}")
@@ -227,7 +235,7 @@ class _Encoder:
         if column in self._codes:
             return _labels(array, tokens, as_text=column in self._table.chosen)
         if column in self._table.chosen:
-            values, stray = numbers_of_text(array.cast("string"))
+            values, stray = numbers_of_text(array.cast("string"), self._table.thousands)
             if stray.any() and self._missing == "refuse":
                 raise self._table.stray(column)
             self._rejected[column] += int(stray.sum())
@@ -338,6 +346,20 @@ def _check_options(variables: Variables, missing: str) -> None:
                 "name each column once"
             )
             raise InvalidArgumentError(msg)
+
+
+def _check_thousands(thousands: Any, numeric: Sequence[str]) -> None:
+    if thousands is None:
+        return
+    if not isinstance(thousands, str) or len(thousands) != 1 or thousands in "0123456789+-eE":
+        msg = f"thousands must be one character between digits such as ',', got {thousands!r}"
+        raise InvalidArgumentError(msg)
+    if not numeric:
+        msg = (
+            "thousands is read in the columns of numeric, got none: name them, as numeric=['price']"
+            " (--numeric price)"
+        )
+        raise InvalidArgumentError(msg)
 
 
 def _check_words(**options: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -120,6 +121,8 @@ def _in_words(path: Path) -> Iterator[None]:
 @contextmanager
 def _beside(path: Path) -> Iterator[Path]:
     """A name for a file beside another, which is gone at the end."""
+    if not path.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     partial = path.with_name(f".{path.name}.{uuid4().hex[:8]}.partial")
     try:
         yield partial

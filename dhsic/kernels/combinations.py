@@ -146,7 +146,8 @@ def _guess(kernel: Kernel, d: int, factor: float) -> Kernel:
     """Fitted to two rows of so many columns and widened; plans of one test ask many times."""
     if isinstance(kernel, Columns) and kernel.alike:
         d = 1  # what is fitted to one column stands for all
-    return kernel.fit(np.array([np.zeros(d), np.ones(d)])).widened(factor)
+    rows = np.repeat([[0.25], [0.75]], d, axis=1)  # within 0 and 1, where some kernels are
+    return kernel.fit(rows).widened(factor)
 
 
 def change(kernel: Kernel, factor: float) -> float:

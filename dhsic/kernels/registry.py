@@ -206,10 +206,13 @@ def _number(value: str) -> float | str:
 
 
 def _unknown(name: str) -> InvalidArgumentError:
-    near = get_close_matches(name, FORMS, n=1)
-    remedy = f"did you mean {near[0]!r}?" if near else "write 'gaussian', for instance"
+    around = (*get_args(Scale), Columns.name)
+    near = get_close_matches(name, [*FORMS, *around], n=1)
+    shown = [f"{one}(gaussian)" if one in around else one for one in near]
+    remedy = f"did you mean {shown[0]!r}?" if near else "write 'gaussian', for instance"
     return InvalidArgumentError(
-        f"a kernel must be one of {', '.join(FORMS)}; got {name!r}: {remedy}"
+        f"a kernel must be one of {', '.join(FORMS)}, or {', '.join(around)} of one, as "
+        f"'ranks(gaussian)'; got {name!r}: {remedy}"
     )
 
 

@@ -43,6 +43,7 @@ def adjust(pvalues: Vector, control: Literal["bh", "by", "bonferroni", "holm"]) 
         from scipy.stats import false_discovery_control  # slow to import
 
         return np.asarray(false_discovery_control(pvalues, method=control), np.float64)
+    # SciPy has neither of the others; statsmodels has, which is much to install for a few lines.
     count = len(pvalues)
     if control == "bonferroni":
         return np.minimum(count * pvalues, 1.0)

@@ -114,7 +114,7 @@ class DependenceMatrix(Result):
         count = round(1.0 / float(self.pvalues.diagonal().min())) - 1
         p = float(self.pvalues[i, j])
         limited = self.null == "shifts" and is_least(p, count)
-        compared = f"<= {p:.4g}, {floor_text(count)}" if limited else f"= {p:.4g} by itself"
+        compared = f"<= {p:.4g} ({floor_text(count)})" if limited else f"= {p:.4g} by itself"
         found = f"CKA {self.cka[i, j]:.4g}, p {compared}"
         dependent = int((self.adjusted[above] <= _LEVEL).sum())
         return [

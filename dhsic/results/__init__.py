@@ -13,12 +13,14 @@ from dhsic.results.summaries import (
     StageSummary,
     StoredArraySummary,
     VariableSummary,
+    rows_text,
+)
+from dhsic.results.texts import (
     floor_text,
     is_least,
     kernel_text,
     length_of,
     pvalue_text,
-    rows_text,
     short_spec,
     time_text,
 )

@@ -271,6 +271,9 @@ def _words(name: str) -> str:
 
 
 def _shortened(text: str) -> str:
+    """Text without what stands in brackets, where it is long."""
+    if len(text) > _CELL:
+        text = text.partition(" (")[0]
     return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
 
 

@@ -21,13 +21,9 @@ from dhsic.results.summaries import (
     StageSummary,
     StoredArraySummary,
     VariableSummary,
-    floor_text,
-    is_least,
-    kernel_text,
-    pvalue_text,
     rows_text,
-    time_text,
 )
+from dhsic.results.texts import floor_text, is_least, kernel_text, pvalue_text, time_text
 from dhsic.results.verdict import decision
 
 if TYPE_CHECKING:
@@ -37,7 +33,6 @@ __all__ = ["AS_ASKED", "DependenceEstimate", "IndependenceTestResult"]
 
 AS_ASKED = "as asked"
 
-_KERNEL_WIDTH = 60
 _TITLE_WIDTH = 48
 _LEVEL = 0.05
 
@@ -46,10 +41,10 @@ _MEANING = (
     "exchangeable. Where {0} is not rejected, it is not shown either."
 )
 _EXPLORATORY = (
-    "The p-value of the test accounts for the choice among the kernels tried; those of the table "
-    "are of a combination by itself, and exploratory, as is the picture of evidence by kernel and "
-    "length. The histogram has the aggregated score, which the p-value compares with those of the "
-    "replicates."
+    "The p-value of the test accounts for all kernels tried, judged by {0}; those of the table are "
+    "of a combination by itself, and exploratory, as is the picture of evidence by kernel and "
+    "length. The histogram has the score of all together, which the p-value compares with those of "
+    "the replicates."
 )
 
 
@@ -79,7 +74,7 @@ class _Result(Result):
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [
-            ("variables", ", ".join(map(_described, self.variables))),
+            ("variables", ", ".join(one.told for one in self.variables)),
             ("n", rows_text(self.n, self.dropped, self.data)),
         ]
         if self.landmarks is not None:
@@ -232,12 +227,13 @@ class IndependenceTestResult(_Result):
         Why this one.
     score : float or None
         The p-value compares it with `null_scores`, where there are several statistics. For a grid
-        it is the aggregated score, see `dhsic.Grid`: where the reference has a share of the level,
-        it is -log10 of the smaller of p / share and q / (1 - share), with p and q the ranks among
-        the b replicates and the data, by the reference and by all others. Ranks end where the data
-        lie above all replicates, so that the score is the same for all stronger evidence. For a
-        chain it combines the p-values of the stages, see `dhsic.Chain`. None where there is one
-        statistic, which the p-value compares with `null_distribution`.
+        it joins the standardised statistics, see `dhsic.Grid`: with aggregate="soft" by their soft
+        maximum, which grows with the evidence. With "max" and "min-p", where the reference has a
+        share of the level, it is -log10 of the smaller of p / share and q / (1 - share), with p and
+        q the ranks among the b replicates and the data, by the reference and by all others. Ranks
+        end where the data lie above all replicates, so that this score is the same for all stronger
+        evidence. For a chain it combines the p-values of the stages, see `dhsic.Chain`. None where
+        there is one statistic, which the p-value compares with `null_distribution`.
     null_scores : ndarray, shape (b,), or None
         Replicates of the score under the null hypothesis, or draws from its law.
     grid : GridSummary or None
@@ -285,8 +281,17 @@ class IndependenceTestResult(_Result):
         if self.grid is None:
             return []
         tried = f"{len(self.grid.combinations)} kernel combinations tried"
-        corrected = f"{tried}; p-value corrected for the choice. The best is shown above"
-        return [("kernels", f"{corrected}: {self.grid.told}.")]
+        corrected = f"judged by {self.grid.judged}; p-value corrected for the choice"
+        strongest = f"The strongest is shown above: {self.grid.told}."
+        return [("kernels", f"{tried}, {corrected}. {strongest}")]
+
+    @property
+    def _measured(self) -> tuple[str, float, NDArray[np.float64]]:
+        """The name of what the p-value compares, its value, and those of the replicates."""
+        if self.score is None or self.null_scores is None:
+            return "statistic", self.statistic, self.null_distribution
+        soft = self.grid is not None and self.grid.aggregate == "soft" and not self.stages
+        return "soft maximum" if soft else "score", self.score, self.null_scores
 
     def records(self) -> list[dict[str, Any]]:
         count = 1 if self.grid is None else len(self.grid.combinations)
@@ -305,19 +310,21 @@ class IndependenceTestResult(_Result):
         if self.grid is not None:
             tables["Kernels tried"] = self._kernel_rows(self.grid)
             sketches.append(self._evidence(self.grid))
-            notes.append(_EXPLORATORY)
+            notes.append(_EXPLORATORY.format(self.grid.judged))
         return Findings(self._subject, lead, sketches, tables, notes)
 
     def _evidence(self, grid: GridSummary) -> Sketch:
         words = f"Evidence of every combination of kernels; the strongest is {grid.told}."
-        return Sketch(lambda ax: grid.plot(ax, names=self._asked), words, (7.2, 4.4))
+        names = [v.name for v in self.variables]  # of two samples one, their values
+        return Sketch(lambda ax: grid.plot(ax, names=names), words, (7.2, 4.4))
 
     @property
     def _pvalue_text(self) -> str:
         count = len(self.null_distribution)
         if any(is_least(stage.pvalue, count) for stage in self.stages):
             return f"<= {self.pvalue:.4g} (that of a stage is {floor_text(count)})"
-        return pvalue_text(self.pvalue, self.pvalue_error, count)
+        best_rank = 1 if self.grid is None else self.grid.best_rank
+        return pvalue_text(self.pvalue, self.pvalue_error, count, best_rank)
 
     @property
     def _p(self) -> str:
@@ -384,12 +391,10 @@ class IndependenceTestResult(_Result):
         level = check_number(
             "alpha", alpha, "greater than 0 and less than 1", lambda x: 0.0 < x < 1.0, "as 0.05"
         )
-        measured, value, values = "statistic", self.statistic, self.null_distribution
-        if self.score is not None and self.null_scores is not None:
-            measured, value, values = "score", self.score, self.null_scores
+        measured, value, values = self._measured
         if ax is None and self.grid is not None:
             ax, evidence = axes_beside((6.4, 6.4), 4.4)
-            self.grid.plot(evidence, names=self._asked)
+            self._evidence(self.grid).draw(evidence)
         said = f"{measured} {rounded(value)}, {self._p}"
         axes = draw_null(
             ax,
@@ -414,11 +419,3 @@ def _counts(numbers: int | tuple[int, ...]) -> str:
     """One number, or one a variable."""
     listed = (numbers,) if isinstance(numbers, int) else numbers
     return " and ".join(f"{number:,}" for number in listed)
-
-
-def _described(variable: VariableSummary) -> str:
-    kernel = kernel_text(variable.kernel)
-    if len(kernel) > _KERNEL_WIDTH:
-        kernel = f"{kernel[:_KERNEL_WIDTH]}..."
-    columns = f"{variable.columns:,} column{'' if variable.columns == 1 else 's'}"
-    return f"{variable.name} ({columns}, {kernel})"

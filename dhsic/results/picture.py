@@ -267,6 +267,6 @@ def _far_out(axes: Axes, values: Vector, statistic: float) -> str:
     axes.set_xlim(min(low, 0.0), statistic * 10.0 ** min(0.1 * decades, 1.0))
     powers = 10.0 ** np.arange(math.ceil(math.log10(3.0 * threshold)), math.log10(statistic) + 0.1)
     axes.set_xticks([0.0, threshold / 2, threshold, *powers[:: -1 - len(powers) // 3]])
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:.2g}")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{float(f'{value:.2g}'):g}")  # 100, no 1e+02
     axes.minorticks_off()
     return " (logarithmic beyond the null)"

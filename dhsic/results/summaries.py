@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+from dhsic.results.texts import is_least, kernel_text, scale_text
 
 __all__ = [
     "FeatureSummary",
@@ -20,21 +21,10 @@ __all__ = [
     "StageSummary",
     "StoredArraySummary",
     "VariableSummary",
-    "floor_text",
-    "is_least",
-    "kernel_text",
-    "length_of",
-    "pvalue_text",
     "rows_text",
-    "short_spec",
-    "time_text",
 ]
 
-_NUMBER = re.compile(r"\d+\.\d+(?:e[+-]?\d+)?")
-_SCALED = re.compile(r"(gaussian|imq|laplacian|matern\d+|rq:[^:@*,()]+):([^:@*,()]+)")
-_PARAMETERS = re.compile(r":[^:@*,()+ ]+")
-_ALONE = re.compile(r"^columns\(([^(),]*)\)$")
-_MEAN = re.compile(r"columns\(([^()]*)\)")
+_KERNEL_WIDTH = 66
 
 
 @dataclass(frozen=True)
@@ -57,6 +47,15 @@ class VariableSummary:
     columns: int
     kernel: str
     column_names: tuple[str, ...] | None = None
+
+    @property
+    def told(self) -> str:
+        """The variable with its columns and its kernel, in a line."""
+        kernel = kernel_text(self.kernel)
+        if len(kernel) > _KERNEL_WIDTH:
+            kernel = f"{kernel[:_KERNEL_WIDTH]}..."
+        columns = f"{self.columns:,} column{'' if self.columns == 1 else 's'}"
+        return f"{self.name} ({columns}, {kernel})"
 
 
 @dataclass(frozen=True)
@@ -152,7 +151,7 @@ class KernelCombination:
         ('scores(gaussian), length x 1', 'gaussian, length x 1/2', 'delta')
         """
         factors = self.factors or (None,) * len(self.kernels)
-        return tuple(map(_scale_text, self.kernels, factors))
+        return tuple(map(scale_text, self.kernels, factors))
 
 
 @dataclass(frozen=True)
@@ -225,6 +224,29 @@ class GridSummary:
         from dhsic.results.picture import draw_evidence  # with NumPy alone, but for its axes
 
         return draw_evidence(ax, self, names)
+
+    @property
+    def judged(self) -> str:
+        """How they became one score."""
+        return {
+            "soft": "their soft maximum",
+            "max": "the largest standardised statistic",
+            "min-p": "the smallest p-value",
+        }[self.aggregate]
+
+    @property
+    def best_rank(self) -> int:
+        """The smallest numerator of a p-value, where the strongest alone lies above all replicates.
+
+        It is 1 but where ranks are weighed by shares of the level, see `dhsic.nulls.aggregate`:
+        rank k of a replicate by the others is as good as rank 1 by the share of the strongest where
+        (k - 1/2) / (1 - share) <= 1 / (2 share).
+        """
+        if self.aggregate == "soft" or not 0.0 < self.reference_share < 1.0:
+            return 1
+        reference = self.strongest == self.reference
+        share = self.reference_share if reference else 1.0 - self.reference_share
+        return 1 + math.floor(0.5 + 0.5 * (1.0 - share) / share)
 
 
 @dataclass(frozen=True)
@@ -324,130 +346,3 @@ def rows_text(n: int, dropped: int, data: Sequence[StoredArraySummary] = ()) -> 
     """
     rows = f"{n:,}, and {dropped:,} with missing values left out" if dropped else f"{n:,}"
     return "; ".join([rows, *filter(None, (array.told for array in data))])
-
-
-def pvalue_text(p: float, error: float | None, n_replicates: int) -> str:
-    """A p-value with its error, or as a bound where it is the smallest that there can be.
-
-    Parameters
-    ----------
-    p : float
-        The p-value.
-    error : float or None
-        Its Monte Carlo standard error; None where nothing is simulated.
-    n_replicates : int
-        b, of which the smallest is 1 / (b + 1).
-
-    Examples
-    --------
-    >>> pvalue_text(0.001, 0.001, 999)
-    '<= 0.001 (the smallest with 999 replicates; take 9,999 or so to tell a smaller one)'
-    >>> pvalue_text(0.25, 0.0137, 999), pvalue_text(0.25, None, 1000)
-    ('0.25 ± 0.014', '0.25')
-    """
-    if error is None:
-        return f"{p:.4g}"
-    if not is_least(p, n_replicates):
-        return f"{p:.4g} ± {error:.2g}"
-    return f"<= {p:.4g} ({floor_text(n_replicates)})"
-
-
-def is_least(p: float, n_replicates: int) -> bool:
-    """Whether a p-value is the smallest that there can be, 1 / (b + 1)."""
-    return p * (n_replicates + 1) <= 1.0 + 1e-9
-
-
-def floor_text(n_replicates: int) -> str:
-    """Say that a p-value is the smallest, and how many replicates would tell more.
-
-    Examples
-    --------
-    >>> floor_text(250)
-    'the smallest with 250 replicates; take 2,509 or so to tell a smaller one'
-    """
-    more = 10 * (n_replicates + 1) - 1
-    return (
-        f"the smallest with {n_replicates:,} replicates; take {more:,} or so to tell a smaller one"
-    )
-
-
-def length_of(kernel: str) -> float | None:
-    """The bandwidth of a kernel as a length, in units of the data; None where it has no single one.
-
-    It is 1 / sqrt(gamma) of gaussian, imq and rq kernels, exp(-gamma |x - y|^2) say, 1 / gamma of
-    laplacian ones, exp(-gamma |x - y|_1), and the length of matern ones: the median distance of the
-    rows, where the bandwidth follows from it.
-
-    Parameters
-    ----------
-    kernel : str
-        As `dhsic.kernels.parse` reads it.
-
-    Examples
-    --------
-    >>> length_of("gaussian:0.25"), length_of("laplacian:0.25"), length_of("delta")
-    (2.0, 4.0, None)
-    """
-    scaled = _SCALED.fullmatch(_ALONE.sub(r"\1", kernel))
-    if scaled is None:
-        return None
-    name, scale = scaled[1], float(scaled[2])
-    if name.startswith("matern"):
-        return scale
-    return 1.0 / (scale if name == "laplacian" else math.sqrt(scale))
-
-
-def kernel_text(kernel: str) -> str:
-    """A kernel to be read, with its length in units of the data beside gamma.
-
-    Examples
-    --------
-    >>> kernel_text("gaussian:0.0045657788937916525"), kernel_text("delta")
-    ('gaussian:0.004566, length 14.8', 'delta')
-    """
-    length = length_of(kernel)
-    return short_spec(kernel) + ("" if length is None else f", length {length:.4g}")
-
-
-def time_text(seconds: float, passes: int, precision: str = "") -> str:
-    """How long it took.
-
-    Examples
-    --------
-    >>> time_text(1.5, 1, "float32"), time_text(0.25, 0)
-    ('1.50 s, 1 pass, float32', '0.25 s')
-    """
-    read = f"{passes:,} pass{'' if passes == 1 else 'es'}" if passes else ""
-    return ", ".join(filter(None, (f"{seconds:.2f} s", read, precision)))
-
-
-def _scale_text(kernel: str, factor: float | None) -> str:
-    name = _PARAMETERS.sub("", short_spec(kernel))
-    return name if factor is None else f"{name}, length x {_as_fraction(factor)}"
-
-
-def _as_fraction(factor: float) -> str:
-    """1/16 rather than 0.0625."""
-    inverse = 1.0 / factor
-    return f"1/{inverse:.0f}" if factor < 1.0 and inverse.is_integer() else f"{factor:.4g}"
-
-
-def short_spec(kernel: str) -> str:
-    """The text of a kernel to be read: with numbers of four digits, and columns counted.
-
-    Examples
-    --------
-    >>> short_spec("gaussian:0.0045657788937916525")
-    'gaussian:0.004566'
-    >>> short_spec("columns(laplacian:0.5,none,laplacian:2.0)")
-    'columns(laplacian) of 3'
-    """
-    counted = _MEAN.sub(_counted, kernel)
-    return _NUMBER.sub(lambda number: f"{float(number[0]):.4g}", counted)
-
-
-def _counted(mean: re.Match[str]) -> str:
-    """A mean over columns by the names of its kernels and how many columns there are."""
-    parts = mean[1].split(",")
-    names = dict.fromkeys(part.split(":")[0] for part in parts if part != "none")
-    return f"columns({','.join(names)}) of {len(parts)}" if len(parts) > 1 else mean[0]

@@ -11,7 +11,7 @@ from scipy.stats import binom
 import dhsic
 from dhsic import causal
 from dhsic.causal.measure import Measure
-from dhsic.causal.pairs import pair_residuals
+from dhsic.causal.pair_residuals import pair_residuals
 from dhsic.engine.events import StepStarted
 from dhsic.errors import DataError, InvalidArgumentError
 from tests import oracles

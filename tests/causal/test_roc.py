@@ -1,11 +1,13 @@
-"""Curves of weighted decisions are what their definitions say, and scikit-learn's."""
+"""Curves of weighted decisions are what their definitions say."""
+
+import sys
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
 from dhsic.causal import accuracy_curve, precision_recall_curve, roc_curve
-from dhsic.errors import InvalidArgumentError
+from dhsic.errors import InvalidArgumentError, MissingDependencyError
 from tests import oracles
 
 
@@ -49,24 +51,12 @@ def test_precision_recall__is_its_definition(seed, ties):
     assert found.average_precision == pytest.approx(area, rel=1e-12)
 
 
-@pytest.mark.parametrize(("seed", "ties"), CASES)
-def test_curves__are_those_of_scikit_learn(seed, ties):
-    metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
-    scores, truth, weights = decisions(seed, ties)
-    curve = roc_curve(scores, truth, weights)
-    expected = metrics.roc_curve(truth, scores, sample_weight=weights, drop_intermediate=False)
-    got = curve.false_positive_rate, curve.true_positive_rate, curve.thresholds
-    for one, other in zip(got, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12)
-    assert curve.auc == pytest.approx(metrics.roc_auc_score(truth, scores, sample_weight=weights))
-    recalled = precision_recall_curve(scores, truth, weights)
-    kept = weights > 0.0
-    arguments = truth[kept], scores[kept]
-    precision, recall, _ = metrics.precision_recall_curve(*arguments, sample_weight=weights[kept])
-    np.testing.assert_allclose(recalled.precision, precision[-2::-1], rtol=1e-12)
-    np.testing.assert_allclose(recalled.recall, recall[-2::-1], rtol=1e-12)
-    average = metrics.average_precision_score(*arguments, sample_weight=weights[kept])
-    assert recalled.average_precision == pytest.approx(average, rel=1e-12)
+@pytest.mark.parametrize("curve", [roc_curve, precision_recall_curve])
+def test_curves__say_which_library_they_need(curve, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(MissingDependencyError, match=r"needs scikit-learn.*dhsic\[causal\]"):
+        curve([1.0, 2.0], [True, False])
+    assert accuracy_curve([1.0, 2.0], [True, False]).accuracy[-1] == 0.5
 
 
 @pytest.mark.parametrize(("seed", "ties"), CASES)

@@ -1,6 +1,7 @@
 """`dhsic cause` is `dhsic.causal` on zarr data and on folders of pairs."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,19 @@ def test_pairs__are_read_and_scored(invoke: Invoke, folder: Path, tmp_path: Path
     auc = found.roc_curve([True, False, True, False]).auc
     assert f"area {auc:.4f}" in done.stdout
     assert plot.read_bytes().startswith(PNG)
+
+
+def test_pairs__without_scikit_learn_tell_all_but_the_areas(
+    invoke: Invoke, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    done = invoke("cause", "pairs", folder, "--criterion", "hsic", "--max-rows", 80)
+    assert done.exit_code == 0
+    assert "of the weight of all pairs" in done.stdout
+    assert "A ROC curve needs scikit-learn" in done.stdout
+    refused = invoke("cause", "pairs", folder, "--plot", tmp_path / "roc.png")
+    assert refused.exit_code == 2
+    assert "--plot needs scikit-learn" in refused.stderr
 
 
 def test_pairs__without_known_directions_have_no_areas(

@@ -43,7 +43,7 @@ def test_table__says_that_the_choice_of_kernels_is_accounted_for(invoke: Invoke,
         "gaussian",
     )  # fmt: skip
     line = next(line for line in done.stdout.splitlines() if line.startswith("kernels"))
-    assert "2 kernel combinations tried; p-value corrected for the choice." in line
+    assert "2 kernel combinations tried, judged by their soft maximum; p-value corrected" in line
 
 
 def test_plan__takes_the_grid(invoke: Invoke, data: str) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 import dhsic
-from dhsic._validation import parse_bytes
 from dhsic.cli import pages
 from dhsic.cli.options import Request
 from dhsic.cli.recipes import code_of_test
 from dhsic.cli.where import Place
+from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError
 from dhsic.results import IndependenceTestResult
 from tests.cli.conftest import ROWS, Invoke

@@ -229,7 +229,7 @@ def test_auto_null__is_exact_with_independent_landmarks():
     joint = dhsic.NystromMHSIC(pairing="joint")
     known = dhsic.independence_test(*rng.standard_normal((2, 300)), estimator=joint, **options)
     assert (few.null, many.null, three.null) == ("shifts", "shifts", "chain")
-    assert few.null_reason.startswith("exact for exchangeable rows; all 300 shifts of 4 orders")
+    assert few.null_reason.startswith("exact for exchangeable rows; all 300 shifts of 4 random")
     assert "all 1,000 shifts within 30 groups of rows" in many.null_reason
     assert known.null_reason.startswith("not exact with joint landmarks; ")
 

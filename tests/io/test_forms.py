@@ -396,6 +396,26 @@ def test_arrays__of_other_memory_are_refused_in_words():
         open_variables([OnDevice(), Y])
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda x: x.requires_grad_(), "requires grad"),
+        (lambda x: x.bfloat16(), "BFloat16"),
+        (lambda x: x.to_sparse(), "to_dense"),
+    ],
+)
+def test_tensors__that_numpy_cannot_read_are_refused_with_what_they_say(change, told):
+    with pytest.raises(DataError, match=f"a Tensor that NumPy cannot read .*{told}.*copy it"):
+        open_variables([change(torch().from_numpy(X.copy())), Y])
+
+
+def test_tensors__of_booleans_are_labels_and_of_numbers_keep_their_precision():
+    tensor = torch().from_numpy
+    flags, numbers = open_variables([tensor(FLAGS), tensor(X.astype(np.float32))])
+    assert flags.kinds == ("boolean",)
+    assert numbers.read(0, N).dtype == np.float32
+
+
 def test_lazy_frames__are_refused():
     lazy = polars().DataFrame({"a": Y}).lazy()
     with pytest.raises(DataError, match=r"LazyFrame is not computed yet: call \.collect\(\)"):

@@ -226,3 +226,63 @@ def test_table__with_stray_text_or_without_rows_is_refused(tmp_path):
     path = table(tmp_path, "when,x\n2020-01-01,1\n2020-01-02,2\n", "dates.csv")
     with pytest.raises(DataError, match=r"column 'when' .* a time for example to seconds"):
         dhsic.independence_test("when", "x", data=path)
+
+
+GROUPED = 'x\n"1,200"\n"-12,300.5"\n900\n'
+
+
+def test_thousands__are_read_in_columns_of_numbers(tmp_path):
+    _, array = convert(table(tmp_path, GROUPED), tmp_path, numeric=["x"], thousands=",")
+    assert array[:, 0].tolist() == [1200, -12300.5, 900]
+    path = stored(tmp_path, ["1'000'000", "2"])
+    options = {"numeric": ["x"], "thousands": "'", "overwrite": True}
+    assert convert(path, tmp_path, **options)[1][:, 0].tolist() == [1e6, 2]
+
+
+def test_thousands__that_do_not_have_three_digits_are_no_numbers(tmp_path):
+    text = GROUPED + '"1,20"\n"12,3456"\n",100"\n'
+    with pytest.raises(
+        DataError, match="got '1,20' in line 5, '12,3456' in line 6, ',100' in line"
+    ):
+        convert(table(tmp_path, text), tmp_path, numeric=["x"], thousands=",")
+    options = {"numeric": ["x"], "thousands": ",", "missing": "drop"}
+    written, _ = convert(table(tmp_path, text), tmp_path, **options)
+    assert (written.rows, written.columns[0].rejected) == (3, 3)
+
+
+def test_thousands__are_the_remedy_of_grouped_numbers(tmp_path):
+    path = table(tmp_path, GROUPED)
+    with pytest.raises(DataError, match=r"--numeric x --thousands , \(numeric=\['x'\], thousands="):
+        convert(path, tmp_path)
+    with pytest.raises(DataError, match=r"read them by --thousands , \(thousands=','\), or leave"):
+        convert(path, tmp_path, numeric=["x"])
+    with pytest.raises(DataError, match=r'--thousands " "'):
+        convert(table(tmp_path, "x\n1 200\n1 300\n"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"thousands": ","}, r"in the columns of numeric, got none: name them"),
+        ({"thousands": "ab", "numeric": ["x"]}, "one character between digits such as ','"),
+        ({"thousands": "1", "numeric": ["x"]}, "one character between digits"),
+        ({"thousands": 1, "numeric": ["x"]}, "one character between digits"),
+    ],
+)
+def test_thousands__that_cannot_be_are_refused(tmp_path, options, message):
+    with pytest.raises(InvalidArgumentError, match=message):
+        convert(table(tmp_path, GROUPED), tmp_path, **options)
+
+
+def test_tabs__separate_the_fields_of_tsv(tmp_path):
+    path = table(tmp_path, "x\tg\n1,5\tu\n2\tv\n", "t.tsv")
+    (found,) = table_variables.open_table_variables(path, ["g"])
+    assert found.categories == (("u", "v"),)
+    _, array = convert(path, tmp_path, ("g",))
+    assert array[:, 0].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("text", ["x;y\n1;2\n3;4\n", "x;y\n1;2,5\n3;4,5\n", "x,y\n1;2\n"])
+def test_fields__that_are_separated_by_another_character_are_told(tmp_path, text):
+    with pytest.raises((DataError, InvalidArgumentError), match=r"separated by ';': convert it by"):
+        table_variables.open_table_variables(table(tmp_path, text), ["x", "y"])

@@ -1,0 +1,154 @@
+"""Groups whose rows change places with some others only, as passes read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic._random import random_keys
+from dhsic.engine.groups import Arrangement, Ranges
+
+__all__ = ["MovedGroups"]
+
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class MovedGroups:
+    """Groups of equally many rows that change places, and rows that stay; as `Groups`.
+
+    The rows of a group are of as many items. Items of w rows make w groups, which move alike. Items
+    are drawn so that those of a group lie far apart in storage, and come in a random order, unless
+    they are a series.
+
+    Parameters
+    ----------
+    n, size : int
+        Rows of the data, and of a group.
+    seed : int
+        The seed of the test.
+    rows : ndarray of int, shape (count, size)
+        The rows of every group in their order.
+    units : ndarray of int, shape (count,)
+        Groups of the same number move alike; ascending.
+    left : ndarray of int, shape (n_left,)
+        Rows in no group, ascending.
+    what : str
+        What moves, in words.
+    serial : bool, optional
+        Whether groups are shifted only.
+    """
+
+    n: int
+    size: int
+    seed: int
+    rows: Rows
+    units: Rows
+    left: Rows
+    what: str
+    serial: bool = False
+
+    @classmethod
+    def of(
+        cls, n: int, size: int, seed: int, items: Sequence[Rows], what: str, *, serial: bool = False
+    ) -> Self:
+        """Those of items that move alike, shapes (units, size, w)."""
+        every = np.concatenate([some.swapaxes(1, 2).reshape(-1, size) for some in items])
+        widths = np.concatenate([np.full(len(some), some.shape[2]) for some in items])
+        units = np.repeat(np.arange(len(widths)), widths)
+        staying = np.ones(n, np.bool_)
+        staying[every.ravel()] = False
+        return cls(n, size, seed, every, units, np.flatnonzero(staying), what, serial)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        own = self.n, self.size, self.seed, self.rows, self.units, self.left, self.what, self.serial
+        return type(self), own
+
+    @property
+    def count(self) -> int:
+        """Groups."""
+        return len(self.rows)
+
+    @property
+    def n_left(self) -> int:
+        """Rows that are in no group."""
+        return len(self.left)
+
+    def left_of(self, first: int, last: int) -> slice:
+        """Where those are that go with the groups first..last-1: evenly many with each."""
+        return slice(self._left_before(first), self._left_before(last))
+
+    def _left_before(self, group: int) -> int:
+        return -(-group * self.n_left // self.count)
+
+    def count_of(self, first: int, rows: int) -> int:
+        """Groups, from the first on, that with what goes with them have so many rows."""
+        low, high = 0, self.count - first
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.rows_of(first, first + middle) <= rows:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def rows_of(self, first: int, last: int) -> int:
+        """How many rows the groups first..last-1 have, with those that go with them."""
+        left = self._left_before(last) - self._left_before(first)
+        return (last - first) * self.size + left
+
+    def ranges(self, first: int, last: int) -> Ranges:
+        """Ranges of rows that hold the groups first..last-1."""
+        starts, stops = _pieces(np.sort(self._members(first, last)))
+        return tuple(zip(starts.tolist(), stops.tolist(), strict=True))
+
+    def runs(self, bounds: Sequence[int]) -> Rows:
+        """Where the ranges of the runs of groups between bounds start and stop, as of `Groups`."""
+        key = tuple(bounds)
+        if key not in self._runs:
+            found = [_pieces(np.sort(self._members(*span))) for span in pairwise(bounds)]
+            pieces = max(len(starts) for starts, _ in found)
+            ends = np.zeros((2, len(found), pieces), np.intp)
+            for run, both in enumerate(found):
+                ends[:, run, : len(both[0])] = both
+            self._runs[key] = ends
+        return self._runs[key]
+
+    @cached_property
+    def _runs(self) -> dict[tuple[int, ...], Rows]:
+        return {}
+
+    def arrange(self, first: int, last: int) -> Arrangement:
+        """Where the rows of the groups first..last-1 are."""
+        members = self._members(first, last)
+        ascending = np.sort(members)
+        starts, stops = _pieces(ascending)
+        ranges = tuple(zip(starts.tolist(), stops.tolist(), strict=True))
+        return Arrangement(ranges, np.searchsorted(ascending, members))
+
+    def orders(self, coset: int, first: int, count: int, variable: int) -> Rows:
+        """Random orders of the rows of some groups, shape (count, b): one for those of a unit."""
+        units = self.units[first : first + count]
+        start, stop = int(units[0]), int(units[-1]) + 1
+        b = self.size
+        keys = random_keys(self.seed, start * b, stop * b, "shifts", coset, variable)
+        orders: Rows = keys.reshape(-1, b).argsort(axis=1)
+        return orders[units - start]
+
+    def _members(self, first: int, last: int) -> Rows:
+        left = self.left[self.left_of(first, last)]
+        return np.concatenate([self.rows[first:last].ravel(), left])
+
+
+def _pieces(rows: Rows) -> tuple[Rows, Rows]:
+    """Where the ranges of consecutive rows start and stop, of rows that ascend."""
+    breaks = np.flatnonzero(np.diff(rows) > 1) + 1
+    starts = np.concatenate([rows[:1], rows[breaks]])
+    stops = np.concatenate([rows[breaks - 1], rows[-1:]]) + 1
+    return starts, stops

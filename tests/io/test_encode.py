@@ -1,0 +1,88 @@
+"""Values of any type become numbers, and labels codes, wherever values are missing."""
+
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dhsic.errors import DataError
+from dhsic.io.encode import encode
+from dhsic.io.frames import as_frame, frame_source
+
+NAN = float("nan")  # another object than that of NumPy
+MISSING = (None, np.nan, NAN, np.float32("nan"), Decimal("nan"), pd.NA, pd.NaT)
+
+
+def objects(values):
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+@pytest.mark.parametrize("gone", MISSING, ids=repr)
+def test_labels__have_codes_in_the_order_in_which_they_appear(gone):
+    found = encode(objects(["v", gone, "u", "v", None]), "x")
+    np.testing.assert_array_equal(found.values, [0.0, np.nan, 1.0, 0.0, np.nan])
+    assert (found.kind, found.categories) == ("category", ("v", "u"))
+
+
+@pytest.mark.parametrize("gone", MISSING, ids=repr)
+def test_booleans__that_miss_some_are_booleans(gone):
+    found = encode(objects([True, gone, np.bool_(False)]), "x")
+    np.testing.assert_array_equal(found.values, [1.0, np.nan, 0.0])
+    assert found.kind == "boolean"
+    assert encode(objects([True, np.bool_(False)]), "x").values.dtype == bool
+
+
+@pytest.mark.parametrize("gone", MISSING, ids=repr)
+def test_numbers__that_miss_some_are_numbers(gone):
+    found = encode(objects([1, gone, Decimal("2.5"), np.float32(3)]), "x")
+    np.testing.assert_array_equal(found.values, [1.0, np.nan, 2.5, 3.0])
+    assert found.kind == "number"
+    assert encode(objects([1, 2]), "x").values.dtype.kind == "i"
+
+
+def test_nothing__is_missing_numbers():
+    assert np.isnan(encode(objects([None, pd.NA]), "x").values).all()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([True, 1, 0], "numbers or labels, got values of type bool, int"),
+        (["a", 1.0, NAN], "text beside numbers, first 'a' in row 0"),
+        ([True, "a"], "got values of type bool, str"),
+        ([["a"], ["b"]], "got values of type list"),
+        ([NAN, {}], "got values of type dict"),
+    ],
+)
+def test_values__of_several_kinds_are_refused(values, message):
+    with pytest.raises(DataError, match=message):
+        encode(objects(values), "x")
+
+
+def arrow_columns():
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    chunks = [pa.array(["u", None, "v"]), pa.array(["w", "v"])]
+    yield pa.chunked_array(chunks)
+    yield pa.chunked_array([chunk.cast("large_string") for chunk in chunks])
+    yield pa.chunked_array([chunk.dictionary_encode() for chunk in chunks])
+    yield pa.chunked_array([pa.array([], "string"), *chunks])
+
+
+def test_arrow__codes_are_one_list_for_all_chunks():
+    for column in arrow_columns():
+        source = frame_source(as_frame(column), "x")
+        np.testing.assert_array_equal(source.read(0, 5)[:, 0], [0.0, np.nan, 1.0, 2.0, 1.0])
+        assert source.categories == (("u", "v", "w"),)
+
+
+def test_arrow__texts_of_numbers_are_refused():
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    with pytest.raises(DataError, match="numbers that are written as text, as '1,200'"):
+        frame_source(as_frame(pa.chunked_array([["1,200", "1,300"]])), "x")
+    labels = pa.chunked_array([[f"id {row}" for row in range(20)]])
+    for column in (labels, labels.dictionary_encode()):
+        with pytest.raises(DataError, match="another label in every row"):
+            frame_source(as_frame(column), "x")
