@@ -172,16 +172,16 @@ def unregister(extension: str | type[Any]) -> None:
     dhsic.errors.InvalidArgumentError: only registered names can be removed, got 'gaussian'; ...
     """
     name = extension if isinstance(extension, str) else getattr(extension, "name", None)
-    known = isinstance(name, str) and name in _ADDED
-    if not known or (not isinstance(extension, str) and _ADDED[name] is not extension):
+    added = _ADDED.get(name) if isinstance(name, str) else None
+    if added is None or (not isinstance(extension, str) and added is not extension):
         listed = ", ".join(_ADDED) or "none"
         got = shown(getattr(extension, "__name__", extension))
         msg = f"only registered names can be removed, got {got}; registered are: {listed}"
         raise InvalidArgumentError(msg)
-    gone = _ADDED.pop(name)
+    gone = _ADDED.pop(str(name))
     _ANYWHERE[:] = [null for null in _ANYWHERE if null is not gone]
     for known in (FORMS, ESTIMATORS, NULLS):
-        known.pop(name, None)
+        known.pop(str(name), None)
     TABLE[:] = [
         replace(entry, nulls=tuple(null for null in entry.nulls if null is not gone))
         for entry in TABLE
