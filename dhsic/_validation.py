@@ -21,6 +21,7 @@ __all__ = [
     "check_integer",
     "check_number",
     "check_path",
+    "check_progress",
     "named_arguments",
     "nearest",
     "parse_seconds",
@@ -76,6 +77,13 @@ def check_number(
         return float(value)
     msg = f"{name} must be {requirement}, got {shown(value)}: {remedy}"
     raise InvalidArgumentError(msg)
+
+
+def check_progress(progress: Any) -> None:
+    """Refuse what cannot be called with the progress of a conversion."""
+    if progress is not None and not callable(progress):
+        msg = f"progress must be callable with a number of rows, got {shown(progress)}: as print"
+        raise InvalidArgumentError(msg)
 
 
 def check_flag(name: str, value: Any) -> bool:

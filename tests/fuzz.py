@@ -49,7 +49,8 @@ def public_functions():
 
 def _holds_options(cls):
     others = (Result, Exception, tuple)
-    return not issubclass(cls, others) and not inspect.isabstract(cls)
+    abstract = inspect.isabstract(cls) or cls.__dict__.get("_is_protocol", False)
+    return not issubclass(cls, others) and not abstract
 
 
 class Samples:
@@ -327,7 +328,7 @@ class Words:
                 *(
                     "é",
                     "\x1b[31m",
-                    "\ud800",
+                    "\udcff",
                     "a" * 300,
                     "--",
                     "-",

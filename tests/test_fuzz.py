@@ -47,14 +47,14 @@ def test_every_command__has_valid_words(words):
     assert words.valid.keys() == COMMANDS.keys()
 
 
-@settled(120)
+@settled(250)
 @given(data=st.data())
 def test_functions__refuse_in_words_or_answer(samples, data):
     name, args, kwargs = data.draw(calls(samples, FUNCTIONS))
     check_call(FUNCTIONS[name], args, kwargs)
 
 
-@settled(40)
+@settled(120)
 @given(data=st.data())
 def test_commands__refuse_in_words_or_answer(words, data):
     check_command(*data.draw(command_lines(words, COMMANDS)))

@@ -136,13 +136,12 @@ def least_landmarks(delta: float, *spectra: CovarianceSpectrum) -> int:
     581
     """
     _check_delta(delta, 1.0)
-    given: Any
-    for given in spectra:
-        if not isinstance(given, CovarianceSpectrum):
-            msg = (
-                f"a spectrum must be a CovarianceSpectrum, got {shown(given)}: make one of a pilot"
-            )
-            raise InvalidArgumentError(msg)
+    others = [one for one in spectra if not isinstance(one, CovarianceSpectrum)]
+    if others:
+        msg = (
+            f"a spectrum must be a CovarianceSpectrum, got {shown(others[0])}: make one of a pilot"
+        )
+        raise InvalidArgumentError(msg)
     c = max(_LEAST, *(12.0 * one.supremum**2 / one.norm for one in spectra))
     return math.ceil(-c * float(scipy.special.lambertw(-delta / c, k=-1).real))
 

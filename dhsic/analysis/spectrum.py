@@ -132,11 +132,11 @@ def covariance_spectrum(
     (0.62, 5.0)
     """
     rows = [_matrix(x) for x in pilot]
-    asked: Any = kernels
-    if not isinstance(asked, str | Kernel | Sequence):
-        msg = f"kernels must be one, or a sequence of them, got {shown(kernels)}: as 'gaussian'"
+    listed: Any = kernels if isinstance(kernels, Sequence) else [kernels]
+    if not all(isinstance(kernel, str | Kernel) for kernel in listed):
+        msg = f"kernels must be names or values of kernels, got {shown(kernels)}: as 'gaussian'"
         raise InvalidArgumentError(msg)
-    given = [kernels] * len(rows) if isinstance(kernels, str | Kernel) else list(kernels)
+    given = [kernels] * len(rows) if isinstance(kernels, str | Kernel) else list(listed)
     if not rows or len(given) != len(rows):
         msg = (
             "a spectrum needs one variable or more and as many kernels, got "
@@ -156,7 +156,14 @@ def covariance_spectrum(
 
 
 def _matrix(values: ArrayLike) -> NDArray[Any]:
-    x = np.asarray(values, np.float64)
+    try:
+        x = np.asarray(values)
+        if x.dtype.kind == "c":
+            raise TypeError  # only their real parts would be left
+        x = x.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        msg = f"a pilot needs arrays (s,) or (s, d) of finite numbers, got {shown(values)}"
+        raise DataError(msg) from error
     x = x[:, None] if x.ndim == 1 else x
     if x.ndim != 2 or not np.isfinite(x).all():
         msg = f"a pilot needs arrays (s,) or (s, d) of finite numbers, got shape {x.shape}"

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._validation import check_integer, named_arguments, nearest
+from dhsic._validation import check_integer, named_arguments, nearest, shown
 from dhsic.causal.splines import Splines
 from dhsic.errors import InvalidArgumentError, require
 
@@ -213,7 +213,7 @@ def find_regression(regression: RegressionName | Regression) -> Regression:
     >>> find_regression("splines").n_knots
     20
     """
-    if regression == "splines":
+    if isinstance(regression, str) and regression == "splines":
         return Splines()
     if isinstance(regression, str) and regression in _REGRESSORS:
         return CrossFitted(regression)
@@ -221,5 +221,5 @@ def find_regression(regression: RegressionName | Regression) -> Regression:
         return regression
     listed = ", ".join(map(repr, REGRESSIONS))
     near = nearest(regression, REGRESSIONS) if isinstance(regression, str) else ""
-    msg = f"regression must be one of {listed} or a value of one, got {regression!r}{near}"
+    msg = f"regression must be one of {listed} or a value of one, got {shown(regression)}{near}"
     raise InvalidArgumentError(msg)

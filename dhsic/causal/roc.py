@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dhsic import plots
 from dhsic._drawing import BLUE, axes_of
-from dhsic._validation import named_arguments
+from dhsic._validation import named_arguments, shown
 from dhsic.errors import InvalidArgumentError, require
 from dhsic.results import Result
 
@@ -284,7 +284,11 @@ def _checked(
 ) -> tuple[Vector, NDArray[np.bool_], Vector]:
     """Scores, classes and weights of what has a weight."""
     sizes = _numbers("scores", scores)
-    positive = np.asarray(truth)
+    try:
+        positive = np.asarray(truth)
+    except ValueError as error:
+        msg = f"truth must be {len(sizes)} booleans, one a score, got {shown(truth)}"
+        raise InvalidArgumentError(msg) from error
     if positive.dtype != bool or positive.shape != sizes.shape:
         msg = (
             f"truth must be {len(sizes)} booleans, one a score, got {positive.dtype} of shape "
@@ -308,9 +312,12 @@ def _refuse_one_class(missing: str) -> None:
 
 def _numbers(name: str, values: Any, length: int | None = None) -> Vector:
     try:
-        vector = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        msg = f"{name} must be numbers, got {values!r}"
+        given = np.asarray(values)
+        if given.dtype.kind == "c":
+            raise TypeError  # only their real parts would be left
+        vector = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        msg = f"{name} must be numbers, got {shown(values)}"
         raise InvalidArgumentError(msg) from error
     if vector.ndim != 1 or not len(vector) or length not in (None, len(vector)):
         wanted = "one or more numbers" if length is None else f"{length} numbers, one a score"

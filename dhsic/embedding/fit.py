@@ -116,7 +116,7 @@ def mean_embedding(
     >>> bool(abs(found.integrate(lambda z: np.exp(-0.5 * z[:, 0] ** 2)) - 0.5**0.5) < 0.02)
     True
     """
-    check_landmark_options(n_landmarks or _USUAL, tolerance)
+    check_landmark_options(_USUAL if n_landmarks is None else n_landmarks, tolerance)
     check_choice("selection", selection, get_args(Selection))
     check_integer("pool", pool, minimum=1)
     session = _session(x, rng, precision, client, threads, memory, progress, checkpoint)

@@ -153,6 +153,9 @@ def encode_matrix(values: NDArray[Any], where: str) -> Columns:
         return Columns(values, (kind,) * d, (None,) * d)
     if values.ndim == 1:
         values = values[:, None]
+    if not d:
+        msg = f"{where} must have rows and columns, got {len(values)} x 0"
+        raise DataError(msg)
     columns = [encode(values[:, j], _column(where, j, d)) for j in range(d)]
     return side_by_side(columns)
 

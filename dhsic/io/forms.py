@@ -274,6 +274,8 @@ def _numeric(source: Opened) -> Opened:
     """Refuse what is stored or computed as anything but numbers."""
     if (error := unusable(f"variable {source.name!r}", source.array.dtype)) is not None:
         raise error
+    if source.array.ndim not in (1, 2):
+        raise _shape_error(source.name, source.array.shape)
     if source.kinds is None and np.dtype(source.array.dtype).kind == "b":
         boolean: Kind = "boolean"
         return replace(source, kinds=(boolean,) * source.shape[1])

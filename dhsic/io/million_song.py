@@ -15,7 +15,7 @@ from typing import BinaryIO, TextIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._validation import check_path
+from dhsic._validation import check_path, check_progress
 from dhsic.errors import DataError
 from dhsic.io.shuffle import shuffled
 from dhsic.io.written import WrittenGroup
@@ -86,6 +86,7 @@ def convert_million_song(
     >>> folder.cleanup()
     """
     path = Path(check_path("source", source))
+    check_progress(progress)
     if not os.path.isfile(path):
         msg = f"{path} is not a file: give the path of YearPredictionMSD.txt or its .zip"
         raise DataError(msg)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._validation import check_integer, check_number
+from dhsic._validation import check_integer, check_number, check_progress
 from dhsic.io.written import WrittenGroup
 from dhsic.io.zarr_output import Progress, check_dtype, new_group
 
@@ -81,6 +81,7 @@ def generate(
     """
     design = _Design(seed, features, dependence)
     check_integer("rows", rows, minimum=1)
+    check_progress(progress)
     columns = {"features": features, "year": 1}
     # Random numbers compress by 6 % in float32, and raw ones are read three times as fast.
     options: dict[str, Any] = {"dtype": dtype, "compress": False, "overwrite": overwrite}

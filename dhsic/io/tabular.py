@@ -12,7 +12,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._validation import check_choice, check_path, named_arguments, shown
+from dhsic._validation import check_choice, check_path, check_progress, named_arguments, shown
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.csv_lines import Dialect, Quotes
 from dhsic.io.missing import Missing
@@ -136,6 +136,7 @@ def convert_table(
     given = usual_delimiter(path) if delimiter is None else delimiter
     dialect = Dialect(given, quotes, encoding)
     dialect.check()
+    check_progress(progress)
     _check_words(na_values=na_values, categorical=categorical, numeric=numeric)
     _check_thousands(thousands, numeric)
     table = open_table(path, dialect, na_values)

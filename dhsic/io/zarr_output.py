@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic._validation import check_path
-from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.io.urls import is_url
 from dhsic.io.whole import Place
 from dhsic.io.written import WrittenGroup
@@ -285,6 +285,7 @@ def new_group(
 
     stored = check_dtype(dtype)
     _check_columns(columns)
+    _check_memory(columns, stored)
     text = check_path("destination", destination)
     # Zarr is called in the pool's thread only: Ctrl-C reaches the main thread alone, and the
     # pool waits for its thread, so nothing still writes when the folder is removed.
@@ -350,6 +351,19 @@ def _check_columns(columns: Mapping[str, int]) -> None:
         if width < 1:
             msg = f"array {name!r} needs at least one column, got {width}"
             raise InvalidArgumentError(msg)
+
+
+def _check_memory(columns: Mapping[str, int], dtype: np.dtype[Any]) -> None:
+    """Refuse arrays of which two chunks, as a writer holds, do not fit the memory."""
+    import psutil
+
+    needed, free = 2 * chunk_bytes(columns, dtype), psutil.virtual_memory().available
+    if needed > free:
+        msg = (
+            f"columns must fit the memory by {chunk_rows(columns, dtype):,} rows, and take "
+            f"{needed:,} bytes where {free:,} are free: write fewer columns"
+        )
+        raise MemoryBudgetError(msg)
 
 
 def _checked_destination(destination: str, overwrite: bool) -> Path:

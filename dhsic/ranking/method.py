@@ -118,7 +118,8 @@ def feature_estimator(
     planner: Planner | None = None,
 ) -> tuple[Estimator, str]:
     """The estimator, one that takes many features, and why this one."""
-    named = None if estimator == "auto" else find_estimator(estimator, session)[0]
+    auto = isinstance(estimator, str) and estimator == "auto"
+    named = None if auto else find_estimator(estimator, session)[0]
     if named is not None and not isinstance(named, FeatureEstimator):
         msg = (
             "many features against one target need estimator 'nystrom-m', 'nystrom-hsic', 'v-hsic' "

@@ -87,10 +87,7 @@ def write_report(
     True
     """
     _check_result(result)
-    given: Any = run
-    if not isinstance(given, Run | None):
-        msg = f"run must be a dhsic.report.Run, got {shown(run)}: leave it out, or make one"
-        raise InvalidArgumentError(msg)
+    _check_run(run)
     target = Path(check_path("path", path))
     known = run or Run()
     found = result.findings(check_level(alpha), control)
@@ -116,6 +113,12 @@ def _made(result: Any, run: Run) -> list[Section]:
     passes = getattr(result, "passes", ())
     listed = passes if isinstance(passes, tuple) else ()
     return [timings(listed, result.seconds, result.n, run.memory), again]
+
+
+def _check_run(run: object) -> None:
+    if not isinstance(run, Run | None):
+        msg = f"run must be a dhsic.report.Run, got {shown(run)}: leave it out, or make one"
+        raise InvalidArgumentError(msg)
 
 
 def _check_result(result: object) -> None:
