@@ -80,6 +80,7 @@ html_css_files = ["dhsic.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "navbar_end": ["theme-switcher"],
+    "header_links_before_dropdown": 8,
     "secondary_sidebar_items": ["page-toc"],
     "show_nav_level": 1,
     "navigation_with_keys": False,
