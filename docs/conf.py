@@ -58,6 +58,7 @@ nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_merge_streams = True
+nb_output_stderr = "remove"  # the bar of a slow machine
 
 sphinx_gallery_conf = {
     "examples_dirs": "examples",
