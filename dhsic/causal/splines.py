@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._validation import check_choice, check_integer
+from dhsic._validation import check_choice, check_integer, shown
 from dhsic.causal.basis import EXTRAPOLATIONS, Extrapolation, SplineBasis
 from dhsic.causal.design import AdditiveFit, SplineDesign, additive_fit
 from dhsic.causal.rows import SplineResiduals
-from dhsic.errors import DataError
+from dhsic.errors import DataError, InvalidArgumentError
 
 __all__ = ["PILOT_ROWS", "Penalty", "Splines", "check_varied"]
 
@@ -78,8 +78,10 @@ class Splines:
     n_folds: int = 1
 
     def __post_init__(self) -> None:
-        check_integer("n_knots", self.n_knots, minimum=2)
-        check_integer("degree", self.degree, minimum=2)
+        for name, value, most in (("n_knots", self.n_knots, 10_000), ("degree", self.degree, 20)):
+            if check_integer(name, value, minimum=2) > most:
+                msg = f"{name} must be at most {most:,}, got {shown(value)}: take fewer"
+                raise InvalidArgumentError(msg)
         check_choice("penalty", self.penalty, get_args(Penalty))
         check_integer("n_folds", self.n_folds, minimum=1)
         check_choice("extrapolation", self.extrapolation, EXTRAPOLATIONS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._validation import check_integer, check_number, check_progress
+from dhsic._validation import check_integer, check_number, check_path, check_progress
+from dhsic.errors import InvalidArgumentError
+from dhsic.io.urls import is_url
 from dhsic.io.written import WrittenGroup
 from dhsic.io.zarr_output import Progress, check_dtype, new_group
 
@@ -85,6 +88,8 @@ def generate(
     columns = {"features": features, "year": 1}
     # Random numbers compress by 6 % in float32, and raw ones are read three times as fast.
     options: dict[str, Any] = {"dtype": dtype, "compress": False, "overwrite": overwrite}
+    row_bytes = (features + 1) * check_dtype(dtype).itemsize
+    _check_disk(check_path("destination", destination), rows * row_bytes)
     with new_group(destination, columns, **options) as writer:
         for block_features, year in design.blocks(0, rows):
             writer.append({"features": block_features, "year": year})
@@ -202,6 +207,20 @@ def synthetic_block(
         year[done : done + len(block_x)] = block_year
         done += len(block_x)
     return x, year
+
+
+def _check_disk(destination: str, needed: int) -> None:
+    """Refuse what would fill the disk before it is complete."""
+    folder = os.path.dirname(os.path.abspath(destination))
+    if is_url(destination) or not os.path.isdir(folder):
+        return  # a store has its own bound, and a folder that is not there is refused later
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        msg = (
+            f"rows must fit the disk: they take {needed:,} bytes, and {free:,} are free in "
+            f"{folder}: write fewer"
+        )
+        raise InvalidArgumentError(msg)
 
 
 @dataclass(frozen=True)

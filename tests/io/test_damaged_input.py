@@ -146,6 +146,15 @@ def test_paths__that_no_group_can_have_are_refused(tmp_path, name):
         pass
 
 
+def test_rows__that_would_fill_the_disk_are_refused(tmp_path):
+    said = refused("generate", tmp_path / "o.zarr", "--rows", "9" * 30)
+    assert "rows must fit the disk" in said
+    assert "columns must fit the memory" in refused(
+        *("generate", tmp_path / "o.zarr", "--rows", 1, "--features", 10**9)
+    )
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("form", [sp.dok_matrix, sp.dok_array, sp.lil_matrix, sp.csr_array])
 def test_sparse_matrices__are_matrices(form):
     rng = np.random.default_rng(0)
