@@ -20,6 +20,7 @@ from benchmarks import (
     chaos,
     convergence,
     dag_search,
+    dependent_rows,
     embedding_error,
     embedding_scale,
     family,
@@ -147,6 +148,16 @@ def test_convergence__finds_errors_that_fall(out):
     assert len(errors) == 2 * 7
     assert all(many < few for few, many in zip(errors[::2], errors[1::2], strict=True))
     assert all(float(row["slope so far"]) < 0 for row in table[1::2])
+
+
+def test_dependent_rows__tests_every_case_both_ways(out):
+    options = ["--rows", 400, "--runs", 1, "--effect", 0.0, "--processes", 1]
+    table = run(dependent_rows, out, *options, "--rows-of-time", 400)
+    assert [row["data"] for row in table] == list(dependent_rows.CASES)
+    with out.with_name("table_seconds.csv").open() as file:
+        told = {row["argument"]: row["null"] for row in csv.DictReader(file)}
+    assert "within strata" in told["strata, 50"]
+    assert "shifts of the series" in told["time"]
 
 
 def test_tails__compare_with_permutations(out):

@@ -20,7 +20,7 @@ Rows = NDArray[np.intp]
 
 _FEWER = 0.8  # of the shifts that were asked for
 _NEAR_BEST = 1.25  # times the least share of rows that stay; above it, larger groups are better
-_STAYING = 0.005
+_STAYING = 0.02
 
 
 class Items(NamedTuple):
