@@ -86,7 +86,7 @@ def test_name__is_not_refused(name):
 @pytest.fixture
 def no_libraries(monkeypatch):
     """All memory is for the data and what is made of them, whatever the process has loaded."""
-    for name in ("base", "feature.replicates", "landmark.statistics"):
+    for name in ("base", "feature.resampling", "landmark.statistics"):
         monkeypatch.setattr(f"dhsic.estimators.{name}.baseline_bytes", lambda: 0)
 
 

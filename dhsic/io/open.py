@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
@@ -14,12 +13,12 @@ from dhsic._validation import check_choice, shown
 from dhsic.engine.blocks import Source, kinds_of, labels_of
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.forms import AnySource, is_of, open_array, open_one
-from dhsic.io.frames import unknown_column
 from dhsic.io.labelled import check_rows, coded_alike, columns_as_variables, names_of, select
 from dhsic.io.missing import Missing, without_missing
-from dhsic.io.stored import column_labels, member_of, open_stored, sharing
+from dhsic.io.stored import member_of, open_stored, sharing
 from dhsic.io.table_source import is_table
 from dhsic.io.table_variables import open_table_variables
+from dhsic.io.variable_texts import chosen_columns, parse_variable
 
 __all__ = [
     "AnySource",
@@ -33,9 +32,6 @@ __all__ = [
     "open_variables",
     "parse_variable",
 ]
-
-
-_VARIABLE = re.compile(r"^(?:(?P<name>[^=\[\]]+)=)?(?P<array>[^=\[\]]+)(?:\[(?P<columns>.*)\])?$")
 
 
 def open_variables(data: Sequence[Any], names: Sequence[str] | None = None) -> list[AnySource]:
@@ -352,30 +348,10 @@ def _members(path: Any, variables: Sequence[str], allow_missing_chunks: bool) ->
     for text in variables:
         name, key, chosen = parse_variable(text)
         array = member_of(group, key, text, str(path))
-        columns = None if chosen is None else _resolve(chosen, array, text)
+        columns = None if chosen is None else chosen_columns(chosen, array, text)
         source = open_array(array, name, columns)
         opened.append(replace(source, allow_missing_chunks=allow_missing_chunks))
     return opened
-
-
-def parse_variable(text: str) -> tuple[str, str, slice | list[int | str] | None]:
-    """Split ``name=array[:, columns]`` into its parts.
-
-    Examples
-    --------
-    >>> parse_variable("timbre=features[:, 0:12]")
-    ('timbre', 'features', slice(0, 12, None))
-    >>> parse_variable("year")
-    ('year', 'year', None)
-    """
-    match = _VARIABLE.match(text.strip())
-    if match is None:
-        msg = f"a variable is array, array[:, columns] or name=array[:, columns], got {text!r}"
-        raise InvalidArgumentError(msg)
-    array = match["array"].strip()
-    label = array if match["columns"] is None else f"{array}[{match['columns'].strip()}]"
-    name = (match["name"] or label).strip()
-    return name, array, _parse_columns(match["columns"], text)
 
 
 def _checked_names(data: Sequence[Any], names: Sequence[str] | None, what: str) -> list[str]:
@@ -394,53 +370,6 @@ def _checked_names(data: Sequence[Any], names: Sequence[str] | None, what: str) 
 
 def _word(name: Any) -> Any:
     return str(name) if isinstance(name, str) else name  # of NumPy too
-
-
-def _resolve(chosen: slice | list[int | str], array: Any, variable: str) -> tuple[int, ...]:
-    """Column numbers of a choice, all within the array."""
-    d = 1 if array.ndim < 2 else int(array.shape[1])
-    labels = column_labels(array) or []
-    numbers: Any = chosen
-    if isinstance(chosen, list):
-        numbers = [labels.index(one) if one in labels else one for one in chosen]
-        if unknown := [one for one in numbers if isinstance(one, str)]:
-            raise unknown_column(unknown[0], labels)
-    try:
-        columns = tuple(np.arange(d)[numbers].tolist())
-    except (IndexError, ValueError):
-        columns = ()
-    beyond = isinstance(chosen, slice) and max(chosen.start or 0, chosen.stop or 0) > d
-    if not columns or beyond or len(set(columns)) < len(columns):
-        msg = (
-            f"variable {variable!r} must choose columns of the {d} of the array, each once; "
-            f"got {chosen}"
-        )
-        raise InvalidArgumentError(msg)
-    return columns
-
-
-def _parse_columns(text: str | None, variable: str) -> slice | list[int | str] | None:
-    """Columns behind the colon that stands for all rows, as NumPy has it."""
-    if text is None or text.strip() == ":":
-        return None
-    rows, comma, columns = text.partition(",")
-    columns = re.sub(r"^\[(.*)\]$", r"\1", columns.strip())
-    parts = [part.strip() for part in columns.split(",")]
-    if rows.strip() != ":" or not comma or not all(parts):
-        msg = (
-            "columns are written behind the rows, as [:, 0:10], [:, 3], [:, 0,2,5] or by name, got "
-            f"[{text}] in {variable!r}"
-        )
-        if rows.strip() != ":":
-            msg += f": write [:, {text.strip() or 0}] if these are columns"
-        raise InvalidArgumentError(msg)
-    if len(parts) == 1 and re.fullmatch(r"[-+\d\s]*:[-+\d\s:]*", parts[0]):
-        try:
-            return slice(*(int(part) if part.strip() else None for part in parts[0].split(":")))
-        except (TypeError, ValueError):
-            msg = f"columns are written as [:, 0:10] or [:, 0:10:2], got [{text}] in {variable!r}"
-            raise InvalidArgumentError(msg) from None
-    return [int(part) if re.fullmatch(r"[-+]?\d+", part) else part for part in parts]
 
 
 def _aligned(sources: Sequence[AnySource]) -> list[AnySource]:

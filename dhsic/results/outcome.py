@@ -417,5 +417,4 @@ def _listed(names: tuple[str, ...]) -> str:
 
 def _counts(numbers: int | tuple[int, ...]) -> str:
     """One number, or one a variable."""
-    listed = (numbers,) if isinstance(numbers, int) else numbers
-    return " and ".join(f"{number:,}" for number in listed)
+    return " and ".join(f"{n:,}" for n in ((numbers,) if isinstance(numbers, int) else numbers))

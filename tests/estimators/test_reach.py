@@ -34,7 +34,7 @@ MEMORY = 1000
 @pytest.fixture(autouse=True)
 def no_libraries(monkeypatch):
     """All memory is for the data and what is made of them, whatever the process has loaded."""
-    for name in ("base", "feature.replicates", "landmark.statistics"):
+    for name in ("base", "feature.resampling", "landmark.statistics"):
         monkeypatch.setattr(f"dhsic.estimators.{name}.baseline_bytes", lambda: 0)
 
 
