@@ -280,10 +280,9 @@ class IndependenceTestResult(_Result):
     def _tried(self) -> list[tuple[str, str]]:
         if self.grid is None:
             return []
-        tried = f"{len(self.grid.combinations)} kernel combinations tried"
-        corrected = f"judged by {self.grid.judged}; p-value corrected for the choice"
-        strongest = f"The strongest is shown above: {self.grid.told}."
-        return [("kernels", f"{tried}, {corrected}. {strongest}")]
+        tried = f"{len(self.grid.combinations)} kernel combinations tried, judged by"
+        told = f"p-value corrected for the choice. The strongest is shown above: {self.grid.told}."
+        return [("kernels", f"{tried} {self.grid.judged}; {told}")]
 
     @property
     def _measured(self) -> tuple[str, float, NDArray[np.float64]]:
