@@ -27,6 +27,7 @@ __all__ = [
     "tasks_bytes",
 ]
 
+_PIECE = 1500  # bytes of Python objects of a task that cuts a piece of a chunk
 _MOST_DECODED = 1.2  # times the rows of the data; beyond, every chunk is read once and cut
 
 
@@ -94,7 +95,8 @@ def tasks_bytes(
             (first if count == 1 else later).extend([taken] * min(count, threads))
     # No task can work before a chunk is read that holds all rows.
     before, since = (sum(sorted(some)[-threads:]) for some in (first + later, later + working))
-    return _open_bytes(sources, plan, threads) + max(before, since + state)
+    pieces = plan.runs[0].size * len(plan.split)
+    return _open_bytes(sources, plan, threads) + max(before, since + state) + _PIECE * pieces
 
 
 def task_bytes(sources: Sequence[Source], plan: PassPlan, scratch: int) -> int:
