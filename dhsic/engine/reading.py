@@ -94,8 +94,9 @@ def tasks_bytes(
             count, taken = _cutting(sources[number], plan)
             (first if count == 1 else later).extend([taken] * min(count, threads))
     # No task can work before a chunk is read that holds all rows.
-    before, since = (sum(sorted(some)[-threads:]) for some in (first + later, later + working))
-    pieces = plan.runs[0].size * len(plan.split)
+    before = sum(sorted(first + later)[-threads:])
+    since = sum(sorted(later + working)[-threads:])
+    pieces = int(plan.runs[0].size) * len(plan.split)
     return _open_bytes(sources, plan, threads) + max(before, since + state) + _PIECE * pieces
 
 
