@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from dhsic._random import RngLike, resolve_seed
 from dhsic._validation import check_choice, parse_seconds, shown
 from dhsic.engine.blocks import Kind, Source, kinds_of
+from dhsic.engine.budget import Budget
 from dhsic.engine.exchangeable import check_order, codes_of, moves_of
 from dhsic.engine.plan import Plan
 from dhsic.engine.runtime import Runtime, current_client
@@ -153,6 +154,7 @@ def session_over(
     runtime = _runtime(client, threads, parse_bytes(memory))
     if time is not None:
         runtime = replace(runtime, seconds=parse_seconds(time))
+    runtime = replace(runtime, budget=Budget(runtime.memory))
     seed, constants = resolve_seed(rng), takes_constants
     return Session(sources, runtime, seed, precision, progress, folder, takes_constants=constants)
 

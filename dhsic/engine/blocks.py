@@ -28,6 +28,7 @@ __all__ = [
     "kinds_of",
     "labels_of",
     "read_ranges",
+    "spans_of",
 ]
 
 BLOCK_BYTES = 8 * 2**20
@@ -97,6 +98,10 @@ class Source(Protocol):
     @property
     def take_bytes(self) -> int:
         """Bytes that `take` holds besides its result."""
+        ...
+
+    def decode_bytes(self, rows: int) -> int:
+        """Bytes that `read` holds besides its result, of stored chunks of so many rows."""
         ...
 
     @property
@@ -240,7 +245,7 @@ def read_ranges(source: Source, ranges: Sequence[tuple[int, int]]) -> NDArray[An
     if source.place == "memory" and len(ranges) > _MANY_RANGES:
         starts, stops = np.array(ranges).T
         return source.take(_of_ranges(starts, stops))
-    spans = _spans(ranges, source.chunk_rows or 0)
+    spans = spans_of(ranges, source.chunk_rows or 0)
     parts = {span: source.read(*span) for span in dict.fromkeys(spans)}
     rows = [
         parts[span][start - span[0] : stop - span[0]]
@@ -256,7 +261,7 @@ def _of_ranges(starts: NDArray[np.intp], stops: NDArray[np.intp]) -> NDArray[np.
     return np.repeat(starts - before, sizes) + np.arange(int(sizes.sum()))
 
 
-def _spans(ranges: Sequence[tuple[int, int]], chunk_rows: int) -> list[tuple[int, int]]:
+def spans_of(ranges: Sequence[tuple[int, int]], chunk_rows: int) -> list[tuple[int, int]]:
     """For every range the rows that are read for it, which others may lie in."""
     if chunk_rows == 0:
         return list(ranges)

@@ -64,6 +64,11 @@ class Inventory:
     within: tuple[tuple[int, int], ...] = ()
 
     @property
+    def largest(self) -> int:
+        """Bytes of the largest stored chunk."""
+        return max((one.size for across in self.chunks for one in across if one), default=0)
+
+    @property
     def absent(self) -> list[tuple[int, int]]:
         """The rows of every chunk that is not there."""
         found = [
@@ -117,6 +122,10 @@ class Stored(Protocol):
         """The chunks that are there now, within shards too; None where the store lists none."""
         ...
 
+    def seen(self, inventory: Inventory) -> None:
+        """Be told of the inventory of the array, taken of another variable perhaps."""
+        ...
+
 
 def take_inventories(sources: Sequence[Source]) -> tuple[tuple[Stored, Inventory], ...]:
     """List every stored array that variables are made of, once.
@@ -142,8 +151,12 @@ def take_inventories(sources: Sequence[Source]) -> tuple[tuple[Stored, Inventory
             arrays.setdefault(one.identity, []).append(one)
     listed = [(same, same[0].inventory(within=True)) for same in arrays.values()]
     for same, found in listed:
-        if found is not None and not any(one.allow_missing_chunks for one in same):
+        if found is None:
+            continue
+        if not any(one.allow_missing_chunks for one in same):
             _refuse_absent(found)
+        for one in same:
+            one.seen(found)
     return tuple((same[0], found) for same, found in listed if found is not None)
 
 

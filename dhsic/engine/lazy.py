@@ -16,9 +16,11 @@ from dhsic.engine.blocks import Source
 from dhsic.engine.compute import Job, as_task, compute, culled, held
 from dhsic.engine.events import BlockFinished, Listener, PassFinished
 from dhsic.engine.failures import failures_in_words
+from dhsic.engine.given import blocks_of
 from dhsic.engine.plan import PassPlan
+from dhsic.engine.reading import read_by_tasks
 from dhsic.engine.reduction import RowReduction
-from dhsic.engine.run import Payload, blocks_of, readable, run_chunk
+from dhsic.engine.run import Payload, run_chunk
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.take import take_rows
 
@@ -57,8 +59,10 @@ class LazyRows:
     @cached_property
     def _tasks(self) -> list[Delayed]:
         """A task for every block, made when the first is needed."""
-        shared = tuple(s if readable(s, self.runtime) else None for s in self.sources)
-        payload = held(Payload(self.reduction, shared, True, None), self.runtime)
+        shared = read_by_tasks(self.sources, self.plan, self.runtime)
+        payload = held(
+            Payload(self.reduction, shared, True, None, budget=self.runtime.budget), self.runtime
+        )
         spans = list(pairwise(self.plan.bounds))
         parts = blocks_of(self.sources, self.plan, spans, self.runtime)
         rows = as_task(_rows)
@@ -101,7 +105,9 @@ class LazyRows:
         return take_rows(self.sources, [numbers] * len(self.sources), self.runtime)
 
     def blocks(self) -> Iterator[Arrays]:
-        """The arrays block by block, in order; as many are held as there are threads.
+        """The arrays block by block, in order.
+
+        As many are held as there are threads, or as are cut from one stored chunk.
 
         Raises
         ------
@@ -111,8 +117,7 @@ class LazyRows:
         spans = list(pairwise(self.plan.bounds))
         began = time.perf_counter()
         self.listener(self.plan.started)
-        for first in range(0, len(spans), self.runtime.threads):
-            at = slice(first, first + self.runtime.threads)
+        for at in self._batches:
             # Of a Dask array each task knows the graph of all blocks: only its own is sent.
             tasks, amounts = culled(self._tasks[at]), [stop - start for start, stop in spans[at]]
             with failures_in_words():
@@ -122,6 +127,18 @@ class LazyRows:
         self.listener(
             PassFinished(plan.name, plan.blocks, plan.amount, plan.bytes_read, seconds, seconds)
         )
+
+    @property
+    def _batches(self) -> Iterator[slice]:
+        """Blocks to be computed at a time: of a chunk that is cut all, or it were read again."""
+        bounds, step = self.plan.bounds, self.runtime.threads
+        rows = max((self.sources[number].chunk_rows or 1 for number in self.plan.split), default=1)
+        first = 0
+        for number in range(1, len(bounds)):
+            whole = bounds[number] % rows == 0 and number - first >= step
+            if whole or number == len(bounds) - 1:
+                yield slice(first, number)
+                first = number
 
     def _tell(self, amount: int) -> None:
         self.listener(BlockFinished(self.plan.name, amount))

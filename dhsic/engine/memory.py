@@ -10,9 +10,16 @@ from typing import Any
 
 from dhsic.engine.supervision import aside, fetched, threads_of_workers
 
-__all__ = ["baseline_bytes", "forget_peak", "high_water_bytes", "peak_bytes", "worker_peak_bytes"]
+__all__ = [
+    "LIBRARIES",
+    "baseline_bytes",
+    "forget_peak",
+    "high_water_bytes",
+    "peak_bytes",
+    "worker_peak_bytes",
+]
 
-_LIBRARIES = 250 * 2**20
+LIBRARIES = 250 * 2**20
 _PATIENCE_SECONDS = 10.0
 _AT_WORK = 48 * 2**20  # what Dask, zarr and the allocator were measured to take once they work
 
@@ -72,4 +79,4 @@ def baseline_bytes() -> int:
     import psutil
     import scipy.spatial.distance  # noqa: F401
 
-    return min(int(psutil.Process().memory_info().rss), _LIBRARIES) + _AT_WORK
+    return min(int(psutil.Process().memory_info().rss), LIBRARIES) + _AT_WORK

@@ -10,14 +10,19 @@ from typing import Any, cast
 from dhsic._work import Work
 from dhsic.engine.blocks import GROUPS, PAIRS, Source, block_bounds, group_bounds
 from dhsic.engine.plan import KnownGroups, PassPlan
-from dhsic.engine.reading import bytes_read_of, decoded_rows, is_shared, taken_bytes, task_bytes
+from dhsic.engine.reading import (
+    bytes_read_of,
+    is_shared,
+    split_sources,
+    taken_bytes,
+    tasks_bytes,
+)
 from dhsic.engine.reduction import GroupReduction, PairReduction, Reduction, RowReduction
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.together import cut_bytes, row_bytes, together
 
 __all__ = ["plan_groups", "plan_pairs", "plan_pass"]
 
-_MOST_DECODED = 1.2  # times the rows of the data; beyond, every chunk is read once and cut
 _TASK_CALLS = 300.0  # of small functions, a task
 _ADDED = 7.0  # passes over a number of a partial result, of fresh memory
 
@@ -70,29 +75,26 @@ def _plan_groups(
         bounds = [0, groups.count]
     known = cast(KnownGroups, groups)  # the plan writes it as JSON
     plan = PassPlan(reduction.name, tuple(bounds), 0, 0, 0, pairs=pairs, groups=known)
-    stored = [m for m, source in enumerate(sources) if source.place == "storage"]
-    split = (m for m in stored if decoded_rows(sources[m], plan).sum() > _MOST_DECODED * groups.n)
-    return _costed(replace(plan, split=tuple(split)), reduction, sources, runtime)
+    return _costed(plan, reduction, sources, runtime)
 
 
 def _costed(
     plan: PassPlan, reduction: Reduction[Any], sources: Sequence[Source], runtime: Runtime
 ) -> PassPlan:
     """The plan with its bytes and its work."""
-    n = plan.n
+    n, remote = plan.n, runtime.client is not None
+    plan = replace(plan, split=split_sources(sources, plan, here=not remote))
     cost = reduction.footprint(plan.rows_per_block)
     # Arrays in memory are sent to the workers whole, and one of them may get it all, as it may of
     # what a graph computes where all pairs share it.
-    remote = runtime.client is not None
     sent = n * sum(s.row_bytes for s in sources if remote and s.place == "memory")
     kept = sent + n * sum(cut_bytes(s) for m, s in enumerate(sources) if is_shared(m, s, plan))
-    # The chunks that a block touches are decoded whole beside it; partial results wait along one
-    # path of the combine tree.
+    # Partial results wait along one path of the combine tree.
     threads = min(runtime.worker_threads, plan.leaves)
     plan = replace(plan, bytes_to_driver=cost.state)
     waiting = (plan.fan_in - 1) * math.ceil(math.log(plan.leaves, plan.fan_in))
-    task = cost.scratch + task_bytes(sources, plan)
-    passing = cost.payload + kept + threads * task + (2 * threads + waiting) * cost.state
+    states = (2 * threads + waiting) * cost.state
+    passing = cost.payload + kept + tasks_bytes(sources, plan, cost.scratch, states, threads)
     taking = runtime.worker_threads * max(map(taken_bytes, sources)) if remote else 0
     read = {at[0]: bytes_read_of(at[0], sources[at[0]], plan) for at in together(sources)}
     decoded = sum(b for m, b in read.items() if sources[m].place == "storage")

@@ -6,34 +6,34 @@ import itertools
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.blas import one_blas_thread
-from dhsic.engine.blocks import Source, read_ranges
+from dhsic.engine.blocks import Source
+from dhsic.engine.budget import Budget
 from dhsic.engine.checkpoint import Checkpoint, Shards
-from dhsic.engine.compute import Job, as_task, begin, held, ship
+from dhsic.engine.compute import Job, as_task, held
 from dhsic.engine.digest import can_digest
 from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStarted
 from dhsic.engine.failures import failures_in_words
-from dhsic.engine.groups import RowGroups, edges
+from dhsic.engine.given import Span, blocks_of
+from dhsic.engine.groups import Ranges, RowGroups
 from dhsic.engine.metrics import count_task
 from dhsic.engine.plan import PassPlan
+from dhsic.engine.reading import read_by_tasks, read_bytes
 from dhsic.engine.reduction import GroupBlock, Partial, Reduction, RowBlock, pickled, unpacked
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.shards import Numbers, compute_missing, keep_shard, load_shard
-from dhsic.engine.together import is_cut, read_block, together
+from dhsic.engine.together import read_block
 
 __all__ = [
     "Payload",
     "Replicates",
-    "blocks_of",
-    "readable",
     "run_chunk",
     "run_map",
     "run_pass",
@@ -41,9 +41,7 @@ __all__ = [
 
 State = TypeVar("State")
 Value = TypeVar("Value")
-Span = tuple[int, int]
 Spans = tuple[Span, ...]
-Parts = dict[Span, list[Any]]
 
 _RANGES = 32
 _MOST_SHARDS = 128
@@ -57,6 +55,7 @@ class Payload(NamedTuple):
     finite: bool
     shards: Shards | None
     groups: RowGroups | None = None
+    budget: Budget | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return unpacked, (Payload, pickled(tuple(self)))
@@ -67,6 +66,7 @@ class Replicates(NamedTuple):
 
     function: Callable[[range], Any]
     shards: Shards | None
+    budget: Budget | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return unpacked, (Replicates, pickled(tuple(self)))
@@ -120,17 +120,14 @@ def run_pass(
         return _job(payload, groups, there, sources, plan, runtime)
 
     began = time.perf_counter()
-    shared = tuple(
-        source if readable(source, runtime) and number not in plan.split else None
-        for number, source in enumerate(sources)
-    )
+    shared = read_by_tasks(sources, plan, runtime)
     spans = _spans(plan)
     shards, groups = None, [spans]
     if checkpoint is not None:
         groups = _groups(spans, plan.fan_in)
         determined = (reduction, plan.bounds, plan.pairs, plan.groups, finite, plan.fan_in)
         shards = checkpoint.shards(plan.name, len(groups), determined)
-    payload = Payload(reduction, shared, finite, shards, plan.groups)
+    payload = Payload(reduction, shared, finite, shards, plan.groups, runtime.budget)
     if len(spans) == 1 and runtime.client is None and None not in shared and shards is None:
         listener(plan.started)
         with one_blas_thread():
@@ -185,7 +182,7 @@ def run_map(
         amount = sum(len(ranges[number]) for number in there)
         started = PassStarted(name, len(ranges), count, "resamples")
         listener(replace(started, resumed=amount, resumed_parts=len(there)))
-        return _replicates_job(Replicates(function, shards), ranges, there, runtime)
+        return _replicates_job(Replicates(function, shards, runtime.budget), ranges, there, runtime)
 
     bounds = [count * i // _RANGES for i in range(_RANGES + 1)]
     ranges = [range(a, b) for a, b in itertools.pairwise(bounds) if a < b]
@@ -199,11 +196,6 @@ def run_map(
     work = sum(partial.seconds for partial in partials)
     listener(PassFinished(name, len(ranges), count, 0, seconds, work, "resamples"))
     return [partial.state for partial in partials]
-
-
-def readable(source: Source, runtime: Runtime) -> bool:
-    """Whether any task can read the source by itself."""
-    return source.place == "storage" or (source.place == "memory" and runtime.client is None)
 
 
 def _spans(plan: PassPlan) -> list[Spans]:
@@ -300,85 +292,11 @@ def _rows_of(key: str, plan: PassPlan) -> str:
     return f"{'rows' if plan.groups is None else 'groups of rows'} {' and '.join(rows)}"
 
 
-def blocks_of(
-    sources: Sequence[Source], plan: PassPlan, needed: Iterable[Span], runtime: Runtime
-) -> Parts:
-    """Blocks that must travel to their tasks, by bounds and in the order of their sources."""
-    spans = sorted(needed)
-    every = [plan.ranges(*span) for span in itertools.pairwise(plan.bounds)]
-    bounds = edges(every, plan.n) if plan.groups is not None else list(plan.bounds)
-    joined = _Joined(plan, bounds, spans)
-    lazy: dict[int, list[Any]] = {}
-    for numbers in together(sources) if spans else []:
-        same = [sources[number] for number in numbers]
-        if same[0].place == "graph":
-            lazy.update((m, joined(one.lazy(bounds))) for m, one in zip(numbers, same, strict=True))
-        elif numbers[0] in plan.split:
-            pieces = map(joined, _cut_chunks(same, bounds))
-            lazy.update(zip(numbers, pieces, strict=True))
-    if plan.pairs:  # in one graph with all pairs that share them, partial results would pile up
-        begun = iter(begin([one for column in lazy.values() for one in column], runtime))
-        lazy = {number: list(itertools.islice(begun, len(spans))) for number in lazy}
-    columns = [
-        lazy[number]
-        if number in lazy
-        else [ship(runtime.client, read_ranges(source, plan.ranges(*span))) for span in spans]
-        for number, source in enumerate(sources)
-        if spans and (number in lazy or not readable(source, runtime))
-    ]
-    return {span: [column[i] for column in columns] for i, span in enumerate(spans)}
-
-
-class _Joined:
-    """Makes blocks of the pieces of a source between bounds."""
-
-    def __init__(self, plan: PassPlan, bounds: Sequence[int], spans: Sequence[Span]) -> None:
-        self._whole = plan.groups is None
-        at = {row: number for number, row in enumerate(bounds)}
-        self._blocks = [
-            [slice(at[start], at[stop]) for start, stop in plan.ranges(*span)] for span in spans
-        ]
-
-    def __call__(self, pieces: Sequence[Any]) -> list[Any]:
-        join = as_task(_concatenated)
-        blocks = [[one for at in block for one in pieces[at]] for block in self._blocks]
-        return [own[0] if self._whole else join(*own) for own in blocks]
-
-
-def _concatenated(*pieces: NDArray[Any]) -> NDArray[Any]:
-    return np.concatenate(pieces)
-
-
-def _cut_chunks(sources: Sequence[Source], bounds: Sequence[int]) -> Iterator[list[Any]]:
-    """Delayed pieces of sources of one array between bounds, from chunks that are read once."""
-    first, alone = sources[0], len(sources) == 1
-    whole = first.whole if is_cut(first) and not alone else first
-    n, read = whole.shape[0], as_task(whole.read)
-    step = whole.chunk_rows or n
-    touched = range(bounds[0] // step * step, bounds[-1], step)
-    chunks = {at: read(at, min(at + step, n)) for at in touched}
-    for source in sources:
-        cut = as_task(partial(_cut, None if alone else source))
-        pieces = [
-            [
-                cut(chunks[at], max(start - at, 0), min(stop - at, step))
-                for at in range(start // step * step, stop, step)
-            ]
-            for start, stop in itertools.pairwise(bounds)
-        ]
-        yield [some[0] if len(some) == 1 else as_task(_concatenated)(*some) for some in pieces]
-
-
-def _cut(source: Source | None, chunk: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
-    """Rows of a chunk, or those of one of several variables: a copy, to forget the chunk."""
-    rows = chunk[start:stop]
-    return (source.cut(rows) if source is not None and is_cut(source) else rows).copy()
-
-
 def run_chunk(payload: Payload, spans: Spans, *parts: NDArray[Any]) -> Partial[Any]:
     """The partial result of a block or pair, given the blocks that no task reads by itself."""
     if payload.shards is not None:
         payload.shards.check()
+    _look(payload)
     began = time.perf_counter()
     numbers = [number for number, source in enumerate(payload.sources) if source is None]
     given = iter(parts)
@@ -388,6 +306,7 @@ def run_chunk(payload: Payload, spans: Spans, *parts: NDArray[Any]) -> Partial[A
         blocks[start, stop] = _block(payload, start, stop, computed)
     with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused in words
         state = payload.reduction.chunk(*(blocks[span] for span in spans))
+    _look(payload)
     seconds = time.perf_counter() - began
     count_task(payload.reduction.name, blocks.values(), seconds)
     return Partial(state, seconds)
@@ -398,14 +317,24 @@ def _block(
 ) -> RowBlock | GroupBlock:
     """The rows between two bounds, in the order of the groups where there are any."""
     if payload.groups is None:
-        values = read_block(payload.sources, [(start, stop)], computed, payload.finite)
+        ranges: Ranges = ((start, stop),)
+        _look(payload, read_bytes(payload.sources, ranges))
+        values = read_block(payload.sources, ranges, computed, payload.finite)
         return RowBlock(start, values)
     ranges, places = payload.groups.arrange(start, stop)
+    _look(payload, read_bytes(payload.sources, ranges))
     values = read_block(payload.sources, ranges, computed, payload.finite)
     return GroupBlock(start, payload.groups, tuple(x[places] for x in values))
 
 
+def _look(shared: Payload | Replicates, more: int = 0) -> None:
+    """Compare the memory of this process with what it may take."""
+    if shared.budget is not None:
+        shared.budget.look(more)
+
+
 def _combine(payload: Payload, first: Partial[Any], *others: Partial[Any]) -> Partial[Any]:
+    _look(payload)
     for other in others:
         state = payload.reduction.combine(first.state, other.state)
         first = Partial(state, first.seconds + other.seconds)
@@ -415,5 +344,6 @@ def _combine(payload: Payload, first: Partial[Any], *others: Partial[Any]) -> Pa
 def _apply(replicates: Replicates, numbers: range) -> Partial[Any]:
     if replicates.shards is not None:
         replicates.shards.check()
+    _look(replicates)
     began = time.perf_counter()
     return Partial(replicates.function(numbers), time.perf_counter() - began)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dhsic._validation import check_integer
+from dhsic.engine.budget import Budget
 from dhsic.engine.supervision import StalledError, threads_of_workers
 from dhsic.errors import InvalidArgumentError
+from dhsic.results import TRANSIENT
 
 __all__ = ["Runtime", "current_client"]
 
@@ -35,6 +37,8 @@ class Runtime:
         Threads of the worker that has most; where not given, all have as many.
     seconds : float, optional
         How long a test may take, as predicted, where it leaves a choice.
+    budget : Budget, optional
+        Of the run, at which its processes look; where not given, they do not.
     """
 
     threads: int
@@ -43,11 +47,17 @@ class Runtime:
     client: Any = None
     most_threads: int | None = None
     seconds: float | None = None
+    budget: Budget | None = field(default=None, compare=False, metadata=TRANSIENT)
 
     @property
     def processor_seconds(self) -> float | None:
         """The same in seconds of one thread."""
         return None if self.seconds is None else self.seconds * self.threads
+
+    def look(self, more: int = 0) -> None:
+        """Compare the memory of this process with the budget, as `Budget.look`."""
+        if self.budget is not None:
+            self.budget.look(more)
 
     @property
     def worker_threads(self) -> int:

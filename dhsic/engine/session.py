@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
@@ -153,9 +154,19 @@ class Session:
     def expect(self, plan: Plan) -> None:
         """As `begin`, and tell nobody: of a part of what was told of."""
         plan.check()
+        if self.runtime.budget is not None:
+            budget = replace(self.runtime.budget, planned=plan.peak_bytes)
+            self.runtime = replace(self.runtime, budget=budget)
 
     def step(self, name: str) -> None:
-        """Tell the listener that a step of the driver starts."""
+        """Tell the listener that a step of the driver starts.
+
+        Raises
+        ------
+        MemoryBudgetError
+            This process takes more memory than it was allowed.
+        """
+        self.runtime.look()
         self.listener(StepStarted(name))
 
     def resume(self, **run: Any) -> None:

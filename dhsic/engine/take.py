@@ -45,6 +45,7 @@ def take_rows(
     graphs = [m for m, *_ in groups if sources[m].place == "graph"]
     stored = [at for at in groups if at[0] not in graphs]
     taken: dict[int, NDArray[Any]] = {}
+    runtime.look(max((sources[m].take_bytes for m, *_ in stored), default=0))
     with failures_in_words(checkpoint):
         computed = begin([sources[m].take(rows[m]) for m in graphs], runtime)
         asked = [([sources[m] for m in at], [rows[m] for m in at]) for at in stored]

@@ -9,12 +9,17 @@ from typing import Any, Protocol, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import INEXACT, NonFiniteError, Source, is_exact, read_ranges
+from dhsic.engine.blocks import (
+    INEXACT,
+    NonFiniteError,
+    Source,
+    chunk_starts,
+    is_exact,
+    read_ranges,
+)
 from dhsic.errors import DataError
 
 __all__ = ["Cut", "cut_bytes", "is_cut", "read_block", "row_bytes", "take_block", "together"]
-
-_READERS = 4
 
 
 class Cut(Source, Protocol):
@@ -28,6 +33,11 @@ class Cut(Source, Protocol):
     @property
     def whole(self) -> Source:
         """All of its columns."""
+        ...
+
+    @property
+    def readers(self) -> int:
+        """Chunks that are read at a time where a few rows of each are taken."""
         ...
 
     def cut(self, block: NDArray[Any]) -> NDArray[Any]:
@@ -108,18 +118,19 @@ def take_block(sources: Sequence[Source], rows: Sequence[NDArray[np.intp]]) -> l
     first = sources[0]
     if len(sources) == 1 or not is_cut(first) or first.chunk_rows is None:
         return [source.take(own) for source, own in zip(sources, rows, strict=True)]
-    whole, n, step = first.whole, first.shape[0], first.chunk_rows
+    whole, step = first.whole, first.chunk_rows
 
-    def pick(start: int) -> list[NDArray[Any]]:
-        block = whole.read(start, min(start + step, n))
+    def pick(part: NDArray[np.intp]) -> list[NDArray[Any]]:
+        start = part[0] // step * step
         ends = (np.searchsorted(own, (start, start + step)) for own in rows)
-        parts = (own[slice(*at)] - start for own, at in zip(rows, ends, strict=True))
-        pairs = zip(sources, parts, strict=True)
-        return [source.cut(block[part]) for source, part in pairs if is_cut(source)]
+        here = (own[slice(*at)] for own, at in zip(rows, ends, strict=True))
+        places = [np.searchsorted(part, own) for own in here]
+        block, pairs = whole.take(part), zip(sources, places, strict=True)
+        return [source.cut(block[at]) for source, at in pairs if is_cut(source)]
 
-    with ThreadPoolExecutor(_READERS) as pool:
-        starts = np.unique(np.concatenate(rows) // step) * step
-        picked = list(pool.map(pick, starts.tolist()))
+    union = np.unique(np.concatenate(rows))
+    with ThreadPoolExecutor(first.readers) as pool:
+        picked = list(pool.map(pick, np.split(union, chunk_starts(union, step))))
     return [np.concatenate(parts) for parts in zip(*picked, strict=True)]
 
 

@@ -13,6 +13,7 @@ from dhsic._work import Work
 from dhsic.engine.memory import baseline_bytes
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
+from dhsic.engine.units import format_bytes
 from dhsic.errors import DataError
 from dhsic.estimators.fitting_samples import FittingSamples
 from dhsic.estimators.outcomes import (
@@ -79,6 +80,7 @@ _MEDIAN = 16.0  # passes over the distances of all pairs of these rows, for thei
 _DISTANCE = 0.7  # and for a column
 _SHORT = 300  # rows, of which a factor takes twice as long for an operation
 _COPIED = 40.0  # passes over a Gram matrix that is factorised
+_MOST_OF_A_CHUNK = 4  # parts of the memory
 _ROUNDING = 32.0
 
 
@@ -267,8 +269,18 @@ def plan_of(
         session.runtime,
         tuple(steps),
         baseline_bytes(),
-        remedy,
+        _of_chunks(session) + remedy,
     )
+
+
+def _of_chunks(session: Session) -> str:
+    """What to do where a stored chunk alone takes a large part of the memory."""
+    stored = [source for source in session.sources if source.chunk_rows is not None]
+    sizes = [one.decode_bytes(one.chunk_rows or 1) for one in stored]
+    if max(sizes, default=0) < session.runtime.memory / _MOST_OF_A_CHUNK:
+        return ""
+    size, name = max(zip(sizes, (one.name for one in stored), strict=True))
+    return f"store variable {name!r} in smaller chunks, each takes {format_bytes(size)} to decode, "
 
 
 def rounding_unit(dtype: DTypeLike) -> float:

@@ -82,6 +82,10 @@ class DerivedSource:
         """Bytes that `take` holds besides its result."""
         return max(other.take_bytes for other in self.others)
 
+    def decode_bytes(self, rows: int) -> int:
+        """Those of the variable that needs most: they are read one after the other."""
+        return max(other.decode_bytes(rows) for other in self.others)
+
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1."""
         parts = [other.read(start, stop) for other in self.others]

@@ -79,6 +79,10 @@ class HeldSource:
         """Nothing besides the rows."""
         return 0
 
+    def decode_bytes(self, rows: int) -> int:
+        """Nothing is decoded."""
+        return 0
+
     @property
     def categorical(self) -> bool:
         """Whether any column holds codes of categories."""

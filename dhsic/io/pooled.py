@@ -121,6 +121,10 @@ class PooledSource:
         """Bytes that `take` holds besides its result."""
         return max(sample.take_bytes for sample in self.samples)
 
+    def decode_bytes(self, rows: int) -> int:
+        """Those of the sample that needs most, and the rows of all before they are mixed."""
+        return max(sample.decode_bytes(rows) for sample in self.samples) + rows * self.row_bytes
+
     @property
     def categorical(self) -> bool:
         """Whether any column holds codes of categories."""
@@ -223,6 +227,10 @@ class LabelSource:
     def row_bytes(self) -> int:
         """Nothing is read: the least that a plan can divide by."""
         return 1
+
+    def decode_bytes(self, rows: int) -> int:
+        """Nothing is read."""
+        return 0
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1."""

@@ -74,6 +74,10 @@ class RestSource:
         """Bytes that `take` holds besides its result."""
         return self.whole.take_bytes
 
+    def decode_bytes(self, rows: int) -> int:
+        """Those of the whole, and its rows before some are left out."""
+        return self.whole.decode_bytes(rows) + rows * self.row_bytes
+
     @property
     def categorical(self) -> bool:
         """Whether any column holds codes of categories."""

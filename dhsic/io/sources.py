@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,6 +19,7 @@ from dhsic.engine.blocks import Kind, chunk_starts
 from dhsic.engine.inventory import Inventory
 from dhsic.errors import DataError
 from dhsic.io.chunks import broken_chunk, is_zarr, missing_folder
+from dhsic.io.decoding import Decoding, decoding_of
 from dhsic.io.encode import Labels
 from dhsic.io.failures import StorageError
 from dhsic.io.inventory import inventory_of, inventory_of_file
@@ -31,6 +33,7 @@ Columns = tuple[int, ...] | None
 
 _READERS = 4
 _TAKE_ROWS = 4096
+_READ_BYTES = 256 * 2**20
 _TRIES = 3
 _PAUSE_SECONDS = 0.5
 
@@ -40,6 +43,18 @@ def _as_rows(block: Any, columns: Columns) -> NDArray[Any]:
     values = values[:, None] if values.ndim == 1 else values
     values = values if columns is None else values[:, columns]
     return values.view(np.int8) if values.dtype == bool else values
+
+
+def _insist(slicing: Callable[[], Any]) -> Any:
+    """Slice an array; a network's file system may fail for a moment."""
+    for left in reversed(range(_TRIES)):
+        try:
+            return slicing()
+        except OSError as error:
+            if not left or isinstance(error, (FileNotFoundError, PermissionError)):
+                raise
+            time.sleep(_PAUSE_SECONDS)
+    raise AssertionError
 
 
 def _width(array: Any, columns: Columns) -> int:
@@ -95,6 +110,10 @@ class ArraySource:
     @property
     def take_bytes(self) -> int:
         """Nothing besides the rows."""
+        return 0
+
+    def decode_bytes(self, rows: int) -> int:
+        """Nothing is decoded."""
         return 0
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
@@ -182,13 +201,50 @@ class StoredSource:
         """Rows that are stored together."""
         return self.stored_rows
 
+    @cached_property
+    def decoding(self) -> Decoding:
+        """What reading the array takes besides its rows."""
+        return decoding_of(self.array, self.stored_rows)
+
+    @cached_property
+    def largest(self) -> int:
+        """Bytes of the largest stored chunk; as many as it has decoded until a listing tells."""
+        return self.decoding.shard or self.decoding.piece
+
+    def seen(self, inventory: Inventory) -> None:
+        """Keep what an inventory tells of the size of chunks, of HDF5 at most that of the file."""
+        self.__dict__["largest"] = min(self.largest, inventory.largest)
+
+    def decode_bytes(self, rows: int) -> int:
+        """Chunks as they are stored, decoded, and what decoding takes meanwhile."""
+        return self.decoding.bytes(rows, self.largest)
+
     @property
     def take_bytes(self) -> int:
-        """Chunks that are decoded at a time, and their rows."""
-        return 2 * _READERS * min(self.stored_rows or _TAKE_ROWS, self.shape[0]) * self.row_bytes
+        """Chunks that are decoded at a time, and of others than zarr arrays their rows."""
+        return self.readers * self._pick_bytes
+
+    @property
+    def _step(self) -> int:
+        return self.stored_rows or _TAKE_ROWS
+
+    @property
+    def _pick_bytes(self) -> int:
+        rows = 0 if is_zarr(self.array) else min(self._step, self.shape[0])
+        return self.decode_bytes(self._step) + rows * self.row_bytes
+
+    @property
+    def readers(self) -> int:
+        """Chunks that `take` reads at a time: fewer of large ones, which are read no faster so."""
+        chunks = -(-self.shape[0] // self._step)
+        return max(1, min(_READERS, chunks, _READ_BYTES // max(1, self._pick_bytes)))
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1."""
+        return self._read(start, stop, lambda: self.array[start:stop])
+
+    def _read(self, start: int, stop: int, slicing: Callable[[], Any]) -> NDArray[Any]:
+        """Rows among start..stop-1."""
         what = f"rows {start} to {stop - 1} of variable {self.name!r} cannot be read"
         if (folder := missing_folder(self.array)) is not None:
             msg = (
@@ -197,7 +253,7 @@ class StoredSource:
             )
             raise DataError(msg)
         try:
-            return _as_rows(self._rows(start, stop), self.columns)
+            return _as_rows(_insist(slicing), self.columns)
         except StorageError as error:
             msg = f"{what}: {error}"
             raise DataError(msg) from error
@@ -207,17 +263,6 @@ class StoredSource:
             said = f"{type(error).__name__}: {error}"
             msg = f"{what} ({where}{said}): is the data complete and intact?"
             raise DataError(msg) from error
-
-    def _rows(self, start: int, stop: int) -> Any:
-        """Slice the array; a network's file system may fail for a moment."""
-        for left in reversed(range(_TRIES)):
-            try:
-                return self.array[start:stop]
-            except OSError as error:
-                if not left or isinstance(error, (FileNotFoundError, PermissionError)):
-                    raise
-                time.sleep(_PAUSE_SECONDS)
-        raise AssertionError
 
     @property
     def whole(self) -> StoredSource:
@@ -232,15 +277,17 @@ class StoredSource:
 
     def take(self, rows: NDArray[np.intp]) -> NDArray[Any]:
         """Rows by increasing number; each stored chunk is read at most once."""
-        step = self.stored_rows or _TAKE_ROWS
+        groups = np.split(rows, chunk_starts(rows, self._step))
+        with ThreadPoolExecutor(self.readers) as pool:
+            return np.concatenate(list(pool.map(self._pick, groups)))
 
-        def pick(wanted: NDArray[np.intp]) -> NDArray[Any]:
-            start = int(wanted[0]) // step * step
-            return self.read(start, min(start + step, self.shape[0]))[wanted - start]
-
-        with ThreadPoolExecutor(_READERS) as pool:
-            groups = np.split(rows, chunk_starts(rows, step))
-            return np.concatenate(list(pool.map(pick, groups)))
+    def _pick(self, rows: NDArray[np.intp]) -> NDArray[Any]:
+        """Rows of one chunk."""
+        start = int(rows[0]) // self._step * self._step
+        stop = min(start + self._step, self.shape[0])
+        if is_zarr(self.array):  # which copies no others from the chunk
+            return self._read(start, stop, lambda: self.array.oindex[rows])
+        return self.read(start, stop)[rows - start]
 
     def lazy(self, bounds: Sequence[int]) -> list[Any]:
         """Not for arrays in storage."""
@@ -294,6 +341,10 @@ class GraphSource:
     def take_bytes(self) -> int:
         """Chunks that are computed at a time, and their rows."""
         return 2 * _READERS * int(max(self.array.chunks[0])) * self.row_bytes
+
+    def decode_bytes(self, rows: int) -> int:
+        """The chunks, which are computed whole."""
+        return rows * self.row_bytes
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Not for Dask arrays: their blocks are computed by the graph."""

@@ -11,6 +11,7 @@ from dhsic._files import check_regular
 from dhsic._validation import nearest, shown
 from dhsic.engine.blocks import Kind
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
+from dhsic.io.decoding import piece_shape
 from dhsic.io.sources import Columns, StoredSource
 from dhsic.io.urls import is_url, scheme_of
 
@@ -150,13 +151,13 @@ def stored_source(array: Any, name: str, columns: Columns = None) -> StoredSourc
         Its metadata have chunks that no data have.
     """
     kind: Kind = "category"
-    stored = getattr(array, "shards", None) or array.chunks
-    if not all(0 < size <= _MOST_ROWS for size in (*stored, *array.chunks)):
+    if not all(0 < size <= _MOST_ROWS for size in (*(array.shards or ()), *array.chunks)):
         msg = (
             f"the metadata of variable {name!r} must have chunks of 1 row and column or more, got "
             f"{shown(tuple(array.chunks))}: write it again, or take an intact copy of the data"
         )
         raise DataError(msg)
+    stored = piece_shape(array)
     d = 1 if array.ndim < 2 else int(array.shape[1])
     chosen = range(d) if columns is None else columns
     labels = column_labels(array)
@@ -165,7 +166,7 @@ def stored_source(array: Any, name: str, columns: Columns = None) -> StoredSourc
     return StoredSource(
         name,
         array,
-        int(stored[0]) if stored else None,
+        int(stored[0]),
         columns,
         kinds=(kind,) * len(chosen) if array.attrs.get("kind") == "categorical" else None,
         labels=None if labels is None else tuple(labels[j] for j in chosen),

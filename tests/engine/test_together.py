@@ -122,9 +122,11 @@ def test_test__is_the_same_on_a_cluster(store, client):
 def test_task_bytes__are_of_an_array_once_and_of_what_is_cut_from_it(store):
     some = sources_of(store, *(f"x{j}=f[:, {j}]" for j in range(D)))
     plan = plan_of(even_bounds(N, N // CHUNK))
-    alone = task_bytes(some[:1], plan)
-    assert alone == 2 * CHUNK * D * 8  # decoded, and the rows of the block
-    assert task_bytes(some, plan) == alone + CHUNK * D * 8
+    chunk, stored = CHUNK * D * 8, some[0].largest
+    cut = CHUNK * 8
+    assert task_bytes(some[:1], plan, 0) == stored + 2 * chunk + cut  # decoded, its rows, and cut
+    assert task_bytes(some, plan, 0) == max(stored + 2 * chunk, chunk + D * cut)
+    assert task_bytes(some, plan, 10 * chunk) == D * cut + 10 * chunk
 
 
 def test_decoded_rows__count_a_chunk_once_that_several_ranges_touch(store):

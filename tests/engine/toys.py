@@ -85,6 +85,24 @@ class Sums:
 
 
 @dataclass(frozen=True)
+class Touch:
+    """One number of every block, in no memory of its own; over groups where there are any."""
+
+    groups: Any = None
+    name: str = "touch"
+    row_multiple: int = 1
+
+    def footprint(self, rows):
+        return Footprint(payload=0, scratch=0, state=8, work=Work.of(entries=10.0))
+
+    def chunk(self, *blocks):
+        return float(sum(x[0, 0] for block in blocks for x in block.values))
+
+    def combine(self, left, right):
+        return left + right
+
+
+@dataclass(frozen=True)
 class PairGather(Gather):
     """All pairs of blocks in order."""
 

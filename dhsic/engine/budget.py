@@ -1,0 +1,138 @@
+"""The memory that a run takes beside what it was allowed, looked at while it runs.
+
+A plan is checked before a run. Should a plan be wrong, the run ends in words before its process
+takes much more than the user allowed: every task looks when it starts, before it reads and when it
+is done, and so does this process before each of its steps. A look reads one line of the system and
+takes some microseconds, and a task about a second.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import sys
+import threading
+import time
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from dhsic.engine.memory import LIBRARIES
+from dhsic.engine.units import format_bytes
+from dhsic.errors import MemoryBudgetError
+
+__all__ = ["TOLERANCE", "Budget", "own_bytes"]
+
+TOLERANCE = 1.1
+"""Times the allowed memory that a process takes at the most."""
+
+_RECENT_SECONDS = 60.0
+_MOST_RUNS = 64
+
+
+@dataclass
+class _Seen:
+    """A run, as one process knows it."""
+
+    allowed: int
+    first: int
+    """Bytes of the process when it first looked."""
+    libraries: int
+    """Bytes of it that are not the user's."""
+    last: float = 0.0
+    """When it looked last."""
+
+
+_seen: dict[str, _Seen] = {}
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What every process of a run may take; travels to the workers.
+
+    Bytes that a process held before it first looked are not the run's, nor are pages of files. Of
+    runs at the same time in one process each leaves room for what the others are allowed.
+
+    Parameters
+    ----------
+    allowed : int
+        Bytes that one process may use, its libraries among them.
+    planned : int, optional
+        What the plan says that the process needs that needs most.
+    run : str, optional
+        Tells the run from others.
+    """
+
+    allowed: int
+    planned: int | None = None
+    run: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def look(self, more: int = 0) -> None:
+        """Compare what this process takes with what is allowed.
+
+        Parameters
+        ----------
+        more : int, optional
+            Bytes that it is about to take.
+
+        Raises
+        ------
+        MemoryBudgetError
+            It takes, or would take, more than `TOLERANCE` times what is allowed, and so it does
+            when all that can be given back is.
+        """
+        if self._excess(more) > 0:
+            _give_back()
+            if self._excess(more) > 0:
+                raise MemoryBudgetError(self._words(more))
+
+    def _excess(self, more: int) -> float:
+        now, others = time.monotonic(), 0
+        own = own_bytes()
+        with _lock:
+            if self.run not in _seen:
+                _seen[self.run] = _Seen(self.allowed, own, min(own, LIBRARIES))
+                for old in list(_seen)[:-_MOST_RUNS]:
+                    del _seen[old]
+            for run, seen in _seen.items():
+                if run != self.run and now - seen.last < _RECENT_SECONDS:
+                    others += seen.allowed
+            _seen[self.run].last = now
+        return self._used(own) + more - TOLERANCE * self.allowed - others
+
+    def _used(self, own: int) -> int:
+        seen = _seen[self.run]
+        return seen.libraries + own - seen.first
+
+    def _words(self, more: int) -> str:
+        used = format_bytes(max(self._used(own_bytes()), 0))
+        planned = (
+            "" if self.planned is None else f" where {format_bytes(self.planned)} were planned,"
+        )
+        next_ = f" and is about to take {format_bytes(more)}" if more else ""
+        return (
+            f"a process may use {format_bytes(self.allowed)},{planned} and uses {used}{next_}: "
+            "allow more memory, or take fewer threads, landmarks, features or resamples; data in "
+            "large stored chunks need less memory once they are written in smaller ones"
+        )
+
+
+def own_bytes() -> int:
+    """Resident bytes of this process that are no pages of files."""
+    with suppress(OSError):
+        with open("/proc/self/statm", "rb") as file:
+            _, resident, of_files, *_ = map(int, file.read().split())
+        return (resident - of_files) * os.sysconf("SC_PAGE_SIZE")
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
+
+
+def _give_back() -> None:
+    """Have the allocator return what it keeps of freed memory, where it can."""
+    gc.collect()
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):  # of a C library without it
+            ctypes.CDLL(None).malloc_trim(0)

@@ -1,0 +1,108 @@
+"""Blocks that tasks do not read by themselves: computed by a graph, cut from chunks, or sent."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.engine.blocks import Source, read_ranges
+from dhsic.engine.budget import Budget
+from dhsic.engine.compute import as_task, begin, ship
+from dhsic.engine.groups import edges
+from dhsic.engine.plan import PassPlan
+from dhsic.engine.reading import read_by_tasks, read_bytes
+from dhsic.engine.runtime import Runtime
+from dhsic.engine.together import is_cut, together
+
+__all__ = ["Parts", "Span", "blocks_of"]
+
+Span = tuple[int, int]
+Parts = dict[Span, list[Any]]
+
+
+def blocks_of(
+    sources: Sequence[Source], plan: PassPlan, needed: Iterable[Span], runtime: Runtime
+) -> Parts:
+    """Blocks that must travel to their tasks, by bounds and in the order of their sources."""
+    spans = sorted(needed)
+    every = [plan.ranges(*span) for span in itertools.pairwise(plan.bounds)]
+    bounds = edges(every, plan.n) if plan.groups is not None else list(plan.bounds)
+    joined, own = _Joined(plan, bounds, spans), read_by_tasks(sources, plan, runtime)
+    lazy: dict[int, list[Any]] = {}
+    for numbers in together(sources) if spans else []:
+        same = [sources[number] for number in numbers]
+        if same[0].place == "graph":
+            lazy.update((m, joined(one.lazy(bounds))) for m, one in zip(numbers, same, strict=True))
+        elif numbers[0] in plan.split:
+            pieces = map(joined, _cut_chunks(same, bounds, runtime.budget))
+            lazy.update(zip(numbers, pieces, strict=True))
+    if plan.pairs:  # in one graph with all pairs that share them, partial results would pile up
+        begun = iter(begin([one for column in lazy.values() for one in column], runtime))
+        lazy = {number: list(itertools.islice(begun, len(spans))) for number in lazy}
+    columns = [
+        lazy[number]
+        if number in lazy
+        else [ship(runtime.client, read_ranges(source, plan.ranges(*span))) for span in spans]
+        for number, source in enumerate(sources)
+        if spans and own[number] is None
+    ]
+    return {span: [column[i] for column in columns] for i, span in enumerate(spans)}
+
+
+class _Joined:
+    """Makes blocks of the pieces of a source between bounds."""
+
+    def __init__(self, plan: PassPlan, bounds: Sequence[int], spans: Sequence[Span]) -> None:
+        self._whole = plan.groups is None
+        at = {row: number for number, row in enumerate(bounds)}
+        self._blocks = [
+            [slice(at[start], at[stop]) for start, stop in plan.ranges(*span)] for span in spans
+        ]
+
+    def __call__(self, pieces: Sequence[Any]) -> list[Any]:
+        join = as_task(_concatenated)
+        blocks = [[one for at in block for one in pieces[at]] for block in self._blocks]
+        return [own[0] if self._whole else join(*own) for own in blocks]
+
+
+def _concatenated(*pieces: NDArray[Any]) -> NDArray[Any]:
+    return np.concatenate(pieces)
+
+
+def _cut_chunks(
+    sources: Sequence[Source], bounds: Sequence[int], budget: Budget | None
+) -> Iterator[list[Any]]:
+    """Delayed pieces of sources of one array between bounds, from chunks that are read once."""
+    first, alone = sources[0], len(sources) == 1
+    whole = first.whole if is_cut(first) and not alone else first
+    n, read = whole.shape[0], as_task(partial(_read_chunk, whole, budget))
+    step = whole.chunk_rows or n
+    touched = range(bounds[0] // step * step, bounds[-1], step)
+    chunks = {at: read(at, min(at + step, n)) for at in touched}
+    for source in sources:
+        cut = as_task(partial(_cut, None if alone else source))
+        pieces = [
+            [
+                cut(chunks[at], max(start - at, 0), min(stop - at, step))
+                for at in range(start // step * step, stop, step)
+            ]
+            for start, stop in itertools.pairwise(bounds)
+        ]
+        yield [some[0] if len(some) == 1 else as_task(_concatenated)(*some) for some in pieces]
+
+
+def _read_chunk(source: Source, budget: Budget | None, start: int, stop: int) -> NDArray[Any]:
+    if budget is not None:
+        budget.look(read_bytes([source], [(start, stop)]))
+    return source.read(start, stop)
+
+
+def _cut(source: Source | None, chunk: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
+    """Rows of a chunk, or those of one of several variables: a copy, to forget the chunk."""
+    rows = chunk[start:stop]
+    return (source.cut(rows) if source is not None and is_cut(source) else rows).copy()
