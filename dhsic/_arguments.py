@@ -1,4 +1,4 @@
-"""What a user passes to the public functions, made into values."""
+"""Arguments of the public functions, checked and made into values."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ REMEDY = "; missing='drop' (--missing drop) drops those with NaN"
 
 
 class RowLabels(NamedTuple):
-    """What a user says of the rows, see `dhsic.independence_test`."""
+    """Strata, groups and order of the rows, see `dhsic.independence_test`."""
 
     strata: Any = None
     groups: Any = None
@@ -169,7 +169,7 @@ def _runtime(client: Any, threads: int | None, memory: int) -> Runtime:
 
 
 def _read_kernels(kernels: Any, m: int) -> Grid | tuple[Kernel | None, ...]:
-    """What was asked for the variables; None leaves one open."""
+    """Kernels as given for the variables; None leaves one open."""
     if isinstance(kernels, Grid):
         return kernels
     if kernels is None or isinstance(kernels, (str, Kernel, type)):
@@ -219,7 +219,7 @@ def choose_measure(
 
 
 def plan_measure(session: Session, estimator: Estimator, kernels: Sequence[Kernel]) -> Plan:
-    """What an estimate would run; where that is refused it tells what would fit."""
+    """The plan of an estimate; a refusal names the largest numbers that fit."""
     return planned(_plan_estimate, estimator, session, Combinations.single(kernels))
 
 
@@ -228,7 +228,7 @@ def _plan_estimate(estimator: Estimator, session: Session, combinations: Combina
 
 
 def _named(estimator: str | Estimator, session: Session) -> Estimator | None:
-    """What was asked for; None where that is left open."""
+    """The estimator as given; None where it is left open."""
     if isinstance(estimator, str) and estimator == "auto":
         return None
     return find_estimator(estimator, session)[0]
@@ -318,7 +318,7 @@ class Method:
         }
 
     def plan(self, session: Session) -> Plan:
-        """What would run; where that is refused it tells what would fit."""
+        """The plan of the run; a refusal names the largest numbers that fit."""
 
         def planner(estimator: Estimator, some: Session, combinations: Combinations) -> Plan:
             return plan_once(estimator, some, combinations, self.drawn)
@@ -333,12 +333,12 @@ def choose_method(
     null: str | Null,
     n_resamples: int | None,
 ) -> Method:
-    """What was asked for, and for the rest what dhsic takes.
+    """The options that were given, and defaults for the rest.
 
     Raises
     ------
     InvalidArgumentError
-        What was asked for does not go together.
+        Options exclude each other.
     """
     m = len(session.sources)
     asked = _read_kernels(kernels, m)

@@ -1,4 +1,4 @@
-"""What every picture shares: where to draw, colours that all can tell apart, names that fit."""
+"""Basics of pictures: axes to draw on, colours that all can tell apart, names that fit."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _pyplot() -> Any:
 def shortened(name: str, most: int) -> str:
     """A name in one line of at most so many characters, its middle cut where it is longer.
 
-    What matplotlib would take for mathematics is shown as it is, and what is no character in
+    Text that matplotlib would take for mathematics is shown as it is, and what is no character in
     numbers.
     """
     line = printable(" ".join(str(name).split()))

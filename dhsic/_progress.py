@@ -53,7 +53,7 @@ Count = Callable[[], int | None]
 
 
 class Bar:
-    """What runs and how far it is: a line with a bar, and a line of numbers.
+    """Progress of a run: a line with a bar, and a line of numbers.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ class Bar:
 
 
 def heading(position: Position) -> str:
-    """What runs, and which of how many passes over the data it is."""
+    """Name of the running step, and its number among the passes over the data."""
     if position.number is None:
         return position.name
     return f"{position.name}, pass {position.number} of {position.passes}"
@@ -203,7 +203,7 @@ def progress_bar(shown: bool = True) -> Iterator[Bar]:
 
 
 def _live(bar: Bar) -> Live | None:
-    """What draws a bar again and again; None where stderr is no terminal that can."""
+    """Drawer of a bar; None where stderr is no terminal that can show one."""
     from rich.console import Console
     from rich.live import Live
 

@@ -20,7 +20,7 @@ RngLike = (
     | np.random.Generator
     | None
 )
-"""What `numpy.random.default_rng` takes."""
+"""Seeds and generators that `numpy.random.default_rng` takes."""
 
 PURPOSES: Final = (
     *("landmarks", "bandwidth", "signs", "permutation", "features", "simulation"),

@@ -6,7 +6,7 @@ import re
 
 __all__ = ["printable"]
 
-# What steers a terminal, starts another line, turns the direction of what follows, or is no text.
+# Characters that steer a terminal, start a line, turn the direction of text, or are no text.
 _STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 

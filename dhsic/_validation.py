@@ -31,7 +31,7 @@ __all__ = [
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
 
-# What other libraries call the arguments of this one.
+# Names that other libraries give to the arguments of this one.
 _ELSEWHERE = {
     "rng": ("seed", "random_state", "random_seed", "generator"),
     "kernels": ("kernel", "bandwidth", "gamma", "sigma", "metric"),
@@ -114,7 +114,7 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
 
 
 def shown(value: object) -> str:
-    """What a message says of a value: what it is, where that is no longer than a line.
+    """Describe a value for a message: its text where that fits a line.
 
     Examples
     --------

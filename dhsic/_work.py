@@ -37,7 +37,7 @@ class Rates:
     machine : str
         Its processor.
     seconds : mapping of str to float
-        Of one of every kind of work.
+        Seconds of a unit of every kind of work.
     """
 
     machine: str

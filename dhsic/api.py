@@ -106,7 +106,7 @@ def independence_test(
         The table whose columns the variables name: "x", or ["a", "b"] for columns that make one
         variable. All of its columns where no variable is given.
     missing : {"refuse", "drop"}, optional
-        What to do where a value is missing: raise an error, or leave the row out, whose number the
+        Treatment of rows with a missing value: raise an error, or leave them out, whose number the
         result says. Stored data are then read once more.
     strata : array-like or str, optional
         A label for every row, of one column or several, or names of columns of `data`. Rows change
@@ -127,7 +127,7 @@ def independence_test(
         serial dependence. Asymptotic, see `TimeOrder`. Where none of the three is given, all rows
         are exchangeable draws.
     precision : {"float64", "float32"}, optional
-        Of the tiles; sums are float64 always.
+        Precision of the tiles; sums are float64 always.
     client : distributed.Client, optional
         Where to run. Where not given, threads of this process, or for Dask arrays the current
         client, if there is one.

@@ -112,7 +112,7 @@ def require(module: str, extra: str, purpose: str) -> MissingDependencyError:
     extra : str
         The extra of this package that installs it.
     purpose : str
-        What it is needed for, as the start of a sentence.
+        Purpose of the library, as the start of a sentence.
 
     Returns
     -------

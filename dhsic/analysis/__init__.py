@@ -1,4 +1,4 @@
-"""What theory says of landmarks: effective dimensions, and bounds on errors."""
+"""Theory of landmarks: effective dimensions, and bounds on errors."""
 
 from dhsic.analysis.bounds import (
     EmbeddingBound,

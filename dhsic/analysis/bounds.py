@@ -68,9 +68,9 @@ class HSICBound(BarResult):
     Parameters
     ----------
     joint : EmbeddingBound
-        Of the joint embedding.
+        Bound of the joint embedding.
     marginals : tuple of EmbeddingBound
-        Of those of the M variables.
+        Bounds of those of the M variables.
     suprema : tuple of float
         a_m, the bounds of sqrt(k_m(x, x)).
     """
@@ -163,7 +163,7 @@ def mean_embedding_bound(
     delta : float
         Between 0 and 1.
     spectrum : CovarianceSpectrum
-        Of the kernel.
+        Spectrum of the kernel.
 
     Returns
     -------
@@ -217,9 +217,9 @@ def nystrom_m_bound(
     delta : float
         Between 0 and 1 / (M + 1).
     joint : CovarianceSpectrum
-        Of the product kernel.
+        Spectrum of the product kernel.
     marginals : sequence of CovarianceSpectrum
-        Of the kernels of the M variables, two or more.
+        Spectra of the kernels of the M variables, two or more.
 
     Returns
     -------

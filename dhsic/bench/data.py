@@ -50,7 +50,7 @@ class Data:
     variables : sequence of array-like, or of one function
         A function takes a number of rows and returns the variables.
     names : sequence of str or None
-        Of the variables.
+        Names of the variables.
     folder : str
         Where copies are stored.
     """
@@ -72,7 +72,7 @@ class Data:
         return self._whole[0].shape[0] if self._whole else None
 
     def described(self, runtime: Runtime) -> str:
-        """What the data are, as far as two studies can be told apart by it.
+        """Description of the data by which two studies can be told apart.
 
         A function is known by its name; data by some of their rows, as for a checkpoint.
         """

@@ -21,12 +21,12 @@ _HERE = "this process"
 
 @dataclass
 class Usage:
-    """What a run has taken.
+    """Resources that a run has used.
 
     Parameters
     ----------
     processor_seconds : float, optional
-        Of the driver and of all workers.
+        Processor seconds of the driver and of all workers.
     peak_bytes : int or None, optional
         Most resident memory of a process that ran tasks; None where no system tells.
     """
@@ -57,9 +57,9 @@ class Place:
 
     @contextmanager
     def measured(self) -> Iterator[Usage]:
-        """What is used between the beginning and the end of the block, known at its end.
+        """Resources used between the beginning and the end of the block, known at its end.
 
-        Of a worker that is lost on the way nothing is known.
+        Nothing is known of a worker that is lost on the way.
         """
         usage = Usage()
         before, forgot = self._processor_seconds(), all(self._everywhere(forget_peak).values())
@@ -70,7 +70,7 @@ class Place:
         usage.peak_bytes = max(peaks, default=None) if forgot else None
 
     def _everywhere(self, function: Callable[[], Any]) -> dict[str, Any]:
-        """What a function says in every process that runs tasks."""
+        """Values of a function in every process that runs tasks."""
         if self.client is None:
             return {_HERE: function()}
         return dict(self.client.run(function, on_error="ignore"))

@@ -1,4 +1,4 @@
-"""What a study found: a run a row, and what these say together."""
+"""Result of a study: a row for each run, and summaries of all."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ class ScalingStudy(Result):
 
     @classmethod
     def kept(cls, path: str | os.PathLike[str] | None, study: str) -> ScalingStudy:
-        """What an earlier call has left of the same study; nothing where there is no file.
+        """Runs of the same study that an earlier call kept; none where there is no file.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What a study varies, made into the settings of its runs."""
+"""Settings of the runs of a study."""
 
 from __future__ import annotations
 

@@ -48,8 +48,8 @@ def scaling_study(
         As for `independence_test`; or a function that takes a number of rows and returns the
         variables, for which 'rows' must vary. What it returns as NumPy arrays is stored as zarr.
     vary : mapping of str to list
-        What varies, and its values: 'workers', 'scheduler' ('processes' or 'threads' of this
-        process), 'rows' (the first so many), 'landmarks' of the estimator, 'n_resamples',
+        Settings to vary, with their values: 'workers', 'scheduler' ('processes' or 'threads' of
+        this process), 'rows' (the first so many), 'landmarks' of the estimator, 'n_resamples',
         'chunk_rows' (of Dask arrays that are cut anew, or of zarr copies that are made first) and
         'precision'. A list of one value fixes it. Where `workers` vary they are processes, unless
         said otherwise; where nothing is said, tests run on threads, one a processor.
@@ -72,7 +72,7 @@ def scaling_study(
     progress : callable, optional
         Gets a line for every run; None for silence.
     **options
-        Of `independence_test`, the same for all runs. The seed `rng` is 0 where not given.
+        Options of `independence_test`, the same for all runs. The seed `rng` is 0 where not given.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def scaling_study(
     Raises
     ------
     InvalidArgumentError
-        What cannot vary, an option that the test does not have, or a `csv` of another study.
+        A setting cannot vary, the test has no such option, or `csv` is of another study.
     DataError, MemoryBudgetError
         As for `independence_test`.
     ClusterError

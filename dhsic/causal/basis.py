@@ -26,12 +26,12 @@ class SplineBasis:
     Parameters
     ----------
     knots : tuple of ndarray
-        Of every column, increasing: those within its range, and as many on either side of it as
-        the degree.
+        Knots of every column, increasing: those within its range, and as many on either side of it
+        as the degree.
     degree : int
-        Of the polynomials between knots.
+        Degree of the polynomials between knots.
     extrapolation : {"constant", "linear"}
-        What goes on beyond the range: the value at its end, or the value and the slope.
+        Continuation beyond the range: the value at its end, or the value and the slope.
 
     References
     ----------
@@ -64,7 +64,7 @@ class SplineBasis:
         n_knots : int
             From the smallest to the largest value of a column.
         degree : int
-            Of the polynomials.
+            Degree of the polynomials.
         extrapolation : {"constant", "linear"}
             Beyond the range of the sample.
 
@@ -112,7 +112,7 @@ class SplineBasis:
                     out[beyond] += np.outer(x[beyond] - end, self._slopes(knots, end))
 
     def roughness(self) -> tuple[Vector, ...]:
-        """Of every column, the integrals of products of second derivatives within its range."""
+        """Integrals of products of second derivatives within the range of every column."""
         return tuple(self._roughness(knots) for knots in self.knots)
 
     def _roughness(self, knots: Vector) -> Vector:

@@ -39,7 +39,7 @@ class ConditionalIndependenceTestResult(IndependenceTestResult):
     Parameters
     ----------
     given : tuple of str
-        What the variables were regressed on.
+        Regressors of the variables.
     regression : str
         How.
     """
@@ -88,7 +88,7 @@ def conditional_independence_test(
     The generalised covariance measure [1]_ asks whether the residuals of x and of y given z are
     uncorrelated; here HSIC asks whether they are independent.
 
-    What is tested is the independence of residuals. Where x and y are smooth functions of z plus
+    The test is of the independence of residuals. Where x and y are smooth functions of z plus
     noise that is independent of z, that is conditional independence given z. Else the two differ
     in either direction: noise of x and y whose spread follows z leaves residuals that are
     dependent although x and y are conditionally independent, and a dependence that cancels over z
@@ -106,15 +106,15 @@ def conditional_independence_test(
     x, y : array-like, shapes (n,) or (n, d)
         As for `dhsic.independence_test`.
     given : array-like, or a list or tuple of them
-        What both are regressed on, shapes (n,) or (n, d_j).
+        Variables that both are regressed on, shapes (n,) or (n, d_j).
     names : sequence of str, optional
-        Of x, y and what is given.
+        Names of x, y and the given variables.
     data, missing
         As for `dhsic.independence_test`; a list that is given names a variable each.
     regression : str or Regression, optional
         As for `score_dags`.
     kernels, estimator, null, n_resamples
-        Of the residuals, as for `dhsic.independence_test`.
+        For the residuals, as for `dhsic.independence_test`.
     rng, precision, client, threads, memory, progress
         As for `dhsic.independence_test`.
 

@@ -33,7 +33,7 @@ class DAG(Result):
     Parameters
     ----------
     names : tuple of str
-        Of the nodes.
+        Names of the nodes.
     parents : tuple of tuple of int
         Numbers of the parents of every node.
 

@@ -1,4 +1,4 @@
-"""What was decided of pairs of variables: frozen, and the same after a trip through JSON."""
+"""Decisions about pairs of variables: frozen, and the same after a trip through JSON."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Side:
         Squared HSIC of the cause and the residuals of the effect, or whatever measure the estimator
         has.
     pvalue : float or None
-        Of their independence, where the criterion asks for it.
+        P-value of their independence, where the criterion asks for it.
     sensitivity : tuple of float or None
         Where the criterion asks for them, the root mean squares of the derivatives of n HSIC in the
         cause and in the residuals, both in units of the standardised variables.
@@ -64,16 +64,16 @@ class CausalDirection(BarResult):
     Parameters
     ----------
     names : tuple of str
-        Of both variables.
+        Names of both variables.
     score : float
         Positive where the first is believed to be the cause, negative where the second is; its
         size ranks the confidence among pairs.
     forward, backward : Side
         The first variable as the cause of the second, and the second as that of the first.
     criterion : {"p-value", "larger-p-value", "hsic", "sensitivity"}
-        What the score compares.
+        Quantity that the score compares.
     estimator : str
-        Of the dependence.
+        Estimator of the dependence.
     null : str or None
         How the p-values were made, where the criterion asks for them.
     regression : str
@@ -85,7 +85,7 @@ class CausalDirection(BarResult):
     seconds : float
         Wall time.
     version : str
-        Of dhsic.
+        Version of dhsic.
     estimator_reason : str
         Why this one.
     dropped : int
@@ -159,7 +159,7 @@ class CausalDirections(BarResult):
     pairs : tuple of str
         Names of the pairs.
     results : tuple of CausalDirection
-        Of each.
+        Results of each.
     seed : int
         Fixes every draw; each result has a seed of its own, which gives it again.
     seconds : float
@@ -176,7 +176,7 @@ class CausalDirections(BarResult):
 
     @property
     def scores(self) -> NDArray[np.float64]:
-        """Of all pairs, shape (k,); positive where the first variable is believed the cause."""
+        """Scores of all pairs, shape (k,); positive where the first variable is the cause."""
         return np.array([one.score for one in self.results])
 
     def roc_curve(self, truth: ArrayLike, weights: ArrayLike | None = None) -> RocCurve:

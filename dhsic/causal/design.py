@@ -29,17 +29,17 @@ class SplineDesign:
     Parameters
     ----------
     bases : dict of int to SplineBasis
-        Of the variables that others are regressed on, by number.
+        Bases of the variables that others are regressed on, by number.
     targets : tuple of int
         Variables that are regressed.
     names : tuple of str
-        Of all variables.
+        Names of all variables.
     dims : tuple of int
         Columns of the targets.
     centre : ndarray, shape (q - 1,)
         Provisional means, so that no digits cancel.
     penalties : dict of int to tuple of ndarray
-        Of the coefficients of every column of the regressors.
+        Penalties of the coefficients of every column of the regressors.
     n_folds : int
         Rows i with equal i mod n_folds are summed by themselves.
     """
@@ -115,11 +115,11 @@ class AdditiveFit(NamedTuple):
     target_mean: Vector
     """Shape (d,)."""
     mean: Vector
-    """Of the functions, shape (p,)."""
+    """Means of the functions, shape (p,)."""
     coefficients: Vector
     """Shape (p, d)."""
     weights: Vector
-    """Of the penalty, for every column of the target, shape (d,)."""
+    """Weights of the penalty, for every column of the target, shape (d,)."""
     degrees: Vector
     """Effective degrees of freedom, with the mean, shape (d,)."""
     scores: Vector
@@ -140,9 +140,9 @@ def additive_fit(
     Parameters
     ----------
     design : SplineDesign
-        What was summed.
+        Design that was summed.
     sums : ndarray, shape (q, q)
-        Of the products of its rows.
+        Sums of the products of its rows.
     target, given : int, sequence of int
         Numbers of variables.
 

@@ -105,7 +105,7 @@ class Measure:
         return replace(self, estimator=chosen), reason
 
     def _plan(self, estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
-        """What measuring one side would run."""
+        """The plan of measuring one side."""
         if self.criterion == "sensitivity":
             return plan_map(estimator, session, combinations, "statistic", session.names)
         if self.criterion == "hsic":
@@ -133,7 +133,7 @@ class Measure:
             side = Side(tested.estimate, tested.pvalue)
             return MeasuredSide(side, tested.estimator, tested.null)
         if self.criterion == "sensitivity":
-            # Of the statistic n HSIC, whose derivative in one entry does not shrink with n.
+            # The statistic n HSIC, since its derivative in one entry does not shrink with n.
             found = sensitivity_map(cause, residuals, of="statistic", **how)
             norms = [math.sqrt(float(found.features[name].sum())) for name in names]
             side = Side(found.measured.estimate, None, (norms[0], norms[1]))
@@ -142,7 +142,7 @@ class Measure:
         return MeasuredSide(Side(found_hsic.estimate), found_hsic.estimator, None)
 
     def score(self, forward: Side, backward: Side) -> float:
-        """What is positive where the first variable is believed to be the cause.
+        """Score that is positive where the first variable is believed to be the cause.
 
         References
         ----------

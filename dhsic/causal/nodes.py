@@ -39,7 +39,7 @@ def open_nodes(
     variables : sequence of array-like
         As for `dhsic.independence_test`; one of two columns or more stands for its columns.
     names : sequence of str or None
-        Of the nodes; their own where not given, as those of the columns of a data frame.
+        Names of the nodes; their own where not given, as those of the columns of a data frame.
     data, missing, rng, precision, client, threads, memory, progress
         As for `dhsic.independence_test`.
     most : int, optional

@@ -38,7 +38,7 @@ class PairResiduals(Result):
     Parameters
     ----------
     names : tuple of str
-        Of the variables.
+        Names of the variables.
     first, second : ndarray, shapes (n, d_1) and (n, d_2)
         The variables, each column of mean 0 and variance 1.
     of_second : ndarray, shape (n, d_2)
@@ -128,7 +128,7 @@ class PairResiduals(Result):
         Parameters
         ----------
         measure : Measure
-            What is compared.
+            Measure to compare.
 
         Returns
         -------

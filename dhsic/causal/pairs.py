@@ -60,7 +60,7 @@ def direction(
         As for `independence_test`; the rows that are used are held in memory, each column
         standardised.
     criterion : {"p-value", "larger-p-value", "hsic", "sensitivity"}, optional
-        What is compared. "p-value": the score is the difference of the logarithms of both
+        Quantity to compare. "p-value": the score is the difference of the logarithms of both
         p-values; "larger-p-value": the larger p-value, with the sign of its direction, which is
         small where neither direction fits; see [2]_ for what such scores are worth. "hsic": the
         difference of HSIC, -C of [3]_. "sensitivity": the difference of the norms of the
@@ -73,7 +73,7 @@ def direction(
     regression : str or Regression, optional
         "splines", "random-forest", "gaussian-process", or a value.
     null : str or Null, optional
-        Of the p-values, for criteria that compare them: "gamma" where not given. Residuals are
+        Null of the p-values, for criteria that compare them: "gamma" where not given. Residuals are
         estimates, so that p-values are approximate in any case; those of permutations cannot rank
         what is far below 1 / n_resamples. None is below 2.2e-308: where both directions are
         rejected as strongly, as heteroscedastic noise does to thousands of rows, the score is 0,
@@ -81,7 +81,8 @@ def direction(
     n_resamples : int, optional
         As for `independence_test`.
     kernel : str, Kernel or None, optional
-        Of variables and residuals; None for estimators with a kernel of their own, as "dcov".
+        Kernel of variables and residuals; None for estimators with a kernel of their own, as
+        "dcov".
     max_rows : int, optional
         Rows at most, drawn at random; all where not given.
     rng, names, data, missing, threads, memory

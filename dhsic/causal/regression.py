@@ -22,7 +22,7 @@ Vector = NDArray[np.float64]
 
 @runtime_checkable
 class Regression(Protocol):
-    """What a target leaves once it is regressed on others, as a frozen value.
+    """A regression, as a frozen value that computes residuals.
 
     Whatever has a name and `residuals` can be given as `regression`.
 
@@ -42,13 +42,13 @@ class Regression(Protocol):
 
     @property
     def name(self) -> str:
-        """What the regression is called in results."""
+        """Name of the regression in results."""
         ...
 
     def residuals(
         self, target: Vector, given: Sequence[Vector], rng: np.random.Generator
     ) -> Vector:
-        """What a target (n, d) less its regression on arrays (n, d_j) is, shape (n, d)."""
+        """Residuals of a target (n, d) regressed on arrays (n, d_j), shape (n, d)."""
         ...
 
 
@@ -117,14 +117,14 @@ class CrossFitted:
     def residuals(
         self, target: Vector, given: Sequence[Vector], rng: np.random.Generator
     ) -> Vector:
-        """What the regressions leave of a target.
+        """Residuals of a target.
 
         Parameters
         ----------
         target : ndarray, shape (n, d)
-            What is regressed.
+            Variable that is regressed.
         given : sequence of ndarray, shapes (n, d_j)
-            What it is regressed on; where there is nothing, the mean is taken.
+            Regressors; where there are none, the mean is taken.
         rng : numpy.random.Generator
             Cuts the folds and seeds the regressor.
 

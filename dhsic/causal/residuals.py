@@ -35,7 +35,7 @@ __all__ = [
 
 Vector = NDArray[np.float64]
 Regressions = Mapping[int, Sequence[tuple[int, ...]]]
-"""Of every variable that is regressed, by number, the sets of variables it is regressed on."""
+"""Sets of regressors of every variable that is regressed, by number."""
 
 _TILE_ROWS = 4096
 _ROUNDING = 1e-12  # of the variance
@@ -45,7 +45,7 @@ class ProductSums(NamedTuple):
     """Sums over rows of the products of a design."""
 
     products: Vector
-    """Of every fold, shape (n_folds, q, q)."""
+    """Products of every fold, shape (n_folds, q, q)."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class SplinePass:
     Parameters
     ----------
     design : SplineDesign
-        Of all variables.
+        Design of all variables.
     name : str, optional
-        What progress calls it.
+        Name of the pass in progress reports.
     """
 
     design: SplineDesign
@@ -91,7 +91,7 @@ class SplinePass:
 def plan_regressions(
     session: Session, regression: Regression, wanted: Regressions
 ) -> list[DriverStep | PassPlan]:
-    """What `residual_variables` would run.
+    """The plan of `residual_variables`.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def plan_regressions(
     regression : Regression
         How they are regressed.
     wanted : mapping of int to sequence of tuple of int
-        What is regressed on what.
+        Sets of regressors of every target.
 
     Returns
     -------
@@ -148,7 +148,7 @@ class FittedRegressions(Protocol):
 def fit_regressions(
     session: Session, regression: Regression, wanted: Regressions
 ) -> FittedRegressions:
-    """What all regressions among some variables need.
+    """Sums that all regressions among some variables need.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def fit_regressions(
         How they are regressed: splines in one pass, and their residuals are computed when they are
         read; others on all rows, in the memory of this process.
     wanted : mapping of int to sequence of tuple of int
-        What is regressed, and on what of any kind.
+        Targets, with regressors of any kind.
 
     Returns
     -------
@@ -212,7 +212,7 @@ def residual_variables(
 
 @dataclass(frozen=True)
 class _Streamed:
-    """Of splines, whose sums say all."""
+    """Regressions on splines, which sums determine."""
 
     session: Session
     regression: Splines
@@ -235,7 +235,7 @@ class _Streamed:
 
 @dataclass(frozen=True)
 class _Held:
-    """Of regressions that need all rows at once."""
+    """Regressions that need all rows at once."""
 
     session: Session
     regression: Regression

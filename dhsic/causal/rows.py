@@ -20,20 +20,20 @@ Indices = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class SplineResiduals:
-    """What several regressions of one target leave of rows, side by side.
+    """Residuals of several regressions of one target, side by side.
 
     Parameters
     ----------
     target : int
         Number of the variable that is regressed.
     bases : dict of int to SplineBasis
-        Of what it is regressed on, by number.
+        Bases of its regressors, by number.
     mean : ndarray, shape (n_folds, r d)
-        Of the target, in every fold for every regression.
+        Mean of the target, in every fold for every regression.
     centre : ndarray, shape (n_folds, r d)
-        Of the fitted functions.
+        Centre of the fitted functions.
     coefficients : ndarray, shape (n_folds, p, r d)
-        Of all functions, zero where a regression is without.
+        Coefficients of all functions, zero where a regression is without.
     """
 
     target: int
@@ -46,7 +46,7 @@ class SplineResiduals:
     def of(
         cls, design: SplineDesign, regressions: Sequence[Sequence[AdditiveFit]]
     ) -> SplineResiduals:
-        """Of regressions of one target, each one a fold or one for all rows."""
+        """Residuals of regressions of one target, each one a fold or one for all rows."""
         target = regressions[0][0].target
         used = {j for fits in regressions for j in fits[0].given}
         bases = {j: basis for j, basis in design.bases.items() if j in used}

@@ -29,9 +29,9 @@ class ScoredDAG(NamedTuple):
     dag : DAG
         The graph.
     statistic : float
-        Of the test that the residuals of all nodes are jointly independent.
+        Statistic of the test that the residuals of all nodes are jointly independent.
     pvalue : float
-        Of that test.
+        P-value of that test.
 
     Examples
     --------
@@ -52,23 +52,23 @@ class DAGScores(Result):
     Parameters
     ----------
     names : tuple of str
-        Of the nodes.
+        Names of the nodes.
     parents : tuple of Parents
-        Of every graph: the numbers of the parents of every node.
+        For every graph the numbers of the parents of every node.
     statistics : tuple of float
-        Of every graph.
+        Statistics of every graph.
     pvalues : tuple of float
-        Of every graph; approximate, since residuals are estimated.
+        P-values of every graph; approximate, since residuals are estimated.
     n : int
         Rows.
     kernels : tuple of str
-        Of the residuals of every node, as asked for.
+        Kernels of the residuals of every node, as asked for.
     regression : str
         How nodes were regressed on their parents.
     n_regressions : int
         How many regressions the graphs shared.
     estimator : str
-        Of the dependence.
+        Estimator of the dependence.
     estimator_reason : str
         Why this one.
     null : str
@@ -76,7 +76,7 @@ class DAGScores(Result):
     null_reason : str
         Why this one.
     precision : str
-        Of the tiles; sums are float64 always.
+        Precision of the tiles; sums are float64 always.
     seed : int
         Fixes every draw.
     passes : tuple of PassSummary
@@ -84,7 +84,7 @@ class DAGScores(Result):
     seconds : float
         Wall time.
     version : str
-        Of dhsic.
+        Version of dhsic.
     dropped : int
         Rows that were left out since a value was missing.
     data : tuple of StoredArraySummary

@@ -94,7 +94,7 @@ def score_dags(
         The nodes, two to five, as for `dhsic.independence_test`; or one of two columns or more,
         each of which is a node.
     names : sequence of str, optional
-        Of the nodes.
+        Names of the nodes.
     data, missing
         As for `dhsic.independence_test`.
     dags : "all", "complete" or sequence of DAG, optional
@@ -104,7 +104,7 @@ def score_dags(
         "splines", "random-forest", "gaussian-process", or a value such as `Splines(n_folds=5)`.
         Those but splines take all rows into the memory of this process.
     kernels : str, Kernel or a sequence of them, optional
-        Of residuals: one for all nodes, or one a node.
+        Kernels of residuals: one for all nodes, or one a node.
     estimator : {"auto", "v-hsic", "nystrom-m"}, VHSIC or NystromMHSIC, optional
         "auto" takes all pairs of rows for up to 2,000 rows, 10,000 where more than 100 graphs
         share them, and landmarks beyond.
@@ -188,7 +188,7 @@ def score_dags(
 
 
 class Score(NamedTuple):
-    """What a test says of one combination."""
+    """Result of a test of one combination."""
 
     statistic: float
     """Its statistic."""
@@ -211,7 +211,7 @@ class Method:
     null_reason : str
         Why this one.
     names : tuple of str
-        Of the estimators to choose from, the better first, where a value was not given.
+        Names of the estimators to choose from, the better first, where a value was not given.
     """
 
     estimator: DependenceMeasure
@@ -230,7 +230,7 @@ class Method:
         return replace(self, estimator=chosen, estimator_reason="; ".join(reasons) or AS_ASKED)
 
     def plan(self, session: Session, combinations: Combinations) -> Plan:
-        """What would run; where that is refused it tells what would fit."""
+        """The plan of the run; a refusal names the largest numbers that fit."""
         return planned(self._plan, self.estimator, session, combinations)
 
     def _plan(self, estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
@@ -267,11 +267,11 @@ def choose_measure(
     session : Session
         Over the variables.
     estimator : str, VHSIC or NystromMHSIC
-        What was asked for.
+        As given.
     null : str or Null
-        What was asked for.
+        As given.
     n_resamples : int or None
-        What was asked for.
+        As given.
     n_tests : int
         Combinations that one call tests.
 
@@ -282,14 +282,14 @@ def choose_measure(
     Raises
     ------
     InvalidArgumentError
-        What was asked for does not go together, or there is none of that name.
+        Options exclude each other, or there is none of that name.
     """
     reason, names = AS_ASKED, tuple[str, ...]()
     if isinstance(estimator, str):
         name = check_choice("estimator", estimator, ("auto", VHSIC.name, NystromMHSIC.name))
         names = (name,)
         if name == "auto":
-            # Of many tests all pairs share more: kernels of residuals, and no replicates.
+            # Many tests of all pairs of rows share more: kernels of residuals, and no replicates.
             most = _QUICK_ROWS if n_tests <= _MANY_GRAPHS else _QUICK_ROWS_OF_MANY
             quick = session.n <= most
             reason = f"{'up to' if quick else 'more than'} {most:,} rows"
@@ -303,7 +303,7 @@ def choose_measure(
         )
         raise InvalidArgumentError(msg)
     if not (isinstance(null, str) and null == "auto"):
-        # Of one combination: a grid would be one test of all of them.
+        # One combination at a time: a grid would be one test of all of them.
         one = Combinations.single([estimator.kernel(None)] * len(session.sources))
         found, why = find_null(null, estimator, session, n_resamples, one)
     elif n_resamples is not None:

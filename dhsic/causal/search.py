@@ -44,11 +44,11 @@ class SearchTest(NamedTuple):
     node: str
     """Whose residual was tested."""
     given: tuple[str, ...]
-    """What it was regressed on."""
+    """Names of its regressors."""
     statistic: float
-    """Of the dependence of the residual and the nodes before, or beside, this one."""
+    """Statistic of the dependence of the residual and the nodes before, or beside, this one."""
     pvalue: float
-    """Of the test that they are independent."""
+    """P-value of the test that they are independent."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -58,7 +58,7 @@ class DAGSearch(Result):
     Parameters
     ----------
     names : tuple of str
-        Of the nodes.
+        Names of the nodes.
     parents : Parents
         Numbers of the parents of every node in the graph that was found.
     order : tuple of str
@@ -71,18 +71,18 @@ class DAGSearch(Result):
     alpha : float
         The level of the second phase.
     statistic, pvalue : float
-        Of the test that the residuals of the graph are jointly independent; approximate, since
-        they are estimated, and the graph was chosen by them.
+        Statistic and p-value of the test that the residuals of the graph are jointly independent;
+        approximate, since they are estimated, and the graph was chosen by them.
     n : int
         Rows.
     regression : str
         How nodes were regressed.
     estimator : str
-        Of the dependence.
+        Estimator of the dependence.
     null : str
         How its null distribution was made.
     precision : str
-        Of the tiles; sums are float64 always.
+        Precision of the tiles; sums are float64 always.
     seed : int
         Fixes every draw.
     passes : tuple of PassSummary
@@ -90,7 +90,7 @@ class DAGSearch(Result):
     seconds : float
         Wall time.
     version : str
-        Of dhsic.
+        Version of dhsic.
     dropped : int
         Rows that were left out since a value was missing.
     data : tuple of StoredArraySummary
@@ -217,7 +217,7 @@ def search_dag(
         The nodes, two or more, as for `dhsic.independence_test`; or one of two columns or more,
         each of which is a node.
     names : sequence of str, optional
-        Of the nodes.
+        Names of the nodes.
     data, missing
         As for `dhsic.independence_test`.
     alpha : float, optional
@@ -225,8 +225,8 @@ def search_dag(
     regression : str or Regression, optional
         As for `score_dags`.
     kernels : str, Kernel or a sequence of them, optional
-        Of residuals: one for all nodes, or one a node. The nodes that a residual is tested against
-        have a Gaussian kernel of all, in units of their standard deviations.
+        Kernels of residuals: one for all nodes, or one a node. The nodes that a residual is tested
+        against have a Gaussian kernel of all, in units of their standard deviations.
     estimator, null, n_resamples, rng, precision, client, threads, memory, progress
         As for `score_dags`.
 
@@ -318,9 +318,9 @@ class _Search:
     fitted : FittedRegressions
         Among them.
     method : Method
-        Of the tests.
+        Method of the tests.
     kernels : tuple of Kernel
-        Of the residuals.
+        Kernels of the residuals.
     """
 
     session: Session

@@ -36,12 +36,12 @@ class Splines:
     n_knots : int, optional
         Knots of a column, at quantiles of up to 10,000 of its rows.
     degree : int, optional
-        Of the polynomials between knots, 2 or more.
+        Degree of the polynomials between knots, 2 or more.
     penalty : {"curvature", "ridge"}, optional
-        Of the integrals of squared second derivatives, which leaves what is linear as it is; or
-        of the squared coefficients.
+        Weight of the integrals of squared second derivatives, which leaves what is linear as it is;
+        or of the squared coefficients.
     extrapolation : {"linear", "constant"}, optional
-        Of a function beyond these rows.
+        Extrapolation of a function beyond these rows.
     n_folds : int, optional
         Where more than 1, the residual of a row is from a regression without its fold; row i is
         in fold i mod n_folds. 1 fits all rows at once.
@@ -98,7 +98,7 @@ class Splines:
         return SplineBasis.fit(sample, self.n_knots, self.degree, self.extrapolation)
 
     def penalties(self, basis: SplineBasis) -> tuple[Vector, ...]:
-        """What coefficients are penalised by, a matrix a column."""
+        """Penalties of the coefficients, a matrix a column."""
         if self.penalty == "ridge":
             return tuple(map(np.eye, basis.counts))
         return basis.roughness()
@@ -110,14 +110,14 @@ class Splines:
         regressors: Sequence[int],
         targets: Sequence[int],
     ) -> SplineDesign:
-        """What is summed to regress targets on regressors, both numbers of variables.
+        """The design whose sums regress targets on regressors, both numbers of variables.
 
         Parameters
         ----------
         samples : sequence of ndarray, shapes (s, d_m)
             Rows of every variable, for the knots.
         names : sequence of str
-            Of every variable.
+            Names of every variable.
         regressors, targets : sequence of int
             Numbers of variables.
 
@@ -139,14 +139,14 @@ class Splines:
     def residuals(
         self, target: Vector, given: Sequence[Vector], rng: np.random.Generator
     ) -> Vector:
-        """What the regression leaves of a target.
+        """Residuals of a target.
 
         Parameters
         ----------
         target : ndarray, shape (n, d)
-            What is regressed.
+            Variable that is regressed.
         given : sequence of ndarray, shapes (n, d_j)
-            What it is regressed on; where there is nothing, the mean is taken.
+            Regressors; where there are none, the mean is taken.
         rng : numpy.random.Generator
             Chooses the rows for the knots, where there are more than 10,000.
 
@@ -178,9 +178,9 @@ class Splines:
         Parameters
         ----------
         design : SplineDesign
-            Of the variables.
+            Design of the variables.
         sums : ndarray, shape (n_folds, q, q)
-            Of its products in every fold.
+            Sums of its products in every fold.
         target, given : int, sequence of int
             Numbers of variables.
 

@@ -1,4 +1,4 @@
-"""What holds for every command: exit codes, errors in a line, warnings in a line, interrupts."""
+"""Rules of every command: exit codes, errors and warnings in a line, interrupts."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _say(text: str) -> None:
 
 @contextmanager
 def _logs_shown(shown: bool) -> Iterator[None]:
-    """What libraries log of a failure, the error says too, in words for the user."""
+    """Show or hide logs of libraries on a failure, which the error tells in words for the user."""
     before = logging.root.manager.disable
     logging.disable(before if shown else logging.CRITICAL)
     try:

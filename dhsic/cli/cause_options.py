@@ -123,7 +123,7 @@ def read_regression(options: dict[str, Any]) -> Regression:
 
 
 def method_arguments(options: dict[str, Any], place: Place) -> dict[str, Any]:
-    """What regresses and tests, and where, as the functions of `dhsic.causal` take it."""
+    """Options of regression, test and place, as the functions of `dhsic.causal` take them."""
     null = read_null(options)
     return {
         "regression": read_regression(options),
@@ -147,7 +147,7 @@ class Seen:
     journal : Journal
         Is told of it.
     page : Page
-        Of no report.
+        Absent, since there is no report.
     """
 
     def __init__(self, options: dict[str, Any], journal: Journal, page: Page) -> None:
@@ -155,7 +155,7 @@ class Seen:
 
     @contextmanager
     def run(self, place: Place) -> Iterator[dict[str, Any]]:
-        """What every function of `dhsic.causal` is called with: seed, client and progress."""
+        """Arguments of every function of `dhsic.causal`: seed, client and progress."""
         options = {"checkpoint": None, "report_path": None, **self.options}
         with seen_run(place.client, options, self.journal, self._page) as arguments:
             del arguments["checkpoint"]

@@ -231,7 +231,7 @@ def _place(options: dict[str, Any]) -> Place:
 
 
 def _arguments(options: dict[str, Any]) -> dict[str, Any]:
-    """What the options mean to `dhsic.causal.direction`."""
+    """Arguments of `dhsic.causal.direction` from the options."""
     place = _place(options)
     for name in () if options["criterion"].endswith("p-value") else ("null", "resamples"):
         if options[name] is not None:

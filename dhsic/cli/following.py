@@ -74,7 +74,7 @@ def progress_of(run: Run) -> dict[str, Any] | None:
 
 
 def trouble(run: Run, now: Standing) -> str | None:
-    """What keeps a run from going on, as far as its queue says so."""
+    """The reason why a run waits, as far as its queue tells."""
     state = run.state()
     if state is None:
         return None

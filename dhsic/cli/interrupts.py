@@ -26,7 +26,7 @@ _acts: list[Callable[[], None]] = []
 
 @contextmanager
 def last_words(text: str) -> Iterator[None]:
-    """What to say where the process is ended because nothing else gets through."""
+    """Say this where the process is ended because nothing else gets through."""
     _words.append(text)
     try:
         yield
@@ -36,7 +36,7 @@ def last_words(text: str) -> Iterator[None]:
 
 @contextmanager
 def last_act(act: Callable[[], None]) -> Iterator[None]:
-    """What to do before the process is ended so, in the thread that ends it."""
+    """Do this before the process is ended so, in the thread that ends it."""
     _acts.append(act)
     try:
         yield

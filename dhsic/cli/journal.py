@@ -1,4 +1,4 @@
-"""What a command did, as JSON lines."""
+"""Journal of a command, as JSON lines."""
 
 from __future__ import annotations
 

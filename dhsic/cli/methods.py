@@ -183,7 +183,7 @@ class Kind:
         return cls("null", classes, _fields_of(classes, _NULL_FIELDS))
 
     def options(self, **texts: str) -> tuple[Callable[[Command], Command], ...]:
-        """What click adds to a command; `texts` are put in the place of their own."""
+        """Options that click adds to a command, with `texts` in the place of their own."""
         return tuple(
             click.option(
                 f"--{option.replace('_', '-')}",

@@ -59,7 +59,7 @@ class Request:
     sources : list of source
         The variables.
     arguments : dict
-        What planning and testing have in common, besides the client.
+        Arguments that planning and testing share, besides the client.
     place : Place
         Where it runs.
     planner : callable, optional
@@ -72,7 +72,7 @@ class Request:
     planner: Callable[..., Plan] = field(default_factory=lambda: dhsic.plan)
 
     def told(self, *, calibrate: bool) -> Plan:
-        """What would run and how long there, where machines may be measured anew."""
+        """The plan with its seconds there, where machines may be measured anew."""
         workers = self.place.planned
         with self.place.client() if workers is None else nullcontext(workers) as where:
             plan = self.planner(*self.sources, client=where, **self.arguments)
@@ -327,7 +327,7 @@ def read_request(options: dict[str, Any]) -> Request:
 
 
 def read_rows(options: dict[str, Any]) -> dict[str, Any]:
-    """What is said of the rows: their labels and their order.
+    """Options about the rows: their labels and their order.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a command prints on stdout, and the JSON file."""
+"""Output of commands: text on stdout, and the JSON file."""
 
 from __future__ import annotations
 

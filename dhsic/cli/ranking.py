@@ -186,7 +186,7 @@ def rank(**options: Any) -> None:
 
 
 def _arguments(options: dict[str, Any], place: Place, features: AnySource) -> dict[str, Any]:
-    """What planning and ranking have in common, besides the client."""
+    """Arguments that planning and ranking share, besides the client."""
     asked = {**options, "features": None}
     if (options["landmarks"] or "").lstrip("+-").isdigit():
         asked["landmarks"] = int(options["landmarks"])

@@ -30,7 +30,7 @@ def code_of_test(options: Mapping[str, Any], request: Request) -> str:
     options : mapping
         Those of the command.
     request : Request
-        What was asked for.
+        Request of the user.
 
     Returns
     -------

@@ -111,7 +111,7 @@ def seen_run(
     Yields
     ------
     dict
-        What every public function is called with: seed, client, progress and checkpoint.
+        Arguments of every public function: seed, client, progress and checkpoint.
     """
     quiet = options["log_path"] == STDERR
     with progress_bar(shown=not quiet) as bar:

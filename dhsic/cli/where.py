@@ -59,7 +59,7 @@ class Place:
 
     @property
     def planned(self) -> PlannedWorkers | None:
-        """What stands for the client where a plan must start nothing."""
+        """Workers that stand for the client where a plan must start nothing."""
         return None if self.cluster is None else self.cluster.planned
 
 

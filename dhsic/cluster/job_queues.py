@@ -52,7 +52,7 @@ def job_client(spec: ClusterSpec) -> Iterator[Any]:
         arguments = job_arguments(spec, stack.enter_context(_encryption(spec)))
         cluster = stack.enter_context(_cluster(kind, arguments))
         _submit(cluster, fewest, spec)
-        # What adapts brings back workers whose job was cancelled or came to its end.
+        # Adapting brings back workers whose job was cancelled or came to its end.
         cluster.adapt(minimum=fewest, maximum=most)
         client = stack.enter_context(Client(cluster))
         name = arguments["job_name"]
@@ -62,7 +62,7 @@ def job_client(spec: ClusterSpec) -> Iterator[Any]:
 
 
 def job_arguments(spec: ClusterSpec, security: Security | None) -> dict[str, Any]:
-    """What the cluster of dask-jobqueue is made with.
+    """Arguments of the cluster of dask-jobqueue.
 
     Everything that enters a job script is quoted or is plain by the checks of `JobQueue`.
     """
@@ -210,7 +210,7 @@ def _submit(cluster: Any, count: int, spec: ClusterSpec) -> None:
 
 
 def _first_line(error: Exception) -> str:
-    """What the command said on stderr, where dask-jobqueue tells."""
+    """Text of the command on stderr, where dask-jobqueue tells."""
     text = str(error)
     said = text.partition("stderr:\n")[2].strip() or text.strip()
     return said.splitlines()[0] if said else type(error).__name__

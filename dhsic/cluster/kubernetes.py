@@ -48,7 +48,7 @@ def kubernetes_client(spec: ClusterSpec) -> Iterator[Any]:
 
 
 def kube_arguments(spec: ClusterSpec) -> dict[str, Any]:
-    """What `KubeCluster` is made with.
+    """Arguments of `KubeCluster`.
 
     It asks the scheduler's dashboard for more than a cluster of fixed size opens, so the
     manifest is that of an adaptive one.

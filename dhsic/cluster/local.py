@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _KILL_SECONDS = 0.5
-# What Dask is set to is of the whole process: of two that start at a time, the second would put
+# Settings of Dask are those of the whole process: of two that start at a time, the second would put
 # back for good what the first had set.
 _STARTING = threading.Lock()
 

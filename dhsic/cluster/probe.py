@@ -30,7 +30,7 @@ def refusal(address: str, tls: TLS | None, timeout: float) -> str:
     Parameters
     ----------
     address : str
-        Of the scheduler.
+        Address of the scheduler.
     tls : TLS or None
         Our certificates.
     timeout : float

@@ -1,4 +1,4 @@
-"""What a cluster shows of itself: its workers, its dashboard, a report of how time was spent."""
+"""Facts about a cluster: its workers, its dashboard, a report of how time was spent."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def performance_report(client: Any, path: str | Path) -> Iterator[None]:
     Parameters
     ----------
     client : distributed.Client
-        Of the cluster. Its scheduler needs bokeh: ``pip install 'dhsic[report]'``.
+        Client of the cluster. Its scheduler needs bokeh: ``pip install 'dhsic[report]'``.
     path : str or Path
         The file; one that is there is replaced.
 
@@ -77,5 +77,5 @@ def performance_report(client: Any, path: str | Path) -> Iterator[None]:
         yield
         with written_whole(Path(path)) as partial:
             report.filename = str(partial)
-            # What Dask would show is the caller's source, which may hold a password.
+            # Dask would show the caller's source, which may hold a password.
             client.sync(report.__aexit__, None, None, None, code=f"dhsic {__version__}")

@@ -76,7 +76,7 @@ class SchedulerAt:
     address : str, optional
         Such as ``tls://10.0.0.1:8786``.
     scheduler_file : str, optional
-        What ``dask scheduler --scheduler-file`` wrote. One of the two must be given.
+        File that ``dask scheduler --scheduler-file`` wrote. One of the two must be given.
     """
 
     address: str | None = None
@@ -103,9 +103,9 @@ class JobQueue:
     queue : str, optional
         Queue, or partition in the words of SLURM; that of the site where not given.
     account : str, optional
-        What is charged; the project of LSF and SGE.
+        Account to be charged; the project of LSF and SGE.
     name : str, optional
-        What the jobs of workers are called; ``dhsic-worker``, or after the run that `dhsic submit`
+        Name of the jobs of workers; ``dhsic-worker``, or after the run that `dhsic submit`
         makes, where not given.
     walltime : str, optional
         Longest time of a job, as ``HH:MM:SS`` or ``D-HH:MM:SS``. A worker leaves before its job
@@ -179,7 +179,7 @@ class Kubernetes:
     namespace : str, optional
         Where the cluster lives; that of the context where not given.
     service_account : str, optional
-        Of the pods, for access to object storage.
+        Service account of the pods, for access to object storage.
     secrets : tuple of str, optional
         Names of secrets whose keys become environment variables of the pods: credentials are
         written nowhere else.

@@ -27,7 +27,7 @@ _ENCRYPTED = ("tls", "wss")
 
 
 def security_of(tls: TLS) -> Security:
-    """What Dask needs of certificates, whose files are checked first.
+    """Security settings of Dask from certificates, whose files are checked first.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a cluster is: a value, read from a file."""
+"""Specification of a cluster: a value, read from a file."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class ClusterSpec:
         description : mapping
             As a file holds it.
         folder : str, optional
-            What relative paths are relative to.
+            Folder that relative paths start from.
 
         Returns
         -------

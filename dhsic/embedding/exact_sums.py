@@ -42,7 +42,7 @@ class ExactSums(NamedTuple):
 
     @classmethod
     def of(cls, *parts: Vector) -> ExactSums:
-        """Of finite numbers, one of every series at a time, shapes (p,); at most 2^30 of them."""
+        """Sums of finite numbers, one of every series at a time, shapes (p,); at most 2^30."""
         digits = np.zeros((LIMBS, len(parts[0])), np.int64)
         for values in parts:
             _add_digits(values, digits)

@@ -322,7 +322,7 @@ def _pool_rows(session: Session, selection: Selection, pool: int, p: int) -> int
 
 
 def _plan(session: Session, asked: Kernel, selection: Selection, pool: int, p: int) -> Plan:
-    """What would run with p landmarks."""
+    """The plan with p landmarks."""
     (d,), s = session.dims, _pool_rows(session, selection, pool, p)
     guessed = asked.fit(np.array([np.zeros(d), np.ones(d)]))
     rows = 8 * d * (s + BANDWIDTH_ROWS)

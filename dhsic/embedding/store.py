@@ -40,7 +40,7 @@ def write_record(
     path : str or Path
         A path, or the URL of a zarr group.
     arrays : mapping of str to ndarray
-        Of any shape.
+        Arrays of any shape.
     attributes : mapping
         JSON values.
     overwrite : bool

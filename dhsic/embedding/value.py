@@ -53,7 +53,7 @@ class MeanEmbedding(BarResult):
     tolerance : float
         Relative squared distance to the span below which a landmark was dropped.
     precision : str
-        Of the tiles.
+        Precision of the tiles.
     seed : int
         Fixes every draw.
     passes : tuple of PassSummary, optional
@@ -330,7 +330,7 @@ def mmd(first: MeanEmbedding, second: MeanEmbedding) -> float:
     Parameters
     ----------
     first, second : MeanEmbedding
-        Of two samples.
+        Embeddings of two samples.
 
     Returns
     -------

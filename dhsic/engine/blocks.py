@@ -50,7 +50,7 @@ class Grain(NamedTuple):
     blocks: int
     """Row blocks of a task: 1, or 2 where it takes a pair of them."""
     seconds: float
-    """Of a task on the reference machine, see `dhsic._work`."""
+    """Seconds of a task on the reference machine, see `dhsic._work`."""
     fewest_blocks: int
     """Row blocks of the data, where their number of rows allows as many."""
     fewest_rows: int
@@ -123,7 +123,7 @@ class Source(Protocol):
 
 
 def kinds_of(source: Source) -> tuple[Kind, ...]:
-    """What every column of a variable holds; numbers where its source does not say."""
+    """Kinds of the columns of a variable; numbers where its source does not say."""
     kinds: tuple[Kind, ...] | None = getattr(source, "kinds", None)
     number: Kind = "number"
     return kinds or (number,) * source.shape[1]
@@ -161,7 +161,7 @@ def block_bounds(
     chunk_rows : int or None
         Blocks are whole chunks, or equal parts of one, so that no chunk is read twice in vain.
     seconds : float
-        Of a row on the reference machine.
+        Seconds of a row on the reference machine.
     row_multiple : int
         Blocks start at multiples of it, whatever the chunks; 0 asks for one block.
 
@@ -208,7 +208,7 @@ def group_bounds(
     chunk_rows : int
         Rows that are stored together; 0 where none are.
     seconds : float
-        Of a row on the reference machine, or of a pair of rows.
+        Seconds of a row on the reference machine, or of a pair of rows.
     state : int
         Bytes of a partial result.
     grain : Grain

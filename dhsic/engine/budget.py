@@ -50,7 +50,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True)
 class Budget:
-    """What every process of a run may take; travels to the workers.
+    """Memory that every process of a run may take; travels to the workers.
 
     Bytes that a process held before it first looked are not the run's, nor are pages of files. Of
     runs at the same time in one process each leaves room for what the others are allowed.
@@ -60,7 +60,7 @@ class Budget:
     allowed : int
         Bytes that one process may use, its libraries among them.
     planned : int, optional
-        What the plan says that the process needs that needs most.
+        Bytes that the plan predicts for the process that needs most.
     run : str, optional
         Tells the run from others.
     """

@@ -1,4 +1,4 @@
-"""What a run has done, kept in a folder, so that a later run does only the rest.
+"""Checkpoints: finished parts of a run in a folder, so that a later run does only the rest.
 
 The root holds a manifest that says which run it is. Every pass has a folder named after a digest of
 all that determines it, and in it a file for each shard: a subtree of the tree that combines the
@@ -52,9 +52,9 @@ class MissingShardError(DhsicError):
     Parameters
     ----------
     number : int
-        Of the shard.
+        Number of the shard.
     reason : str
-        What is wrong with it.
+        Fault of the shard.
     """
 
     def __init__(self, number: int, reason: str) -> None:
@@ -173,7 +173,7 @@ class Checkpoint:
         Parameters
         ----------
         name : str
-            What it computes.
+            Name of its result.
         count : int
             Shards in all.
         determined_by : object
@@ -202,7 +202,7 @@ class Shards:
     root : Folder
         The checkpoint.
     token : str
-        Of its manifest.
+        Token of its manifest.
     key : str
         Name of the folder of the pass.
     count : int

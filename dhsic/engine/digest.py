@@ -36,7 +36,7 @@ def plain(value: Any) -> Any:
     Returns
     -------
     object
-        Of dicts, lists, numbers and text. Every field counts; arrays stand as their SHA-256.
+        Dicts, lists, numbers and text. Every field counts; arrays stand as their SHA-256.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 
 def _source(cls: type) -> dict[str, str]:
-    """What a class of the user's does is not said by its name and the version of this package.
+    """Code of a user's class, which its name and the version of this package do not identify.
 
     The file of the class is taken whole: it also holds what the class calls.
     """

@@ -1,4 +1,4 @@
-"""What the engine tells whoever listens while it works."""
+"""Events of the engine, for whoever listens while it works."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class PassStarted:
     Parameters
     ----------
     name : str
-        What it computes.
+        Name of its result.
     blocks : int
         Row blocks, or ranges of resamples.
     amount : int
         Rows, pairs of them or resamples in all.
     unit : {"rows", "pairs of rows", "resamples"}, optional
-        What the amounts count.
+        Unit of the amounts.
     bytes_read : int, optional
         Bytes of the data that it reads, uncompressed; 0 where it reads none.
     resumed : int, optional
@@ -131,5 +131,5 @@ _NAMES = {
 
 
 def as_json(event: Event) -> dict[str, Any]:
-    """What JSON can hold of an event: its fields, and its kind under "event"."""
+    """An event as JSON values: its fields, and its kind under "event"."""
     return {"event": _NAMES[type(event)], **asdict(event)}

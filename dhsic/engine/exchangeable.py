@@ -1,4 +1,4 @@
-"""What a user says of the rows, made into the moves that leave their law as it is."""
+"""Strata, groups and order of rows, made into the moves that leave their law as it is."""
 
 from __future__ import annotations
 

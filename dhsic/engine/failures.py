@@ -1,4 +1,4 @@
-"""What a cluster can do to a run, said in words for the user."""
+"""Failures of a cluster, in words for the user."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def failures_in_words(
 
 
 def _told(error: Exception, again: str, rows_of: Callable[[str], str]) -> DhsicError | None:
-    """What an error of a cluster means; None for those of others."""
+    """Explain an error of a cluster; None for other errors."""
     if "distributed" not in sys.modules:  # slow to import, and no error is one of its own
         return None
     from distributed.client import FutureCancelledError

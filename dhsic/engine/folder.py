@@ -1,4 +1,4 @@
-"""What a folder is to a checkpoint, wherever it lies."""
+"""Folders of checkpoints, wherever they lie."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Folder(Protocol):
         ...
 
     def entries(self) -> list[Entry]:
-        """What is in it, by name; nothing where it does not exist."""
+        """Names of its entries; none where it does not exist."""
         ...
 
     def read(self, name: str) -> bytes | None:

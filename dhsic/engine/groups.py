@@ -28,9 +28,9 @@ class Arrangement(NamedTuple):
     """Where the rows of a run of groups are."""
 
     ranges: Ranges
-    """What to read, one range after another."""
+    """The rows to read, one range after another."""
     places: Rows
-    """Of what is read: the rows of every group in their order, then those that are left over."""
+    """Numbers among the rows read: those of every group in their order, then the left-over ones."""
 
 
 class RowGroups(Protocol):

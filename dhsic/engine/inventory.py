@@ -34,9 +34,9 @@ class Inventory:
     Parameters
     ----------
     name : str
-        Of a variable that it holds.
+        Name of a variable that it holds.
     rows : int
-        Of the array.
+        Rows of the array.
     chunks : tuple of tuple of (Stamp or None)
         For every chunk along the rows those across the columns; None for one that is not there.
     chunk_rows : int
@@ -93,7 +93,7 @@ class Inventory:
 
     @property
     def summary(self) -> StoredArraySummary:
-        """What a result tells of it."""
+        """Its summary in a result."""
         stamps = [stamp for across in self.chunks for stamp in across]
         return StoredArraySummary(
             name=self.name,

@@ -30,7 +30,7 @@ class Found(NamedTuple):
     checkpoints: list[tuple[Folder, Manifest]]
     """Those that this version can read."""
     broken: list[DataError]
-    """What is wrong with each of the others."""
+    """The fault of each of the others."""
 
     def refuse_broken(self) -> None:
         """Raise where there are others, once the rest is done.

@@ -1,4 +1,4 @@
-"""What a function makes of every row block, computed when it is asked for."""
+"""Values of a function on every row block, computed when they are asked for."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class LazyRows:
         width : int or None
             Its columns; None for an array of one dimension.
         dtype : dtype
-            Of its values.
+            Precision of its values.
 
         Returns
         -------
@@ -118,7 +118,7 @@ class LazyRows:
         began = time.perf_counter()
         self.listener(self.plan.started)
         for at in self._batches:
-            # Of a Dask array each task knows the graph of all blocks: only its own is sent.
+            # Each task of a Dask array knows the graph of all blocks: only its own is sent.
             tasks, amounts = culled(self._tasks[at]), [stop - start for start, stop in spans[at]]
             with failures_in_words():
                 found = compute(Job(tasks, amounts, list(tasks)), self.runtime, self._tell)

@@ -26,7 +26,7 @@ _AT_WORK = 48 * 2**20  # what Dask, zarr and the allocator were measured to take
 
 def peak_bytes() -> int | None:
     """Most resident memory that this process had since it began; None where no system tells."""
-    # Of this program alone, where what follows counts its parent's too.
+    # Bytes of this program alone, where the reading below counts its parent's too.
     if (known := high_water_bytes("self")) is not None:
         return known
     try:

@@ -40,7 +40,7 @@ class MovedGroups:
     left : ndarray of int, shape (n_left,)
         Rows in no group, ascending.
     what : str
-        What moves, in words.
+        The things that move, in words.
     serial : bool, optional
         Whether groups are shifted only.
     """

@@ -64,7 +64,7 @@ def likeness(first: Matrix, second: Matrix, starts: Sequence[int] = (0,)) -> Lik
     Returns
     -------
     Likeness
-        Of neighbours, or of up to six rows in a row, whichever is the clearer.
+        That of neighbours, or of up to six rows in a row, whichever is the clearer.
     """
     u, v = _residuals(first, second), _residuals(second, first)
     sizes = np.einsum("ij,ij->i", u, u) * np.einsum("ij,ij->i", v, v)

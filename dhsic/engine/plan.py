@@ -45,7 +45,7 @@ class DriverStep:
     Parameters
     ----------
     name : str
-        What it does.
+        Name of the step.
     working_bytes : int
         Bytes it needs while it runs.
     held_bytes : int
@@ -74,7 +74,7 @@ class PassPlan:
     Parameters
     ----------
     name : str
-        What it computes.
+        Name of its result.
     bounds : tuple of int
         Bounds of the row blocks; numbers of groups, where there are groups.
     bytes_read : int
@@ -92,7 +92,7 @@ class PassPlan:
     split : tuple of int
         Numbers of the stored sources whose chunks are read once each and cut for many blocks.
     work : Work
-        Of all tasks.
+        Work of all tasks.
     """
 
     name: str
@@ -162,7 +162,7 @@ class PassPlan:
 
     @property
     def unit(self) -> Unit:
-        """What progress counts."""
+        """The unit that progress counts."""
         return "pairs of rows" if self.pairs else "rows"
 
     @property
@@ -172,7 +172,7 @@ class PassPlan:
 
     @property
     def started(self) -> PassStarted:
-        """What listeners are told when it starts."""
+        """The event that tells listeners of its start."""
         return PassStarted(self.name, self.blocks, self.amount, self.unit, self.bytes_read)
 
     @property
@@ -207,13 +207,13 @@ class Plan(BarResult):
     steps : tuple of DriverStep or PassPlan
         In order.
     baseline_bytes : int
-        Of a process that has loaded its libraries and no data.
+        Bytes of a process that has loaded its libraries and no data.
     remedy : str
-        What to do where it needs too much memory.
+        Advice where the plan needs too much memory.
     would_fit : callable
         Tells the largest numbers that would fit, to come after it.
     rates : Rates, optional
-        Of the machine whose seconds are told; those of `runtime` where not given, which are
+        Rates of the machine whose seconds are told; those of `runtime` where not given, which are
         measured when they are first asked for.
     """
 
@@ -236,7 +236,7 @@ class Plan(BarResult):
 
     @property
     def started(self) -> RunStarted:
-        """What listeners are told when it starts."""
+        """The event that tells listeners of its start."""
         return RunStarted(
             self.n,
             self.variables,
@@ -275,7 +275,7 @@ class Plan(BarResult):
 
     @property
     def work(self) -> Work:
-        """Of all steps; what is chosen goes by its seconds on the reference machine."""
+        """Work of all steps; choices go by its seconds on the reference machine."""
         return sum((step.work for step in self.steps), self._calls)
 
     @property

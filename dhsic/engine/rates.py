@@ -85,7 +85,7 @@ def _here(function: Callable[[], Any]) -> Any:
 
 
 def _on_a_worker(client: Any, function: Callable[[], Any]) -> Any:
-    """What a function returns on the first of the workers by name."""
+    """The value of a function on the first of the workers by name."""
     worker = min(threads_of_workers(client))
     future = client.submit(function, workers=[worker], allow_other_workers=False, pure=False)
     try:
@@ -197,7 +197,7 @@ def _cosines(dtype: str) -> Probe:
 
 
 def _entries(dtype: str) -> Probe:
-    """Of a few MiB, as tiles are that no lower cache holds."""
+    """Rates on arrays of a few MiB, as tiles are that no lower cache holds."""
     left, right = _normals(dtype, 1024, 256), _normals(dtype, 1024, 256)
     return partial(np.multiply, left, right, out=np.empty_like(left))
 
@@ -252,7 +252,7 @@ def _bytes() -> Probe:
 
 
 def _decoded() -> Probe:
-    """Of a chunk of normal values, compressed as zarr does where nothing else is asked for."""
+    """Rates of decoding a chunk of normal values, compressed as zarr does by default."""
     from numcodecs import Zstd  # slow to import
 
     return partial(Zstd().decode, Zstd().encode(_normals("float32", 2**18)))

@@ -1,4 +1,4 @@
-"""What a pass reads, and what a task holds of it."""
+"""Reads of a pass, and the part of them that a task holds."""
 
 from __future__ import annotations
 

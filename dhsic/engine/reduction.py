@@ -73,7 +73,7 @@ class GroupBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a reduction costs, for the plan.
+    """Cost of a reduction, for the plan.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class Footprint:
     state : int
         Bytes of one partial result.
     work : Work
-        Of a row; of a pair of rows, where the reduction is over pairs.
+        Work of a row; of a pair of rows, where the reduction is over pairs.
     """
 
     payload: int
@@ -98,7 +98,7 @@ class RowReduction(Protocol[State]):
 
     @property
     def name(self) -> str:
-        """What the pass computes, for progress and the plan."""
+        """Name of the result of the pass, for progress and the plan."""
         ...
 
     @property
@@ -124,7 +124,7 @@ class GroupReduction(Protocol[State]):
 
     @property
     def name(self) -> str:
-        """What the pass computes, for progress and the plan."""
+        """Name of the result of the pass, for progress and the plan."""
         ...
 
     @property
@@ -150,7 +150,7 @@ class PairReduction(Protocol[State]):
 
     @property
     def name(self) -> str:
-        """What the pass computes, for progress and the plan."""
+        """Name of the result of the pass, for progress and the plan."""
         ...
 
     @property

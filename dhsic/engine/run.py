@@ -48,7 +48,7 @@ _MOST_SHARDS = 128
 
 
 class Payload(NamedTuple):
-    """What every task of a pass needs; travels once to every worker."""
+    """Shared input of the tasks of a pass; travels once to every worker."""
 
     reduction: Any
     sources: tuple[Source | None, ...]
@@ -62,7 +62,7 @@ class Payload(NamedTuple):
 
 
 class Replicates(NamedTuple):
-    """What every task over replicates needs."""
+    """Shared input of the tasks over replicates."""
 
     function: Callable[[range], Any]
     shards: Shards | None
@@ -87,7 +87,7 @@ def run_pass(
     Parameters
     ----------
     reduction : RowReduction, GroupReduction or PairReduction
-        What to compute, over pairs or groups where the plan says so.
+        Reduction to compute, over pairs or groups where the plan says so.
     sources : sequence of Source
         The variables.
     plan : PassPlan
@@ -107,7 +107,7 @@ def run_pass(
         The combined state. The tree that combines depends on the blocks alone, so the same
         blocks give the same bits wherever and in whatever order they ran, or were kept.
     PassFinished
-        What it took.
+        Record of the pass.
     """
 
     def tell(amount: int) -> None:
@@ -157,7 +157,7 @@ def run_map(
     Parameters
     ----------
     name : str
-        What it computes.
+        Name of its result.
     function : callable
         Takes a range of replicates; travels once to every worker.
     count : int
@@ -172,7 +172,7 @@ def run_map(
     Returns
     -------
     list
-        What the function returned, in the order of the ranges.
+        Values of the function, in the order of the ranges.
     """
 
     def tell(amount: int) -> None:

@@ -38,7 +38,7 @@ class Runtime:
     seconds : float, optional
         How long a test may take, as predicted, where it leaves a choice.
     budget : Budget, optional
-        Of the run, at which its processes look; where not given, they do not.
+        Budget of the run, at which its processes look; where not given, they do not.
     """
 
     threads: int

@@ -1,4 +1,4 @@
-"""What tells data from other data, for a checkpoint."""
+"""Samples of rows by which a checkpoint recognises its data."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Still(NamedTuple):
     columns: tuple[int, ...]
     """Their numbers."""
     value: NDArray[np.float64]
-    """What they hold there, shape (c,)."""
+    """Their values there, shape (c,)."""
 
 
 class Differing(NamedTuple):
@@ -38,10 +38,10 @@ class Differing(NamedTuple):
     keys: Keys
     """Random numbers of those that are kept, ascending, shape (k,)."""
     values: NDArray[np.float64]
-    """What these hold, shape (k, c): of all, or of 16 drawn at random."""
+    """Values of these rows, shape (k, c): of all, or of 16 drawn at random."""
 
     def merge(self, other: Differing) -> Differing:
-        """Of the rows of both."""
+        """Merge the findings about the rows of both."""
         keys = np.concatenate([self.keys, other.keys])
         kept = np.argsort(keys, kind="stable")[:_KEPT]
         values = np.concatenate([self.values, other.values])
@@ -49,7 +49,7 @@ class Differing(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """What a scan finds."""
+    """Findings of a scan."""
 
     first_bad: NDArray[np.float64]
     """First row with NaN or infinity, shape (M,); infinity where there is none."""
@@ -64,7 +64,7 @@ class Scan:
     Parameters
     ----------
     still : tuple of Still
-        What to look beyond.
+        Findings of earlier scans, to look beyond.
     seed : int
         The seed of the test: which of many rows are kept depends on it and on their numbers.
     """
@@ -105,7 +105,7 @@ class Scan:
         return Differing(len(rows), keys[kept], x[rows[kept]].astype(np.float64))
 
     def _keys(self, block: RowBlock, variable: int, rows: NDArray[np.intp]) -> Keys:
-        """Of every variable its own, for what is kept must not know of the pairing."""
+        """Keys of the rows of one variable by itself, so that they do not depend on the pairing."""
         if not len(rows):
             return np.zeros(0, np.uint64)
         first, last = int(rows[0]), int(rows[-1])

@@ -1,4 +1,4 @@
-"""What an estimator sees of the engine: the data, passes over them, and rows of them."""
+"""The engine as estimators see it: the data, passes over them, and rows of them."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class Session:
         Parameters
         ----------
         **run : object
-            What is computed and how, besides the data, the seed and the precision.
+            The run: its computations and options, besides the data, the seed and the precision.
 
         Raises
         ------
@@ -203,7 +203,7 @@ class Session:
         self._checkpoint = Checkpoint.open(self._folder, described)
 
     def verify(self) -> tuple[StoredArraySummary, ...]:
-        """What the stored data were; called when all are read.
+        """Summaries of the stored data; called when all are read.
 
         Raises
         ------
@@ -214,7 +214,7 @@ class Session:
         return tuple(found.summary for _, found in self._inventories)
 
     def once(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """What a function returns, which is called where it was not for this key.
+        """Call a function once for every key, and return the kept value later.
 
         Parameters
         ----------
@@ -271,9 +271,9 @@ class Session:
         Parameters
         ----------
         reduction : PairReduction
-            What to compute.
+            Reduction to compute.
         plan : PassPlan, optional
-            What `plan_pairs` says of it, where that is known.
+            Plan from `plan_pairs`, where it is known.
 
         Raises
         ------
@@ -283,7 +283,7 @@ class Session:
         return self._run(reduction, self.plan_pairs(reduction) if plan is None else plan)
 
     def lazy(self, reduction: RowReduction[tuple[NDArray[Any], ...]], plan: PassPlan) -> LazyRows:
-        """What a reduction makes of the row blocks of a plan, computed when it is asked for."""
+        """Values of a reduction on the row blocks of a plan, computed when they are asked for."""
         return LazyRows(reduction, self.sources, plan, self.runtime, self.listener)
 
     def map(self, name: str, function: Callable[[range], Value], count: int) -> list[Value]:
@@ -292,7 +292,7 @@ class Session:
         Parameters
         ----------
         name : str
-            What it computes.
+            Name of its result.
         function : callable
             Takes a range of replicates.
         count : int
@@ -301,7 +301,7 @@ class Session:
         Returns
         -------
         list
-            What the function returned, in order. The ranges depend on `count` alone.
+            Values of the function, in order. The ranges depend on `count` alone.
         """
         return run_map(name, function, count, self.runtime, self.listener, self._checkpoint)
 

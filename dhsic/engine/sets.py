@@ -48,9 +48,9 @@ class RowSets:
     seed : int
         The seed of the test.
     what : str
-        What moves, in words.
+        The things that move, in words.
     assumption : str
-        What makes that exact, in words.
+        The assumption that makes that exact, in words.
     """
 
     n: int
@@ -117,7 +117,7 @@ class RowSets:
         return self._made[size]
 
     def _best_size(self, most: int) -> int:
-        """Of those with which nearly as few rows stay as with any, the largest."""
+        """The largest of those with which nearly as few rows stay as with any."""
         largest = max(int(counts.max()) for _, counts in self.sizes)
         sizes = range(2, max(2, min(most, largest)) + 1)
         shares = {b: self._staying(b) for b in sizes}
@@ -154,7 +154,7 @@ class RowSets:
 class Series:
     """Series of rows in the order of time, which are shifted around together.
 
-    Of n rows, shifts by L = n // b rows and its multiples are b; rows beyond b L stay. To shift by
+    A series of n rows has b shifts, by multiples of L = n // b; rows beyond b L stay. To shift by
     k L is to shift b items of L consecutive rows each by k.
 
     Parameters
@@ -185,12 +185,12 @@ class Series:
 
     @property
     def what(self) -> str:
-        """What moves, in words."""
+        """The things that move, in words."""
         return "the series" if len(self.series) == 1 else f"{len(self.series):,} series at once"
 
     @property
     def assumption(self) -> str:
-        """What makes that right, in words."""
+        """The assumption that makes that right, in words."""
         period = "" if self.period == 1 else f" but for a period of {self.period} rows"
         return (
             f"asymptotic: right for long series that are stationary{period} and whose rows far "
@@ -246,7 +246,7 @@ class WholeSets:
     Parameters
     ----------
     sets : RowSets
-        What may move where.
+        Sets within which rows move.
     """
 
     sets: RowSets
@@ -271,7 +271,7 @@ class WholeSets:
 
     @property
     def what(self) -> str:
-        """What moves, in words."""
+        """The things that move, in words."""
         return self.sets.what
 
     @property

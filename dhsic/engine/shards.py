@@ -16,7 +16,7 @@ Numbers = frozenset[int]
 
 
 class Sharded(Protocol):
-    """What tasks share, with the shards of their pass."""
+    """Shared input of tasks, with the shards of their pass."""
 
     @property
     def shards(self) -> Shards | None:
@@ -30,7 +30,7 @@ def compute_missing(
     runtime: Runtime,
     tell: Callable[[int], None],
 ) -> list[Any]:
-    """What a job wants, given the shards that are there; broken ones are computed again."""
+    """Wanted parts of a job, given the shards that are there; broken ones are computed again."""
     while True:
         there = shards.present() if shards is not None else frozenset()
         try:

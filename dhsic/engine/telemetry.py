@@ -25,11 +25,11 @@ class Position:
     Parameters
     ----------
     name : str, optional
-        Of the step or pass that runs.
+        Name of the step or pass that runs.
     began : float, optional
         When that started, in seconds of any clock.
     unit : {"rows", "pairs of rows", "resamples"}, optional
-        What the amounts count.
+        Unit of the amounts.
     amount : int or None, optional
         How much there is to do; None for a step.
     done : int, optional
@@ -139,7 +139,7 @@ class Position:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """What JSON can hold of it, with rates and time left as of the last part."""
+        """The event as JSON values, with rates and time left as of the last part."""
         return {
             "pass": self.number,
             "passes": self.passes,

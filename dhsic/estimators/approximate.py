@@ -65,7 +65,7 @@ def guard_landmarks(
     null: object,
     directions: float = math.inf,
 ) -> str:
-    """Of centred products at landmarks, or of features of all variables together.
+    """Guard of centred products at landmarks, or of features of all variables together.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def guard_landmarks(
 def guard_interaction(
     session: Session, combinations: Combinations, samples: Samples, null: object
 ) -> str:
-    """Of the product of all three centred kernels, as `guard_landmarks`."""
+    """Guard of the product of all three centred kernels, as `guard_landmarks`."""
     if not isinstance(null, Approximate):
         return ""
     found = _spreads(session, combinations, samples, together=True)
@@ -105,7 +105,7 @@ def guard_interaction(
 def guard_grams(
     session: Session, combinations: Combinations, samples: Samples, null: object
 ) -> str:
-    """Of all pairs of rows, as `guard_landmarks`."""
+    """Guard of all pairs of rows, as `guard_landmarks`."""
     if not isinstance(null, Approximate):
         return ""
     signs = isinstance(null, Multiplier)
@@ -116,7 +116,7 @@ def guard_grams(
 def guard_blocks(
     session: Session, combinations: Combinations, samples: Samples, blocks: int
 ) -> str:
-    """Of means of so many blocks of rows, as `guard_landmarks`."""
+    """Guard of means of so many blocks of rows, as `guard_landmarks`."""
     needs = Needs(
         _A_ROOT_OF_BLOCKS * math.sqrt(blocks),
         remedy="take another estimator, with null='auto', which is exact",
@@ -125,7 +125,7 @@ def guard_blocks(
 
 
 def guard_locations(n: int, kernels: Sequence[NDArray[np.floating[Any]]]) -> str:
-    """Of the kernels of samples at locations, shapes (s, J), for a test of n rows."""
+    """Guard of the kernels of samples at locations, shapes (s, J), for a test of n rows."""
     needs = Needs(_AT_LOCATIONS, remedy="take null='auto', which is exact")
     return guard(ChiSquare.name, [spread_at_locations(kernels, n)], n, needs)
 
@@ -137,7 +137,7 @@ def guard_features(
     null: object,
     remedy: str = Needs.remedy,
 ) -> str:
-    """Of pairs of the features of variables, by their numbers, as `guard_landmarks`."""
+    """Guard of pairs of the features of variables, by their numbers, as `guard_landmarks`."""
     if not isinstance(null, Approximate):
         return ""
     n, rows = session.n, _rows(session.n, len(sides))

@@ -1,4 +1,4 @@
-"""What an estimator is and returns."""
+"""Protocols of estimators, and the values that they return."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Estimator(Protocol):
         ...
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
-        """What a test of all combinations, or estimates where `null` is None, would run."""
+        """The plan of a test of all combinations, or of estimates where `null` is None."""
         ...
 
     def estimate(self, session: Session, kernels: Sequence[Kernel]) -> Estimate:
@@ -210,7 +210,7 @@ def fit_on_sample(
 
 
 def fitting_step(session: Session) -> DriverStep:
-    """What `fit_on_sample` takes."""
+    """Bytes and work of `fit_on_sample`."""
     rows = 8 * BANDWIDTH_ROWS * sum(session.dims)
     distances = 8 * BANDWIDTH_ROWS**2  # of all pairs, and a copy for the median
     return DriverStep("fit kernels", 3 * rows + distances, rows, fitting_work(session))
@@ -254,7 +254,7 @@ def plan_of(
     steps : sequence of DriverStep or PassPlan
         In order.
     remedy : str
-        What to do where it needs too much memory.
+        Advice where the plan needs too much memory.
     n_landmarks : int, optional
         Landmarks before pruning.
 
@@ -274,7 +274,7 @@ def plan_of(
 
 
 def _of_chunks(session: Session) -> str:
-    """What to do where a stored chunk alone takes a large part of the memory."""
+    """Remedy where a stored chunk alone takes a large part of the memory."""
     stored = [source for source in session.sources if source.chunk_rows is not None]
     sizes = [one.decode_bytes(one.chunk_rows or 1) for one in stored]
     if max(sizes, default=0) < session.runtime.memory / _MOST_OF_A_CHUNK:
@@ -284,5 +284,5 @@ def _of_chunks(session: Session) -> str:
 
 
 def rounding_unit(dtype: DTypeLike) -> float:
-    """What sums of many values leave where they cancel, relative to the values."""
+    """Rounding error of sums of many values that cancel, relative to the values."""
     return _ROUNDING * float(np.finfo(dtype).eps)

@@ -109,7 +109,7 @@ class BlockHSIC:
         return Normal(), f"the mean over {blocks:,} blocks of rows is nearly normal"
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
-        """What would run."""
+        """The plan."""
         planned = session.plan(self._pass(session, combinations.kernels, null))
         return plan_of(
             session, [fitting_step(session), planned], "take smaller block_rows or fewer threads"
@@ -183,7 +183,7 @@ class BlockSums(NamedTuple):
     """Sum of the product of the sizes of either kernel, to tell what is rounding."""
 
     def merge(self, other: BlockSums) -> BlockSums:
-        """Of the blocks of both."""
+        """Sums of the blocks of both."""
         blocks = self.blocks + other.blocks
         if blocks == 0:
             return self
@@ -227,7 +227,7 @@ class BlockSums(NamedTuple):
         return self.deviations / (self.blocks - 1), self.blocks - 1
 
     def rounding(self, block_rows: int, dtype: np.dtype[Any]) -> float:
-        """What independent errors of every entry leave in the mean."""
+        """Rounding error of the mean, from independent errors of every entry."""
         size = self.sizes / self.blocks
         return rounding_unit(dtype) * size / (block_rows * math.sqrt(self.blocks))
 
@@ -294,7 +294,7 @@ class BlockPass:
         return left.merge(right)
 
     def _block(self, start: int, first: Matrix, second: Matrix) -> BlockSums:
-        """Of one block, from its Gram matrices, which are overwritten."""
+        """Sums of one block, from its Gram matrices, which are overwritten."""
         b = self.block_rows
         scale = 1.0 / (b * (b - 3))
         sizes = _u_centre(first) * _u_centre(second)

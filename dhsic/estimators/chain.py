@@ -23,10 +23,10 @@ __all__ = ["Chained", "combine_chain"]
 
 
 class Chained(NamedTuple):
-    """What a chain of tests says."""
+    """Result of a chain of tests."""
 
     outcome: Outcome
-    """Of the p-values of all stages."""
+    """Outcome of the combined p-values of all stages."""
     grid: GridSummary | None
     """The combinations of kernels at the stage that decided, where there were several."""
     stages: tuple[StageSummary, ...]

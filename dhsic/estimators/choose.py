@@ -46,7 +46,7 @@ _FEATURES: tuple[tuple[int, int | str, str], ...] = (
 
 
 class Choice(NamedTuple):
-    """What computes a test."""
+    """An estimator with kernels that computes a test."""
 
     estimator: Estimator
     combinations: Combinations
@@ -79,21 +79,21 @@ def choose_estimator(
     Parameters
     ----------
     estimator : str or Estimator
-        What was asked for.
+        As given.
     session : Session
         The run.
     combinations : Combinations
-        Of kernels.
+        Combinations of kernels.
     null : str, Null or None
-        What was asked for; None for an estimate.
+        As given; None for an estimate.
     n_resamples : int or None
-        What was asked for.
+        As given.
     reducible : bool, optional
         Whether the reference may stand for all combinations.
     unbiased : bool, optional
         Whether an estimate of two variables is to be: else it is one that tests are made of.
     planner : callable, optional
-        What would run, where that is not the test or the estimate alone.
+        Function that plans the run, where it is not the test or the estimate alone.
 
     Returns
     -------

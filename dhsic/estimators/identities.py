@@ -34,7 +34,7 @@ def compared(combinations: Combinations, near: Sequence[float], n: int) -> list[
     Parameters
     ----------
     combinations : Combinations
-        Of K kernels.
+        Combinations of K kernels.
     near : sequence of float
         The `nearness` of every kernel, of pairs that a row and itself are among.
     n : int
@@ -80,5 +80,5 @@ def compared_in_samples(
 
 
 def left_out_text(count: int) -> str:
-    """What a result says of combinations that were left out; empty for none."""
+    """Note on the combinations that were left out; empty for none."""
     return f"combinations left out, with kernels that are 0 between rows: {count}" if count else ""

@@ -31,7 +31,7 @@ def null_moments(sums: GramSums, *, unbiased: bool) -> tuple[float, float]:
     Parameters
     ----------
     sums : GramSums
-        Of M variables and n >= 4 rows.
+        Sums of M variables and n >= 4 rows.
     unbiased : bool
         The U-statistic, for M = 2.
 

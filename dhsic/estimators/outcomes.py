@@ -1,4 +1,4 @@
-"""What estimators and their tests return."""
+"""Outcomes of estimators and their tests."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Estimate:
     features : FeatureSummary or None
         Where the estimator has any.
     quantity : str, optional
-        What the value measures.
+        Quantity that is estimated.
     """
 
     value: float
@@ -62,7 +62,7 @@ class Outcome:
     statistic : float
         The observed value.
     distribution : Distribution
-        Of the statistic under the null hypothesis.
+        Distribution of the statistic under the null hypothesis.
     estimate : Estimate
         The measure of dependence.
     detail : str, optional
@@ -181,11 +181,11 @@ class FeatureEstimates:
     combinations : Combinations
         As fitted: a kernel of every feature, and that of the target.
     hsic : ndarray, shape (G,)
-        Of the features with the target.
+        HSIC of the features with the target.
     own : ndarray, shape (G,)
-        Of the features with themselves.
+        HSIC of the features with themselves.
     target : ndarray, shape (G,)
-        Of the target with itself, by the landmarks of each feature where there are any.
+        HSIC of the target with itself, by the landmarks of each feature where there are any.
     landmarks : LandmarkSummary or None
         Where the estimator has any; one number kept a feature.
     """

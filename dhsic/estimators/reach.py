@@ -46,14 +46,14 @@ _FEWEST_ROWS = 8
 
 
 class Offer(NamedTuple, Generic[Value]):
-    """What may be run."""
+    """A choice that may be run."""
 
     value: Value
     what: str
-    """What it is called in a result."""
+    """Its name in a result."""
     plan: Callable[[], Plan]
     least_seconds: float = 0.0
-    """Of one thread, which it takes by far: where they are too many it is not even planned."""
+    """Lower bound of its seconds of one thread: where they are too many it is not even planned."""
 
 
 def first_that_fits(
@@ -118,7 +118,7 @@ class Way(NamedTuple):
 def plan_once(
     estimator: Estimator, session: Session, combinations: Combinations, null: Null | None
 ) -> Plan:
-    """What the estimator plans, which is asked for more than once."""
+    """The plan of the estimator, kept since it is asked for more than once."""
     key = "plan", estimator, combinations, null
     return session.once(key, lambda: estimator.plan(session, combinations, null))
 
@@ -131,7 +131,7 @@ def telling(plan: Plan, ways: Iterable[Way]) -> Plan:
 def planned(
     planner: Planner, estimator: Estimator, session: Session, combinations: Combinations
 ) -> Plan:
-    """What would run, which tells what would fit where it is refused."""
+    """The plan, whose refusal names the largest numbers that fit."""
     plan = planner(estimator, session, combinations)
     return telling(plan, ways_of(planner, estimator, session, combinations))
 
@@ -184,7 +184,7 @@ def size_of(estimator: Estimator, n: int) -> int | None:
 
 
 def noun_of(estimator: Estimator) -> str:
-    """What its size counts."""
+    """The unit of its size."""
     return _SIZES[_option(estimator)]
 
 

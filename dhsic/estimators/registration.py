@@ -190,7 +190,7 @@ def unregister(extension: str | type[Any]) -> None:
 
 
 def _kind(cls: type[Any]) -> tuple[str, Callable[..., None], tuple[str, ...]]:
-    """What a class is, how it is added, and which arguments go with it."""
+    """Kind of a class, how it is added, and which arguments go with it."""
     if issubclass(cls, Kernel):
         return "a kernel", _add_kernel, ()
     if issubclass(cls, _NULL_CLASSES):

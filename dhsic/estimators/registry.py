@@ -189,15 +189,15 @@ def find_null(
     Parameters
     ----------
     null : str or Null
-        What was asked for.
+        As given.
     estimator : Estimator
         The statistic.
     session : Session
         The run.
     n_resamples : int or None
-        What was asked for.
+        As given.
     combinations : Combinations
-        Of kernels, that share the replicates.
+        Combinations of kernels, that share the replicates.
 
     Raises
     ------

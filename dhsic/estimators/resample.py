@@ -60,7 +60,7 @@ class Resampled(NamedTuple):
     statistics: Vector
     """Shape (G,)."""
     replicates: Vector
-    """Of the rest of the orbit, shape (N - 1, G); a row is one permutation for all."""
+    """Statistics of the rest of the orbit, shape (N - 1, G); a row is one permutation for all."""
     rounding: Vector
     """Differences of the statistics up to it are ties, shape (G,)."""
 
@@ -94,7 +94,7 @@ class Orbit:
 
     @classmethod
     def of(cls, n: int, n_resamples: int, seed: int, most: int = _WIDEST) -> Self:
-        """Of at least so many permutations, in groups of about so many rows at most."""
+        """An orbit of at least so many permutations, in groups of about so many rows at most."""
         groups = Groups.of(n, min(n_resamples, most), seed)
         return cls(groups, -(-n_resamples // groups.size))
 
@@ -149,7 +149,7 @@ class Orbit:
 
 
 def transform_error(dtype: DTypeLike, length: int) -> float:
-    """What Fourier transforms of a length leave, relative to the values."""
+    """Rounding error of Fourier transforms of a length, relative to the values."""
     return float(np.finfo(dtype).eps) * math.log2(length + 1)
 
 

@@ -99,7 +99,7 @@ class LandmarksByColumn:
 
     @classmethod
     def likely(cls, kernel: Columns, d: int, count: int, dtype: DTypeLike) -> Self:
-        """Of a variable of d columns, for plans: with landmarks that take no memory."""
+        """A map of a variable of d columns, for plans: with landmarks that take no memory."""
         zero = np.dtype(dtype).type(0)
         shapes = ((count, part.width(1)) for part, _ in kernel.counted(d))
         return cls(kernel, tuple(np.broadcast_to(zero, shape) for shape in shapes))

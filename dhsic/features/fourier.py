@@ -66,7 +66,7 @@ class FourierFeatures:
         kernel : Kernel
             Translation-invariant.
         centre : ndarray, shape (d,)
-            Of the rows.
+            Centre of the rows.
         n_frequencies : int
             D.
         rng : Generator
@@ -139,7 +139,7 @@ class FourierFeatures:
         features : ndarray, shape (b, 2 D)
             Those of the rows.
         weights : ndarray, shape (b, 2 D)
-            Of any precision.
+            Weights of any precision.
 
         Returns
         -------

@@ -102,7 +102,7 @@ def interaction_test(
     kernels : str, Kernel or a sequence of them, optional
         One for all variables, or one a variable; "gaussian" where not given.
     estimator : str, NystromMHSIC or VHSIC, optional
-        Of |mu_L|^2:
+        Estimator of |mu_L|^2:
 
         - "nystrom-lancaster": of the projection of mu_L on landmarks that are drawn for every
           variable by itself; linear in n. With options, the `NystromMHSIC` that has them. In many
@@ -170,7 +170,7 @@ def plan_interaction(
     threads: int | None = None,
     memory: int | str = "2GiB",
 ) -> Plan:
-    """What `interaction_test` would run and in how much memory; runs nothing.
+    """Plan `interaction_test`: its steps and their memory; runs nothing.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ class _Method:
         return {"estimator": self.estimator, "kernels": self.kernels, "null": self.null}
 
     def plan(self, session: Session) -> Plan:
-        """What would run; where that is refused it tells what would fit."""
+        """The plan of the run; a refusal names the largest numbers that fit."""
         combinations = Combinations.single(self.kernels)
         return planned(partial(_plan, null=self.null), self.estimator, session, combinations)
 

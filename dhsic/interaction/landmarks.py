@@ -82,7 +82,7 @@ def replicate_at_landmarks(
 def plan_at_landmarks(
     session: Session, estimator: NystromMHSIC, kernels: Sequence[Kernel], null: Resampling
 ) -> Plan:
-    """What `replicate_at_landmarks` would run, with the landmarks as drawn."""
+    """The plan of `replicate_at_landmarks`, with the landmarks as drawn."""
     draw, guessed = estimator.draw, Combinations.single(kernels).guessed(session.dims)
     p = draw.most(session)
     tuples = Tuples.unseen(guessed, session.dims, p, _PAIRS, session.dtype, "centred")

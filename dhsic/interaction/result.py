@@ -22,7 +22,7 @@ class Factorisation:
     together : tuple of str
         The two others.
     pvalue : float
-        Of this factorisation by itself.
+        P-value of this factorisation by itself.
     pvalue_error : float
         Its Monte Carlo standard error.
     """

@@ -147,7 +147,7 @@ class _Obstore(ObjectStore):  # type: ignore[misc]
 
 
 def _chain() -> dict[str, Any]:
-    """What boto knows of the account: environment, profiles, roles; nothing where it is absent."""
+    """Credentials that boto finds in environment, profiles or roles; none where it is absent."""
     if conf.get("s3", {}).get("anon"):
         return {"skip_signature": True}
     try:

@@ -23,7 +23,7 @@ class CauseEffectPair(NamedTuple):
     """Two variables, in the order of their file."""
 
     name: str
-    """Of the file, as "pair0001"."""
+    """Name of the file, as "pair0001"."""
     x: NDArray[np.float64]
     """The variable whose columns come first, shape (n, d)."""
     y: NDArray[np.float64]
@@ -31,7 +31,7 @@ class CauseEffectPair(NamedTuple):
     first_is_cause: bool | None
     """Whether x is the cause; None where nothing says so."""
     weight: float
-    """Of the pair among those of its origin."""
+    """Weight of the pair among those of its origin."""
 
 
 def read_pairs(folder: str | Path) -> list[CauseEffectPair]:

@@ -46,7 +46,7 @@ class Dialect:
     quotes : {"checked", "line-breaks", "none"}, optional
         Whether quotes are checked, or trusted to hold line breaks, or mean nothing.
     encoding : str, optional
-        Of the text.
+        Encoding of the text.
     """
 
     delimiter: str = ","
@@ -59,7 +59,7 @@ class Dialect:
         Raises
         ------
         InvalidArgumentError
-            Of the three, one is none of its kind.
+            One of the three is none of its kind.
         """
         one = self.delimiter
         if not isinstance(one, str) or len(one) != 1 or not one.isascii() or one in '"\r\n':
@@ -81,7 +81,7 @@ class Dialect:
 
 @dataclass(frozen=True)
 class CsvLines:
-    """What the bytes of a CSV file say of its rows.
+    """Rows of a CSV file, counted by its bytes.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class CsvLines:
     rows : int
         Rows below the header; empty lines are none.
     row_bytes : int
-        Of the longest row.
+        Bytes of the longest row.
     line_breaks : bool
         Whether a field holds a line break.
     """
@@ -263,7 +263,7 @@ class _Counter:
         if self._dialect.quotes == "none" or b'"' not in held:
             return np.empty(0, np.intp)
         quotes = np.flatnonzero(values == _QUOTE)
-        # What follows the last byte is not known yet: a quote there is judged with the rest.
+        # The byte after the last one is not known yet: a quote there is judged with the rest.
         known = quotes[quotes + 1 < len(values)]
         opens, closes = known[0::2], known[1::2]
         bounds = (_NEWLINE, self._delimiter, _QUOTE)

@@ -1,4 +1,4 @@
-"""What reading a stored array takes besides the rows that are read."""
+"""Memory that reading a stored array takes besides the rows that are read."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Decoding(NamedTuple):
         Parameters
         ----------
         rows : int
-            Of the pieces.
+            Rows of the pieces.
         stored : int
             Bytes of the largest piece, or shard, as it is stored.
         """

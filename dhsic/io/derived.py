@@ -40,7 +40,7 @@ class DerivedSource:
     name : str
         Name of the variable.
     others : tuple of source
-        What it is computed from, of the same rows.
+        Sources that it is computed from, with the same rows.
     function : RowFunction
         Computes it; travels to the tasks.
     width : int

@@ -58,7 +58,7 @@ class Encoded(NamedTuple):
     values: NDArray[Any]
     kind: Kind
     categories: Labels = None
-    """What the codes of a category stand for, in their order."""
+    """Labels of the codes of a category, in their order."""
 
 
 class Columns(NamedTuple):
@@ -85,9 +85,9 @@ def encode(values: NDArray[Any], where: str) -> Encoded:
     Parameters
     ----------
     values : ndarray, shape (n,)
-        Of any type.
+        Values of any type.
     where : str
-        What messages call it.
+        Name in messages.
 
     Returns
     -------
@@ -190,7 +190,7 @@ def _of_objects(values: list[Any], where: str) -> Encoded:
 
 
 def _kind(kind: type) -> str | None:
-    """Of the values of a type; None of those that say that one is missing."""
+    """Labels of the values of a type; None of those that say that one is missing."""
     if kind is type(None) or kind.__name__ in _MARKS:
         return None
     if issubclass(kind, bool | np.bool_):
@@ -252,7 +252,7 @@ def _plain(text: str) -> bool:
 
 
 def _refusal(values: list[Any], where: str) -> DataError:
-    """What is neither numbers nor labels."""
+    """Error of values that are neither numbers nor labels."""
     rows = [row for row, value in enumerate(values) if not _is_missing(value)]
     tests: list[tuple[Callable[[Any], bool], str]] = [
         (lambda value: isinstance(value, _TIMES) or type(value).__name__ == "Period", "M"),

@@ -1,4 +1,4 @@
-"""What an object store said when it did not give an object, whichever library asked it."""
+"""Answers of object stores that did not give an object, whichever library asked."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class RefusedError(StorageError):
 
 
 class Failure(NamedTuple):
-    """What went wrong, and what kind of thing it is."""
+    """Description of a failure, and its kind."""
 
     kind: Kind
     """Whether the object is not there, or asking again may help, or not."""
     said: str
-    """What the store said, in a line without credentials."""
+    """The answer of the store, in a line without credentials."""
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -70,7 +70,7 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def remedy_of(failure: Failure, url: str) -> str:
-    """What a user can do about a failure of the store of a URL."""
+    """Remedy for a failure of the store of a URL."""
     if failure.kind == "lasting" and "region" in failure.said:
         return "set AWS_REGION to the region of the bucket"
     remedies = {

@@ -93,7 +93,7 @@ class Folder:
                 os.makedirs(self.url, exist_ok=True)
 
     def entries(self) -> list[Entry]:
-        """What is in it, by name; nothing where it does not exist."""
+        """Names of its entries; none where it does not exist."""
         with self._in_words("list"):
             fs, path = self._opened()
             fs.invalidate_cache()
@@ -145,7 +145,7 @@ class Folder:
     def write_new(self, name: str, data: bytes) -> None:
         """Write a small file unless there is one.
 
-        Of several at a time one succeeds, on a disk and in stores that can be asked for it.
+        One of several at a time succeeds, on a disk and in stores that can be asked for it.
         """
         with self._in_words("write to"):
             if self.is_local:

@@ -49,7 +49,7 @@ def open_one(x: Any, name: str) -> AnySource:
     x : array-like
         As for `dhsic.io.open.open_variables`.
     name : str
-        Of the variable.
+        Name of the variable.
 
     Returns
     -------
@@ -156,7 +156,7 @@ def _listed(x: Any, name: str) -> NDArray[Any]:
 
 
 def _as_array(x: Any, name: str) -> NDArray[Any]:
-    """What shares its memory by a protocol of arrays."""
+    """Read an object that shares its memory by a protocol of arrays."""
     try:
         if hasattr(x, "__array__") or hasattr(x, "__array_interface__") or _is_buffer(x):
             return np.asarray(x)

@@ -96,7 +96,7 @@ class HeldSource:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """What every column holds."""
+        """Kinds of the columns."""
         return kinds_of(self.whole)
 
     @property
@@ -147,7 +147,7 @@ def within_strata(values: NDArray[np.float64], strata: NDArray[np.intp]) -> NDAr
         counts = np.maximum(np.bincount(strata, finite), 1)
         about = x - (np.bincount(strata, np.where(finite, x, 0.0)) / counts)[strata]
         spread = np.sqrt(np.bincount(strata, np.where(finite, about, 0.0) ** 2) / counts)
-        # What rounding leaves of a constant is no spread.
+        # Rounding errors of a constant are no spread.
         least = _ROUNDED * np.bincount(strata, np.where(finite, np.abs(x), 0.0)) / counts
         known = spread > least
         scale = np.where(known, spread, np.inf)[strata]

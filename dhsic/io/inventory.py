@@ -1,4 +1,4 @@
-"""What is stored of an array: its chunks as one listing shows them, and codecs that check them."""
+"""Inventory of a stored array: its chunks in one listing, and codecs that check them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def inventory_of(array: Any, name: str, *, within: bool = True) -> Inventory | N
     array : zarr.Array
         In any store.
     name : str
-        Of the variable.
+        Name of the variable.
     within : bool, optional
         Whether the index of every shard is read for the chunks that are absent within it; what is
         written to a shard shows in its size or time anyway.
@@ -42,7 +42,7 @@ def inventory_of(array: Any, name: str, *, within: bool = True) -> Inventory | N
     Returns
     -------
     Inventory or None
-        Of shards where there are such. None where the store cannot be listed, as https.
+        Inventory of shards where there are such. None where the store cannot be listed, as https.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What data call their variables, columns and rows."""
+"""Labels of data: names of variables, columns and rows."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _name_of(x: Any) -> str | None:
 def columns_as_variables(
     x: Any, names: Sequence[str] | None
 ) -> tuple[list[Any], Sequence[str] | None]:
-    """What one table, dictionary or matrix holds, a variable a column, and their names."""
+    """Split one table, dictionary or matrix into a variable a column, with their names."""
     if holds_columns(x):
         held = {str(key): x[key] for key in x}
         return list(held.values()), list(held) if names is None else names

@@ -90,7 +90,7 @@ def open_data(
         A data frame, Dataset, dictionary of columns, zarr group or its path, or path of a CSV or
         Parquet file; None for none. One variable that is a zarr group is taken for the data.
     missing : {"refuse", "drop"}
-        What to do with rows where a value is missing.
+        Treatment of rows with a missing value.
 
     Returns
     -------
@@ -312,7 +312,7 @@ def open_group(
     DataError
         There is no zarr group, its store does not give it, or see `open_variables`.
     MissingDependencyError
-        What reads the URL is not installed.
+        The library that reads the URL is not installed.
     """
     opened = _members(path, variables, allow_missing_chunks)
     names = [source.name for source in opened]

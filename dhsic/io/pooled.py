@@ -137,7 +137,7 @@ class PooledSource:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """What every column holds."""
+        """Kinds of the columns."""
         return kinds_of(self.samples[0])
 
     @property

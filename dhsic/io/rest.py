@@ -97,7 +97,7 @@ class RestSource:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """What every column holds."""
+        """Kinds of the columns."""
         return kinds_of(self.whole)
 
     @property

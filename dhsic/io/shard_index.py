@@ -29,7 +29,7 @@ def absent_within(array: Any, shards: Sequence[Place]) -> Iterator[tuple[int, in
     Parameters
     ----------
     array : zarr.Array
-        Of shards.
+        Array of shards.
     shards : sequence of tuple of int
         Those that are there. A small part of each is read.
 

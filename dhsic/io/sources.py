@@ -75,7 +75,7 @@ class ArraySource:
     columns : tuple of int, optional
         The columns that make the variable; all where not given.
     kinds : tuple of {"number", "boolean", "category"}, optional
-        What each column of the variable holds; numbers where not given. Categories are codes.
+        Kinds of the columns of the variable; numbers where not given. Categories are codes.
     labels : tuple of str, optional
         The names of the columns of the variable.
     categories : tuple, optional
@@ -144,7 +144,7 @@ class StoredSource:
     columns : tuple of int, optional
         The columns that make the variable; all where not given.
     kinds : tuple of {"number", "boolean", "category"}, optional
-        What each column of the variable holds; numbers where not given. Categories are codes.
+        Kinds of the columns of the variable; numbers where not given. Categories are codes.
     labels : tuple of str, optional
         The names of the columns of the variable.
     categories : tuple, optional
@@ -203,7 +203,7 @@ class StoredSource:
 
     @cached_property
     def decoding(self) -> Decoding:
-        """What reading the array takes besides its rows."""
+        """Memory that reading the array takes besides its rows."""
         return decoding_of(self.array, self.stored_rows)
 
     @cached_property
@@ -303,9 +303,9 @@ class GraphSource:
     name : str
         Name of the variable.
     array : dask.array.Array, shape (n, d)
-        Of known chunks.
+        Array of known chunks.
     kinds : tuple of {"number", "boolean", "category"}, optional
-        What each column of the variable holds; numbers where not given. Categories are codes.
+        Kinds of the columns of the variable; numbers where not given. Categories are codes.
     labels : tuple of str, optional
         The names of the columns of the variable.
     """

@@ -1,6 +1,6 @@
 """Zarr in object stores: opened anew in every process by its URL, with the credentials found there.
 
-What the store says is put in words here: what may pass is asked for again, a few times; what will
+Messages of the store are put in words here: requests that may pass are sent again, a few times; what will
 not pass is an error at once.
 """
 
@@ -36,7 +36,7 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
     Parameters
     ----------
     url : str
-        Of a folder; holds no credentials.
+        URL of a folder; holds no credentials.
     read_only : bool, optional
         Refuse to write.
     fills : bool, optional

@@ -56,7 +56,7 @@ def generate(
     seed : int
         From 0. Names the data.
     dtype : float32 or float64
-        Of the stored values, which are the same in both.
+        Precision of the stored values, which are the same in both.
     overwrite : bool
         Replace a zarr group at the destination, once the new one is complete. Not for URLs.
     progress : callable, optional
@@ -136,7 +136,7 @@ def synthetic(
     seed : int
         From 0. Names the data.
     dtype : float32 or float64
-        Of the result. The numbers are drawn in float32, and are the same in both.
+        Precision of the result. The numbers are drawn in float32, and are the same in both.
 
     Returns
     -------

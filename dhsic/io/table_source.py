@@ -45,7 +45,7 @@ class TableSource:
     columns : tuple of str
         The names of its columns.
     kinds : mapping of str to {"numeric", "categorical"}
-        What each column can be used as. Those that are neither, as dates, are absent.
+        Kind of every usable column. Those that are neither, as dates, are absent.
     types : mapping of str to str
         The type of each column, for messages.
     rows : int
@@ -341,7 +341,7 @@ def is_table(path: object) -> bool:
 
 
 def _null_values(more: Sequence[str]) -> list[str]:
-    """What stands for a missing value in CSV: what Arrow takes for such, and more."""
+    """Texts of missing values in CSV: those of Arrow, and more."""
     from pyarrow import csv
 
     return [*csv.ConvertOptions().null_values, *more]

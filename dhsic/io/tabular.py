@@ -68,7 +68,7 @@ def convert_table(
     variables : mapping of str to sequence of str
         The columns of each variable, all numeric or all categorical.
     missing : {"refuse", "drop"}
-        What to do where a value of a chosen column is missing: refuse, or leave the row out.
+        Treatment of rows where a chosen column has no value: refuse, or leave the row out.
     na_values : sequence of str
         Further texts that stand for a missing value, as "-999"; in columns of numbers all of the
         same value do.
@@ -82,12 +82,12 @@ def convert_table(
         The one character between the fields of a CSV file; a comma where not given, or a tab in a
         ``.tsv`` file.
     quotes : {"checked", "line-breaks", "none"}
-        What quotes mean in a CSV file. They enclose fields, which may hold delimiters and line
+        Meaning of quotes in a CSV file. They enclose fields, which may hold delimiters and line
         breaks. "checked" refuses those that look stray: rows would vanish in the field that one
         opens. "line-breaks" takes fields for what they are whose lines might be rows; with "none"
         a quote is a character as others.
     encoding : str
-        Of the text of a CSV file, as Python names it.
+        Encoding of the text of a CSV file, as Python names it.
     shuffle : int, optional
         A seed, to write the rows in a random order, the same one for all variables; needs free
         disk space for the data twice.

@@ -60,7 +60,7 @@ class Upload(RemoteStore):
     Parameters
     ----------
     url : str
-        Of a folder in an object store.
+        URL of a folder in an object store.
     """
 
     def __init__(self, url: str) -> None:
@@ -79,7 +79,7 @@ class Upload(RemoteStore):
         await self.delete_dir("")
 
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
-        """What is kept back, or what the store has."""
+        """The part that is kept back, or the file in the store."""
         if key in self._metadata:
             return self._metadata[key]
         return await super().get(key, prototype, byte_range)

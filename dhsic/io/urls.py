@@ -20,7 +20,7 @@ _CONTAINERS = ("abfs", "abfss", "az")
 
 
 class _Library(NamedTuple):
-    """What reads a kind of URL."""
+    """Reader of a kind of URL."""
 
     module: str
     extra: str
@@ -79,7 +79,7 @@ def checked_url(url: str) -> str:
     InvalidArgumentError
         It holds credentials or a query, names no bucket, or nothing reads its kind.
     MissingDependencyError
-        What reads it is not installed.
+        The library that reads it is not installed.
     """
     scheme, (_, _, place) = scheme_of(url), url.partition("://")
     library = _LIBRARIES.get(scheme)

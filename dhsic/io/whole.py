@@ -62,9 +62,9 @@ def put_whole(path: Path, parts: Iterable[_Bytes], *, forced: bool) -> None:
     Parameters
     ----------
     path : Path
-        Of the file.
+        Path of the file.
     parts : iterable of bytes or memoryview
-        What it holds.
+        Members of the file.
     forced : bool
         Wait until the disk has it, which may take a second; else a crash of the machine may tear
         it.

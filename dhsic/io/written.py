@@ -1,4 +1,4 @@
-"""What a conversion wrote, and what it read."""
+"""Summary of a conversion: the data read and written."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class WrittenColumn:
     Parameters
     ----------
     name : str
-        Of the column in the table.
+        Name of the column in the table.
     variable : str
         The array that it is a column of.
     type : str
         Its type in the table.
     kind : {"numeric", "categorical"}
-        What it became.
+        Type of the written column.
     categories : tuple of str
         Its labels in the order of their codes; none of numbers.
     missing : int
@@ -47,7 +47,7 @@ class WrittenColumn:
 
 @dataclass(frozen=True)
 class WrittenGroup:
-    """What a conversion wrote.
+    """Data written by a conversion.
 
     Parameters
     ----------

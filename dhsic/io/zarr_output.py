@@ -49,7 +49,7 @@ def chunk_rows(columns: Mapping[str, int], dtype: DTypeLike = np.float64) -> int
     columns : mapping of str to int
         Columns of each array.
     dtype : dtype
-        Of the stored values.
+        Precision of the stored values.
 
     Returns
     -------
@@ -250,7 +250,7 @@ def new_group(
     columns : mapping of str to int
         Names of the arrays and their numbers of columns.
     dtype : float32 or float64
-        Of the stored values.
+        Precision of the stored values.
     compress : bool
         Zstandard where true; else raw values, which read faster and suit random numbers, as they
         hardly get smaller. Both carry checksums.

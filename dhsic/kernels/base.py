@@ -1,4 +1,4 @@
-"""What a kernel is: fitted to a sample, prepared once, evaluated tile by tile."""
+"""Kernels: fitted to a sample, prepared once, evaluated tile by tile."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Kernel(Centred, ABC):
         Returns
         -------
         Kernel
-            Of the same class, with every parameter set.
+            Kernel of the same class, with every parameter set.
         """
         sample = as_sample(sample)
         if self.origin is not None:
@@ -139,7 +139,7 @@ class Kernel(Centred, ABC):
         rows, columns : ndarray, shapes (b, w) and (p, w)
             From `rows` and `columns`, or slices of them along axis 0.
         gram : ndarray, shape (b, p)
-            What `tile` writes for them.
+            Gram matrix that `tile` writes for them.
         weights : ndarray, shape (b, p)
             In the precision of the tiles.
         work : ndarray, shape (gradient_tiles, b, p)

@@ -22,9 +22,9 @@ def by_type(kinds: Sequence[str], smooth: Kernel) -> Kernel:
     Parameters
     ----------
     kinds : sequence of {"number", "boolean", "category"}
-        What every column holds.
+        Kinds of the columns.
     smooth : Kernel
-        Of numbers.
+        Kernel of numbers.
 
     Returns
     -------
@@ -53,9 +53,9 @@ def by_column(kinds: Sequence[str], smooth: Columns) -> Columns:
     Parameters
     ----------
     kinds : sequence of {"number", "boolean", "category"}
-        What every column holds.
+        Kinds of the columns.
     smooth : Columns
-        Of numbers.
+        Kernel of numbers.
 
     Returns
     -------

@@ -18,7 +18,7 @@ Matrix = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class Centred:
-    """What centres and scales rows, and refuses those that would overflow.
+    """Base of kernels that centre and scale rows, and refuse those that would overflow.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Centred:
 
     @property
     def _scale(self) -> float:
-        """What centred rows are multiplied by."""
+        """Factor of the centred rows."""
         return 1.0
 
     def _scaled(self, x: NDArray[Any], dtype: DTypeLike) -> tuple[Matrix, NDArray[np.float64]]:

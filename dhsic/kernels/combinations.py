@@ -33,7 +33,7 @@ class Combinations:
     chosen : tuple of tuple of int
         G combinations, each the numbers of M kernels in the order of the variables.
     factors : tuple of float
-        What the length scale of each is multiplied by when it is fitted, shape (K,).
+        Multiples of the length scale of each when it is fitted, shape (K,).
     features : bool, optional
         Whether each is a feature against one target, to be measured by itself.
 
@@ -124,7 +124,7 @@ class Combinations:
         return [change(*pair) for pair in zip(self.kernels, self.factors, strict=True)]
 
     def points_of(self, points: Sequence[Value], combination: int) -> tuple[Value, ...]:
-        """Of one value a variable, those of the kernels of a combination."""
+        """Select from one value a variable those of the kernels of a combination."""
         return tuple(points[self.variables[k]] for k in self.chosen[combination])
 
     def kernels_of(self, combination: int) -> tuple[Kernel, ...]:
@@ -132,7 +132,7 @@ class Combinations:
         return tuple(self.of(self.kernels, combination))
 
     def factors_of(self, combination: int) -> tuple[float | None, ...]:
-        """What their lengths are multiplied by; None of a kernel that has none."""
+        """Multiples of their lengths; None of a kernel that has none."""
         kernels = self.of(self.kernels, combination)
         factors = self.of(self.factors, combination)
         return tuple(

@@ -55,7 +55,7 @@ class Candidates:
         kernel of its scores, two narrow ones of its values, a narrow one of its ranks, the
         Anderson-Darling kernel of its ranks, for trends, and that of its spread, see `Ranked`.
     factors : sequence of float, or one such sequence for each family, optional
-        What the length scale of a kernel is multiplied by: 0.5 halves the length; (1, 1/8, 1/2, 4)
+        Multiples of the length scale of a kernel: 0.5 halves the length; (1, 1/8, 1/2, 4)
         where not given. Kernels without one, as "delta", are tried once.
 
     Examples
@@ -110,7 +110,7 @@ class Candidates:
         Parameters
         ----------
         kinds : sequence of {"number", "boolean", "category"}
-            Of every column of the variable.
+            Kinds of the columns of the variable.
         invariant : bool, optional
             Whether they must be translation-invariant, as those of random frequencies are:
             Gaussian kernels of four bandwidths and the mean of Laplacian ones.
@@ -156,7 +156,7 @@ def _usual(kernels: Any, factors: Any) -> Candidates:
 
 
 def _items(given: Any) -> tuple[Any, ...]:
-    """What is in a sequence; nothing of what has no order, or is none."""
+    """Items of a sequence; none of a set, a mapping or a value that is no sequence."""
     if isinstance(given, np.ndarray):
         given = given.tolist()
     return tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else ()
@@ -207,10 +207,10 @@ class Grid:
         their soft maximum [3], log sum_c w_c exp(2 z_c), which gathers what several combinations
         find; or the largest of them; or take the smallest of their p-values.
     reference_share : float, optional
-        Of the weight, or of the level with "max" and "min-p", at least 0 and less than 1; 0 treats
-        all combinations alike. The reference has the kernels whose factor is nearest to 1, those of
-        the first family. With "max" and "min-p" the others need about 1 / (share level) replicates
-        to reject by themselves, where share is theirs: 30 at 5 %.
+        Share of the weight, or of the level with "max" and "min-p", at least 0 and less than 1; 0
+        treats all combinations alike. The reference has the kernels whose factor is nearest to 1,
+        those of the first family. With "max" and "min-p" the others need about 1 / (share level)
+        replicates to reject by themselves, where share is theirs: 30 at 5 %.
     most : int, optional
         The largest number of combinations that "auto" takes.
 

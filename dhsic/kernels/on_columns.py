@@ -25,14 +25,14 @@ class OnColumns(Kernel):
     Parameters
     ----------
     kernel : Kernel
-        Of these columns.
+        Kernel of these columns.
     at : tuple of int
         Their numbers, each once.
     scaled : bool, optional
         Divide every column by its standard deviation in the sample that the kernel is fitted to,
         so that units of the columns make no difference.
     scales : tuple of float, optional
-        What the columns are divided by; `fit` sets it where they are to be scaled.
+        Divisors of the columns; `fit` sets them where columns are to be scaled.
 
     Examples
     --------

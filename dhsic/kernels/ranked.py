@@ -39,7 +39,7 @@ class Ranked(Kernel):
     Parameters
     ----------
     kernel : Kernel
-        Of the transformed columns.
+        Kernel of the transformed columns.
     scale : {"ranks", "scores", "spread"}, optional
         Ranks from 0 to 1, the normal quantiles of them, or the ranks of their distances from 1/2.
     knots : tuple of tuple of tuple of float, optional

@@ -24,7 +24,7 @@ _MOST_SQUARINGS = 6  # in float32 errors up to 2e-5; a tile that is computed has
 
 
 class TileKernel(Protocol):
-    """What tiles are computed by: a `Kernel`, or any function of rows and landmarks like it."""
+    """Function that computes tiles: a `Kernel`, or any function of rows and landmarks like it."""
 
     @property
     def work_tiles(self) -> int:
@@ -216,7 +216,7 @@ def powers_among(tiles: Sequence[T], squarings: Callable[[T, T], int]) -> tuple[
 
 
 def _squarings(narrow: tuple[TileKernel, int], wide: tuple[TileKernel, int]) -> int:
-    """Of kernels with their variables."""
+    """Squarings between kernels with their variables."""
     (kernel, variable), (other, of_other) = narrow, wide
     if variable != of_other or not isinstance(kernel, Kernel) or not isinstance(other, Kernel):
         return 0

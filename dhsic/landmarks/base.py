@@ -102,7 +102,7 @@ def prune(
 ) -> tuple[Landmarks, PivotedCholesky]:
     """Keep the landmark tuples that span the others in the RKHS of the product kernel.
 
-    What is dropped is decided by the landmarks alone, before any pass over the data.
+    The landmarks alone decide on the dropped ones, before any pass over the data.
 
     Parameters
     ----------
@@ -135,9 +135,9 @@ def warn_of_zeros(gram: NDArray[np.float64], what: str) -> None:
     Parameters
     ----------
     gram : ndarray, shape (p, p)
-        Of the landmarks.
+        Gram matrix of the landmarks.
     what : str
-        Of which kernels, for the start of the sentence.
+        Name of the kernels, for the start of the sentence.
     """
     if gram.diagonal().max() <= 0.0:
         msg = (

@@ -76,7 +76,7 @@ def grow(
     Returns
     -------
     Growth
-        Of all p landmarks where no fewer are enough or the pilot cannot tell.
+        Growth to all p landmarks where no fewer are enough or the pilot cannot tell.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def centred_gram(kernels: Sequence[Kernel], rows: Points) -> Matrix:
     kernels : sequence of Kernel
         One fitted kernel a variable.
     rows : sequence of ndarray, shapes (e, d_m)
-        Of every variable.
+        Rows of every variable.
 
     Returns
     -------

@@ -81,7 +81,7 @@ def tail_ridge(pool: Pool, sample: Indices, weights: Vector, dimensions: int) ->
     sample : ndarray of int, shape (m,)
         Rows whose weighted Gram matrix stands for that of all.
     weights : ndarray, shape (m,)
-        What their features are multiplied by.
+        Factors of their features.
     dimensions : int
         Leading eigenvalues that are left out.
 
@@ -113,7 +113,7 @@ def ridge_scores(
     sample : ndarray of int, shape (m,)
         Rows of S.
     weights : ndarray, shape (m,)
-        What their features are multiplied by.
+        Factors of their features.
     ridge : float
         lambda.
 

@@ -1,4 +1,4 @@
-"""What estimators ask of landmarks: how many, how far apart, and how exact."""
+"""Options of landmarks: how many, how far apart, and how exact."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def check_landmark_options(n_landmarks: int | str, tolerance: float | None) -> N
 
 
 def tolerance_for(asked: float | None, dtype: DTypeLike) -> float:
-    """What was asked for, or the tolerance that follows the precision."""
+    """The given tolerance, or the one that follows the precision."""
     return _TOLERANCE[np.dtype(dtype).name] if asked is None else asked
 
 
@@ -49,7 +49,7 @@ def warn_of_rounding(
     Parameters
     ----------
     names : sequence of str
-        Of the variables.
+        Names of the variables.
     kernels : sequence of Kernel
         As fitted.
     columns : sequence of ndarray

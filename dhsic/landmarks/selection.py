@@ -146,7 +146,7 @@ def select_bytes(selection: Selection, s: int, p: int, d: int) -> int:
     Returns
     -------
     int
-        Of order s p, or s + p^2 for "leverage".
+        Number of order s p, or s + p^2 for "leverage".
 
     Examples
     --------

@@ -50,7 +50,7 @@ class Aggregated(NamedTuple):
     standardised: Vector
     """(T - mean) / standard deviation of the replicates, shape (G,)."""
     pvalues: Vector
-    """Of every combination by itself, which take no notice of the choice, shape (G,)."""
+    """P-values of every combination by itself, not corrected for the choice, shape (G,)."""
     strength: Strength
     """The strongest statistic, which grows on where the score, a rank, has reached its end."""
 
@@ -90,7 +90,7 @@ def aggregate(
     Parameters
     ----------
     statistics : ndarray, shape (G,)
-        Of the data.
+        Statistics of the data.
     replicates : ndarray, shape (b, G)
         Under the null hypothesis; a row is one draw for all combinations.
     how : {"soft", "max", "min-p"}
@@ -105,10 +105,10 @@ def aggregate(
     reference : int, optional
         The number of a combination that is weighed against all the others together.
     share : float, optional
-        Of the weights of "soft", or of the level, that the reference has to itself; with 0 it is
-        one of all. With "max" and "min-p" the ranks of a row by the reference and by the others
-        become p-values p and q, and its score is -log10 of the smaller of p / share and
-        q / (1 - share).
+        Share of the weights of "soft", or of the level, that the reference has to itself; with 0 it
+        is one of all. With "max" and "min-p" the ranks of a row by the reference and by the others
+        become p-values p and q, and its score is -log10 of the smaller of p / share and q / (1 -
+        share).
 
     Returns
     -------
@@ -185,7 +185,7 @@ def standardised(
 
 
 def _weights(count: int, reference: int, share: float) -> Vector:
-    """Of the combinations, which add up to 1, shape (G,)."""
+    """Weights of the combinations, which add up to 1, shape (G,)."""
     if share == 0.0 or count == 1:
         return np.full(count, 1.0 / count)
     weights = np.full(count, (1.0 - share) / (count - 1))

@@ -64,7 +64,7 @@ def combine_pvalues(
     Parameters
     ----------
     pvalues : sequence of float
-        Of every stage, greater than 0.
+        P-values of every stage, greater than 0.
     combined_by : {"fisher", "sidak"}
         See `CombinedPvalues`.
 

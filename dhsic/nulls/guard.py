@@ -71,7 +71,7 @@ class JointSpread(NamedTuple):
 
 @dataclass(frozen=True)
 class Needs:
-    """What an approximate null distribution needs of the data.
+    """Condition of an approximate null distribution on the data.
 
     Parameters
     ----------
@@ -82,9 +82,9 @@ class Needs:
     directions : float, optional
         The most in which features may vary.
     crowded : str, optional
-        What happens beyond.
+        Consequence beyond the limit.
     remedy : str, optional
-        What to do instead.
+        Advice that ends the message.
     """
 
     rows: float
@@ -138,7 +138,7 @@ def _largest(norms: Vector) -> np.float64:
 def joint_spread(
     moments: Sequence[KernelMoments], n: int, directions: float = math.inf
 ) -> JointSpread:
-    """Of n rows of independent variables, from the moments of the kernel of each.
+    """Spread on n rows of independent variables, from the moments of the kernel of each.
 
     The limits that approximate nulls take for the law of a statistic know E h^2. Its third cumulant
     holds E h^3 / n besides, which is what they leave out, and which is large where h is, in few
@@ -186,12 +186,12 @@ def _joint(centred: Vector, means: Vector) -> np.float64:
 
 @np.errstate(all="ignore")
 def spread_at_locations(kernels: Sequence[NDArray[np.floating[Any]]], n: int) -> JointSpread:
-    """Of n rows, where a statistic is made of the centred products xi at a few locations.
+    """Spread on n rows of statistics made of the centred products xi at a few locations.
 
     Parameters
     ----------
     kernels : sequence of ndarray, shapes (s, J)
-        Of rows of every variable, at its part of the locations.
+        Kernels of rows of every variable, at its part of the locations.
     n : int
         Rows of the data.
 
@@ -244,16 +244,16 @@ def guard(null: str, spreads: Sequence[JointSpread], n: int, needs: Needs) -> st
     null : str
         Its name.
     spreads : sequence of JointSpread
-        Of every combination of kernels that is tested; the worst decides.
+        Spreads of every combination of kernels that is tested; the worst decides.
     n : int
         Rows of the data.
     needs : Needs
-        Of this null distribution.
+        Needs of this null distribution.
 
     Returns
     -------
     str
-        What is amiss, for the result; empty where nothing is.
+        Warning for the result; empty where there is none.
 
     Raises
     ------

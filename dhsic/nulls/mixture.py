@@ -75,7 +75,7 @@ class ChiSquareMixture:
 
     @classmethod
     def of(cls, eigenvalues: Vector) -> Self:
-        """Of the eigenvalues of a covariance, of which rounding may have made some negative.
+        """A mixture of the eigenvalues of a covariance; rounding may have made some negative.
 
         Parameters
         ----------
@@ -98,7 +98,7 @@ class ChiSquareMixture:
 
     @classmethod
     def of_products(cls, left: Vector, right: Vector) -> Self:
-        """Of the products of two spectra, which are the eigenvalues of a Kronecker product.
+        """A mixture from the products of two spectra, the eigenvalues of a Kronecker product.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class ChiSquareMixture:
         Parameters
         ----------
         mean, variance : float
-            Of the statistic.
+            Moments of the statistic.
 
         Returns
         -------
@@ -197,7 +197,7 @@ class _Contour:
 
     @classmethod
     def through_saddle(cls, weights: Vector, x: float) -> Self:
-        """Of weights of which the largest is 1, and x > 0."""
+        """Tail probability with weights of which the largest is 1, and x > 0."""
         gap = _saddle_gap(weights, x)
         least = _LEAST_TILT / float(np.sqrt(2.0 * (weights**2).sum()))
         if abs(0.5 - gap) < least:  # keeps away from the pole at 0

@@ -21,7 +21,7 @@ def adjust(pvalues: Vector, control: Literal["bh", "by", "bonferroni", "holm"]) 
     Parameters
     ----------
     pvalues : ndarray, shape (G,)
-        Of every hypothesis by itself.
+        P-values of every hypothesis by itself.
     control : {"bh", "by", "bonferroni", "holm"}
         Benjamini and Hochberg (1995) control the expected share of false discoveries among all,
         for independent or positively dependent tests; Benjamini and Yekutieli (2001) for any.
@@ -66,7 +66,7 @@ def step_down(
     Parameters
     ----------
     statistics : ndarray, shape (G,)
-        Of the data.
+        Statistics of the data.
     replicates : ndarray, shape (b, G)
         Under the null hypothesis; a row is one draw for all tests.
     rounding : ndarray, shape (G,)

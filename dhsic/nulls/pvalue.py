@@ -73,7 +73,7 @@ def pvalues(statistics: Vector, replicates: Vector, dtype: DTypeLike, rounding: 
     statistics : ndarray, shape (G,)
         The observed values.
     replicates : ndarray, shape (b, G)
-        Of each, finite.
+        Replicates of each, finite.
     dtype : dtype
         The precision in which replicates were computed.
     rounding : ndarray, shape (G,)

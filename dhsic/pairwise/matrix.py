@@ -170,7 +170,7 @@ def dependence_matrix(
 
 @dataclass(frozen=True)
 class _Matrix:
-    """What is computed, but for the number of landmarks."""
+    """A matrix to compute, but for the number of landmarks."""
 
     session: Session
     kernels: Combinations
@@ -191,7 +191,7 @@ class _Matrix:
         return drawn._replace(summary=replace(drawn.summary, choice=choice)), found
 
     def plan(self, p: int) -> Plan:
-        """What is still to run with p landmarks as pruned; or drawing them, if that is too much."""
+        """The rest of the plan with p landmarks as pruned; or drawing them, if that is too much."""
         drawing = self.drawing(p)
         if not drawing.fits:
             return drawing
@@ -199,7 +199,7 @@ class _Matrix:
         return _plan(self.session, drawn, found.null)
 
     def drawing(self, p: int) -> Plan:
-        """What drawing p landmarks takes."""
+        """The plan of drawing p landmarks."""
         return plan_of(self.session, _drawing_steps(self.session, p), _REMEDY)
 
     def drawn(self, p: int) -> tuple[LandmarkFeatures, _Chosen]:

@@ -1,4 +1,4 @@
-"""What is known of all pairs of variables: frozen, and the same after a trip through JSON."""
+"""Result for all pairs of variables: frozen, and the same after a trip through JSON."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ class DependenceMatrix(Result):
     Parameters
     ----------
     names : tuple of str
-        Of the M variables.
+        Names of the M variables.
     hsic : ndarray, shape (M, M)
         Squared HSIC of every pair; of a variable with itself on the diagonal.
     cka : ndarray, shape (M, M)
         HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)): 1 on the diagonal, 0 without dependence.
     pvalues : ndarray, shape (M, M)
-        Of the independence of every pair, by itself; on the diagonal those that are as small as
-        there can be.
+        P-values of the independence of every pair, by itself; on the diagonal those that are as
+        small as there can be.
     n : int
         Rows.
     variables : tuple of VariableSummary
         The variables with their kernels.
     landmarks : LandmarkSummary
-        Of the features.
+        Landmarks of the features.
     precision : str
-        Of the tiles.
+        Precision of the tiles.
     seed : int
         Fixes every draw.
     passes : tuple of PassSummary
@@ -65,7 +65,7 @@ class DependenceMatrix(Result):
     seconds : float
         Wall time.
     version : str
-        Of dhsic.
+        Version of dhsic.
     null : str
         The null distribution.
     null_reason : str
@@ -110,7 +110,7 @@ class DependenceMatrix(Result):
         above = np.triu_indices(m, 1)
         least = int(np.lexsort((-self.cka[above], self.pvalues[above]))[0])
         i, j = above[0][least], above[1][least]
-        # Of a variable with itself no replicate reaches the statistic: 1 / (b + 1).
+        # No replicate reaches the statistic of a variable with itself: 1 / (b + 1).
         count = round(1.0 / float(self.pvalues.diagonal().min())) - 1
         p = float(self.pvalues[i, j])
         limited = self.null == "shifts" and is_least(p, count)

@@ -52,9 +52,9 @@ def causal_graph(
     Parameters
     ----------
     parents : sequence of sequences of int
-        Of every node the numbers of its parents.
+        For every node the numbers of its parents.
     names : sequence of str, optional
-        Of the nodes; x1, x2, ... where not given.
+        Names of the nodes; x1, x2, ... where not given.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure where not given.
 
@@ -119,11 +119,11 @@ def dag_scores(
     Parameters
     ----------
     pvalues : array-like, shape (k,)
-        Of the joint independence of the residuals of every graph.
+        P-values of the joint independence of the residuals of every graph.
     graphs : sequence of parents
-        Of every graph the parents of its nodes, as for `causal_graph`.
+        For every graph the parents of its nodes, as for `causal_graph`.
     names : sequence of str, optional
-        Of the nodes; x1, x2, ... where not given.
+        Names of the nodes; x1, x2, ... where not given.
     alpha : float, optional
         The level, drawn as a line; graphs with larger p-values are coloured.
     most : int, optional

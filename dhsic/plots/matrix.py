@@ -40,18 +40,18 @@ def dependence_matrix(
     Parameters
     ----------
     values : DependenceMatrix or array-like, shape (M, M)
-        Of `dhsic.dependence_matrix`; or symmetric numbers from 0 to 1.
+        Result of `dhsic.dependence_matrix`; or symmetric numbers from 0 to 1.
     names : sequence of str, optional
-        Of the variables; those of the result, or x1, x2, ... where not given.
+        Names of the variables; those of the result, or x1, x2, ... where not given.
     pvalues : array-like, shape (M, M), optional
-        Of all pairs; those of the result, adjusted for all pairs, where not given. Pairs above
-        `alpha` bear a cross.
+        P-values of all pairs; those of the result, adjusted for all pairs, where not given. Pairs
+        above `alpha` bear a cross.
     alpha : float, optional
         The level.
     clustered : bool, optional
         Order the variables by average linkage of 1 - values; otherwise as they came.
     quantity : str, optional
-        What the values are.
+        Name of the values.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure of a size for the variables where not given.
 

@@ -21,7 +21,7 @@ def null_distribution(
     Parameters
     ----------
     result : IndependenceTestResult
-        Of a test.
+        Result of a test.
     alpha : float, optional
         The level of the critical value. Among replicates the observed value counts as one; where
         the law is known in closed form, the value is a quantile of 1,000 draws from it.

@@ -41,18 +41,18 @@ def ranking(
     values : array-like, shape (k,)
         How much every feature depends, as HSIC, CKA or the sensitivity to it.
     names : sequence of str, optional
-        Of the features; x1, x2, ... where not given. Long ones are cut in their middle.
+        Names of the features; x1, x2, ... where not given. Long ones are cut in their middle.
     pvalues : array-like, shape (k,), optional
         Adjusted for all features, by Holm or Benjamini and Hochberg say. Those at most `alpha` are
         coloured.
     alpha : float, optional
         The level.
     control : str, optional
-        What `pvalues` control, as "false discovery rate".
+        Error rate that `pvalues` control, as "false discovery rate".
     threshold : float, optional
         A critical value of `values`, drawn as a line.
     quantity : str, optional
-        What the values are.
+        Name of the values.
     most : int, optional
         Bars to draw, of the largest values.
     ax : matplotlib.axes.Axes, optional

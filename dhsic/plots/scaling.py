@@ -41,7 +41,7 @@ def scaling(
         Settings, and what was measured with them, by the name of the line. Settings that are words
         make bars.
     xlabel, ylabel : str
-        Of the axes, with units.
+        Labels of the axes, with units.
     ideal : float, optional
         Draw (x / smallest x) to this power times the smallest ideal of 1: 1 for a speed-up, 0 for
         an efficiency.

@@ -50,7 +50,7 @@ def sensitivity_map(
         The gradients with respect to x and to y, or a mapping with these values in this order; or
         what has them as `maps`.
     names : sequence of str, optional
-        Of x and y.
+        Names of x and y.
     arrows : int, optional
         At most so many; 0 draws none.
     most : int, optional

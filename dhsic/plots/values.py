@@ -1,4 +1,4 @@
-"""What a picture takes: some rows of data, and numbers with names."""
+"""Input of the pictures: some rows of data, and numbers with names."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def spread_rows(name: str, data: Any, n: int | None = None, *, most: int) -> Vec
     Parameters
     ----------
     name : str
-        What the data are, for errors.
+        Name of the data in errors.
     data : array-like, shape (n,) or (n, d)
         NumPy, Dask or what else has rows to slice.
     n : int, optional

@@ -41,7 +41,7 @@ def witness_function(
     x : array-like, shape (n,), (n, 1) or (n, 2)
         The variable that it takes, whose rows are drawn as marks, at most 1,000 of them.
     names : sequence of str, optional
-        Of the columns; x1, x2 where not given.
+        Names of the columns; x1, x2 where not given.
     ax : matplotlib.axes.Axes, optional
         Where to draw; a new figure where not given.
 

@@ -1,4 +1,4 @@
-"""What is ranked: columns of a variable or groups of them, their names and kernels."""
+"""The candidates of a ranking: columns of a variable or groups of them, with names and kernels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Features:
     kernels : tuple of Kernel
         To fit to each.
     kinds : tuple of {"number", "boolean", "category"} or None
-        What every column of the variable holds, where that decides on kernels.
+        Kinds of the columns of the variable, where they decide on kernels.
     """
 
     names: tuple[str, ...]
@@ -71,7 +71,7 @@ def read_features(
     source : Source
         The variable.
     names : sequence of str or None
-        Of the columns; their own where not given.
+        Names of the columns; their own where not given.
     groups : mapping, sequence or None
         Columns of every group, by number or name.
     kernels : str, Kernel or a sequence of them, or None

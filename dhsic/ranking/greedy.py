@@ -56,7 +56,7 @@ def backward(measure: Measure, d: int, k: int, share: float) -> tuple[Subset, li
     d, k : int
         Features, and how many to choose.
     share : float
-        Of those that are left, that are dropped in a step; one at least.
+        Share of the remaining ones that a step drops; one at least.
 
     Returns
     -------

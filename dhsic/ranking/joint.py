@@ -27,7 +27,7 @@ class JointMap(NamedTuple):
     estimator: Estimator
     """The one of the ranking."""
     kernels: tuple[Kernel, Kernel]
-    """Of the features as one variable, and of the target."""
+    """Kernels of the features as one variable, and of the target."""
 
     @classmethod
     def read(
@@ -60,7 +60,7 @@ class JointMap(NamedTuple):
         return cls(estimator, kernels)
 
     def steps(self, session: Session) -> tuple[DriverStep | PassPlan, ...]:
-        """What `measure` runs."""
+        """The steps of `measure`."""
         return tuple(map_passes(session, self.estimator, "statistic", self.kernels, (0,)).steps)
 
     def measure(self, session: Session, columns: Sequence[Sequence[int]]) -> NDArray[np.float64]:
@@ -73,7 +73,7 @@ JointReader = Callable[[Session, Estimator], JointMap | None]
 
 
 def joint_reader(by: By, feature_kernels: Any, target_kernel: Any) -> JointReader:
-    """What makes the map of all columns by an estimator, where there is to be one."""
+    """The maker of the map of all columns by an estimator; None where no map is wanted."""
 
     def read(session: Session, estimator: Estimator) -> JointMap | None:
         if by != "sensitivity":

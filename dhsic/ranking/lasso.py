@@ -114,7 +114,7 @@ def _centred_units(grams: Vector) -> Vector:
     centred = grams - rows - rows.transpose(0, 2, 1) + grams.mean(axis=(1, 2), keepdims=True)
     flat = centred.reshape(len(grams), -1)
     norms = np.sqrt(np.einsum("ij,ij->i", flat, flat))[:, None]
-    # What rounding leaves of the Gram matrix of a feature that is constant in the block is none.
+    # The Gram matrix of a feature that is constant in the block is rounding error alone.
     floor = 1e-9 * np.abs(grams).max(axis=(1, 2))[:, None]
     units: Vector = np.divide(flat, norms, out=np.zeros_like(flat), where=norms > floor)
     return units
@@ -129,14 +129,14 @@ def lasso_path(sums: LassoSums, k: int) -> Vector:
     Parameters
     ----------
     sums : LassoSums
-        Of all blocks.
+        Sums of all blocks.
     k : int
         Features wanted.
 
     Returns
     -------
     ndarray, shape (d,)
-        Of fewer features where the path ends before.
+        Scores, of fewer features where the path ends before.
 
     Raises
     ------

@@ -157,7 +157,7 @@ def class_scores(moments: ClassMoments) -> Vector:
     Parameters
     ----------
     moments : ClassMoments
-        Of all rows.
+        Moments of all rows.
 
     Returns
     -------

@@ -45,7 +45,7 @@ class RankingMethod:
         return replace(self, combinations=features.against(self.combinations.kernels[-1]))
 
     def plan(self, session: Session, read: JointReader) -> Plan:
-        """What would run; where that is refused it tells what would fit."""
+        """The plan of the run; a refusal names the largest numbers that fit."""
         planner = partial(_plan, null=self.null, n_resamples=None, read=read)
         return planned(planner, self.estimator, session, self.combinations)
 
@@ -73,7 +73,7 @@ def choose_ranking(
     n_resamples: int | None,
     read: JointReader,
 ) -> RankingMethod:
-    """What was asked for, and for the rest what dhsic takes."""
+    """The options that were given, and defaults for the rest."""
     msg = (
         "a ranking needs replicates that features share: null must be 'auto', 'shifts', "
         f"'permutation' or 'multiplier', or a value of these; got {null!r}"

@@ -83,7 +83,7 @@ def rank_features(
         Rank groups of columns, as ``{"timbre": range(12), "rest": range(12, 90)}``, by number or
         name; they may overlap.
     by : {"pvalue", "cka", "hsic", "sensitivity"}, optional
-        What ranks. P-values of few replicates tie; then the standardised statistic decides. CKA,
+        Criterion. P-values of few replicates tie; then the standardised statistic decides. CKA,
         HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), does not depend on the scale of the kernels, as
         HSIC does. "sensitivity" takes the columns together: the mean square of the derivatives in
         a column of the statistic of all columns as one variable, see `sensitivity_map`, summed
@@ -94,7 +94,7 @@ def rank_features(
         One for all features, or one a feature; fitted to each by itself. Where not given, as those
         of `independence_test`: Gaussian for numbers, delta for categories and booleans.
     target_kernel : str or Kernel, optional
-        Of the target, likewise; "delta" for classes that are coded as numbers.
+        Kernel of the target, likewise; "delta" for classes that are coded as numbers.
     estimator : str or Estimator, optional
         "nystrom-m", linear in n, with uniformly drawn landmarks; "nystrom-hsic", linear in n, the
         quick one for single columns with smooth kernels, most of all where the target repeats as
@@ -231,7 +231,7 @@ def plan_ranking(
     threads: int | None = None,
     memory: int | str = "2GiB",
 ) -> Plan:
-    """What `rank_features` would run and in how much memory; runs nothing.
+    """Plan `rank_features`: its steps and their memory; runs nothing.
 
     Parameters
     ----------

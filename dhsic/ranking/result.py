@@ -1,4 +1,4 @@
-"""What a ranking found: frozen, typed, and the same after a trip through JSON."""
+"""Result of a ranking: frozen, typed, and the same after a trip through JSON."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class RankedFeature:
     Parameters
     ----------
     name : str
-        Of the column, or of the group of columns.
+        Name of the column, or of the group of columns.
     columns : tuple of int
         Its columns.
     kernel : str
@@ -76,7 +76,7 @@ class RankedFeature:
     cka : float
         HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), from 0 to 1 but for the error of the estimate.
     pvalue : float
-        Of the feature by itself, which takes no notice of the others.
+        P-value of the feature by itself, which takes no notice of the others.
     pvalue_bh, pvalue_by : float
         Adjusted so that rejections at a level have at most that share of false discoveries on
         average.
@@ -84,8 +84,8 @@ class RankedFeature:
         Adjusted so that rejections at a level have any false discovery with at most that
         probability.
     sensitivity : float or None
-        Of the dependence of all columns together to those of the feature, see `rank_features`;
-        exploratory. None where it was not asked for.
+        Sensitivity of the dependence of all columns together to those of the feature, see
+        `rank_features`; exploratory. None where it was not asked for.
     constant : bool
         All its rows are the same. Then nothing depends on it, and it was not tested.
     """
@@ -117,7 +117,7 @@ class RankedFeature:
         return value
 
 
-# What comes first has the smallest key.
+# The first in a ranking has the smallest key.
 _KEYS: Mapping[str, Callable[[RankedFeature], Any]] = {
     "pvalue": lambda f: (f.pvalue, -f.standardised),
     "cka": lambda f: -f.cka,
@@ -135,7 +135,7 @@ class FeatureRanking(Result):
     features : tuple of RankedFeature
         In the order of the data.
     by : {"pvalue", "cka", "hsic", "sensitivity"}
-        What they are ranked by; equal p-values by the standardised statistic.
+        Criterion of the ranking; equal p-values are ranked by the standardised statistic.
     target : str
         Its name.
     target_kernel : str
@@ -155,7 +155,7 @@ class FeatureRanking(Result):
     landmarks : LandmarkSummary or None
         Where the estimator has any; one number kept a feature that varies.
     precision : str
-        Of the tiles; sums are float64 always.
+        Precision of the tiles; sums are float64 always.
     seed : int
         Fixes every draw.
     passes : tuple of PassSummary
@@ -163,7 +163,7 @@ class FeatureRanking(Result):
     seconds : float
         Wall time.
     version : str
-        Of dhsic.
+        Version of dhsic.
     dropped : int
         Rows that were left out because a value is missing.
     data : tuple of StoredArraySummary
@@ -206,7 +206,7 @@ class FeatureRanking(Result):
         Parameters
         ----------
         by : {"pvalue", "cka", "hsic", "sensitivity"}, optional
-            What decides; as the ranking was asked for where not given.
+            Criterion that decides; that of the ranking where not given.
 
         Raises
         ------

@@ -54,12 +54,12 @@ class FeatureSelection(BarResult):
     columns : tuple of tuple of int
         Their columns.
     scores : tuple of float
-        Of each: the dependence once it was added ("forward") or without it ("backward"), its own
-        ("linear"), or its coefficient ("lasso").
+        Scores of each: the dependence once it was added ("forward") or without it ("backward"), its
+        own ("linear"), or its coefficient ("lasso").
     method : str
         How they were selected.
     criterion : str
-        What measured the dependence.
+        Measure of the dependence.
     target : str
         Its name.
     n : int
@@ -73,9 +73,9 @@ class FeatureSelection(BarResult):
     seconds : float
         Wall time.
     version : str
-        Of dhsic.
+        Version of dhsic.
     estimator_reason : str
-        Of "forward" and "backward", why the estimator, and why fewer landmarks than usual where
+        For "forward" and "backward", why the estimator, and why fewer landmarks than usual where
         the usual ones do not fit.
     dropped : int
         Rows that were left out because a value is missing.
@@ -183,8 +183,8 @@ def select_features(
         features [2], so that one pass finds the best set. "lasso", block HSIC Lasso [3], explains
         the target's Gram matrix by a sum of those of single features, in one pass.
     criterion : {"cka", "hsic"}, optional
-        What "forward" and "backward" make largest. HSIC as in [1] depends on how the kernel's
-        scale changes with the set, CKA does not.
+        Measure that "forward" and "backward" make largest. HSIC as in [1] depends on how the
+        kernel's scale changes with the set, CKA does not.
     groups : mapping of str to columns, or sequence of columns, optional
         As for `rank_features`.
     feature_kernel : str or Kernel, optional
@@ -194,11 +194,11 @@ def select_features(
         Gaussian for numbers and delta for categories where not given; for "linear" it is
         "linear", or "delta" for classes.
     estimator : str or Estimator, optional
-        Of "forward" and "backward": as for `rank_features`.
+        For "forward" and "backward": as for `rank_features`.
     share : float, optional
-        Of the features that are left, that "backward" drops at a time; 0 for one at a time.
+        Share of the remaining features that "backward" drops at a time; 0 for one at a time.
     block_rows, n_permutations : int, optional
-        Of "lasso": rows of a block, and how often the rows are cut into blocks.
+        For "lasso": rows of a block, and how often the rows are cut into blocks.
     rng, names, data, missing, precision, client, threads, memory, progress
         As for `rank_features`.
 

@@ -1,4 +1,4 @@
-"""What a report is made of: facts, tables, pictures, listings and notes, in sections."""
+"""Parts of a report: facts, tables, pictures, listings and notes, in sections."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Cell:
     Parameters
     ----------
     text : str
-        What is read.
+        Text of the cell.
     key : float, optional
-        What it is sorted by, where that is a number.
+        Number by which it is sorted, where there is one.
     """
 
     text: str
@@ -148,5 +148,5 @@ class Section:
 
     @classmethod
     def of(cls, title: str, parts: Iterable[Part | None]) -> Section:
-        """Of the parts that there are."""
+        """Join the parts that are present."""
         return cls(title, [part for part in parts if part is not None])

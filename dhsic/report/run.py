@@ -1,4 +1,4 @@
-"""What a report tells of the run behind a result, besides the result itself."""
+"""Facts about the run behind a result, for its report."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Run:
     where : str, optional
         On what it ran.
     memory : sequence of MemoryUse, optional
-        Of every kind of process.
+        Memory of every kind of process.
     """
 
     data: str = ""

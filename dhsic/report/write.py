@@ -157,7 +157,7 @@ def _own(text: str) -> Any:
 
 
 def _policy(script: str, style: str) -> str:
-    """What a browser may load and run: this script, this style and pictures in the page."""
+    """Content policy of a page: this script, this style and pictures in it, nothing else."""
     digests = [
         base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
         for text in (script, style)

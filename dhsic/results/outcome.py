@@ -143,7 +143,7 @@ class DependenceEstimate(_Result):
     estimate : float
         The measure of dependence.
     quantity : str
-        What it measures, as "squared HSIC".
+        Quantity that is estimated, as "squared HSIC".
     estimator : str
         Its name.
     estimator_reason : str
@@ -157,7 +157,7 @@ class DependenceEstimate(_Result):
     features : FeatureSummary or None
         Where the estimator has any.
     precision : str
-        Of the tiles; sums are float64 always.
+        Precision of the tiles; sums are float64 always.
     seed : int
         Fixes every draw.
     passes : tuple of PassSummary
@@ -165,7 +165,7 @@ class DependenceEstimate(_Result):
     seconds : float
         Wall time.
     version : str
-        Of dhsic.
+        Version of dhsic.
     dropped : int
         Rows that were left out because a value is missing.
     data : tuple of StoredArraySummary
@@ -182,7 +182,7 @@ class IndependenceTestResult(_Result):
     estimate : float
         The measure of dependence.
     quantity : str
-        What it measures, as "squared HSIC".
+        Quantity that is estimated, as "squared HSIC".
     estimator : str
         Its name.
     estimator_reason : str
@@ -196,7 +196,7 @@ class IndependenceTestResult(_Result):
     features : FeatureSummary or None
         Where the estimator has any.
     precision : str
-        Of the tiles; sums are float64 always.
+        Precision of the tiles; sums are float64 always.
     seed : int
         Fixes every draw.
     passes : tuple of PassSummary
@@ -204,7 +204,7 @@ class IndependenceTestResult(_Result):
     seconds : float
         Wall time.
     version : str
-        Of dhsic.
+        Version of dhsic.
     dropped : int
         Rows that were left out because a value is missing.
     data : tuple of StoredArraySummary
@@ -240,7 +240,7 @@ class IndependenceTestResult(_Result):
         The combinations of kernels, where there were several. Kernels and estimate are then those
         of the strongest.
     stages : tuple of StageSummary
-        Of a chain of tests, see `dhsic.Chain`: one for every variable but the first.
+        Stages of a chain of tests, see `dhsic.Chain`: one for every variable but the first.
     """
 
     hypothesis: ClassVar[str] = "independence"

@@ -31,18 +31,18 @@ _FAR = 2.0  # widths of the null distribution beyond which the axis is logarithm
 
 
 class NullLabels(NamedTuple):
-    """What the picture of a null distribution says."""
+    """Texts of the picture of a null distribution."""
 
     null: str
-    """Of the histogram."""
+    """Label of the histogram."""
     statistic: str
-    """Of the line at the statistic."""
+    """Label of the line at the statistic."""
     axis: str
-    """Of the values."""
+    """Label of the values."""
 
 
 def critical_value(values: Vector, alpha: float, *, resampled: bool) -> float | None:
-    """What a statistic must exceed to be significant.
+    """Critical value that a significant statistic exceeds.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def draw_evidence(ax: Axes | None, grid: GridSummary, names: Sequence[str] | Non
     grid : GridSummary
         The combinations.
     names : sequence of str or None
-        Of the variables; x1, x2, ... where None.
+        Names of the variables; x1, x2, ... where None.
 
     Returns
     -------
@@ -130,7 +130,7 @@ def draw_evidence(ax: Axes | None, grid: GridSummary, names: Sequence[str] | Non
 
 
 def _evidence_bars(axes: Axes, grid: GridSummary, names: Sequence[str]) -> Axes:
-    """Of every kernel that of the strongest combination with it, variable by variable."""
+    """Bars of kernels, variable by variable: that of the strongest combination with each."""
     best: dict[str, float] = {}
     for variable, name in enumerate(names):
         for scale in _by_length(grid, variable):
@@ -214,7 +214,7 @@ def draw_null(
     resampled : bool
         Whether the values are replicates.
     labels : NullLabels
-        What to write.
+        Texts to write.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What a result tells of its parts: variables, landmarks, features, kernels and passes."""
+"""Summaries in results: variables, landmarks, features, kernels and passes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class LandmarkSummary:
     tolerance : float
         Relative squared distance to the span below which a tuple is dropped.
     jitter : float
-        What was added to the diagonal of the Gram matrix: pivoting needs none.
+        Constant added to the diagonal of the Gram matrix: pivoting needs none.
     selection : str
         How they were chosen from a pool.
     pool : int or None
@@ -103,7 +103,7 @@ class FeatureSummary:
     Parameters
     ----------
     kind : str
-        What they are, as "cos-sin".
+        Kind of the features, as "cos-sin".
     counts : tuple of int
         Features of each variable.
     orthogonal : bool
@@ -117,7 +117,7 @@ class FeatureSummary:
 
 @dataclass(frozen=True)
 class KernelCombination:
-    """What one combination of kernels says by itself; exploratory, as it ignores the others.
+    """Result of one combination of kernels by itself; exploratory, as it ignores the others.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class KernelCombination:
     pvalue : float
         Its p-value, which takes no notice of the choice among combinations.
     factors : tuple of float or None
-        What the length of each kernel is multiplied by: that of the median heuristic, where its
+        Multiple of the length of each kernel: that of the median heuristic, where its
         bandwidth was not given. None of a kernel without a length, as "delta".
     """
 
@@ -166,7 +166,8 @@ class GridSummary:
         "soft" maximum of the standardised statistics, "max" for the largest of them, or "min-p" for
         the smallest of their p-values.
     reference_share : float
-        Of the weight with "soft", else of the level, that the reference combination has to itself.
+        Share of the weight with "soft", else of the level, that the reference combination has to
+        itself.
     reference : int
         The number of the combination nearest to the median heuristic.
     strongest : int
@@ -201,7 +202,7 @@ class GridSummary:
     def plot(self, ax: Axes | None = None, *, names: Sequence[str] | None = None) -> Axes:
         """How far the statistic of every combination lies above its replicates.
 
-        Of two variables it is a map, a row a kernel of the first and a column one of the second,
+        For two variables it is a map, a row a kernel of the first and a column one of the second,
         from long to short lengths; of more it has a bar a kernel of every variable, of the
         strongest combination with it. Combinations that were not tried are left blank.
 
@@ -210,7 +211,7 @@ class GridSummary:
         ax : matplotlib.axes.Axes, optional
             Where to draw; a new figure where not given.
         names : sequence of str, optional
-            Of the variables.
+            Names of the variables.
 
         Returns
         -------
@@ -264,7 +265,8 @@ class StageSummary:
     statistic : float
         The strongest one.
     pvalue : float
-        Of the stage, whatever the earlier ones say; it accounts for the choice of the statistic.
+        P-value of the stage, whatever the earlier ones say; it accounts for the choice of the
+        statistic.
     """
 
     variable: str
@@ -286,7 +288,7 @@ class PassSummary:
     Parameters
     ----------
     name : str
-        What it computed.
+        Name of its result.
     blocks : int
         Row blocks.
     bytes_read : int
@@ -308,18 +310,18 @@ class StoredArraySummary:
     Parameters
     ----------
     name : str
-        Of a variable that it holds.
+        Name of a variable that it holds.
     chunks : int
         That it should have, or shards where it has such.
     absent : int
         Chunks that are not there, within shards too, and were read as the fill value.
     stored_bytes : int
-        Of the others, as they are stored.
+        Bytes of the others, as they are stored.
     checksums : tuple of str
         Its codecs that notice a damaged chunk.
     digest : str
-        Of sizes and ETags, or times of writing, of all chunks: it differs where data were written
-        anew.
+        Digest of sizes and ETags, or times of writing, of all chunks: it differs where data were
+        written anew.
     """
 
     name: str

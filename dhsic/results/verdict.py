@@ -1,4 +1,4 @@
-"""What a test decides."""
+"""Decisions of tests."""
 
 from __future__ import annotations
 

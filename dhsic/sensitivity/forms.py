@@ -51,7 +51,7 @@ class ClosedForm(Protocol):
     """How the gradient of an estimator is computed."""
 
     def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
-        """What `measure` would run."""
+        """The plan of `measure`."""
         ...
 
     def expected(

@@ -179,7 +179,7 @@ class FeatureGradient:
     maps : tuple of FourierFeatures
         Those of the two variables.
     means : tuple of ndarray, shapes (D_m,)
-        Of the features.
+        Means of the features.
     derivative : ndarray, shape (D_1, D_2)
         D / n.
     wrt : tuple of int

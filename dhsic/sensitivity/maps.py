@@ -64,7 +64,7 @@ def sensitivity_map(
     *variables : array-like, shapes (n,) or (n, d_m)
         As for `independence_test`.
     of : {"statistic", "estimate"}, optional
-        What is differentiated: the statistic of `independence_test` or the estimate of `hsic`,
+        Quantity to differentiate: the statistic of `independence_test` or the estimate of `hsic`,
         with the same seed and kernels. Of "v-hsic" and "rff-hsic" one is n times the other; of
         "nystrom-m" they have landmarks of their own, see `NystromMHSIC`.
     wrt : sequence of str, optional
@@ -167,7 +167,7 @@ def map_passes(
     kernels: Sequence[Kernel],
     varied: tuple[int, ...],
 ) -> Plan:
-    """What `column_sensitivities` would run."""
+    """The plan of `column_sensitivities`."""
     form = closed_form(estimator, of, len(session.sources))
     squares = session.plan(SquaresPass(form.expected(session, kernels, varied)))
     plan = form.plan(session, kernels)
@@ -229,7 +229,7 @@ def plan_map(
     of: Of,
     wrt: Sequence[str] | None,
 ) -> Plan:
-    """What the estimator runs, the pass of the map, and what writing the map takes."""
+    """The plan: steps of the estimator, the pass of the map, and writing the map."""
     kernels = combinations.kernels
     varied = _varied(session, wrt, kernels)
     _check_varied(session, kernels, varied)

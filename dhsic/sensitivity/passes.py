@@ -61,7 +61,7 @@ class MapPass:
     gradient : BlockGradient
         The map of a block.
     dtype : dtype
-        Of what is returned.
+        Precision of what is returned.
     """
 
     gradient: BlockGradient

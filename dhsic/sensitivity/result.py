@@ -1,4 +1,4 @@
-"""What a sensitivity map is and says."""
+"""Sensitivity maps: values, summaries and pictures."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class SensitivityMap(Result):
     Parameters
     ----------
     of : {"statistic", "estimate"}
-        What is differentiated.
+        Quantity that is differentiated.
     value : float
         Its value: that of `dhsic.independence_test` or `dhsic.hsic` with the same seed.
     features : mapping of str to ndarray, shapes (d_m,)
@@ -127,7 +127,7 @@ class SensitivityMap(Result):
 
     @cached_property
     def columns(self) -> Mapping[str, tuple[str, ...]]:
-        """What the columns of every variable are called.
+        """Names of the columns of every variable.
 
         By their own names, or as x[0], x[1]; a variable of one column is called x.
         """
@@ -166,7 +166,7 @@ class SensitivityMap(Result):
         Parameters
         ----------
         name : str
-            Of the variable.
+            Name of the variable.
         count : int, optional
             At most so many.
 

@@ -94,11 +94,11 @@ def two_sample_test(
         Two or more, of the same columns, as for `independence_test`. Rows of a sample, and
         samples, are independent draws.
     kernels : str, Kernel, Candidates or Grid, optional
-        Of the values. Where none is given several are tried, see `Grid.auto`, by the estimators
-        that try several, and the p-value accounts for the choice. A grid has candidates of one
-        variable, the values. "distance" with "v-mmd" is the energy distance.
+        Kernels of the values. Where none is given several are tried, see `Grid.auto`, by the
+        estimators that try several, and the p-value accounts for the choice. A grid has candidates
+        of one variable, the values. "distance" with "v-mmd" is the energy distance.
     estimator : str or Estimator, optional
-        Of the discrepancy:
+        Estimator of the discrepancy:
 
         - "nystrom-mmd": the norm of the difference of the mean embeddings, projected on landmarks
           drawn from the pool [2]_; linear in n.
@@ -116,7 +116,7 @@ def two_sample_test(
     names : sequence of str, optional
         Names of the samples.
     data : data frame, Dataset, dict, zarr group or path of a table, optional
-        What has the samples as columns or arrays, which are then named.
+        Container of the samples as columns or arrays, which are then named.
     missing : {"refuse", "drop"}, optional
         As for `independence_test`; every sample is left its own complete rows.
     precision, client, threads, memory, progress, checkpoint
@@ -175,7 +175,7 @@ def plan_two_sample(
     threads: int | None = None,
     memory: int | str = "2GiB",
 ) -> Plan:
-    """What `two_sample_test` would run and in how much memory; runs nothing.
+    """Plan `two_sample_test`: its steps and their memory; runs nothing.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ def plan_two_sample(
 
 @dataclass(frozen=True)
 class _Asked:
-    """What a test of samples asks of one of independence.
+    """Arguments that a test of samples passes to one of independence.
 
     Parameters
     ----------
@@ -213,9 +213,9 @@ class _Asked:
     dropped : int
         Rows of them that were left out.
     estimator : str or Estimator
-        Of independence.
+        Estimator of independence.
     kernels : Grid or list
-        Of values and codes.
+        Kernels of values and codes.
     """
 
     samples: tuple[Source, ...]

@@ -1,4 +1,4 @@
-"""What a queue is asked for, whichever it is."""
+"""Requests to a queue, whichever it is."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Place(Protocol):
         ...
 
     def trouble(self, run: Run, job: str, phase: Phase) -> str | None:
-        """What keeps the job from going on, and what to do; None where the queue knows nothing."""
+        """The reason why the job waits, with the remedy; None where the queue knows nothing."""
         ...
 
     def cancel(self, run: Run, job: str) -> None:

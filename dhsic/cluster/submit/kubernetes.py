@@ -96,7 +96,7 @@ class KubernetesPlace:
 
 
 def _runner(job: str) -> str:
-    """What the operator calls the pod that leads a run."""
+    """Name of the pod that leads a run."""
     return f"{job}-runner"
 
 
@@ -125,7 +125,7 @@ def _kubectl(run: Run, words: Sequence[str], given: str | None = None) -> str:
 
 
 def _configured(*words: str) -> str | None:
-    """What the user's configuration says; None inside a pod, which has none."""
+    """Configuration of the user; None inside a pod, which has none."""
     with suppress(ClusterError):
         return call(["kubectl", "config", *words], _MISSING).strip() or None
     return None

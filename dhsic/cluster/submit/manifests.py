@@ -1,4 +1,4 @@
-"""What the Dask operator of Kubernetes is given, as plain values.
+"""Manifests for the Dask operator of Kubernetes, as plain values.
 
 The commands of scheduler and workers are written out, since defaults of the operator name programs
 that `distributed` no longer has. The dashboard binds to the loopback of its pod, where
@@ -33,7 +33,7 @@ _METADATA = ("169.254.169.254/32", "169.254.169.252/32", "169.254.170.23/32")
 _NODE_DNS = "169.254.20.10/32"
 _MIB = 2**20
 _WAIT_SECONDS = 600
-# What distributed.http.scheduler.api answers to the operator, besides what it has by default.
+# Answers of distributed.http.scheduler.api to the operator, besides those it has by default.
 _ROUTES = (
     "['distributed.http.scheduler.prometheus','distributed.http.scheduler.info',"
     "'distributed.http.scheduler.json','distributed.http.health','distributed.http.proxy',"
@@ -58,9 +58,9 @@ def cluster_manifests(name: str, spec: ClusterSpec) -> list[dict[str, Any]]:
     Parameters
     ----------
     name : str
-        Of all objects.
+        Name of all objects.
     spec : ClusterSpec
-        Of the kind ``kubernetes``.
+        Specification of the kind ``kubernetes``.
 
     Returns
     -------
@@ -82,9 +82,9 @@ def job_manifests(name: str, spec: ClusterSpec, words: Sequence[str]) -> list[di
     Parameters
     ----------
     name : str
-        Of all objects.
+        Name of all objects.
     spec : ClusterSpec
-        Of the kind ``kubernetes``.
+        Specification of the kind ``kubernetes``.
     words : sequence of str
         The command after ``dhsic``.
 
@@ -261,7 +261,7 @@ def _container(
 
 
 def _reads_data(container: dict[str, Any], name: str, spec: ClusterSpec) -> dict[str, Any]:
-    """What workers and the test have, and the scheduler has no use for: credentials, an address."""
+    """Add credentials and an address, which workers and tests need and the scheduler does not."""
     container["env"] = [*container["env"], _address(name, spec)]
     if secrets := _section(spec).secrets:
         container["envFrom"] = [{"secretRef": {"name": secret}} for secret in secrets]
@@ -299,7 +299,7 @@ def _amounts(processors: int, memory: int) -> dict[str, dict[str, str]]:
 
 
 def _address(name: str, spec: ClusterSpec) -> dict[str, str]:
-    """Of the scheduler, in place of the one without TLS that the operator would set."""
+    """Address of the scheduler, in place of the one without TLS that the operator sets."""
     protocol = "tls" if _encrypted(spec) else "tcp"
     return {"name": "DASK_SCHEDULER_ADDRESS", "value": f"{protocol}://{name}-scheduler:{_PORT}"}
 

@@ -1,4 +1,4 @@
-"""What keeps the pods of a run from going on, in a line that says what to do."""
+"""Reasons why the pods of a run wait, in a line with the remedy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _GONE = (
 
 
 def gone(pod: str, run: str) -> str:
-    """What to do where the pod that leads a run is there no more."""
+    """Remedy where the pod that leads a run is gone."""
     return _GONE.format(pod=pod, run=run)
 
 

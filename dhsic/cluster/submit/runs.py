@@ -30,7 +30,7 @@ _IDENTITY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 
 @dataclass(frozen=True)
 class State:
-    """What became of a run, as far as its queue does not know it.
+    """Outcome of a run, as far as its queue does not know it.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Run:
     Parameters
     ----------
     identity : str
-        What the user calls it.
+        Name that the user gave it.
     where : str
         The queue.
     command : tuple of str
@@ -63,7 +63,7 @@ class Run:
     spec : ClusterSpec
         Where its tasks run.
     folder : Path
-        What is kept of it.
+        Folder of its files.
     checkpoint : bool
         Whether it keeps a checkpoint in its folder.
     """
@@ -96,7 +96,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """What the queue calls it."""
+        """Its name in the queue."""
         return f"dhsic-{self.identity}"
 
     @property
@@ -152,7 +152,7 @@ class Run:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def state(self) -> State | None:
-        """What was last told; None before a queue took the run."""
+        """The state last told; None before a queue took the run."""
         try:
             return State(**parse_json((self.folder / "state.json").read_text("utf-8")))
         except FileNotFoundError:

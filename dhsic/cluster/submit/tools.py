@@ -21,7 +21,7 @@ def call(words: Sequence[str], missing: str, given: str | None = None) -> str:
     words : sequence of str
         The program and its arguments.
     missing : str
-        What to do where the program is not there.
+        Remedy where the program is absent.
     given : str, optional
         Its standard input.
 

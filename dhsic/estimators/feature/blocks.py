@@ -133,7 +133,7 @@ class KeptBlocks:
 
 
 class _Moments(NamedTuple):
-    """What blocks add to the estimate of a pair of kernels."""
+    """Terms that blocks add to the estimate of a pair of kernels."""
 
     difference: float
     """Unbiased HSIC of the kernels less that of the features."""
@@ -171,7 +171,7 @@ class UnbiasedEstimates:
         pair : tuple of int
             Their numbers.
         kept : ndarray, shape (blocks, rows, columns of all variables)
-            What the pass kept.
+            Rows that the pass kept.
         size : float
             |C|^2 of their features over all rows.
 

@@ -19,7 +19,7 @@ __all__ = ["code_features", "draw_combined_frequencies", "draw_features", "frequ
 
 
 def frequency_steps(session: Session, n_frequencies: int, n_kernels: int = 1) -> list[DriverStep]:
-    """What drawing the frequencies takes, with so many kernels of a variable."""
+    """Steps that draw the frequencies, with so many kernels of a variable."""
     draws = 3 * 8 * sum(session.dims) * (n_kernels * n_frequencies + max(session.dims))
     return [fitting_step(session), DriverStep("frequencies", draws)]
 
@@ -37,7 +37,7 @@ def draw_combined_frequencies(
     session : Session
         The run.
     combinations : Combinations
-        Of K translation-invariant kernels.
+        Combinations of K translation-invariant kernels.
     n_frequencies : int
         D.
     orthogonal : bool

@@ -129,7 +129,7 @@ class OrbitPass:
         )
 
     def _work(self, entries: int, products: int) -> Work:
-        """Of a row, to transform entries of features and to multiply so many pairs of them."""
+        """Work of a row: transforming entries of features and multiplying so many pairs of them."""
         dtype, raw = self.layout.dtype, sum(s.map.n_features for _, s in self.layout.kernels)
         passes = _SUMMED * entries + _SQUARED * raw
         if not self.orbit.shifted:

@@ -29,7 +29,7 @@ __all__ = ["MOST_PRODUCTS", "Directions", "feature_counts"]
 Vector = NDArray[np.float64]
 
 MOST_PRODUCTS = 3 * 2**12
-"""Of features of all combinations: 96 MiB of sums for 1,000 replicates."""
+"""Products of features of all combinations: 96 MiB of sums for 1,000 replicates."""
 
 _LIGHTEST = 10.0  # over n, of the largest variance: dependence there drowns in that of the others
 _MISSED = np.linspace(0.0, 1.0, 1001)  # shares that are tried
@@ -100,7 +100,7 @@ def feature_counts(
     Parameters
     ----------
     combinations : Combinations
-        Of K kernels of two variables.
+        Combinations of K kernels of two variables.
     directions : sequence of Directions
         One a kernel.
     n : int

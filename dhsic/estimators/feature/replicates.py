@@ -129,7 +129,7 @@ def resampling_steps(
 
 
 class FeatureReplicates(NamedTuple):
-    """What resampling finds."""
+    """Result of resampling."""
 
     resampled: Resampled
     """Statistics of G combinations, n times the measure, with their replicates."""

@@ -202,7 +202,7 @@ class RFFHSIC:
 
     @property
     def joint(self) -> JointFrequencies:
-        """What takes three variables or more, and chains."""
+        """The estimator of three variables or more, and of chains."""
         return JointFrequencies(self.n_features, self.orthogonal)
 
     @property

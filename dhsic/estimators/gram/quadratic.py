@@ -68,7 +68,7 @@ class GramFit(NamedTuple):
 
 
 class _Planned(NamedTuple):
-    """What a run will do."""
+    """Decisions about a run."""
 
     parts: list[range]
     """The combinations that are taken at a time."""
@@ -279,7 +279,7 @@ class Quadratic:
         )
 
     def _planned(self, session: Session, combinations: Combinations, null: Null | None) -> _Planned:
-        """What the run will do, found once: planning takes as long as a test of few rows."""
+        """Decisions about the run, found once: planning takes as long as a test of few rows."""
         key = self, combinations, null
         return session.once(key, lambda: self._plan_parts(session, combinations, null))
 

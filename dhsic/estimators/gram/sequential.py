@@ -30,7 +30,7 @@ class HeldQuadratic(Quadratic):
     """All pairs of rows, with `Sequential` permutations besides the other nulls."""
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
-        """What would run, if the largest batch were drawn."""
+        """The plan, if the largest batch were drawn."""
         drawn = largest_batch(null) if isinstance(null, Sequential) else null
         return super().plan(session, combinations, drawn)
 

@@ -116,7 +116,7 @@ class ShiftedGramPass(GramPass):
 
     @property
     def _work(self) -> Work:
-        """Of a pair of rows."""
+        """Work of a pair of rows."""
         sides, cosets = self.sides, self.sides.orbit.cosets
         computed = 1 if self._held is not None else cosets
         lines = len(sides.sides) + (cosets - 1) * len(sides.moved)

@@ -138,7 +138,7 @@ def squared_hsic(
     grams : iterable of ndarray, shapes (r, r)
         K_m at the landmarks. Overwritten, one after another.
     joint : PivotedCholesky
-        Of their product K_J.
+        Factor of their product K_J.
     means : ndarray, shape (M, r)
         kappa_m.
     u : ndarray, shape (r,)

@@ -91,7 +91,7 @@ class LandmarkDraw:
     def steps(
         self, session: Session, guessed: Combinations, held: int, n_factors: int = 1
     ) -> list[DriverStep]:
-        """What comes before the passes; `held` are the bytes of the factors that stay."""
+        """Steps before the passes; `held` are the bytes of the factors that stay."""
         s, e, p = self._drawn(session), self._pilot(session), self.most(session)
         rows = 8 * sum(session.dims) * (s + e + BANDWIDTH_ROWS)
         fetch = 3 * rows + max(source.take_bytes for source in session.sources)
@@ -182,7 +182,7 @@ class LandmarkDraw:
     def summary(
         self, session: Session, basis: LandmarkBasis, kept: int | tuple[int, ...], pairing: Pairing
     ) -> LandmarkSummary:
-        """What a result tells of them."""
+        """Their summary in a result."""
         return LandmarkSummary(
             drawn=basis.drawn,
             kept=kept,

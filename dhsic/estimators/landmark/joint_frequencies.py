@@ -109,7 +109,7 @@ class Waves:
         rows, columns : ndarray, shapes (b, d) and (p, d)
             As for `tile`.
         gram, weights : ndarray of complex, shapes (b, p)
-            What `tile` writes, and weights.
+            Gram matrix that `tile` writes, and weights.
         work : ndarray of complex, shape (1, b, p)
             Scratch.
 
@@ -193,7 +193,7 @@ class JointFrequencies:
         return exact_null(len(session.sources), n_resamples)
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
-        """What would run."""
+        """The plan."""
         assert null is None or isinstance(null, TupleNull)
         zero, d = np.float64(0.0), self.n_features
         centres = [np.zeros(session.dims[m]) for m in combinations.variables]

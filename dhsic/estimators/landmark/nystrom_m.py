@@ -41,7 +41,7 @@ class LandmarkFit(NamedTuple):
     """A measure of dependence at landmarks, with all that it is made of."""
 
     basis: LandmarkBasis
-    """Of one combination of kernels."""
+    """Landmarks of one combination of kernels."""
     kappa: Vector
     """kappa_m, shape (M, p)."""
     u: Vector
@@ -134,7 +134,7 @@ class NystromMHSIC:
             raise InvalidArgumentError(msg)
 
     def kernel(self, given: Kernel | None) -> Kernel:
-        """What was given, or the Gaussian."""
+        """The given kernel, or the Gaussian one."""
         return given or Gaussian()
 
     def most_landmarks(self, session: Session) -> int:
@@ -147,7 +147,7 @@ class NystromMHSIC:
         return null, "not exact with joint landmarks" if self.pairing == "joint" else reason
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
-        """What would run, with the landmarks as drawn: pruning can only make it less."""
+        """The plan with the landmarks as drawn: pruning can only make it less."""
         if combinations.features:
             self._check_shared()
         return self._tests.plan(session, combinations, null)

@@ -40,7 +40,7 @@ class HeldOrbit:
     values : tuple of ndarray, shapes (n, d_m)
         The rows of every variable, in the order of the one group.
     norm : Norm
-        Of u.
+        Norm of u.
     """
 
     tuples: Tuples
@@ -49,11 +49,11 @@ class HeldOrbit:
     norm: Norm
 
     def __call__(self, numbers: range) -> Vector:
-        """Of some permutations besides the identity."""
+        """Statistics of some permutations besides the identity."""
         return self.measured([1 + number for number in numbers])[0]
 
     def measured(self, cosets: list[int]) -> tuple[Vector, float]:
-        """Of some permutations, and how much the root of T may be wrong by rounding."""
+        """Statistics of some permutations, and how much the root of T may be wrong by rounding."""
         t, n = self.tuples, len(self.values[0])
         block = GroupBlock(0, self.orbit.groups, self.values)
         sums = OrbitPass(t, self.orbit, tuple(cosets)).chunk(block)
@@ -67,7 +67,7 @@ class HeldTest(NamedTuple):
     """T with the permutations that were drawn."""
 
     statistic: float
-    """Of the data as they are."""
+    """Statistic of the data as they are."""
     law: SequentialReplicates
     """The permutations up to the last that counts."""
     detail: str
@@ -86,7 +86,7 @@ def held_test(session: Session, tuples: Tuples, norm: Norm, null: Sequential) ->
     tuples : Tuples
         One joint statistic, about the means of the kernels.
     norm : Norm
-        Of u.
+        Norm of u.
     null : Sequential
         When to stop.
     """

@@ -55,14 +55,14 @@ _EVALUATIONS = 3250.0  # of the kernels at the training rows, with their gradien
 
 
 class _Measured(NamedTuple):
-    """What the rows of a test say of the kernels at the locations."""
+    """Sums over the rows of a test of the kernels at the locations."""
 
     rest: Session
     """These rows."""
     tuples: Tuples
     """The statistics."""
     norms: list[Norm]
-    """Of each."""
+    """Norms of each."""
     estimate: Estimate
     sampled: list[Vector]
     """The kernels of some rows at the locations, shapes (s, J)."""
@@ -150,7 +150,7 @@ class NFSIC:
         return exact_null(len(session.sources), n_resamples)
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
-        """What would run."""
+        """The plan."""
         count, trained = self._count(session), self._trained(session.n)
         if session.n - trained < _FEWEST_ROWS:
             msg = (

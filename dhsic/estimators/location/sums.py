@@ -31,7 +31,7 @@ Vector = NDArray[np.float64]
 
 
 def joint_terms(about: Sequence[Vector], centres: Sequence[Vector]) -> Vector:
-    """What products of kernels are, less their linear part about the centres.
+    """Products of kernels, less their linear part about the centres.
 
     With k_m = about_m + c_m it is prod_m k_m - sum_m k_m prod_{l != m} c_l + (M-1) prod_l c_l,
     of which the mean over rows is u where the centres are the means; for M = 2 it is the product
@@ -127,7 +127,7 @@ class LocationSums(NamedTuple):
     """Products of every side about its pilot at two locations, shape (S, J, J)."""
 
     def covariances(self, n: int) -> Iterator[Vector]:
-        """Of every side at the locations, shapes (J, J)."""
+        """Covariances of every side at the locations, shapes (J, J)."""
         means = self.tuples.sides[0].reshape(self.second.shape[:2]) / n
         for mean, products in zip(means, self.second / n, strict=True):
             yield products - np.outer(mean, mean)

@@ -65,7 +65,7 @@ def criterion(
     rows : sequence of ndarray, shapes (n, d_m)
         The training rows.
     regularisation : float
-        Of the statistic.
+        Regularisation of the statistic.
 
     Returns
     -------
@@ -183,7 +183,7 @@ class Training:
     rows : tuple of ndarray, shapes (n, d_m)
         The training rows.
     regularisation : float
-        Of the statistic.
+        Regularisation of the statistic.
     """
 
     kernels: tuple[Kernel, ...]
@@ -191,7 +191,7 @@ class Training:
     regularisation: float
 
     def placed(self, moved: Vector) -> Placed:
-        """What a vector stands for."""
+        """Parameters that a vector stands for."""
         widths = moved[: len(self.rows)]
         kernels = (
             kernel.widened(math.exp(width)) if isinstance(kernel, _RADIAL) else kernel
@@ -249,7 +249,7 @@ class Training:
         return passed
 
     def bounds(self, count: int) -> list[tuple[float, float]]:
-        """Of every entry of the vector."""
+        """Bounds of every entry of the vector."""
         wide = math.log(_WIDEST)
         bounds = [(-wide, wide)] * len(self.rows)
         for x, (c, s) in zip(self.rows, self._units, strict=True):
