@@ -85,6 +85,9 @@ class Nothing:
     def take(self, rows: NDArray[np.intp]) -> NDArray[Any]:
         return np.zeros((len(rows), 1))
 
+    def decode_bytes(self, rows: int) -> int:
+        return 0
+
     def lazy(self, bounds: Sequence[int]) -> list[Any]:
         raise NotImplementedError
 

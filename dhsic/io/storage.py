@@ -1,7 +1,7 @@
 """Zarr in object stores: opened anew in every process by its URL, with the credentials found there.
 
-Messages of the store are put in words here: requests that may pass are sent again, a few times; what will
-not pass is an error at once.
+Messages of the store are put in words here: requests that may pass are sent again, a few times;
+others are an error at once.
 """
 
 from __future__ import annotations
