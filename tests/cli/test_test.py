@@ -48,7 +48,9 @@ def test_prints_a_short_table(invoke: Invoke, data: str) -> None:
 
 def test_tries_several_kernels_where_none_is_given(invoke: Invoke, data: str) -> None:
     lines = table(invoke("test", data, *PAIR, *FEW, "--landmarks", 40))
-    assert lines["kernels"].startswith("14 kernel combinations tried; p-value corrected")
+    assert lines["kernels"].startswith(
+        "14 kernel combinations tried, judged by their soft maximum; p-value corrected"
+    )
     assert lines["p-value"] == LEAST
     assert "independence rejected" in lines["decision"]
 
