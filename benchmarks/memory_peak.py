@@ -134,7 +134,7 @@ def _on_workers(case: Case, places: list[str], options: dict[str, Any]) -> tuple
         here = _counting()
         client.run(_counting)
         dhsic.independence_test(*places, client=client, rng=0, **options)
-        seen = sum(client.run(lambda: _SEEN[0]).values(), here)
+        seen = sum(client.run(_counted).values(), here)
         return planned, worker_peak_bytes(client) or 0, max(seen.values())
 
 
@@ -152,6 +152,11 @@ def _counting() -> Counter[str]:
         return await get(store, key, *args, **options)
 
     LocalStore.get = counted
+    return _SEEN[0]
+
+
+def _counted() -> Counter[str]:
+    """Those of this process; a function of the module, since others travel with a copy of it."""
     return _SEEN[0]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dhsic._validation import check_integer
@@ -58,6 +58,12 @@ class Runtime:
         """Compare the memory of this process with the budget, as `Budget.look`."""
         if self.budget is not None:
             self.budget.look(more)
+
+    def planned(self, peak: int) -> Runtime:
+        """The same, whose budget tells what is planned, where there is one."""
+        if self.budget is None:
+            return self
+        return replace(self, budget=replace(self.budget, planned=peak))
 
     @property
     def worker_threads(self) -> int:

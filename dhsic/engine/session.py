@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
-from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
@@ -154,9 +153,7 @@ class Session:
     def expect(self, plan: Plan) -> None:
         """As `begin`, and tell nobody: of a part of what was told of."""
         plan.check()
-        if self.runtime.budget is not None:
-            budget = replace(self.runtime.budget, planned=plan.peak_bytes)
-            self.runtime = replace(self.runtime, budget=budget)
+        self.runtime = self.runtime.planned(plan.peak_bytes)
 
     def step(self, name: str) -> None:
         """Tell the listener that a step of the driver starts.

@@ -143,7 +143,7 @@ def grown(monkeypatch, after):
 def test_pass__looks_at_every_task(after, monkeypatch):
     grown(monkeypatch, after)
     sources = open_variables([np.ones((40_000, 1))] * 2)
-    runtime = Runtime(2, 2**31, budget=Budget(GIB))
+    runtime = Runtime(1, 2**31, budget=Budget(GIB))  # none goes on after the error
     with pytest.raises(MemoryBudgetError, match=r"uses 2\.2 GiB"):
         run(Sums(), sources, even_bounds(40_000, 10), runtime)
 
