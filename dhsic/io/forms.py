@@ -184,6 +184,8 @@ def _is_buffer(x: Any) -> bool:
 
 def open_array(array: Any, name: str, columns: Columns = None) -> StoredSource:
     """An array of zarr, or columns of it."""
+    if array.ndim not in (1, 2):
+        raise _shape_error(name, array.shape)
     return _with_shape(_numeric(stored_source(array, name, columns)))
 
 

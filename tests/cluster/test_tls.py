@@ -114,7 +114,7 @@ def test_connect__to_tls_without_certificates_is_an_error_in_words(encrypted: Cl
 
 
 def test_connect__by_tcp_to_tls_says_that_it_speaks_tls(encrypted: Cluster) -> None:
-    said = refusal(encrypted[0].replace("tls://", "tcp://"))
+    said = refusal(encrypted[0].replace("tls://", "tcp://"), timeout=5.0)
     assert "it speaks TLS: write tls:// and give certificates" in said
 
 

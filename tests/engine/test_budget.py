@@ -126,6 +126,7 @@ def test_test__ends_in_words_before_it_reads_a_chunk_that_the_plan_overlooked(
     (found, _) = open_variables([array, np.zeros(n)])
     monkeypatch.setattr("dhsic.engine.passes.tasks_bytes", lambda *_: 0)
     allowed = dhsic.plan(array, array, threads=1).peak_bytes
+    monkeypatch.setattr(budget, "_seen", {})  # runs of other tests in this process
     monkeypatch.setattr("dhsic.engine.budget.LIBRARIES", 0)
     monkeypatch.setattr("dhsic.engine.budget.TOLERANCE", found.decode_bytes(n) / 2 / allowed)
     with pytest.raises(MemoryBudgetError, match=r"were planned, and uses .* is about to take"):
@@ -161,8 +162,13 @@ def test_map_and_steps__look(monkeypatch):
         session.map("squares", slow_squares, 4)
 
 
+def forget_other_runs():
+    budget._seen.clear()
+
+
 def test_worker__looks_for_itself(client):
     """Its error comes to the client, and its tasks are not tried again on other workers."""
+    client.run(forget_other_runs)
     sources = open_variables([np.ones((4_000, 1))] * 2)
     runtime = Runtime(2, 2**31, 2, client, budget=Budget(1))
     with pytest.raises(MemoryBudgetError, match="a process may use 1 B, and uses"):

@@ -27,7 +27,7 @@ def dependent(n, dims=(2, 3), seed=0):
 
 def little(monkeypatch):
     """Sessions whose memory is all for the data and what is made of them."""
-    for name in ("engine.memory", "estimators.base", "estimators.feature.replicates"):
+    for name in ("engine.memory", "estimators.base", "estimators.feature.resampling"):
         monkeypatch.setattr(f"dhsic.{name}.baseline_bytes", lambda: 0)
 
 

@@ -10,6 +10,7 @@ from benchmarks.cases import one_kernel
 from dhsic._random import generator
 from dhsic.errors import DhsicError
 from dhsic.estimators import TABLE
+from dhsic.estimators.identities import left_out_text
 from dhsic.kernels import Gaussian
 
 # Few rows, of which the guard of approximate nulls warns.
@@ -137,7 +138,8 @@ def test_grid__makes_no_evidence_of_nasty_data(estimator, null, case):
     combinations = 16 if estimator.name == "rff-hsic" else (16, 14, 12)[single]
     for seed in (4, 5, 6):  # given the one row that differs, some landmarks are evidence
         result = run(data, estimator, null, kernels=dhsic.Grid(), rng=seed)
-        assert len(result.grid.combinations) == combinations
+        kept = len(result.grid.combinations)
+        assert kept == combinations or left_out_text(combinations - kept) in result.null_reason
         assert all(np.isfinite(one.standardised) for one in result.grid.combinations)
         assert np.isfinite([result.statistic, *result.null_distribution]).all()
         pvalues.append(result.pvalue)

@@ -191,7 +191,8 @@ def test_refusal__tells_rows_where_all_pairs_are_asked_for():
     options = {"memory": "64MiB", "threads": 1, "null": "gamma"}
     most = most_of(10**7)
     assert most_of(most) == most
-    assert most <= most_of(most + most // 10) < most + most // 10
+    # blocks of other numbers of rows take a little more or less
+    assert 0.99 * most <= most_of(most + most // 10) < most + most // 10
 
 
 @pytest.mark.parametrize(

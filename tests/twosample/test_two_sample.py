@@ -14,7 +14,7 @@ import zarr
 import dhsic
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.estimators.resample import orbit_of
-from dhsic.io.open import open_variables
+from dhsic.io.forms import open_one
 from dhsic.io.pooled import PooledSource, rows_of_samples
 from dhsic.io.sources import ArraySource
 from dhsic.kernels import Candidates, Gaussian, Grid
@@ -140,7 +140,7 @@ def test_pool__has_every_row_once_and_mixes_evenly(sizes):
 
 def test_pool__is_read_in_whole_chunks_of_the_largest_sample(tmp_path):
     x = zarr.create_array(tmp_path / "x.zarr", data=np.arange(3000.0), chunks=(500,))
-    (stored,), (small,) = open_variables([x]), open_variables([np.arange(1000.0)])
+    stored, small = open_one(x, "x"), open_one(np.arange(1000.0), "y")
     assert PooledSource("x", (small, stored)).chunk_rows == round(500 * 4 / 3)
     assert PooledSource("x", (small, small)).chunk_rows is None
 
