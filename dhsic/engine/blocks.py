@@ -28,6 +28,7 @@ __all__ = [
     "kinds_of",
     "labels_of",
     "read_ranges",
+    "read_whole",
     "spans_of",
 ]
 
@@ -120,6 +121,16 @@ class Source(Protocol):
     def lazy(self, bounds: Sequence[int]) -> list[Any]:
         """Delayed blocks between the bounds, of a source whose place is "graph"."""
         ...
+
+
+def read_whole(source: Source) -> NDArray[Any]:
+    """All rows of a source in memory, shape (n, d)."""
+    n = source.shape[0]
+    if source.place == "graph":
+        (whole,) = source.lazy([0, n])
+        return np.asarray(whole.compute())
+    step = max(source.chunk_rows or 0, BLOCK_BYTES // source.row_bytes, 1)
+    return np.concatenate([source.read(a, min(a + step, n)) for a in range(0, n, step)])
 
 
 def kinds_of(source: Source) -> tuple[Kind, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import shown
-from dhsic.engine.blocks import BLOCK_BYTES, Source
+from dhsic.engine.blocks import Source, read_whole
 from dhsic.engine.sets import Moves, RowSets, Series
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.nulls import TimeOrder
@@ -63,13 +63,7 @@ def codes_of(source: Source, what: str) -> Rows:
     DataError
         A label is missing.
     """
-    n = source.shape[0]
-    step = max(source.chunk_rows or 0, BLOCK_BYTES // source.row_bytes, 1)
-    if source.place == "graph":
-        (whole,) = source.lazy([0, n])
-        labels = np.asarray(whole.compute())
-    else:
-        labels = np.concatenate([source.read(a, min(a + step, n)) for a in range(0, n, step)])
+    labels = read_whole(source)
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         row = int(np.flatnonzero(~np.isfinite(labels).all(axis=1))[0])
         msg = (
@@ -77,7 +71,7 @@ def codes_of(source: Source, what: str) -> Rows:
             "missing='drop' (--missing drop)"
         )
         raise DataError(msg)
-    code = np.zeros(n, np.intp)
+    code = np.zeros(len(labels), np.intp)
     for column in labels.T:
         values, own = np.unique(column, return_inverse=True)
         code = np.unique(code * len(values) + own, return_inverse=True)[1]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import BLOCK_BYTES, Kind, Source, kinds_of, labels_of
+from dhsic.engine.blocks import Kind, Source, kinds_of, labels_of, read_whole
 from dhsic.engine.units import format_bytes
 from dhsic.errors import MemoryBudgetError
 
@@ -42,21 +42,13 @@ class HeldSource:
     @cached_property
     def array(self) -> NDArray[Any]:
         """All rows, shape (n, d)."""
-        values = self._read()
+        values = read_whole(self.whole)
         if self.strata is None:
             return values
         numbers = [kind == "number" for kind in self.kinds]
         values = values.astype(np.float64)
         values[:, numbers] = within_strata(values[:, numbers], self.strata)
         return values
-
-    def _read(self) -> NDArray[Any]:
-        n = self.shape[0]
-        if self.whole.place == "graph":
-            (whole,) = self.whole.lazy([0, n])
-            return np.asarray(whole.compute())
-        step = max(self.whole.chunk_rows or 0, BLOCK_BYTES // self.whole.row_bytes, 1)
-        return np.concatenate([self.whole.read(a, min(a + step, n)) for a in range(0, n, step)])
 
     @property
     def name(self) -> str:
