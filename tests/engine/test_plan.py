@@ -284,14 +284,17 @@ def test_plan_pass__bounds_the_memory_of_a_pass_and_not_by_far(
             zarr.create_array(tmp_path / f"{j}.zarr", data=x, chunks=(4500, d))
             for j, x in enumerate(data)
         ]
-    session = Session(open_variables(data), threads(1), 0, precision)
+    sources = open_variables(data)
+    session = Session(sources, threads(1), 0, precision)
     session.run(reduction)
     predicted = session.plan(reduction).worker_bytes - reduction.footprint(n).payload
+    # Threads of zarr let go of a chunk that they handed over only when they run again.
+    lingering = sum(source.decode_bytes(source.chunk_rows or 0) for source in sources)
     tracemalloc.start()
     session.run(reduction)
     measured = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert predicted / 4 < measured < predicted + 500_000
+    assert predicted / 4 < measured < predicted + lingering + 500_000
 
 
 def test_baseline__leaves_out_what_the_user_holds(monkeypatch):
