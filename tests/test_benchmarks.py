@@ -11,42 +11,39 @@ import pytest
 from click.testing import CliRunner
 
 import dhsic
-from benchmarks import (
-    associations,
-    auto_landmarks,
-    bounds,
+from benchmarks.cluster import chaos, graph, worker_memory
+from benchmarks.cost import (
     causal_scale,
-    cause_effect_pairs,
-    chaos,
-    convergence,
-    dag_search,
-    dependent_rows,
-    embedding_error,
     embedding_scale,
     family,
-    feature_recovery,
-    graph,
-    grid_level,
-    grid_power,
-    level,
-    nfsic_power,
-    power,
     pruning,
     ranking_cost,
-    ranking_errors,
     roofline,
     scaling,
-    selection,
-    sensitivity_convergence,
     storage,
-    tails,
-    two_sample,
-    weather_dags,
-    worker_memory,
 )
-from benchmarks.cases import SCENARIOS
-from benchmarks.embeddings import Mixture, kernel_means, nested_errors, nystrom_error
-from benchmarks.output import write_csv
+from benchmarks.data import cause_effect_pairs, weather_dags
+from benchmarks.level import dependent_rows, grid_level, level, ranking_errors, tails
+from benchmarks.papers import (
+    associations,
+    bounds,
+    convergence,
+    embedding_error,
+    sensitivity_convergence,
+)
+from benchmarks.power import (
+    auto_landmarks,
+    dag_search,
+    feature_recovery,
+    grid_power,
+    nfsic_power,
+    power,
+    selection,
+    two_sample,
+)
+from benchmarks.shared.cases import SCENARIOS
+from benchmarks.shared.embeddings import Mixture, kernel_means, nested_errors, nystrom_error
+from benchmarks.shared.output import write_csv
 from dhsic.estimators import TABLE
 from dhsic.kernels import Candidates, Gaussian, Grid
 from dhsic.landmarks import Pool

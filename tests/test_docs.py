@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 import dhsic
+from benchmarks.__main__ import SMALL
 from dhsic.cli import main
 from dhsic.engine.plan import SPREAD
 from dhsic.estimators import TABLE
@@ -224,7 +225,7 @@ def test_generated__tables_show_every_table_with_its_command(tmp_path):
     generated.write(tmp_path)
     text = (tmp_path / "tables.md").read_text()
     for path in RESULTS.glob("*.csv"):
-        assert re.search(rf"^## {path.stem}\n\n.+`python benchmarks/\w+\.py", text, re.MULTILINE)
+        assert re.search(rf"^## {path.stem}\n\n.+`python -m benchmarks run \w+", text, re.MULTILINE)
 
 
 def test_generated__errors_have_their_messages(tmp_path):
@@ -246,16 +247,20 @@ EVIDENCE = TEXTS["evidence.md"]
 
 
 def test_evidence__tables_have_a_command_and_a_file():
-    listed = re.findall(r"`python (benchmarks/\w+\.py)[^`]*`[^|]* \| `(\w+\.csv)`", EVIDENCE)
+    listed = re.findall(r"`python -m benchmarks run (\w+)[^`]*`[^|]* \| `(\w+\.csv)`", EVIDENCE)
     assert len(listed) > 40
     for script, name in listed:
-        assert (ROOT / script).exists()
+        assert script in SMALL
         assert (RESULTS / name).exists()
 
 
-def test_evidence__scripts_exist():
-    for script in re.findall(r"`(\w+\.py)[^`]*`", EVIDENCE):
-        assert (ROOT / "benchmarks" / script).exists()
+def test_evidence__figures_in_short_name_benchmarks():
+    table = EVIDENCE.split("## Figures in short")[1].split("Processor time is")[0]
+    named = [re.findall(r"`(\w+)[^`]*`", line.split("|")[-2]) for line in table.splitlines()[4:-1]]
+    assert len(named) > 10
+    for names in named:
+        assert names
+        assert set(names) <= set(SMALL)
 
 
 def test_evidence__level_is_that_of_the_table():

@@ -92,7 +92,7 @@ def _memory(plan: Plan) -> str:
 
 
 def _times(plan: Plan) -> list[str]:
-    """The seconds, with the range of nine tests of ten, see `benchmarks/plan_seconds.py`."""
+    """The seconds, with the range of nine tests of ten, see `benchmarks/cost/plan_seconds.py`."""
     seconds = plan.processor_seconds
     about, low, high = (format_seconds(times * seconds) for times in (1.0, *SPREAD))
     often, machine = f"nine times of ten {low} to {high}", plan.measured.machine

@@ -1,6 +1,6 @@
 """The libraries that read object stores: obstore for S3 where it is installed, else fsspec.
 
-benchmarks/storage.py measures both.
+benchmarks/cost/storage.py measures both.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.bounds import CASES, errors
+from benchmarks.papers.bounds import CASES, errors
 from dhsic.analysis import (
     CovarianceSpectrum,
     landmarks_for_exponential_decay,

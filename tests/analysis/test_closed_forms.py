@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dhsic
-from benchmarks.embeddings import Empirical, Mixture, NormalPairs, floor, nystrom_error
+from benchmarks.shared.embeddings import Empirical, Mixture, NormalPairs, floor, nystrom_error
 from dhsic.kernels import Gaussian
 
 LAWS = {"normal": Mixture.normal(), "clouds": Mixture.clouds(3, 2)}

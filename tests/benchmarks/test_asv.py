@@ -16,7 +16,8 @@ from click.testing import CliRunner
 from matplotlib.figure import Figure
 
 import dhsic
-from benchmarks import machine, wall
+from benchmarks.cost import wall
+from benchmarks.shared import machine
 
 ROOT = Path(__file__).parents[2]
 SUITE = ROOT / "benchmarks" / "asv"

@@ -5,7 +5,7 @@ import csv
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import cluster_scaling
+from benchmarks.cluster import cluster_scaling
 from dhsic.bench import scaling_study
 
 SMALL = ["--rows", "400", "--features", "2", "--landmarks", "10", "--resamples", "9"]

@@ -7,7 +7,8 @@ import pytest
 
 import dhsic
 import dhsic.causal
-from benchmarks import default_cost, default_power, estimates, reach
+from benchmarks.cost import default_cost, reach
+from benchmarks.power import default_power, estimates
 from dhsic.io.synthetic import synthetic
 from tests.benchmarks.test_exact import run
 

@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 from scipy.stats import binom
 
-from benchmarks import exact_cost, exact_power, plan_seconds, small
+from benchmarks.cost import exact_cost, plan_seconds, small
+from benchmarks.power import exact_power
 from dhsic.estimators.registry import NULLS
 
 

@@ -8,11 +8,17 @@ import pytest
 from click.testing import CliRunner
 from scipy.stats import ks_2samp, kstest
 
-from benchmarks import leaderboard, leaderboard_tests
-from benchmarks.leaderboard_tests import ENTRIES
-from benchmarks.public_scenarios import SCENARIOS, digits, mixture, perturbed_uniform, rows_of
-from benchmarks.shapes import SHAPES
-from benchmarks.songs import FOLDER
+from benchmarks.peers import leaderboard, leaderboard_tests
+from benchmarks.peers.leaderboard_tests import ENTRIES
+from benchmarks.shared.public_scenarios import (
+    SCENARIOS,
+    digits,
+    mixture,
+    perturbed_uniform,
+    rows_of,
+)
+from benchmarks.shared.shapes import SHAPES
+from benchmarks.shared.songs import FOLDER
 
 THEIRS = (
     *("linear", "exponential", "cubic", "joint_normal", "step", "quadratic", "w_shaped", "spiral"),
@@ -112,7 +118,7 @@ def test_scenarios__are_matrices_of_so_many_rows(name):
 
 
 def test_real__needs_its_table(monkeypatch, tmp_path):
-    monkeypatch.setattr("benchmarks.public_scenarios.FOLDER", tmp_path)
+    monkeypatch.setattr("benchmarks.shared.public_scenarios.FOLDER", tmp_path)
     with pytest.raises(click.ClickException, match="DHSIC_DATA"):
         rows_of(5, np.random.default_rng(0), "none.parquet", ("a",), "b")
 

@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 from scipy.stats import binom
 
-from benchmarks import level_default
-from benchmarks.level_default import FUNCTIONS, LEVELS, Acceptance, Cell, one_data_set
-from benchmarks.null_data import KINDS, Drawing, spread, varies
+from benchmarks.level import level_default
+from benchmarks.level.level_default import FUNCTIONS, LEVELS, Acceptance, Cell, one_data_set
+from benchmarks.shared.null_data import KINDS, Drawing, spread, varies
 from dhsic.errors import DataError
 
 DEFAULT = "independence_test"

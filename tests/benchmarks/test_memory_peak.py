@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.memory_peak import Case, alone
-from benchmarks.output import read_csv
+from benchmarks.cost.memory_peak import Case, alone
+from benchmarks.shared.output import read_csv
 
 TABLE = read_csv(str(Path(__file__).parents[2] / "benchmarks/results/memory_peak.csv"))
 

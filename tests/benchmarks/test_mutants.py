@@ -6,9 +6,9 @@ import textwrap
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import covering, mutants
-from benchmarks.covering import Covering, copied, record, run_tests
-from benchmarks.mutations import mutated, mutations_of
+from benchmarks.mutation import covering, mutants
+from benchmarks.mutation.covering import Covering, copied, record, run_tests
+from benchmarks.mutation.mutations import mutated, mutations_of
 
 TOY = '''
 """A toy of 3 functions."""
@@ -92,7 +92,7 @@ def root(tmp_path):
         "tests/__init__.py": "",
         "tests/test_toy.py": TESTS,
         "tests/ends.py": ENDS,
-        "benchmarks/equivalent_mutants.csv": EQUIVALENT,
+        "benchmarks/mutation/equivalent_mutants.csv": EQUIVALENT,
     }
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -108,6 +108,7 @@ def run(root, out, *options):
         return list(csv.DictReader(file)), done.output
 
 
+@pytest.mark.slow
 def test_mutants__are_killed_where_a_test_notices_them(root, tmp_path, monkeypatch):
     out = tmp_path / "mutants.csv"
     few, _ = run(root, out, "--count", 4)

@@ -8,7 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 import dhsic
-from benchmarks import cases, curves, dag_search, kalinke_szabo, songs, zhang
+from benchmarks.papers import kalinke_szabo, zhang
+from benchmarks.power import dag_search
+from benchmarks.shared import cases, curves, songs
 
 
 def first_entry(data, seed):

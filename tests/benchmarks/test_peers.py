@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import limits, peer_limits, peer_tests, peers
-from benchmarks.limits import Measured, measure
-from benchmarks.peer_tests import METHODS
+from benchmarks.peers import peer_limits, peer_tests, peers
+from benchmarks.peers.peer_tests import METHODS
+from benchmarks.shared import limits
+from benchmarks.shared.limits import Measured, measure
 
 MODULES = {
     "dhsic": "dhsic",

@@ -8,8 +8,9 @@ from click.testing import CliRunner
 from scipy.stats import gamma
 
 import dhsic
-from benchmarks import cause_effect_pairs, perez_suay
-from benchmarks.output import write_csv
+from benchmarks.data import cause_effect_pairs
+from benchmarks.papers import perez_suay
+from benchmarks.shared.output import write_csv
 from dhsic.nulls.distributions import GammaDistribution
 
 
@@ -115,7 +116,7 @@ def test_figure_2__needs_the_table_of_maps(out, tmp_path):
     refused = CliRunner().invoke(perez_suay.main, options)
     assert refused.exit_code == 1
     assert not out.exists()
-    assert "none.csv: run python benchmarks/sensitivity_convergence.py first" in refused.output
+    assert "none.csv: python -m benchmarks run sensitivity_convergence writes it" in refused.output
 
 
 def test_slope__is_that_of_the_largest_sizes():

@@ -8,9 +8,8 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import extrapolated, simulated_cluster
-from benchmarks.many_workers import ManyWorkers, many_workers
-from benchmarks.simulated_cluster import (
+from benchmarks.cluster import simulated_cluster
+from benchmarks.cluster.simulated_cluster import (
     Costs,
     Pass,
     formula,
@@ -20,6 +19,8 @@ from benchmarks.simulated_cluster import (
     sleep,
     typical_costs,
 )
+from benchmarks.cost import extrapolated
+from benchmarks.shared.many_workers import ManyWorkers, many_workers
 from dhsic.engine.plan import PassPlan
 
 FREE = Costs(0.0, 0.0, 0.0, latency=0.0)

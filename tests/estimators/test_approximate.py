@@ -7,7 +7,7 @@ import pytest
 
 import dhsic
 import dhsic.causal
-from benchmarks.cases import one_kernel
+from benchmarks.shared.cases import one_kernel
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import TABLE
 from dhsic.estimators.approximate import _rows

@@ -6,7 +6,7 @@ import pytest
 import zarr
 
 import dhsic
-from benchmarks.cases import one_kernel
+from benchmarks.shared.cases import one_kernel
 from dhsic._random import generator
 from dhsic.errors import DhsicError
 from dhsic.estimators import TABLE

@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 import dhsic
-from benchmarks.cases import gaussian, linear
+from benchmarks.shared.cases import gaussian, linear
 from dhsic import NystromMHSIC
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.landmark.draws import ALLOWED

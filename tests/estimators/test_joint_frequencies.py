@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dhsic
-from benchmarks.cases import joint_triple
+from benchmarks.shared.cases import joint_triple
 from dhsic._random import generator, random_signs
 from dhsic.engine.groups import Groups
 from dhsic.engine.runtime import Runtime

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binom
 
 import dhsic
-from benchmarks.cases import ALTERNATIVES, NULL_CASES, linear, one_kernel
+from benchmarks.shared.cases import ALTERNATIVES, NULL_CASES, linear, one_kernel
 from dhsic.estimators import TABLE
 from tests.estimators.levels import Check
 

@@ -11,7 +11,7 @@ import zarr
 from scipy.stats import binom
 
 import dhsic
-from benchmarks.cases import mixed_dimensions, sine
+from benchmarks.shared.cases import mixed_dimensions, sine
 from dhsic._random import generator
 from dhsic.engine.groups import Groups
 from dhsic.engine.reduction import RowBlock

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 import dhsic
-from benchmarks.cases import checkerboard
+from benchmarks.shared.cases import checkerboard
 from dhsic._random import random_signs
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import rounding_unit

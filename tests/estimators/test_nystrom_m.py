@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import dhsic
-from benchmarks.cases import joint_triple
+from benchmarks.shared.cases import joint_triple
 from dhsic._random import random_signs
 from dhsic.kernels import Gaussian
 from dhsic.landmarks import uniform_rows

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom
 
 import dhsic
-from benchmarks.cases import joint_triple
+from benchmarks.shared.cases import joint_triple
 from tests.estimators.levels import Check
 
 FEW = dhsic.NystromMHSIC(12)

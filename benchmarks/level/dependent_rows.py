@@ -1,0 +1,213 @@
+"""Rows that are not exchangeable: how often true nulls are rejected, what power is left, and time.
+
+Every data set is tested as if rows were exchangeable, and with the argument that is for them. Level
+is of independent variables, power of variables that depend; "iid" are exchangeable rows, with
+labels that mean nothing, where the argument costs power alone. Writes
+benchmarks/results/dependent_rows.csv, and with --rows-of-time seconds of one run each of so many
+rows to benchmarks/results/dependent_rows_seconds.csv.
+
+    python -m benchmarks run dependent_rows
+    python -m benchmarks run dependent_rows --runs 0 --rows-of-time 1000000
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+from scipy.signal import lfilter
+from scipy.stats import binomtest
+
+import dhsic
+from benchmarks.shared.output import parallel_map, write_csv
+from dhsic.errors import DependentRowsWarning
+from dhsic.estimators import EstimatorName
+
+Variables = tuple[NDArray[Any], NDArray[Any]]
+Case = Callable[[int, np.random.Generator], tuple[Variables, dict[str, Any]]]
+
+LEVEL = 0.05
+
+
+def serial(n: int, rng: np.random.Generator, memory: float) -> NDArray[np.float64]:
+    """An autoregressive series."""
+    values: NDArray[np.float64] = lfilter([1.0], [1.0, -memory], rng.standard_normal(n + 500))
+    return values[500:]
+
+
+def clustered(labels: NDArray[Any], share: float, rng: np.random.Generator) -> NDArray[Any]:
+    """Rows of which groups share a part of the variance."""
+    common = rng.standard_normal(labels.max() + 1)[labels]
+    own = rng.standard_normal(len(labels))
+    rows: NDArray[Any] = share**0.5 * common + (1.0 - share) ** 0.5 * own
+    return rows
+
+
+def autoregressive(n: int, rng: np.random.Generator, memory: float, lag: int | None) -> Any:
+    """Two series that remember themselves."""
+    order = dhsic.TimeOrder(lag=lag)
+    return (serial(n, rng, memory), serial(n, rng, memory)), {"order": order}
+
+
+def seasonal(n: int, rng: np.random.Generator) -> Any:
+    """Two series with the same cycle, and memory besides."""
+    wave = np.sin(2.0 * np.pi * np.arange(n) / 12)
+    pair = wave + serial(n, rng, 0.5), wave + serial(n, rng, 0.5)
+    return pair, {"order": dhsic.TimeOrder(lag=12, period=12)}
+
+
+def panel(n: int, rng: np.random.Generator) -> Any:
+    """Series of five stations, one after another."""
+    labels = np.arange(n) * 5 // n
+    x, y = (np.concatenate([serial(n // 5, rng, 0.7) for _ in range(5)]) for _ in range(2))
+    return (x, y), {"groups": labels, "order": dhsic.TimeOrder(lag=4)}
+
+
+def grouped(n: int, rng: np.random.Generator, size: int, share: float) -> Any:
+    """Groups of equal size."""
+    labels = np.arange(n) // size
+    return (clustered(labels, share, rng), clustered(labels, share, rng)), {"groups": labels}
+
+
+def unequal(n: int, rng: np.random.Generator, share: float) -> Any:
+    """Groups of one to ten rows."""
+    sizes = rng.integers(1, 11, n)
+    labels = np.repeat(np.arange(n), sizes)[:n]
+    return (clustered(labels, share, rng), clustered(labels, share, rng)), {"groups": labels}
+
+
+def stratified(n: int, rng: np.random.Generator, count: int) -> Any:
+    """Strata of unequal sizes with other means, spreads and shapes."""
+    strata = rng.choice(count, n, p=rng.dirichlet(np.full(count, 5.0)))
+    spread = 0.5 + strata % 3
+    x = strata + spread * rng.standard_normal(n)
+    y = strata + spread * rng.exponential(size=n)
+    return (x, y), {"strata": strata}
+
+
+def meaningless(n: int, rng: np.random.Generator, what: str) -> Any:
+    """Exchangeable rows with labels or an order that mean nothing."""
+    asked: dict[str, Any] = {
+        "strata": {"strata": rng.integers(5, size=n)},
+        "groups": {"groups": np.arange(n) // 5},
+        "time": {"order": "time"},
+    }
+    pair = rng.standard_normal(n), rng.standard_normal(n)
+    return pair, asked[what]
+
+
+CASES: dict[str, Case] = {
+    **{
+        f"AR({memory}){'' if lag is None else f', lag {lag}'}": partial(
+            autoregressive, memory=memory, lag=lag
+        )
+        for memory in (0.5, 0.9)
+        for lag in (None, 20)
+    },
+    "seasonal": seasonal,
+    "panel of 5 series": panel,
+    **{
+        f"groups of {size}, ICC {share}": partial(grouped, size=size, share=share)
+        for size in (5, 20, 100)
+        for share in (0.1, 0.5, 0.9)
+    },
+    "groups of 10, ICC 0.64": partial(grouped, size=10, share=0.64),
+    "groups of 1 to 10, ICC 0.5": partial(unequal, share=0.5),
+    "strata, 5": partial(stratified, count=5),
+    "strata, 50": partial(stratified, count=50),
+    **{f"iid, {what}": partial(meaningless, what=what) for what in ("strata", "groups", "time")},
+}
+
+
+def one(work: tuple[str, int, str, float, int]) -> tuple[bool, bool, bool]:
+    """Whether independence is rejected as if rows were exchangeable, and else; and a warning."""
+    case, n, estimator, effect, seed = work
+    rng = np.random.default_rng([seed, n, list(CASES).index(case)])
+    (x, y), asked = CASES[case](n, rng)
+    options: dict[str, Any] = {"estimator": estimator, "kernels": "gaussian", "rng": seed}
+    pair = x, y + effect * np.abs(x - np.median(x))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DependentRowsWarning)
+        plain = dhsic.independence_test(*pair, threads=1, **options).pvalue
+    own = dhsic.independence_test(*pair, threads=1, **options, **asked).pvalue
+    return plain <= LEVEL, own <= LEVEL, bool(caught)
+
+
+def rows(
+    n: int, runs: int, estimator: EstimatorName, effects: tuple[float, ...], processes: int
+) -> Iterator[dict[str, Any]]:
+    for effect in effects:
+        for case in CASES:
+            count = runs if effect == 0.0 else runs // 5
+            work = [(case, n, estimator, effect, seed) for seed in range(count)]
+            found = np.array(parallel_map(one, work, processes))
+            plain, own, warned = found.sum(axis=0).tolist()
+            interval = binomtest(own, count).proportion_ci(0.99, "wilson")
+            yield {
+                "data": case,
+                "effect": effect,
+                "estimator": estimator,
+                "n": n,
+                "runs": count,
+                "as if exchangeable": plain / count,
+                "with the argument": own / count,
+                "low": float(interval.low),
+                "high": float(interval.high),
+                "warned": warned / count,
+            }
+
+
+def seconds(n: int, estimator: EstimatorName) -> Iterator[dict[str, Any]]:
+    """Processor seconds of one run each, one thread."""
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((2, n))
+    ways: dict[str, dict[str, Any]] = {
+        "none": {},
+        "strata, 50": {"strata": rng.integers(50, size=n)},
+        "groups of 10": {"groups": np.arange(n) // 10},
+        "groups of 1 to 10": {"groups": np.repeat(np.arange(n), rng.integers(1, 11, n))[:n]},
+        "time": {"order": "time"},
+    }
+    for way, asked in ways.items():
+        began = time.process_time()
+        result = dhsic.independence_test(x, y, estimator=estimator, rng=0, threads=1, **asked)
+        yield {
+            "argument": way,
+            "estimator": result.estimator,
+            "n": n,
+            "processor seconds": time.process_time() - began,
+            "null": result.null_reason,
+        }
+
+
+@click.command(help=__doc__)
+@click.option("--rows", "n", default=500)
+@click.option("--runs", default=500)
+@click.option("--estimator", default="nystrom-hsic")
+@click.option("--effect", "effects", multiple=True, type=float, default=(0.0, 0.5))
+@click.option("--rows-of-time", default=0)
+@click.option("--processes", default=2)
+@click.option("--out", default="benchmarks/results/dependent_rows.csv")
+def main(
+    n: int,
+    runs: int,
+    estimator: EstimatorName,
+    effects: tuple[float, ...],
+    rows_of_time: int,
+    processes: int,
+    out: str,
+) -> None:
+    if runs:
+        write_csv(out, rows(n, runs, estimator, effects, processes))
+    if rows_of_time:
+        write_csv(out.replace(".csv", "_seconds.csv"), seconds(rows_of_time, estimator))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""How often Nystrom embeddings and M-HSIC violate their bounds, and how loose these are.
+
+Theorem 4.1 of Chatalic et al. (2022) for a normal variable and for a mixture of 8 normal clouds in
+10 dimensions, and proposition 4.1 of Kalinke and Szabo (2023) for normal variables, all with
+Gaussian kernels, for which embeddings and HSIC are known in closed form. Landmarks are drawn with
+replacement, as the theorems have it; the bounds hold with probability 1 - delta or more. Effective
+dimensions are those of 2,000 rows. Writes benchmarks/results/bounds.csv; rows that the file holds
+already are kept.
+
+    python -m benchmarks run bounds
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.shared.embeddings import Mixture, NormalPairs, nystrom_error
+from benchmarks.shared.output import parallel_map, read_csv, write_csv
+from dhsic.analysis import CovarianceSpectrum, covariance_spectrum, nystrom_m_bound
+from dhsic.analysis import mean_embedding_bound as embedding_bound
+from dhsic.estimators.landmark.basis import squared_hsic
+from dhsic.kernels import Gaussian
+from dhsic.landmarks import Landmarks, prune
+from dhsic.linalg import hadamard
+
+KEYS = ("case", "n", "landmarks", "trials")
+PILOT_ROWS = 2000
+TOLERANCE = 1e-10
+
+Rng = np.random.Generator
+
+
+def spectrum(*pilot: NDArray[Any], gammas: Iterable[float]) -> CovarianceSpectrum:
+    return covariance_spectrum(*pilot, kernels=[Gaussian(gamma=gamma) for gamma in gammas])
+
+
+@dataclass(frozen=True)
+class Case:
+    bound: Callable[[int, int, float], float]
+    """For n, p and the probability of a violation."""
+    error: Callable[[int, int, Rng], float]
+    """Of one draw of the data and of the landmarks."""
+
+
+def embedding_case(law: Mixture) -> Case:
+    pilot = law.draw(PILOT_ROWS, np.random.default_rng(1))
+    known = spectrum(pilot, gammas=[law.gamma])
+
+    def bound(n: int, p: int, delta: float) -> float:
+        return embedding_bound(n, p, delta, known).total
+
+    def error(n: int, p: int, rng: Rng) -> float:
+        x = law.draw(n, rng)
+        return nystrom_error(law, x, x[_drawn(n, p, rng)], TOLERANCE)
+
+    return Case(bound, error)
+
+
+def hsic_case(law: NormalPairs) -> Case:
+    pilot = law.draw(PILOT_ROWS, np.random.default_rng(1))
+    joint = spectrum(*pilot, gammas=law.gammas)
+    marginals = [spectrum(x, gammas=[g]) for x, g in zip(pilot, law.gammas, strict=True)]
+    kernels = tuple(Gaussian(gamma=gamma) for gamma in law.gammas)
+
+    def bound(n: int, p: int, delta: float) -> float:
+        return nystrom_m_bound(n, p, delta / (len(marginals) + 1), joint, marginals).total
+
+    def error(n: int, p: int, rng: Rng) -> float:
+        data = law.draw(n, rng)
+        rows = _drawn(n, p, rng)
+        drawn = Landmarks(tuple(x[rows] for x in data), (rows,) * len(data))
+        z, factor = prune(drawn, kernels, TOLERANCE)
+        tiles = [k(x, points) for k, x, points in zip(kernels, data, z.points, strict=True)]
+        means = np.array([tile.mean(axis=0) for tile in tiles])
+        u = hadamard(tiles).mean(axis=0) - means.prod(axis=0)
+        grams = [k(points) for k, points in zip(kernels, z.points, strict=True)]
+        own = replace(factor, kept=np.arange(factor.rank))  # z is in the order of the factor
+        squared = squared_hsic(grams, own, means, u, TOLERANCE)
+        return abs(math.sqrt(squared) - math.sqrt(law.squared_hsic()))
+
+    return Case(bound, error)
+
+
+def _drawn(n: int, p: int, rng: Rng) -> NDArray[np.intp]:
+    """Rows drawn with replacement, each once: more often they add nothing to the span."""
+    return np.unique(rng.integers(n, size=p))
+
+
+CASES: dict[str, Case] = {
+    "embedding, normal": embedding_case(Mixture.normal()),
+    "embedding, 8 clouds of 10": embedding_case(Mixture.clouds(8, 10)),
+    "HSIC, independent": hsic_case(NormalPairs(np.eye(2), (0.5, 0.5))),
+    "HSIC, correlated": hsic_case(NormalPairs(0.4 * np.eye(2) + 0.6, (0.5, 0.5))),
+    "HSIC, 3 variables": hsic_case(NormalPairs(0.4 * np.eye(3) + 0.6, (0.5, 0.2, 0.5))),
+}
+
+
+def errors(case: str, n: int, p: int, seeds: Iterable[int]) -> list[float]:
+    return [one_error((case, n, p), seed) for seed in seeds]
+
+
+def one_error(setting: tuple[str, int, int], seed: int) -> float:
+    case, n, p = setting
+    return CASES[case].error(n, p, np.random.default_rng([list(CASES).index(case), n, p, seed]))
+
+
+def rows(
+    cases: Iterable[str],
+    sizes: Iterable[tuple[int, int]],
+    trials: int,
+    delta: float,
+    processes: int,
+    done: list[Mapping[str, Any]],
+) -> Iterator[Mapping[str, Any]]:
+    yield from done
+    known = {tuple(str(row[key]) for key in KEYS) for row in done}
+    for case in cases:
+        for n, p in sizes:
+            keys = dict(zip(KEYS, (case, n, p, trials), strict=True))
+            if tuple(map(str, keys.values())) in known:
+                continue
+            found = parallel_map(partial(one_error, (case, n, p)), range(trials), processes)
+            bound = CASES[case].bound(n, p, delta)
+            yield {
+                **keys,
+                "violated": sum(error > bound for error in found),
+                "bound": bound,
+                "largest error": max(found),
+                "mean error": float(np.mean(found)),
+                "ratio to the largest": bound / max(found),
+                "ratio to the mean": bound / float(np.mean(found)),
+            }
+
+
+@click.command(help=__doc__)
+@click.option("--trials", default=10_000)
+@click.option("--size", "sizes", multiple=True, type=(int, int), default=((1000, 700),))
+@click.option("--case", "cases", multiple=True, type=click.Choice(list(CASES)), default=CASES)
+@click.option("--delta", default=0.1)
+@click.option("--processes", default=1)
+@click.option("--out", default="benchmarks/results/bounds.csv")
+def main(
+    trials: int,
+    sizes: tuple[tuple[int, int], ...],
+    cases: tuple[str, ...],
+    delta: float,
+    processes: int,
+    out: str,
+) -> None:
+    write_csv(out, rows(cases, sizes, trials, delta, processes, read_csv(out)))
+
+
+if __name__ == "__main__":
+    main()
