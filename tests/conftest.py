@@ -2,6 +2,7 @@
 
 import compileall
 import os
+from collections import Counter
 from pathlib import Path
 
 import dask
@@ -59,9 +60,52 @@ LONG_FILES = (
 )
 
 
+# The quick tier are the tests through public entry points, in one process. Others are of parts
+# that nobody calls by themselves, of many data sets, of other processes, and of the benchmarks.
+NOT_QUICK = [
+    TESTS / name
+    for name in (
+        *("benchmarks", "cluster", "deploy", "engine", "estimators"),
+        *("test_bare_install.py", "test_benchmarks.py", "test_plan_equals_run.py", "test_reach.py"),
+        *("cli/test_checkpoints.py", "cli/test_journal.py", "cli/test_processes.py"),
+        *("cli/test_report.py", "cli/test_submit.py", "cli/test_submit_kubernetes.py"),
+        *("io/test_inventory_stores.py", "io/test_storage.py", "io/test_storage_cli.py"),
+        *("interaction/test_level.py", "report/test_browser.py", "twosample/test_level.py"),
+    )
+]
+
+
+def is_quick(path):
+    return not {path, *path.parents}.intersection(NOT_QUICK)
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leave out files without a test of the tier that is asked for: to collect them takes long."""
+    tier = {"quick": True, "not quick and not slow": False}.get(config.option.markexpr)
+    if collection_path.is_file() and tier is not None and is_quick(collection_path) is not tier:
+        return True
+    return None
+
+
+def leave_most_cases_to_slow(items):
+    """Every k-th case of a test marked `sampled(k)` runs always, the others with those of `slow`."""
+    seen = Counter()
+    for item in items:
+        if mark := item.get_closest_marker("sampled"):
+            name = item.nodeid.split("[")[0]
+            if seen[name] % mark.args[0]:
+                item.add_marker("slow")
+            seen[name] += 1
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
 def pytest_collection_modifyitems(items):
     place = {TESTS / name: number for number, name in enumerate(LONG_FILES)}
     items.sort(key=lambda item: place.get(item.path, len(place)))
+    leave_most_cases_to_slow(items)
+    for item in items:
+        if is_quick(item.path) and not item.get_closest_marker("slow"):
+            item.add_marker("quick")
 
 
 def start_cluster():

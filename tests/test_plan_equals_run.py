@@ -125,6 +125,7 @@ def options_of(entry, null):
     return {"estimator": small(entry.estimator), "null": with_few(null), **usual}
 
 
+@pytest.mark.sampled(4)
 @every_place
 @cells()
 def test_independence_test__runs_its_plan(entry, null, place, tmp_path, request):
@@ -132,6 +133,7 @@ def test_independence_test__runs_its_plan(entry, null, place, tmp_path, request)
     check(dhsic.independence_test, dhsic.plan, data, **options_of(entry, null), **where)
 
 
+@pytest.mark.sampled(4)
 @every_place
 @cells(takes_three, variables=3)
 def test_joint_test__runs_its_plan(entry, null, place, tmp_path, request):
@@ -139,6 +141,7 @@ def test_joint_test__runs_its_plan(entry, null, place, tmp_path, request):
     check(dhsic.independence_test, dhsic.plan, data, **options_of(entry, null), **where)
 
 
+@pytest.mark.sampled(2)
 @every_place
 @cells(tries_grids, RESAMPLING)
 def test_grid__runs_its_plan(entry, null, place, tmp_path, request):
@@ -164,6 +167,7 @@ def test_ranking__runs_its_plan(entry, null, place, tmp_path, request):
     check(dhsic.rank_features, dhsic.plan_ranking, data, **options)
 
 
+@pytest.mark.sampled(4)
 @every_place
 @cells(tests_samples)
 def test_two_sample_test__runs_its_plan(entry, null, place, tmp_path, request):

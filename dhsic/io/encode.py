@@ -178,7 +178,7 @@ def _of_objects(values: list[Any], where: str) -> Encoded:
     kinds = {kind: _kind(kind) for kind in set(map(type, values))}
     present = set(kinds.values()) - {None}
     if present <= {"number"}:
-        return Encoded(_numbers(values, None in kinds.values()), "number")
+        return Encoded(_numbers(values, None in kinds.values(), where), "number")
     floats = {kind for kind, said in kinds.items() if said == "number"}
     if floats and all(_is_missing(value) for value in values if type(value) in floats):
         present.remove("number")
@@ -208,12 +208,19 @@ def _codes_of(values: Sequence[Any]) -> tuple[NDArray[np.int32], list[Any]]:
     return np.fromiter(map(codes.__getitem__, values), np.int32, len(values)), labels
 
 
-def _numbers(values: list[Any], some_missing: bool) -> NDArray[Any]:
+def _numbers(values: list[Any], some_missing: bool, where: str) -> NDArray[Any]:
     """Numbers, whole where all are, and NaN where one is missing."""
     if some_missing:
         values = [np.nan if _is_missing(value) else value for value in values]
     plain = np.array(values)
-    return plain if plain.dtype.kind in "fiub" else plain.astype(np.float64)
+    try:
+        return plain if plain.dtype.kind in "fiub" else plain.astype(np.float64)
+    except OverflowError:  # Python's whole numbers have no end
+        msg = (
+            f"{where} must hold numbers between -1.8e308 and 1.8e308, as float64 does, and has one "
+            "beyond them: divide by a power of ten, or take logarithms, before they become floats"
+        )
+        raise DataError(msg) from None
 
 
 def _booleans(values: list[Any]) -> NDArray[Any]:

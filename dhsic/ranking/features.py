@@ -111,7 +111,8 @@ def _column_names(source: Source, names: Sequence[str] | None) -> list[str]:
             return [f"{source.name.split('[')[0]}[{j}]" for j in numbers]
         names = list(labels)
     listed = list(names) if _is_list(names) else []
-    if len(listed) != d or len(set(listed)) < d or not all(isinstance(n, str) for n in listed):
+    different = all(isinstance(name, str) for name in listed) and len(set(listed)) == d
+    if len(listed) != d or not different:
         msg = f"names must be {d} different words, one a column of the features; got {names!r}"
         raise InvalidArgumentError(msg)
     return listed

@@ -77,6 +77,7 @@ EVERY = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 @pytest.mark.parametrize(("estimator", "null"), EVERY)
 def test_independence_test__of_every_kind_goes_on_to_the_same_bits(estimator, null, tmp_path):

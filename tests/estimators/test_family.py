@@ -64,6 +64,7 @@ def check_same(left, right, rel):
     )
 
 
+@pytest.mark.sampled(2)
 @every_pair
 def test_test__reads_dask_and_zarr_as_it_reads_numpy(estimator, null, tmp_path):
     data = independent(300)
@@ -76,6 +77,7 @@ def test_test__reads_dask_and_zarr_as_it_reads_numpy(estimator, null, tmp_path):
         check_same(run(variables, estimator, null), expected, 1e-9)
 
 
+@pytest.mark.sampled(2)
 @every_pair
 def test_test__is_the_same_on_a_client(estimator, null, client):
     data = independent(400)
@@ -120,6 +122,7 @@ NASTY = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", NASTY)
 @every_pair
 def test_test__makes_no_evidence_of_nasty_data(estimator, null, case):
@@ -129,6 +132,7 @@ def test_test__makes_no_evidence_of_nasty_data(estimator, null, case):
     assert 0.01 < result.pvalue <= 1.0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", NASTY)
 @pytest.mark.parametrize("null", [dhsic.Permutation(99), dhsic.Multiplier(99)])
 @pytest.mark.parametrize("estimator", GRID_ESTIMATORS, ids=lambda estimator: estimator.name)
@@ -192,6 +196,7 @@ def test_constant_variable__is_refused_by_tests(entry):
         dhsic.independence_test(*data, estimator=entry.estimator())
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     ("value", "precision"),
     [(0.0, "float64"), (3.7, "float64"), (3.7, "float32"), (-1e8, "float64"), (-1e8, "float32")],
@@ -217,6 +222,7 @@ RARE = {  # and how many columns the variable has
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", RARE)
 @every_pair
 def test_rare_variable__is_tested_where_no_row_of_the_sample_has_it(estimator, null, case):

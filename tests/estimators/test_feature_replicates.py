@@ -92,6 +92,7 @@ def whole(outcome):
     return np.concatenate([[outcome.statistic], outcome.distribution.values])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("n", "null"), SIZES)
 @pytest.mark.parametrize("precision", TOLERANCE)
 @every_estimator
@@ -378,6 +379,7 @@ def test_pass__needs_no_more_memory_than_it_states(dtype, whitens, cosets, size,
     assert peak < 1.05 * (cost.scratch + cost.state) + 500_000
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("precision", TOLERANCE)
 @pytest.mark.parametrize(("n", "share"), [(300, 0.02), (300, 0.3), (3000, 0.02), (3000, 0.3)])
 @pytest.mark.parametrize("null", [Shifts(300), Permutation(99), Permutation(99, "blocks", 64)])

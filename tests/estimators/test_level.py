@@ -57,6 +57,7 @@ def begun(null, case, m):
     return tuple(islice(runs, LEVEL.first)), runs
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 @pytest.mark.parametrize("m", [2, 4])
 @pytest.mark.parametrize("case", NULL_CASES)

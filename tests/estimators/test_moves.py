@@ -136,6 +136,7 @@ def unmoved(way):
     return rng.standard_normal((6, 6, 3))[size, place, stratum]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("way", "null"),
     [*((way, "shifts") for way in WAYS), *((way, "permutation") for way in PERMUTED)],

@@ -35,6 +35,11 @@ def test_booleans__that_miss_some_are_booleans(gone):
     assert encode(objects([True, np.bool_(False)]), "x").values.dtype == bool
 
 
+def test_numbers__that_no_float_holds_are_refused():
+    with pytest.raises(DataError, match=r"x must hold numbers between -1.8e308 and 1.8e308"):
+        encode(objects([10**400, 1.5]), "x")
+
+
 @pytest.mark.parametrize("gone", MISSING, ids=repr)
 def test_numbers__that_miss_some_are_numbers(gone):
     found = encode(objects([1, gone, Decimal("2.5"), np.float32(3)]), "x")

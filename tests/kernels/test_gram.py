@@ -248,6 +248,7 @@ def test_rows__refuse_columns_other_than_fitted():
         kernel(normal_rows(4, 3))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("d", [1, 2, 10, 400])
 @pytest.mark.parametrize("offset", [0.0, 1.0, 20.0])

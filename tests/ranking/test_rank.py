@@ -448,6 +448,7 @@ BAD = [
     ({"names": ["a", "b"]}, "names must be 4 different words"),
     ({"names": ["a", "b", "c", "a"]}, "names must be 4 different words"),
     ({"names": "abcd"}, "names must be 4 different words"),
+    ({"names": [["a"], "b", "c", "d"]}, "names must be 4 different words"),
     ({"names": 4}, "names must be 4 different words"),
     ({"groups": {"g": "ab"}, "names": list("abcd")}, "group 'g' must list different columns"),
     ({"groups": ["ab"], "names": list("abcd")}, "group 'group 1' must list different columns"),
