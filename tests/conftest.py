@@ -88,7 +88,7 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def leave_most_cases_to_slow(items):
-    """Every k-th case of a test marked `sampled(k)` runs always, the others with those of `slow`."""
+    """Of a test marked `sampled(k)` every k-th case runs always, the others are slow."""
     seen = Counter()
     for item in items:
         if mark := item.get_closest_marker("sampled"):
