@@ -6,6 +6,7 @@ import difflib
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import wraps
 from inspect import signature
 from numbers import Real
@@ -73,8 +74,9 @@ def check_number(
     name: str, value: Any, requirement: str, allowed: Callable[[float], bool], remedy: str
 ) -> float:
     """Return a number that is allowed, or raise."""
-    if not isinstance(value, bool) and isinstance(value, Real) and allowed(float(value)):
-        return float(value)
+    with suppress(OverflowError):  # of a whole number beyond all floats
+        if not isinstance(value, bool) and isinstance(value, Real) and allowed(float(value)):
+            return float(value)
     msg = f"{name} must be {requirement}, got {shown(value)}: {remedy}"
     raise InvalidArgumentError(msg)
 

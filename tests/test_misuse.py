@@ -270,3 +270,25 @@ def test_every_command__keeps_files_that_exist(flights, tmp_path, command):
     refused = run(*command.split(), flights, *COMMANDS[command], "--json", kept)
     assert (refused.exit_code, kept.read_text()) == (2, "old")
     assert f"--json: {kept} exists: give another name, or --overwrite" in refused.stderr
+
+
+FLAGS = {
+    "weak": lambda _, flag: dhsic.bench.scaling_study(X, Y, vary={"rows": [24]}, weak=flag),
+    "allow_missing_chunks": lambda place, flag: dhsic.stored_array(
+        place / "x", allow_missing_chunks=flag
+    ),
+    "overwrite": lambda place, flag: dhsic.mean_embedding(X, rng=0).save(
+        place / "it.npz", overwrite=flag
+    ),
+    "compress": lambda place, flag: dhsic.sensitivity_map(X, Y, rng=0).to_zarr(
+        place / "map.zarr", compress=flag
+    ),
+}
+
+
+@pytest.mark.parametrize("flag", [[], "no", 1, np.zeros(3)], ids=str)
+@pytest.mark.parametrize("name", FLAGS)
+def test_flags__are_true_or_false(name, flag, tmp_path):
+    zarr.create_array(tmp_path / "x", data=X)
+    with pytest.raises(DhsicError, match=f"{name} must be True or False, got"):
+        FLAGS[name](tmp_path, flag)

@@ -24,6 +24,7 @@ __all__ = [
     "nystrom_m_bound",
 ]
 
+_SMALLEST_DELTA = 1e-200  # divided by landmarks it is still a normal number
 _LEAST = 67.0
 
 
@@ -327,8 +328,8 @@ def _check_delta(delta: float, below: float) -> None:
     check_number(
         "delta",
         delta,
-        f"greater than 0 and less than {below:.3g}",
-        lambda x: 0.0 < x < below,
+        f"at least {_SMALLEST_DELTA:g} and less than {below:.3g}",
+        lambda x: _SMALLEST_DELTA <= x < below,
         "as 0.01",
     )
 

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 
 from dhsic._arguments import Precision
-from dhsic._validation import check_choice, check_integer, nearest
+from dhsic._validation import check_choice, check_flag, check_integer, nearest
 from dhsic.api import independence_test
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import ESTIMATORS
@@ -58,6 +58,7 @@ def settings_of(vary: Any, *, weak: bool, most_rows: int | None, workers: int) -
         A name or a value that cannot be varied.
     """
     values = _checked(vary)
+    check_flag("weak", weak)
     if weak and "workers" not in values:
         msg = "weak=True keeps the rows of a worker: vary 'workers' too, as [1, 2]"
         raise InvalidArgumentError(msg)

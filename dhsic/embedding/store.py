@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._files import check_regular, parse_json
-from dhsic._validation import check_path
+from dhsic._validation import check_flag, check_path
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.io.inventory import inventory_of
 from dhsic.io.stored import check_metadata
@@ -54,6 +54,7 @@ def write_record(
         It cannot be written.
     """
     path = check_path("path", path)
+    check_flag("overwrite", overwrite)
     told = {"format": _FORMAT, **attributes}
     if not is_url(str(path)) and os.path.exists(path) and not overwrite:
         msg = f"{path} already exists: choose another path, or pass overwrite=True"

@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from typing import Any
 
-from dhsic._validation import named_arguments, shown
+from dhsic._validation import check_flag, named_arguments, shown
 from dhsic.errors import InvalidArgumentError
 from dhsic.io.forms import is_of, open_array
 from dhsic.io.labelled import names_of
@@ -52,6 +52,7 @@ def stored_array(place: Any, *, allow_missing_chunks: bool = False) -> StoredSou
     9
     >>> folder.cleanup()
     """
+    check_flag("allow_missing_chunks", allow_missing_chunks)
     (name,) = names_of([place], ["x"])
     array = place
     if isinstance(place, str | os.PathLike):

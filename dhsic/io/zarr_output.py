@@ -15,7 +15,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic._validation import check_path
+from dhsic._validation import check_flag, check_path
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.io.urls import is_url
 from dhsic.io.whole import Place
@@ -266,7 +266,7 @@ def new_group(
     ------
     InvalidArgumentError
         If the destination exists and may not be replaced, or cannot be written, or if a name,
-        a number of columns or the dtype cannot be used.
+        a number of columns, the dtype or a flag cannot be used.
     DataError
         If no rows were appended, or if the disk or the store refuses.
 
@@ -284,6 +284,7 @@ def new_group(
     from dhsic.io.upload import uploading  # by zarr, slow to import
 
     stored = check_dtype(dtype)
+    overwrite, compress = check_flag("overwrite", overwrite), check_flag("compress", compress)
     _check_columns(columns)
     _check_memory(columns, stored)
     text = check_path("destination", destination)

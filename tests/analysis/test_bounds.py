@@ -89,8 +89,11 @@ def test_bounds__refuse_where_they_are_not_stated():
         mean_embedding_bound(10**6, least - 1, 0.1, SPREAD)
     with pytest.raises(InvalidArgumentError, match=f"got {least} landmarks and {least - 1} rows"):
         mean_embedding_bound(least - 1, least, 0.1, SPREAD)
-    with pytest.raises(InvalidArgumentError, match="delta must be greater than 0 and less than 1"):
+    with pytest.raises(InvalidArgumentError, match="delta must be at least 1e-200 and less than 1"):
         least_landmarks(1.0, SPREAD)
+    with pytest.raises(InvalidArgumentError, match="delta must be at least 1e-200"):
+        least_landmarks(5e-324, SPREAD)
+    assert least_landmarks(1e-200, SPREAD) > least_landmarks(1e-199, SPREAD)
     with pytest.raises(InvalidArgumentError, match=r"less than 0\.333"):
         nystrom_m_bound(10**6, 1000, 0.34, SPREAD, (SPREAD, SPREAD))
     with pytest.raises(InvalidArgumentError, match="got 1000 landmarks and 999 rows"):
