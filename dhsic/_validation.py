@@ -58,15 +58,18 @@ _ELSEWHERE = {
     "n_landmarks": ("landmarks", "n_components", "m"),
 }
 _SHOWN = 80
+_LARGEST = int(np.iinfo(np.int64).max)
 _VARIABLES = ("x", "y", "z", "X", "Y", "Z", "a", "b", "variables")
 _SECONDS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-def check_integer(name: str, value: Any, *, minimum: int) -> int:
-    """Return an integer of at least `minimum`, or raise."""
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= minimum:
+def check_integer(name: str, value: Any, *, minimum: int, maximum: int = _LARGEST) -> int:
+    """Return an integer from `minimum` to `maximum`, which NumPy can count with, or raise."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if whole and minimum <= value <= maximum:
         return int(value)
-    msg = f"{name} must be an integer >= {minimum}, got {shown(value)}"
+    beyond = f" and at most {maximum:,}" if whole and value > maximum else ""
+    msg = f"{name} must be an integer >= {minimum}{beyond}, got {shown(value)}"
     raise InvalidArgumentError(msg)
 
 

@@ -27,6 +27,12 @@ def test_check_integer__refuses_the_rest(value):
     assert str(caught.value).endswith(repr(value))
 
 
+def test_check_integer__refuses_what_numpy_cannot_count():
+    assert check_integer("n", 2**63 - 1, minimum=2) == 2**63 - 1
+    with pytest.raises(InvalidArgumentError, match=r"at most 9,223,372,036,854,775,807, got"):
+        check_integer("n", 2**63, minimum=2)
+
+
 def positive(value):
     return check_number("q", value, "positive", lambda q: q > 0.0, "take 1")
 

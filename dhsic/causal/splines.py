@@ -22,6 +22,7 @@ Penalty = Literal["curvature", "ridge"]
 
 PILOT_ROWS = 10_000
 _SPANS = (1e-70, 1e70)
+_MOST_FOLDS = 1000
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Splines:
         Extrapolation of a function beyond these rows.
     n_folds : int, optional
         Where more than 1, the residual of a row is from a regression without its fold; row i is
-        in fold i mod n_folds. 1 fits all rows at once.
+        in fold i mod n_folds. 1 fits all rows at once; at most 1,000.
 
     Raises
     ------
@@ -83,7 +84,7 @@ class Splines:
                 msg = f"{name} must be at most {most:,}, got {shown(value)}: take fewer"
                 raise InvalidArgumentError(msg)
         check_choice("penalty", self.penalty, get_args(Penalty))
-        check_integer("n_folds", self.n_folds, minimum=1)
+        check_integer("n_folds", self.n_folds, minimum=1, maximum=_MOST_FOLDS)
         check_choice("extrapolation", self.extrapolation, EXTRAPOLATIONS)
 
     def basis(self, sample: NDArray[Any], name: str) -> SplineBasis:

@@ -78,7 +78,7 @@ def check_dtype(dtype: DTypeLike) -> np.dtype[Any]:
     """Return float32 or float64 as a dtype, or raise `InvalidArgumentError`."""
     try:
         stored = np.dtype(dtype)
-    except TypeError:
+    except (TypeError, ValueError):  # ValueError: of a dictionary
         stored = np.dtype(object)
     if stored not in (np.float32, np.float64):
         msg = f"dtype must be float32 or float64, not {dtype!r}"

@@ -238,6 +238,7 @@ def test_bad_input__is_refused_in_words(monkeypatch):
         ({"penalty": "lasso"}, "penalty must be one of"),
         ({"extrapolation": "cubic"}, "extrapolation must be one of"),
         ({"n_folds": 0}, "n_folds must be an integer >= 1"),
+        ({"n_folds": 1001}, "n_folds must be an integer >= 1 and at most 1,000"),
     ]:
         with pytest.raises(InvalidArgumentError, match=message):
             Splines(**options)

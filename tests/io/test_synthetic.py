@@ -124,6 +124,7 @@ def test_synthetic__hides_the_dependence_from_correlation():
         ({"dependence": 1.5}, "dependence must be from 0 to 1, got 1.5"),
         ({"dependence": float("nan")}, "dependence must be from 0 to 1, got nan"),
         ({"dtype": "int8"}, "dtype must be float32 or float64, not 'int8'"),
+        ({"dtype": {"a": [1]}}, "dtype must be float32 or float64"),
     ],
 )
 def test_generate__refuses_options_out_of_range(tmp_path, options, message):
