@@ -119,7 +119,7 @@ def check_errors():
 
 def run_the_demo():
     """On worker processes, as the README does."""
-    command = [sys.executable, "-m", "dhsic.cli", "demo", "--rows", "2000", "--features", "3"]
+    command = [sys.executable, "-m", "dhsic", "demo", "--rows", "2000", "--features", "3"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "p-value" in done.stdout

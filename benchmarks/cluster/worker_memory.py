@@ -54,7 +54,7 @@ def run_test(data: Path, options: list[str]) -> dict[str, Any]:
     """Time of one test in a fresh process, and its memory as planned and as it was."""
     group = zarr.open_group(data, mode="r")
     variables = ["--variable", "features", "--variable", "year"]
-    command = [sys.executable, "-m", "dhsic.cli"]
+    command = [sys.executable, "-m", "dhsic"]
     asked = [str(data), *variables, *options]
     plan = subprocess.run(
         [*command, "plan", *asked], check=True, capture_output=True, text=True

@@ -41,7 +41,7 @@ def run_test(data: Path, landmarks: str, memory: str, threads: int) -> dict[str,
         "--threads",
         str(threads),
     ]
-    command = [sys.executable, "-m", "dhsic.cli"]
+    command = [sys.executable, "-m", "dhsic"]
     planned = subprocess.run(
         [*command, "plan", *options], check=True, capture_output=True, text=True
     ).stdout

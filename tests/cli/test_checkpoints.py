@@ -237,7 +237,7 @@ def test_test__ended_by_a_signal_leaves_a_checkpoint(
     kept = tmp_path / "kept"
     process = subprocess.Popen(
         [
-            *(sys.executable, "-m", "dhsic.cli", "test", str(big), *PAIR, "--threads", "1"),
+            *(sys.executable, "-m", "dhsic", "test", str(big), *PAIR, "--threads", "1"),
             *("--checkpoint", str(kept)),
         ],
         stdout=subprocess.PIPE,

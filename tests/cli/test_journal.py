@@ -215,7 +215,7 @@ def stopped(
 ) -> tuple[subprocess.CompletedProcess[str], list[Line]]:
     """What is left of a run on threads that got a signal once it had done a block, and its log."""
     command = (
-        *(sys.executable, "-m", "dhsic.cli", "test", str(big), "--log-json", str(log)),
+        *(sys.executable, "-m", "dhsic", "test", str(big), "--log-json", str(log)),
         *("--variable", "features", "--variable", "year", "--kernel", "gaussian"),
     )
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

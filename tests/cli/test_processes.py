@@ -61,7 +61,7 @@ def busy(process: subprocess.Popen[str], seconds: float) -> bool:
 
 def test_no_bar_where_stderr_is_a_pipe(long_data: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "dhsic.cli", "test", long_data, *PAIR, "--landmarks", "20"],
+        [sys.executable, "-m", "dhsic", "test", long_data, *PAIR, "--landmarks", "20"],
         capture_output=True,
         text=True,
         check=True,

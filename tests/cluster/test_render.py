@@ -97,7 +97,7 @@ def test_job_script__is_rendered_in_full() -> None:
         "cd -- '/home/me/my songs' || exit 1\n"
         "module load python\n"
         "source env/bin/activate\n"
-        "'/opt/py thon/bin/python' -m dhsic.cli test"
+        "'/opt/py thon/bin/python' -m dhsic test"
         " --cluster /home/me/runs/20260102-030405-abcdef/cluster.yaml"
         " --json /home/me/runs/20260102-030405-abcdef/result.json"
         " --log-json /home/me/runs/20260102-030405-abcdef/journal.jsonl"
@@ -126,7 +126,7 @@ def test_job_script__leaves_out_what_was_not_asked_for(tmp_path: Path) -> None:
     text = PLACES["slurm"].render(run)
     for word in ("--partition", "--account", "--checkpoint"):
         assert word not in text
-    assert f"\n{sys.executable} -m dhsic.cli test " in text
+    assert f"\n{sys.executable} -m dhsic test " in text
 
 
 def test_job_script__puts_files_of_workers_into_the_folder_unless_told(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def check_executed(words: list[str], recorder: Path, tmp: Path) -> None:
     run = dataclasses.replace(run, directory=str(directory))
     where, called = executed(PLACES["slurm"].render(run), tmp)
     assert where == str(directory)
-    assert called[:3] == ["-m", "dhsic.cli", "test"]
+    assert called[:3] == ["-m", "dhsic", "test"]
     assert called[11:] == words
     assert not list(tmp.rglob("pwned"))
 

@@ -43,7 +43,7 @@ def invoke(*arguments):
 
 
 def in_a_process(*arguments):
-    command = [sys.executable, "-m", "dhsic.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "dhsic", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=240)
 
 

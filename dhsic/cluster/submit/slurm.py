@@ -132,7 +132,7 @@ def _job_script(run: Run) -> str:
         "export OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1",
         f"cd -- {shlex.quote(run.directory)} || exit 1",
         *jobs.prologue,
-        f"{shell_line([python, '-m', 'dhsic.cli', *_client_words(run)])} &",
+        f"{shell_line([python, '-m', 'dhsic', *_client_words(run)])} &",
         _ENDING,
     ]
     return "\n".join(parts)

@@ -1,4 +1,4 @@
-"""``python -m dhsic.cli`` does what ``dhsic`` does."""
+"""``python -m dhsic`` does what ``dhsic`` does."""
 
 from dhsic.cli.commands import main
 
