@@ -18,10 +18,11 @@ from dhsic.causal.units import plan_units, standardised, standing_in
 from dhsic.engine.blocks import Source
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
-from dhsic.estimators import VHSIC
+from dhsic.estimators import VHSIC, Estimator
 from dhsic.estimators.base import plan_of
 from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
 from dhsic.io.sources import ArraySource
+from dhsic.kernels import Combinations
 from dhsic.results import AS_ASKED
 
 __all__ = ["Directed", "Rows", "Sides"]
@@ -88,24 +89,32 @@ class Directed:
 
     def settled(self, rows: int) -> tuple[Directed, str]:
         """With the estimator for so many rows, the same for both directions, and why this one."""
+
+        def planner(estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
+            del session, combinations  # of one side, where the plan is of all that runs
+            return replace(self, measure=replace(self.measure, estimator=estimator))._plan(rows)
+
         session, _ = self._selected(rows)
-        measure, reason = self.measure.settled(_residual_session(session, *_stand_ins(session)))
+        side = _residual_session(session, *_stand_ins(session))
+        measure, reason = self.measure.settled(side, planner)
         return replace(self, measure=measure), reason
 
     def told(self, rows: int) -> Plan:
         """The plan, whose refusal names the most rows that fit."""
-        return telling(self.plan(rows), [Way("rows", rows, self.plan, _FEWEST_ROWS)])
+        return telling(self.plan(rows), [Way("rows", rows, self.plan, min(rows, _FEWEST_CHOSEN))])
 
     def plan(self, rows: int) -> Plan:
         """All steps with so many rows."""
-        own, _ = self.settled(rows)
-        session, steps = own._selected(rows)
+        return self.settled(rows)[0]._plan(rows)
+
+    def _plan(self, rows: int) -> Plan:
+        session, steps = self._selected(rows)
         steps = [*steps, *plan_units(session)]
         landmarks = None
         first, second = _stand_ins(session)
         for cause, effect in ((first, second), (second, first)):
-            steps += plan_regressions(session.over([cause, effect]), own.regression, _GIVEN)
-            measured = own.measure.plan(_residual_session(session, cause, effect))
+            steps += plan_regressions(session.over([cause, effect]), self.regression, _GIVEN)
+            measured = self.measure.plan(_residual_session(session, cause, effect))
             steps += measured.steps
             landmarks = measured.n_landmarks
         return plan_of(session, steps, _REMEDY, landmarks)

@@ -27,7 +27,7 @@ from dhsic.estimators import (
     find_estimator,
 )
 from dhsic.estimators.choose import choose_among, plan_test
-from dhsic.estimators.reach import plan_once
+from dhsic.estimators.reach import Planner, plan_once
 from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.results import AS_ASKED
 from dhsic.sensitivity.maps import column_sensitivities, plan_map
@@ -85,13 +85,15 @@ class Measure:
                 )
                 raise InvalidArgumentError(msg)
 
-    def settled(self, session: Session) -> tuple[Measure, str]:
+    def settled(self, session: Session, planner: Planner | None = None) -> tuple[Measure, str]:
         """With the estimator for two variables and the residuals of either, and why this one.
 
         Parameters
         ----------
         session : Session
             Over two variables of these shapes.
+        planner : callable, optional
+            Function that plans the run, where it is not the measure of one side alone.
 
         Returns
         -------
@@ -106,7 +108,7 @@ class Measure:
         auto = self.estimator == "auto"
         names = (VHSIC.name, NystromMHSIC.name) if auto else (self.estimator,)
         first, _ = find_estimator(names[0], widest)
-        chosen, _, reason = choose_among(names, widest, self._single(first), self._plan)
+        chosen, _, reason = choose_among(names, widest, self._single(first), planner or self._plan)
         return replace(self, estimator=chosen), reason
 
     def plan(self, session: Session) -> Plan:

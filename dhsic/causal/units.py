@@ -111,7 +111,7 @@ def standardised(session: Session) -> list[Source]:
     session.step(_STEP)
     rows = np.arange(session.n)
     if session.n > _ROWS:
-        rows = generator(session.seed, "units").choice(session.n, _ROWS, replace=False)
+        rows = generator(session.seed, "selection", 1).choice(session.n, _ROWS, replace=False)
     samples = session.take([rows] * len(session.sources))
     centres = tuple(np.median(x, axis=0) for x in samples)
     pairs = zip(samples, centres, strict=True)
