@@ -36,7 +36,7 @@ _GIVEN = {1: [(0,)]}  # the effect given the cause
 class Rows(NamedTuple):
     """How many rows are used."""
 
-    count: int
+    number: int
     """At most all of them."""
     reason: str
     """Why so many."""
@@ -78,8 +78,8 @@ class Directed:
             Offer(k, f"{k:,} rows", partial(self.plan, k), self._least_seconds(k))
             for k in powers_below(n, min(n, _FEWEST_CHOSEN))
         ]
-        count, reason = first_that_fits(self.session, [offers])
-        return Rows(count, reason or AS_ASKED)
+        number, reason = first_that_fits(self.session, [offers])
+        return Rows(number, reason or AS_ASKED)
 
     def _least_seconds(self, rows: int) -> float:
         """Quadratic estimators of too many rows are not even planned."""

@@ -223,7 +223,7 @@ def pair_residuals(
     fitted = find_regression(regression)
     session = open_nodes((x, y), names, data, missing, rng)
     run = Directed(session, fitted, Measure())
-    rows = run.rows(session.n if max_rows is None else max_rows).count
+    rows = run.rows(session.n if max_rows is None else max_rows).number
     variables, residuals = run.residuals(rows)
     first, second, of_second, of_first = map(read_whole, (*variables, *residuals))
     session.verify()

@@ -155,8 +155,8 @@ def direction(
     session = open_nodes((x, y), names, data, missing, rng, "float64", *where, time=time)
     asked = Directed(session, fitted, measure)
     rows = asked.rows(max_rows)
-    run, reason = asked.settled(rows.count)
-    session.begin(run.told(rows.count))
+    run, reason = asked.settled(rows.number)
+    session.begin(run.told(rows.number))
     session.resume(
         computes="causal direction",
         criterion=criterion,
@@ -164,10 +164,10 @@ def direction(
         null=null,
         n_resamples=n_resamples,
         kernel=read_kernel(kernel),
-        rows_used=rows.count,
+        rows_used=rows.number,
         **described_regression(fitted),
     )
-    forward, backward = run.measured(rows.count)
+    forward, backward = run.measured(rows.number)
     one, two = session.names
     return decided(
         forward,
@@ -176,7 +176,7 @@ def direction(
         names=(one, two),
         estimator_reason=reason,
         regression=fitted.name,
-        n=rows.count,
+        n=rows.number,
         rows_reason=rows.reason,
         seed=session.seed,
         dropped=session.dropped,
@@ -244,7 +244,7 @@ def plan_direction(
     where = client, threads, memory, None
     session = open_nodes((x, y), names, data, missing, 0, "float64", *where, time=time)
     run = Directed(session, find_regression(regression), measure)
-    return run.told(run.rows(max_rows).count)
+    return run.told(run.rows(max_rows).number)
 
 
 @shows_progress

@@ -145,8 +145,9 @@ def direction(**options: Any) -> None:
     check_planned(options)
     with seen(options, options["data"]) as run:
         request = _request(options)
+        x, y = request.sources
         with run.run(request) as watched:
-            found = find_direction(*request.sources, **request.arguments, **watched)
+            found = find_direction(x, y, **request.arguments, **watched)
         if options["json_path"] is not None:
             write_whole(options["json_path"], found.to_json(indent=2) + "\n")
         fields = {"direction": found.direction, "score": found.score, "seed": found.seed}
