@@ -45,7 +45,8 @@ def causal_learn_test(test: PValue | None = None) -> str:
     try:
         from causallearn.utils.cit import CIT_Base, register_ci_test
     except ImportError as error:
-        raise require("causal-learn", "discovery", "causal_learn_test") from error
+        missing = require("causal-learn", "discovery", "causal_learn_test")
+        raise missing from error
     pvalue = PValue() if test is None else test
 
     class Test(CIT_Base):  # type: ignore[misc]  # causal-learn has no types

@@ -8,12 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_choice, check_integer
+from dhsic.engine.blocks import Kind
 from dhsic.errors import InvalidArgumentError, require
 from dhsic.io.sources import ArraySource
 from dhsic.ranking import rank_features, select_features
 
 if TYPE_CHECKING:
     from dhsic.ranking import FeatureRanking
+    from dhsic.ranking.result import Control
 
 try:
     from sklearn.base import BaseEstimator
@@ -31,7 +33,8 @@ except ImportError:
             MissingDependencyError
                 Always.
             """
-            raise require("scikit-learn", "selection", cls.__name__)
+            missing = require("scikit-learn", "selection", cls.__name__)
+            raise missing
 
     class BaseEstimator:  # type: ignore[no-redef]
         """Stands where scikit-learn is not installed."""
@@ -40,12 +43,11 @@ except ImportError:
 __all__ = ["DependenceSelector", "dependence_score"]
 
 Method = Literal["pvalue", "cka", "hsic", "forward", "backward", "linear", "lasso"]
+Matrix = NDArray[np.float64]
 _RANKS = ("pvalue", "cka", "hsic")
 
 
-def dependence_score(
-    X: Any, y: Any, *, rng: Any = 0, **options: Any
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def dependence_score(X: Any, y: Any, *, rng: Any = 0, **options: Any) -> tuple[Matrix, Matrix]:
     """Score features by their dependence on a target, as `score_func` of scikit-learn's selectors.
 
     Parameters
@@ -141,9 +143,9 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         self,
         n_features_to_select: int | None = None,
         *,
-        method: Method = "pvalue",
+        method: Any = "pvalue",
         alpha: float | None = None,
-        control: str = "bh",
+        control: Control = "bh",
         estimator: Any = None,
         random_state: Any = None,
         threads: int | None = None,
@@ -194,11 +196,8 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         if self.estimator is not None:
             options["estimator"] = self.estimator
         count = self._count(values.shape[1], ranks=method in _RANKS)
-        data = _features(values), _target(target)
-        if method in _RANKS:
-            self._rank(data, method, count, options)
-        else:
-            self._select(data, method, count, options)
+        find = self._rank if method in _RANKS else self._select
+        find(_features(values), _target(target), count, options)
         return self
 
     def _count(self, d: int, *, ranks: bool) -> int | None:
@@ -220,23 +219,23 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidArgumentError(msg)
         return count
 
-    def _rank(self, data: Any, by: str, count: int | None, options: dict[str, Any]) -> None:
-        ranking = rank_features(*data, by=by, **options)
+    def _rank(self, x: Matrix, y: Any, count: int | None, options: dict[str, Any]) -> None:
+        ranking = rank_features(x, y, by=self.method, **options)
         self.scores_ = _standardised(ranking)
         self.pvalues_ = np.array([one.pvalue for one in ranking.features])
-        if count is None:
+        if self.alpha is not None:
             chosen = set(ranking.rejected(self.alpha, self.control))
         else:
             chosen = {one.name for one in ranking.ranked()[:count]}
         self.support_ = np.array([one.name in chosen for one in ranking.features])
 
-    def _select(self, data: Any, method: str, count: int | None, options: dict[str, Any]) -> None:
+    def _select(self, x: Matrix, y: Any, count: int | None, options: dict[str, Any]) -> None:
         assert count is not None
-        found = select_features(*data, count, method=method, **options)
+        found = select_features(x, y, count, method=self.method, **options)
         columns = [column for (column,) in found.columns]
-        self.scores_ = np.full(data[0].shape[1], np.nan)
+        self.scores_ = np.full(x.shape[1], np.nan)
         self.scores_[columns] = found.scores
-        self.support_ = np.isin(np.arange(data[0].shape[1]), columns)
+        self.support_ = np.isin(np.arange(x.shape[1]), columns)
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         from sklearn.utils.validation import check_is_fitted
@@ -251,11 +250,11 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _standardised(ranking: FeatureRanking) -> NDArray[np.float64]:
+def _standardised(ranking: FeatureRanking) -> Matrix:
     return np.array([one.standardised for one in ranking.features])
 
 
-def _features(X: Any) -> NDArray[np.float64]:
+def _features(X: Any) -> Matrix:
     return np.asarray(X, np.float64)
 
 
@@ -265,8 +264,6 @@ def _target(y: Any) -> Any:
     if values.dtype.kind in "biuf":
         return values
     _, codes = np.unique(values.astype(str), return_inverse=True)
-    return ArraySource("y", codes.reshape(values.shape), kinds=("category",) * _width(values))
-
-
-def _width(values: NDArray[Any]) -> int:
-    return 1 if values.ndim == 1 else int(values.shape[1])
+    width = 1 if values.ndim == 1 else values.shape[1]
+    kinds: tuple[Kind, ...] = ("category",) * width
+    return ArraySource("y", codes.reshape(values.shape), kinds=kinds)
