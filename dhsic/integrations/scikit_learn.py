@@ -14,8 +14,8 @@ from dhsic.io.sources import ArraySource
 from dhsic.ranking import rank_features, select_features
 
 if TYPE_CHECKING:
+    from dhsic.nulls.multiple import Control
     from dhsic.ranking import FeatureRanking
-    from dhsic.ranking.result import Control
 
 try:
     from sklearn.base import BaseEstimator
@@ -265,5 +265,5 @@ def _target(y: Any) -> Any:
         return values
     _, codes = np.unique(values.astype(str), return_inverse=True)
     width = 1 if values.ndim == 1 else values.shape[1]
-    kinds: tuple[Kind, ...] = ("category",) * width
-    return ArraySource("y", codes.reshape(values.shape), kinds=kinds)
+    category: Kind = "category"
+    return ArraySource("y", codes.reshape(values.shape), kinds=(category,) * width)

@@ -19,8 +19,8 @@ EDGES = {(0, 2), (1, 2), (2, 3)}
 def data():
     """A node with two causes, of one of which it is a square: no correlation; and an effect."""
     x = np.random.default_rng(0).standard_normal((N, 4))
-    x[:, 2] = np.tanh(2.0 * x[:, 0]) + x[:, 1] ** 2 + 0.5 * x[:, 2]
-    x[:, 3] = 2.0 * np.tanh(x[:, 2]) + 0.4 * x[:, 3]
+    x[:, 2] = 1.5 * np.tanh(2.0 * x[:, 0]) + x[:, 1] ** 2 + 0.5 * x[:, 2]
+    x[:, 3] += x[:, 2]
     return x
 
 

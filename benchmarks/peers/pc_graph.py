@@ -4,9 +4,9 @@ Every node is normal noise plus a function of its parents: 0.8 x where the graph
 else tanh(1.5 x) of some parents and x^2 / 2 of others, which leaves no correlation. `missing` and
 `extra` count the edges of the skeleton, and `turned` those of the v-structures whose directions
 are wrong. `seconds` is processor time, `peak MiB` the largest resident size of the process, which
-runs one search. Writes benchmarks/results/pc_graph.csv.
+runs one search. Writes benchmarks/results/pc_graph.csv; needs the extra `discovery`.
 
-    python benchmarks/pc_graph.py
+    python -m benchmarks run pc_graph
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.output import write_csv
+from benchmarks.shared.output import write_csv
 from dhsic.integrations import PgmpyTest, PValue, causal_learn_test
 
 Edge = tuple[int, int]
