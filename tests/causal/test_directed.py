@@ -7,6 +7,7 @@ from distributed import get_task_stream
 
 import dhsic
 from dhsic import causal
+from dhsic.engine.checkpoint import CheckpointWarning
 from dhsic.engine.events import BlockFinished, PassStarted
 from dhsic.errors import InvalidArgumentError, MemoryBudgetError
 
@@ -210,3 +211,19 @@ def test_other_functions__refuse_regressions_that_do_not_fit(run):
     data = np.zeros((2, 100_000))
     with pytest.raises(MemoryBudgetError, match="regression of"):
         run(*data, regression="gaussian-process", rng=0)
+
+
+def test_checkpoint__regresses_again_what_is_torn(tmp_path):
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    options = {"regression": FOREST, "criterion": "hsic", "rng": 0}
+    options["checkpoint"] = str(tmp_path / "kept")
+    first = causal.direction(*caused(100), **options)
+    (torn, _) = [
+        folder
+        for folder in (tmp_path / "kept").iterdir()
+        if folder.is_dir() and "regression of" in (folder / "pass.json").read_text()
+    ]
+    (torn / "shard-0000").write_bytes(b"torn")
+    with pytest.warns(CheckpointWarning, match="computed again"):
+        again = causal.direction(*caused(100), **options)
+    assert again.score == first.score
