@@ -29,14 +29,14 @@ class PValue:
         Other options of `dhsic.independence_test`, for tests where nothing is given, as
         ``{"null": "gamma"}``.
     conditional : mapping of str to object, optional
-        Other options of `dhsic.causal.conditional_independence_test`.
+        Other options of `dhsic.causal.conditional_independence_test`, where something is.
 
     Examples
     --------
     >>> import numpy as np
     >>> from dhsic.integrations import PValue
     >>> z, a, b = np.random.default_rng(0).standard_normal((3, 400))
-    >>> pvalue = PValue(conditional={"null": "gamma"})
+    >>> pvalue = PValue(conditional={"kernels": "gaussian"})
     >>> pvalue(z + a, z + b) < 0.01 < pvalue(z + a, z + b, z)
     True
     """
