@@ -52,6 +52,7 @@ __all__ = [
     "Precision",
     "RowLabels",
     "check_kernel",
+    "check_seeded",
     "choose_measure",
     "choose_method",
     "open_session",
@@ -147,9 +148,7 @@ def session_over(
     if not callable(progress) and progress is not None:
         msg = f"progress must be callable with one event, got {progress!r}"
         raise InvalidArgumentError(msg)
-    if checkpoint is not None and rng is None:
-        msg = "rng must be a seed when a checkpoint is given, or a rerun draws anew: as rng=0"
-        raise InvalidArgumentError(msg)
+    check_seeded(rng, checkpoint)
     folder = None if checkpoint is None else Folder.at(checkpoint, "checkpoint")
     runtime = _runtime(client, threads, parse_bytes(memory))
     if time is not None:
@@ -157,6 +156,13 @@ def session_over(
     runtime = replace(runtime, budget=Budget(runtime.memory))
     seed, constants = resolve_seed(rng), takes_constants
     return Session(sources, runtime, seed, precision, progress, folder, takes_constants=constants)
+
+
+def check_seeded(rng: RngLike, checkpoint: str | None) -> None:
+    """Refuse a checkpoint of a run that would draw anew when it is called again."""
+    if checkpoint is not None and rng is None:
+        msg = "rng must be a seed when a checkpoint is given, or a rerun draws anew: as rng=0"
+        raise InvalidArgumentError(msg)
 
 
 def _runtime(client: Any, threads: int | None, memory: int) -> Runtime:

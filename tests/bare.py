@@ -21,6 +21,7 @@ OPTIONAL = {
     "adlfs": "azure",
     "aiohttp": "http",
     "bokeh": "report",
+    "causallearn": "discovery",
     "dask_gateway": "gateway",
     "dask_jobqueue": "cluster",
     "dask_kubernetes": "kubernetes",
@@ -71,6 +72,7 @@ def lacking(folder):
     import dhsic
     from dhsic import causal
     from dhsic.cluster import ClusterSpec, Gateway, Kubernetes, connect
+    from dhsic.integrations import DependenceSelector, causal_learn_test
 
     x, y = np.random.default_rng(0).standard_normal((2, 60))
     result = dhsic.independence_test(x, y, rng=0)
@@ -94,6 +96,8 @@ def lacking(folder):
         ("causal", scored.best.dag.to_networkx),
         ("causal", lambda: causal.direction(x, y, regression="random-forest", rng=0)),
         ("selection", lambda: dhsic.select_features(np.c_[x, y], y, 1, method="lasso", rng=0)),
+        ("selection", lambda: DependenceSelector(1)),
+        ("discovery", causal_learn_test),
         ("kubernetes", lambda: enter(ClusterSpec("kubernetes", 1, insecure=True, kubernetes=pods))),
         ("gateway", lambda: enter(ClusterSpec("gateway", 1, insecure=True, gateway=gateway))),
         ("cluster", lambda: enter(ClusterSpec("slurm", 1))),

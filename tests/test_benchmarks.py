@@ -31,6 +31,7 @@ from benchmarks.papers import (
     embedding_error,
     sensitivity_convergence,
 )
+from benchmarks.peers import pc_graph
 from benchmarks.power import (
     auto_landmarks,
     dag_search,
@@ -591,6 +592,26 @@ def test_cause_effect_pairs__need_their_data(out, monkeypatch, tmp_path):
     refused = CliRunner().invoke(cause_effect_pairs.main, ["--out", str(out)])
     assert refused.exit_code == 1
     assert "name the folder of data in DHSIC_DATA" in refused.output
+
+
+def test_pc_graph__counts_edges_that_are_wrong(monkeypatch):
+    seen = []
+
+    def search(x, test):
+        seen.append((x, test))
+        edges = {(min(edge), max(edge)) for edge in pc_graph.EDGES}
+        return edges - {(0, 2)} | {(0, 1), (0, 3)}, set(pc_graph.COLLIDERS[1:])
+
+    monkeypatch.setitem(pc_graph.SEARCHES, "causal-learn", search)
+    row = pc_graph.row("causal-learn", "fisherz", "nonlinear", 5000)
+    assert (row["missing"], row["extra"], row["turned"]) == (1, 2, 1)
+    ((x, test),) = seen
+    assert (x.shape, test) == ((5000, pc_graph.NODES), "fisherz")
+    correlations = np.corrcoef(x.T)
+    assert abs(correlations[0, 2]) > 0.3 > 0.1 > abs(correlations[1, 5])  # a square
+    assert abs(np.corrcoef(x[:, 1] ** 2, x[:, 5])[0, 1]) > 0.3
+    linear = np.corrcoef(pc_graph.draw(5000, "linear", 0).T)
+    assert all(abs(linear[edge]) > 0.3 for edge in pc_graph.EDGES)
 
 
 def test_dag_search__counts_the_graphs_that_are_found(out, monkeypatch):

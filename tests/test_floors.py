@@ -29,7 +29,7 @@ UNITS = [
     *("embedding", "twosample", "interaction"),
     *("sensitivity", "ranking", "causal"),
     *("embedding", "twosample"),
-    *("pairwise", "cluster", "bench", "report", "cli", "__main__"),
+    *("pairwise", "integrations", "cluster", "bench", "report", "cli", "__main__"),
 ]
 DASK_UNITS = {"engine", "io", "cluster"}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

@@ -16,7 +16,7 @@ MODULES = sorted(
 )
 PUBLIC = [
     f"{module}.{name}"
-    for module in ("dhsic", "dhsic.bench", "dhsic.causal", "dhsic.kernels")
+    for module in ("dhsic", "dhsic.bench", "dhsic.causal", "dhsic.integrations", "dhsic.kernels")
     for name in importlib.import_module(module).__all__
     if inspect.isclass(getattr(importlib.import_module(module), name))
     or inspect.isfunction(getattr(importlib.import_module(module), name))

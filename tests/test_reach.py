@@ -59,6 +59,7 @@ def calls(n, d):
         "sensitivity_map": lambda **o: dhsic.sensitivity_map(x, y, **o),
         "witness_functions": lambda **o: dhsic.witness_functions(x, y, **o),
         "given": lambda **o: causal.conditional_independence_test(x, y, given=y, **o),
+        "direction": lambda **o: causal.direction(x, y, **o),
         "score_dags": lambda **o: causal.score_dags(y, y, y, **o),
         "search_dag": lambda **o: causal.search_dag(y, y, y, **o),
     }

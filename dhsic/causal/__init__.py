@@ -6,7 +6,7 @@ from dhsic.causal.conditional import (
 )
 from dhsic.causal.dags import DAG
 from dhsic.causal.decisions import CausalDirection, CausalDirections
-from dhsic.causal.pairs import direction, directions
+from dhsic.causal.pairs import direction, directions, plan_direction
 from dhsic.causal.regression import CrossFitted, Regression, find_regression
 from dhsic.causal.roc import (
     AccuracyCurve,
@@ -40,6 +40,7 @@ __all__ = [
     "direction",
     "directions",
     "find_regression",
+    "plan_direction",
     "precision_recall_curve",
     "roc_curve",
     "score_dags",

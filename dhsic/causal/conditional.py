@@ -14,12 +14,16 @@ from dhsic._random import RngLike
 from dhsic._validation import named_arguments
 from dhsic.api import Kernels
 from dhsic.causal.nodes import open_nodes
-from dhsic.causal.regression import Regression, RegressionName, find_regression
+from dhsic.causal.regression import (
+    Regression,
+    RegressionName,
+    described_regression,
+    find_regression,
+)
 from dhsic.causal.residuals import plan_regressions, residual_variables
-from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator, EstimatorName, Null, NullName
-from dhsic.estimators.base import passes_of, plan_of
+from dhsic.estimators.base import plan_of
 from dhsic.io.labelled import names_of
 from dhsic.io.missing import Missing
 from dhsic.kernels import Grid
@@ -82,6 +86,7 @@ def conditional_independence_test(
     threads: int | None = None,
     memory: int | str = "2GiB",
     progress: Progress = None,
+    checkpoint: str | None = None,
 ) -> ConditionalIndependenceTestResult:
     """Test whether the residuals of two variables, regressed on others, are independent.
 
@@ -115,7 +120,7 @@ def conditional_independence_test(
         As for `score_dags`.
     kernels, estimator, null, n_resamples
         For the residuals, as for `dhsic.independence_test`.
-    rng, precision, client, threads, memory, progress
+    rng, precision, client, threads, memory, progress, checkpoint
         As for `dhsic.independence_test`.
 
     Returns
@@ -154,21 +159,25 @@ def conditional_independence_test(
     if names is None and data is None:
         usual = ["x", "y", *(f"z{j}" for j in range(1, len(conditions) + 1))]
         names = names_of((x, y, *conditions), usual)
-    where = client, threads, memory, progress
+    where = client, threads, memory, progress, checkpoint
     session = open_nodes((x, y, *conditions), names, data, missing, rng, precision, *where)
     regressor = find_regression(regression)
     others = tuple(range(2, len(session.sources)))
     wanted = {0: [others], 1: [others]}
     steps = plan_regressions(session, regressor, wanted)
     session.begin(plan_of(session, steps, _REMEDY))
-    residuals = residual_variables(session, regressor, wanted)
-    tested = Session(residuals, session.runtime, session.seed, session.dtype, session.listener)
-    tested.dropped = session.dropped
+    session.resume(
+        computes="test of residuals",
+        kernels=kernels,
+        estimator=estimator,
+        null=null,
+        n_resamples=n_resamples,
+        **described_regression(regressor),
+    )
+    tested = session.over(residual_variables(session, regressor, wanted), "residuals")
     method = choose_method(tested, kernels, estimator, null, n_resamples)
     tested.begin(method.plan(tested))
     fields = tested_fields(tested, method, began)
-    fields["data"] = session.verify()
-    fields["passes"] = (*passes_of(session), *fields["passes"])
     return ConditionalIndependenceTestResult(
         given=session.names[2:], regression=regressor.name, **fields
     )

@@ -18,7 +18,7 @@ from dhsic.causal.roc import (
     precision_recall_curve,
     roc_curve,
 )
-from dhsic.results import AS_ASKED, BarResult, rows_text
+from dhsic.results import AS_ASKED, BarResult, PassSummary, StoredArraySummary, rows_text
 
 __all__ = ["CausalDirection", "CausalDirections", "Criterion", "Side"]
 
@@ -90,6 +90,12 @@ class CausalDirection(BarResult):
         Why this one.
     dropped : int
         Rows that were left out since a value was missing.
+    rows_reason : str
+        Why so many rows.
+    passes : tuple of PassSummary
+        The passes over the data.
+    data : tuple of StoredArraySummary
+        The stored arrays, the same at the end of the run as at its start.
     """
 
     names: tuple[str, str]
@@ -106,6 +112,9 @@ class CausalDirection(BarResult):
     version: str
     estimator_reason: str = AS_ASKED
     dropped: int = 0
+    rows_reason: str = AS_ASKED
+    passes: tuple[PassSummary, ...] = ()
+    data: tuple[StoredArraySummary, ...] = ()
 
     @property
     def direction(self) -> str:
@@ -120,6 +129,8 @@ class CausalDirection(BarResult):
         first, second = self.names
         by = self.criterion if self.null is None else f"{self.criterion}, {self.null} null"
         reason = "" if self.estimator_reason == AS_ASKED else f": {self.estimator_reason}"
+        rows = rows_text(self.n, self.dropped, self.data)
+        rows += "" if self.rows_reason == AS_ASKED else f": {self.rows_reason}"
         return [
             ("direction", self.direction),
             ("score", f"{self.score:.6g} (by {by})"),
@@ -127,7 +138,7 @@ class CausalDirection(BarResult):
             (f"{second} -> {first}", str(self.backward)),
             ("estimator", f"{self.estimator}{reason}"),
             ("regression", self.regression),
-            ("n", rows_text(self.n, self.dropped)),
+            ("n", rows),
             ("seed", str(self.seed)),
             ("time", f"{self.seconds:.2f} s"),
         ]

@@ -28,8 +28,10 @@ class SplineDesign:
 
     Parameters
     ----------
-    bases : dict of int to SplineBasis
-        Bases of the variables that others are regressed on, by number.
+    regressors : tuple of int
+        Variables that others are regressed on.
+    functions : tuple of SplineBasis
+        Their bases.
     targets : tuple of int
         Variables that are regressed.
     names : tuple of str
@@ -38,18 +40,19 @@ class SplineDesign:
         Columns of the targets.
     centre : ndarray, shape (q - 1,)
         Provisional means, so that no digits cancel.
-    penalties : dict of int to tuple of ndarray
+    penalties : tuple of tuple of ndarray
         Penalties of the coefficients of every column of the regressors.
     n_folds : int
         Rows i with equal i mod n_folds are summed by themselves.
     """
 
-    bases: dict[int, SplineBasis]
+    regressors: tuple[int, ...]
+    functions: tuple[SplineBasis, ...]
     targets: tuple[int, ...]
     names: tuple[str, ...]
     dims: tuple[int, ...]
     centre: Vector
-    penalties: dict[int, tuple[Vector, ...]]
+    penalties: tuple[tuple[Vector, ...], ...]
     n_folds: int
 
     @classmethod
@@ -67,7 +70,14 @@ class SplineDesign:
         parts = [basis(samples[j]) for j, basis in bases.items()]
         parts += [samples[t].astype(np.float64) for t in targets]
         centre = np.concatenate([part.mean(axis=0) for part in parts])
-        return cls(bases, tuple(targets), tuple(names), dims, centre, penalties, n_folds)
+        regressors, functions = tuple(bases), tuple(bases.values())
+        own = tuple(penalties[j] for j in regressors)
+        return cls(regressors, functions, tuple(targets), tuple(names), dims, centre, own, n_folds)
+
+    @property
+    def bases(self) -> dict[int, SplineBasis]:
+        """The bases by the number of the variable."""
+        return dict(zip(self.regressors, self.functions, strict=True))
 
     @property
     def size(self) -> int:
@@ -196,7 +206,8 @@ def additive_fit(
 def _scaled(design: SplineDesign, gram: Vector, given: Sequence[int]) -> Vector:
     """The penalties of all columns, each in units of what it penalises."""
     blocks, start = [np.empty((0, 0))], 0
-    for penalty in (one for j in given for one in design.penalties[j]):
+    penalties = dict(zip(design.regressors, design.penalties, strict=True))
+    for penalty in (one for j in given for one in penalties[j]):
         stop = start + len(penalty)
         blocks.append(penalty * (np.trace(gram[start:stop, start:stop]) / np.trace(penalty)))
         start = stop

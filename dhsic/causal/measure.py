@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import time
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dhsic._arguments import open_session, read_kernel
+from dhsic._arguments import choose_measure, choose_method, read_kernel
+from dhsic._fields import tested_fields
 from dhsic._validation import check_choice
-from dhsic.api import hsic, independence_test
 from dhsic.causal.decisions import Criterion, Side
+from dhsic.engine.neighbours import Neighbours
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
@@ -27,17 +27,15 @@ from dhsic.estimators import (
     find_estimator,
 )
 from dhsic.estimators.choose import choose_among, plan_test
-from dhsic.estimators.reach import plan_once
+from dhsic.estimators.reach import Planner, plan_once
 from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.results import AS_ASKED
-from dhsic.sensitivity import sensitivity_map
-from dhsic.sensitivity.maps import plan_map
+from dhsic.sensitivity.maps import column_sensitivities, plan_map
 
 __all__ = ["Measure", "MeasuredSide"]
 
-Vector = NDArray[np.float64]
-
 _BY_PVALUE = ("p-value", "larger-p-value")
+_NOT_RUN = "write the map"
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class Measure:
 
     Parameters
     ----------
-    criterion, estimator, null, n_resamples, kernel, memory, threads
+    criterion, estimator, null, n_resamples, kernel
         As for `direction`.
 
     Raises
@@ -74,8 +72,6 @@ class Measure:
     null: NullName | Null | None = None
     n_resamples: int | None = None
     kernel: KernelName | str | Kernel | None = "gaussian"
-    memory: int | str = "2GiB"
-    threads: int | None = None
 
     def __post_init__(self) -> None:
         check_choice("criterion", self.criterion, get_args(Criterion))
@@ -89,57 +85,85 @@ class Measure:
                 )
                 raise InvalidArgumentError(msg)
 
-    def settled(self, *variables: Vector) -> tuple[Measure, str]:
-        """With the estimator for two variables and the residuals of either, and why this one."""
+    def settled(self, session: Session, planner: Planner | None = None) -> tuple[Measure, str]:
+        """With the estimator for two variables and the residuals of either, and why this one.
+
+        Parameters
+        ----------
+        session : Session
+            Over two variables of these shapes.
+        planner : callable, optional
+            Function that plans the run, where it is not the measure of one side alone.
+
+        Returns
+        -------
+        measure : Measure
+            The same for both directions.
+        reason : str
+            Why this estimator.
+        """
         if not isinstance(self.estimator, str):
             return self, AS_ASKED
-        widest = sorted(variables, key=lambda x: x.shape[1])  # the same for both directions
-        session = open_session(
-            widest, None, 0, "float64", None, self.threads, self.memory, None, tests=False
-        )
+        widest = session.over(sorted(session.sources, key=lambda x: x.shape[1]))
         auto = self.estimator == "auto"
         names = (VHSIC.name, NystromMHSIC.name) if auto else (self.estimator,)
-        first, _ = find_estimator(names[0], session)
-        single = Combinations.single([first.kernel(read_kernel(self.kernel))] * len(widest))
-        chosen, _, reason = choose_among(names, session, single, self._plan)
+        first, _ = find_estimator(names[0], widest)
+        chosen, _, reason = choose_among(names, widest, self._single(first), planner or self._plan)
         return replace(self, estimator=chosen), reason
 
+    def plan(self, session: Session) -> Plan:
+        """The plan of `side`, of a measure that is settled."""
+        estimator, _ = find_estimator(self.estimator, session)
+        return self._plan(estimator, session, self._single(estimator))
+
+    def _single(self, estimator: Estimator) -> Combinations:
+        return Combinations.single([estimator.kernel(read_kernel(self.kernel))] * 2)
+
     def _plan(self, estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
-        """The plan of measuring one side."""
         if self.criterion == "sensitivity":
-            return plan_map(estimator, session, combinations, "statistic", session.names)
+            plan = plan_map(estimator, session, combinations, "statistic", session.names)
+            run = tuple(step for step in plan.steps if step.name != _NOT_RUN)
+            return replace(plan, steps=run)
         if self.criterion == "hsic":
             return plan_once(estimator, session, combinations, None)
-        null = "gamma" if self.null is None else self.null
-        return plan_test(estimator, session, combinations, null, self.n_resamples)
+        return plan_test(estimator, session, combinations, self._null, self.n_resamples)
 
-    def side(
-        self, cause: Vector, residuals: Vector, names: Sequence[str], seed: int
-    ) -> MeasuredSide:
-        """The dependence of residuals on the cause, as much of it as the criterion needs."""
-        how: dict[str, Any] = {
-            "kernels": self.kernel,
-            "estimator": self.estimator,
-            "names": list(names),
-            "rng": seed,
-            "memory": self.memory,
-            "threads": self.threads,
-        }
+    @property
+    def _null(self) -> str | Null:
+        return "gamma" if self.null is None else self.null
+
+    def side(self, session: Session) -> MeasuredSide:
+        """The dependence of residuals on the cause, as much of it as the criterion needs.
+
+        Parameters
+        ----------
+        session : Session
+            Over the cause and the residuals, in this order.
+
+        Returns
+        -------
+        MeasuredSide
+        """
         if self.criterion in _BY_PVALUE:
-            null = "gamma" if self.null is None else self.null
-            tested = independence_test(
-                cause, residuals, null=null, n_resamples=self.n_resamples, **how
+            method = choose_method(
+                session, self.kernel, self.estimator, self._null, self.n_resamples
             )
-            side = Side(tested.estimate, tested.pvalue)
-            return MeasuredSide(side, tested.estimator, tested.null)
-        if self.criterion == "sensitivity":
+            neighbours = Neighbours(session)
+            fields = tested_fields(session, method, time.perf_counter())
+            neighbours.warn()
+            side = Side(fields["estimate"], fields["pvalue"])
+            return MeasuredSide(side, method.estimator.name, method.null.name)
+        maps = self.criterion == "sensitivity"
+        chosen, _, kernels = choose_measure(session, self.kernel, self.estimator, unbiased=not maps)
+        if maps:
             # The statistic n HSIC, since its derivative in one entry does not shrink with n.
-            found = sensitivity_map(cause, residuals, of="statistic", **how)
-            norms = [math.sqrt(float(found.features[name].sum())) for name in names]
-            side = Side(found.measured.estimate, None, (norms[0], norms[1]))
-            return MeasuredSide(side, found.measured.estimator, None)
-        found_hsic = hsic(cause, residuals, **how)
-        return MeasuredSide(Side(found_hsic.estimate), found_hsic.estimator, None)
+            measured, squares = column_sensitivities(session, chosen, "statistic", kernels, (0, 1))
+            parts = np.split(squares, [measured.gradient.dims[0]])
+            norms = [math.sqrt(float(part.sum())) for part in parts]
+            side = Side(float(measured.estimate.value), None, (norms[0], norms[1]))
+        else:
+            side = Side(float(chosen.estimate(session, kernels).value))
+        return MeasuredSide(side, chosen.name, None)
 
     def score(self, forward: Side, backward: Side) -> float:
         """Score that is positive where the first variable is believed to be the cause.

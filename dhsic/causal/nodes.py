@@ -29,7 +29,9 @@ def open_nodes(
     threads: int | None = 1,
     memory: int | str = "2GiB",
     progress: Any = None,
+    checkpoint: str | None = None,
     *,
+    time: float | str | None = None,
     most: int | None = None,
 ) -> Session:
     """A session over variables that are nodes of a graph, or the columns of one of them.
@@ -40,7 +42,7 @@ def open_nodes(
         As for `dhsic.independence_test`; one of two columns or more stands for its columns.
     names : sequence of str or None
         Names of the nodes; their own where not given, as those of the columns of a data frame.
-    data, missing, rng, precision, client, threads, memory, progress
+    data, missing, rng, precision, client, threads, memory, progress, checkpoint, time
         As for `dhsic.independence_test`.
     most : int, optional
         Nodes that are taken.
@@ -73,7 +75,8 @@ def open_nodes(
     if sources[0].shape[0] < _FEWEST_ROWS:
         msg = f"a test of residuals needs at least 4 rows, got {sources[0].shape[0]}"
         raise DataError(msg)
-    session = session_over(sources, rng, precision, client, threads, memory, progress)
+    where = client, threads, memory, progress, checkpoint
+    session = session_over(sources, rng, precision, *where, time=time)
     session.dropped, session.remedy = dropped, REMEDY
     return session
 

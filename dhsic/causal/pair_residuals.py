@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,24 +10,34 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dhsic._arguments import session_over
 from dhsic._drawing import BLUE, ORANGE, axes_of, shortened
-from dhsic._random import RngLike, generator
-from dhsic._validation import check_integer
+from dhsic._random import RngLike
 from dhsic._version import __version__
 from dhsic.causal.decisions import CausalDirection
-from dhsic.causal.measure import Measure
+from dhsic.causal.directed import Directed
+from dhsic.causal.measure import Measure, MeasuredSide
 from dhsic.causal.nodes import open_nodes
 from dhsic.causal.regression import Regression, RegressionName, find_regression
-from dhsic.errors import DataError
+from dhsic.engine.blocks import read_whole
 from dhsic.io.missing import Missing
+from dhsic.io.sources import ArraySource
 from dhsic.results import Result, rows_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["PairResiduals", "pair_residuals"]
+__all__ = ["PairResiduals", "decided", "pair_residuals"]
 
 Vector = NDArray[np.float64]
+
+_HERE: dict[str, Any] = {
+    "precision": "float64",
+    "client": None,
+    "threads": None,
+    "memory": "2GiB",
+    "progress": None,
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -136,25 +145,43 @@ class PairResiduals(Result):
         """
         began = time.perf_counter()
         one, two = self.names
-        measure, reason = measure.settled(self.first, self.second)
-        forward = measure.side(self.first, self.of_second, (one, f"residuals of {two}"), self.seed)
-        backward = measure.side(self.second, self.of_first, (two, f"residuals of {one}"), self.seed)
-        return CausalDirection(
+        sides = (
+            (one, self.first, f"residuals of {two}", self.of_second),
+            (two, self.second, f"residuals of {one}", self.of_first),
+        )
+        forward, backward = (
+            session_over([ArraySource(cause, x), ArraySource(effect, left)], self.seed, **_HERE)
+            for cause, x, effect, left in sides
+        )
+        settled, reason = measure.settled(forward)
+        return decided(
+            settled.side(forward),
+            settled.side(backward),
+            settled,
             names=self.names,
-            score=measure.score(forward.side, backward.side),
-            forward=forward.side,
-            backward=backward.side,
-            criterion=measure.criterion,
-            estimator=forward.estimator,
             estimator_reason=reason,
-            null=forward.null,
             regression=self.regression,
             n=len(self.first),
             seed=self.seed,
             seconds=time.perf_counter() - began,
-            version=__version__,
             dropped=self.dropped,
         )
+
+
+def decided(
+    forward: MeasuredSide, backward: MeasuredSide, measure: Measure, **fields: Any
+) -> CausalDirection:
+    """The result that compares both sides, with other fields of it."""
+    return CausalDirection(
+        score=measure.score(forward.side, backward.side),
+        forward=forward.side,
+        backward=backward.side,
+        criterion=measure.criterion,
+        estimator=forward.estimator,
+        null=forward.null,
+        version=__version__,
+        **fields,
+    )
 
 
 def pair_residuals(
@@ -173,11 +200,12 @@ def pair_residuals(
     Parameters
     ----------
     x, y, regression, max_rows, rng, names, data, missing
-        As for `direction`.
+        As for `direction`; all rows where `max_rows` is not given.
 
     Returns
     -------
     PairResiduals
+        Held in memory.
 
     Raises
     ------
@@ -194,47 +222,12 @@ def pair_residuals(
     """
     fitted = find_regression(regression)
     session = open_nodes((x, y), names, data, missing, rng)
-    rows = np.arange(session.n)
-    if max_rows is not None and check_integer("max_rows", max_rows, minimum=4) < session.n:
-        draw = generator(session.seed, "selection")
-        rows = np.sort(draw.choice(session.n, max_rows, replace=False))
-    one, two = session.names
-    first, second = (
-        _standardised(name, values)
-        for name, values in zip(session.names, session.take([rows, rows]), strict=True)
-    )
-    # The same draws for both, so that exchanged variables give the opposite answer.
-    of_second, of_first = (
-        fitted.residuals(target, [given], generator(session.seed, "regression"))
-        for target, given in ((second, first), (first, second))
-    )
-    for left, target, given in ((of_second, two, one), (of_first, one, two)):
-        _check_left(left, target, given)
+    run = Directed(session, fitted, Measure())
+    rows = run.rows(session.n if max_rows is None else max_rows).number
+    variables, residuals = run.residuals(rows)
+    first, second, of_second, of_first = map(read_whole, (*variables, *residuals))
     session.verify()
+    one, two = session.names
     return PairResiduals(
         (one, two), first, second, of_second, of_first, fitted.name, session.seed, session.dropped
     )
-
-
-def _standardised(name: str, values: Vector) -> Vector:
-    """Columns of mean 0 and variance 1."""
-    centred = values - values.mean(axis=0)
-    constant = np.flatnonzero((values == values[0]).all(axis=0))
-    if len(constant):
-        msg = f"variable {name!r} is constant in column {int(constant[0])}: leave the column out"
-        raise DataError(msg)
-    # By powers of two, which are exact, so that no square overflows or vanishes.
-    _, exponents = np.frexp(np.abs(centred).max(axis=0))
-    even = np.ldexp(centred, -exponents)
-    scaled: Vector = even / np.sqrt(np.mean(even**2, axis=0))
-    return scaled
-
-
-def _check_left(residuals: Vector, target: str, given: str) -> None:
-    """Refuse residuals that are rounding errors: of them nothing can be said."""
-    if not np.sqrt(np.mean(residuals**2)) > math.sqrt(np.finfo(np.float64).eps):
-        msg = (
-            f"variable {target!r} must be a function of {given!r} with noise added, and the "
-            "regression leaves none: such a pair tells no direction, leave it out"
-        )
-        raise DataError(msg)

@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dhsic._arguments import check_seeded, read_kernel
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, resolve_seed
 from dhsic._validation import named_arguments
 from dhsic.causal.decisions import CausalDirection, CausalDirections, Criterion
+from dhsic.causal.directed import Directed
 from dhsic.causal.measure import Measure
-from dhsic.causal.pair_residuals import pair_residuals
-from dhsic.causal.regression import Regression, RegressionName
+from dhsic.causal.nodes import open_nodes
+from dhsic.causal.pair_residuals import decided
+from dhsic.causal.regression import (
+    Regression,
+    RegressionName,
+    described_regression,
+    find_regression,
+)
 from dhsic.engine.events import StepStarted
+from dhsic.engine.plan import Plan
 from dhsic.errors import DhsicError, InvalidArgumentError
 from dhsic.estimators import Estimator, EstimatorName, Null, NullName
+from dhsic.estimators.base import passes_of
+from dhsic.io.folder import Folder
 from dhsic.io.missing import Missing
 from dhsic.kernels import Kernel, KernelName
 
-__all__ = ["direction", "directions"]
-
-Vector = NDArray[np.float64]
+__all__ = ["direction", "directions", "plan_direction"]
 
 
 @named_arguments
+@shows_progress
 def direction(
     x: Any,
     y: Any,
@@ -44,8 +52,12 @@ def direction(
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: Missing = "refuse",
+    client: Any = None,
     threads: int | None = None,
     memory: int | str = "2GiB",
+    time: float | str | None = None,
+    progress: Progress = None,
+    checkpoint: str | None = None,
 ) -> CausalDirection:
     """Which of two variables is the cause of the other, under additive noise.
 
@@ -57,8 +69,9 @@ def direction(
     Parameters
     ----------
     x, y : array-like, shapes (n,) or (n, d)
-        As for `independence_test`; the rows that are used are held in memory, each column
-        standardised.
+        As for `independence_test`, each column standardised. All rows are streamed, with
+        regressions on splines; others hold those that are used in memory, and so does a draw of
+        some.
     criterion : {"p-value", "larger-p-value", "hsic", "sensitivity"}, optional
         Quantity to compare. "p-value": the score is the difference of the logarithms of both
         p-values; "larger-p-value": the larger p-value, with the sign of its direction, which is
@@ -68,8 +81,8 @@ def direction(
         derivatives of n HSIC.
     estimator : str or Estimator, optional
         "v-hsic", "rff-hsic", "nystrom-m", or another one that has what the criterion needs. "auto"
-        takes "v-hsic" where all pairs of rows fit the memory and ten minutes of one thread, and
-        "nystrom-m" beyond, for both directions alike.
+        takes "v-hsic" where all pairs of rows fit the memory and the time, and "nystrom-m" beyond,
+        for both directions alike.
     regression : str or Regression, optional
         "splines", "random-forest", "gaussian-process", or a value.
     null : str or Null, optional
@@ -84,8 +97,15 @@ def direction(
         Kernel of variables and residuals; None for estimators with a kernel of their own, as
         "dcov".
     max_rows : int, optional
-        Rows at most, drawn at random; all where not given.
-    rng, names, data, missing, threads, memory
+        Rows at most, drawn at random. Where not given all, if they fit the memory and the time by
+        the plan, or the largest power of two that does, as of a Gaussian process, whose cost is
+        cubic; the result says how many and why.
+    rng, names, data, missing, client, threads, memory
+        As for `independence_test`.
+    time : float or str, optional
+        Seconds of a reference machine that rows and an estimator which are left open may take, as
+        for `independence_test`.
+    progress, checkpoint
         As for `independence_test`.
 
     Returns
@@ -100,6 +120,8 @@ def direction(
     DataError
         The data cannot be used: NaN, unequal lengths, a constant column, or a variable that is
         a function of the other without noise.
+    MemoryBudgetError
+        The plan needs more memory than allowed. The message tells how many rows would fit.
     MissingDependencyError
         The regression needs a library that is not installed.
 
@@ -122,27 +144,109 @@ def direction(
     >>> causal.direction(x, y, names=["x", "y"], rng=0).direction
     'x -> y'
     """
-    began = time.perf_counter()
+    began = perf_counter()
     measure = Measure(
         criterion=criterion,
         estimator=estimator,
         null=null,
         n_resamples=n_resamples,
         kernel=kernel,
-        memory=memory,
-        threads=threads,
     )
-    found = pair_residuals(
-        x,
-        y,
-        regression=regression,
-        max_rows=max_rows,
-        rng=rng,
-        names=names,
-        data=data,
-        missing=missing,
+    where = client, threads, memory, progress, checkpoint
+    fitted = find_regression(regression)
+    session = open_nodes((x, y), names, data, missing, rng, "float64", *where, time=time)
+    asked = Directed(session, fitted, measure)
+    rows = asked.rows(max_rows)
+    run, reason = asked.settled(rows.number)
+    session.begin(run.told(rows.number))
+    session.resume(
+        computes="causal direction",
+        criterion=criterion,
+        estimator=run.measure.estimator,
+        null=null,
+        n_resamples=n_resamples,
+        kernel=read_kernel(kernel),
+        rows_used=rows.number,
+        **described_regression(fitted),
     )
-    return replace(found.decide(measure), seconds=time.perf_counter() - began)
+    forward, backward = run.measured(rows.number)
+    one, two = session.names
+    return decided(
+        forward,
+        backward,
+        measure,
+        names=(one, two),
+        estimator_reason=reason,
+        regression=fitted.name,
+        n=rows.number,
+        rows_reason=rows.reason,
+        seed=session.seed,
+        dropped=session.dropped,
+        data=session.verify(),
+        passes=passes_of(session),
+        seconds=perf_counter() - began,
+    )
+
+
+@named_arguments
+def plan_direction(
+    x: Any,
+    y: Any,
+    *,
+    criterion: Criterion = "p-value",
+    estimator: EstimatorName | Estimator = "auto",
+    regression: RegressionName | Regression = "splines",
+    null: NullName | Null | None = None,
+    n_resamples: int | None = None,
+    kernel: KernelName | str | Kernel | None = "gaussian",
+    max_rows: int | None = None,
+    names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
+    client: Any = None,
+    threads: int | None = None,
+    memory: int | str = "2GiB",
+    time: float | str | None = None,
+) -> Plan:
+    """Plan `direction`: its steps, their memory and their time; runs nothing.
+
+    Parameters
+    ----------
+    x, y : array-like, shapes (n,) or (n, d)
+        As for `direction`.
+    criterion, estimator, regression, null, n_resamples, kernel, max_rows, names, data, missing
+        As for `direction`.
+    client, threads, memory, time
+        As for `direction`.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    InvalidArgumentError, DataError, MissingDependencyError
+        As for `direction`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic import causal
+    >>> x, y = np.zeros((2, 10_000))
+    >>> [step.name for step in causal.plan_direction(x, y, threads=1).passes][:2]
+    ['means and standard deviations', 'regressions']
+    """
+    measure = Measure(
+        criterion=criterion,
+        estimator=estimator,
+        null=null,
+        n_resamples=n_resamples,
+        kernel=kernel,
+    )
+    where = client, threads, memory, None
+    session = open_nodes((x, y), names, data, missing, 0, "float64", *where, time=time)
+    run = Directed(session, find_regression(regression), measure)
+    return run.told(run.rows(max_rows).number)
 
 
 @shows_progress
@@ -151,6 +255,7 @@ def directions(
     *,
     rng: RngLike = None,
     progress: Progress = None,
+    checkpoint: str | None = None,
     **options: Any,
 ) -> CausalDirections:
     """The direction of each of many pairs.
@@ -162,7 +267,10 @@ def directions(
     rng : int, SeedSequence, BitGenerator, Generator or None, optional
         One seed for all. Every pair draws from a seed of its own, which is in its result.
     progress : bool or callable, optional
-        As for `dhsic.independence_test`; a callable hears of a step a pair.
+        As for `dhsic.independence_test`; a callable hears of a step a pair, and then of those of
+        the pair.
+    checkpoint : str, optional
+        Path or URL of a folder that takes the checkpoint of every pair, see `direction`.
     **options : object
         As for `direction`.
 
@@ -186,15 +294,25 @@ def directions(
     >>> found.scores > 0
     array([ True, False])
     """
-    began = time.perf_counter()
+    began = perf_counter()
     named = _named(pairs)
+    check_seeded(rng, checkpoint)
     seed = resolve_seed(rng)
     results = []
     for number, (name, (x, y)) in enumerate(named.items()):
         if callable(progress):
             progress(StepStarted(f"{name}, pair {number + 1} of {len(named)}"))
         try:
-            results.append(direction(x, y, rng=_own_seed(seed, number), **options))
+            results.append(
+                direction(
+                    x,
+                    y,
+                    rng=_own_seed(seed, number),
+                    progress=progress,
+                    checkpoint=_own_folder(checkpoint, number),
+                    **options,
+                )
+            )
         except DhsicError as error:
             msg = f"pair {name!r}: {error}"
             raise type(error)(msg) from error
@@ -202,7 +320,16 @@ def directions(
         pairs=tuple(named),
         results=tuple(results),
         seed=seed,
-        seconds=time.perf_counter() - began,
+        seconds=perf_counter() - began,
+    )
+
+
+def _own_folder(checkpoint: str | None, number: int) -> str | None:
+    """The folder of one of many pairs."""
+    return (
+        None
+        if checkpoint is None
+        else Folder.at(checkpoint, "checkpoint").inner(f"pair{number + 1:04d}").url
     )
 
 

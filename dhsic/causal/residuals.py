@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dhsic._random import generator
 from dhsic._work import Work
 from dhsic.causal.design import SplineDesign
-from dhsic.causal.regression import Regression
+from dhsic.causal.regression import Regression, cost_of
 from dhsic.causal.rows import SplineResiduals
 from dhsic.causal.splines import PILOT_ROWS, Splines, check_varied
 from dhsic.engine.blocks import Source
@@ -109,7 +109,7 @@ def plan_regressions(
     n, dims = session.n, session.dims
     if not isinstance(regression, Splines):
         reading = DriverStep("read all rows", 3 * 8 * n * sum(dims), 8 * n * sum(dims))
-        return [reading, *_held_steps(session, wanted)]
+        return [reading, *_held_steps(session, regression, wanted)]
     guess = [np.tile(np.linspace(0.0, 1.0, 1000)[:, None], (1, d)) for d in dims]
     design = regression.design(guess, session.names, _regressors(wanted), tuple(wanted))
     rows = 8 * min(n, PILOT_ROWS) * (sum(dims) + design.size)
@@ -122,15 +122,17 @@ def plan_regressions(
     ]
 
 
-def _held_steps(session: Session, wanted: Regressions) -> list[DriverStep]:
+def _held_steps(session: Session, regression: Regression, wanted: Regressions) -> list[DriverStep]:
     """The regressions of `_Held`, whose residuals stay."""
-    sizes = {target: 8 * session.n * session.dims[target] for target in wanted}
-    made = sum(sizes[target] * len(sets) for target, sets in wanted.items())
-    return [
-        DriverStep(_regressing(session, target, own), 2 * made, sizes[target])
-        for target, sets in wanted.items()
-        for own in sets
-    ]
+    n, dims = session.n, session.dims
+    made = sum(8 * n * dims[target] * len(sets) for target, sets in wanted.items())
+    steps = []
+    for target, sets in wanted.items():
+        for own in sets:
+            cost = cost_of(regression, n, sum(dims[j] for j in own), dims[target])
+            name, held = _regressing(session, target, own), 8 * n * dims[target]
+            steps.append(DriverStep(name, 2 * made + cost.working_bytes, held, cost.work))
+    return steps
 
 
 def _regressing(session: Session, target: int, given: tuple[int, ...]) -> str:
@@ -253,10 +255,15 @@ class _Held:
 
     def _residuals(self, target: int, given: tuple[int, ...]) -> Vector:
         """The same draws for the same regression, in whatever order they come."""
-        self.session.step(_regressing(self.session, target, given))
+        name = _regressing(self.session, target, given)
+        self.session.step(name)
         rng = generator(self.session.seed, "regression", target, *given)
         y, x = self.values[target], [self.values[j] for j in given]
-        left = self.regression.residuals(y, x, rng)
+
+        def regress() -> Vector:
+            return np.asarray(self.regression.residuals(y, x, rng), np.float64)
+
+        left = self.session.keep(name, regress, (self.regression, target, given))
         _check_noise(self.session, target, given, np.min(left.var(axis=0) / y.var(axis=0)))
         return left
 

@@ -14,7 +14,12 @@ from dhsic._validation import check_choice, named_arguments
 from dhsic._version import __version__
 from dhsic.causal.dags import DAG, Parents, complete_dags, enumerate_dags
 from dhsic.causal.nodes import open_nodes, read_kernels
-from dhsic.causal.regression import Regression, RegressionName, find_regression
+from dhsic.causal.regression import (
+    Regression,
+    RegressionName,
+    described_regression,
+    find_regression,
+)
 from dhsic.causal.residuals import plan_regressions, residual_variables
 from dhsic.causal.scores import DAGScores
 from dhsic.engine.plan import Plan
@@ -70,6 +75,7 @@ def score_dags(
     threads: int | None = None,
     memory: int | str = "2GiB",
     progress: Progress = None,
+    checkpoint: str | None = None,
 ) -> DAGScores:
     """Score every causal graph over up to five nodes [1]_ [2]_.
 
@@ -113,7 +119,7 @@ def score_dags(
         and random signs that graphs share for landmarks and more than 100 graphs.
     n_resamples : int, optional
         Replicates, where the null has any.
-    rng, precision, client, threads, memory, progress
+    rng, precision, client, threads, memory, progress, checkpoint
         As for `dhsic.independence_test`.
 
     Returns
@@ -149,7 +155,7 @@ def score_dags(
     (25, True)
     """
     began = time.perf_counter()
-    where = client, threads, memory, progress
+    where = client, threads, memory, progress, checkpoint
     session = open_nodes(variables, names, data, missing, rng, precision, *where, most=MOST_NODES)
     graphs = _read_dags(dags, session.names)
     regressor = find_regression(regression)
@@ -159,8 +165,14 @@ def score_dags(
     method = choose_measure(session, estimator, null, n_resamples, len(graphs))
     steps = plan_regressions(session, regressor, sets)
     session.begin(plan_of(session, steps, _REMEDY))
-    residuals = residual_variables(session, regressor, sets)
-    tested = Session(residuals, session.runtime, session.seed, session.dtype, session.listener)
+    session.resume(
+        computes="causal graph scores",
+        graphs=graphs,
+        kernels=kernel_of,
+        **method.described,
+        **described_regression(regressor),
+    )
+    tested = session.over(residual_variables(session, regressor, sets), "residuals")
     method = method.on(tested, combinations)
     tested.begin(method.plan(tested, combinations))
     scores = method.test(tested, combinations)
@@ -181,7 +193,7 @@ def score_dags(
         null_reason=method.null_reason,
         precision=session.dtype.name,
         seed=session.seed,
-        passes=passes_of(session, tested),
+        passes=passes_of(session),
         seconds=time.perf_counter() - began,
         version=__version__,
     )
@@ -219,6 +231,11 @@ class Method:
     null: Gamma | Spectral | Resampling
     null_reason: str
     names: tuple[str, ...]
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """As it was asked for, for a checkpoint; passes know what it became."""
+        return {"estimator": self.estimator, "null": self.null}
 
     def on(self, session: Session, combinations: Combinations) -> Method:
         """With an estimator that fits the memory and the time, where that is left open."""

@@ -18,7 +18,12 @@ from dhsic._validation import check_number, named_arguments
 from dhsic._version import __version__
 from dhsic.causal.dags import DAG, Parents
 from dhsic.causal.nodes import open_nodes, read_kernels
-from dhsic.causal.regression import Regression, RegressionName, find_regression
+from dhsic.causal.regression import (
+    Regression,
+    RegressionName,
+    described_regression,
+    find_regression,
+)
 from dhsic.causal.residuals import FittedRegressions, fit_regressions, plan_regressions
 from dhsic.causal.scoring import DependenceMeasure, MeasureName, Method, Score, choose_measure
 from dhsic.engine.blocks import Source
@@ -199,6 +204,7 @@ def search_dag(
     threads: int | None = None,
     memory: int | str = "2GiB",
     progress: Progress = None,
+    checkpoint: str | None = None,
 ) -> DAGSearch:
     """Search a causal graph by regression with subsequent independence test, RESIT [1]_.
 
@@ -227,7 +233,7 @@ def search_dag(
     kernels : str, Kernel or a sequence of them, optional
         Kernels of residuals: one for all nodes, or one a node. The nodes that a residual is tested
         against have a Gaussian kernel of all, in units of their standard deviations.
-    estimator, null, n_resamples, rng, precision, client, threads, memory, progress
+    estimator, null, n_resamples, rng, precision, client, threads, memory, progress, checkpoint
         As for `score_dags`.
 
     Returns
@@ -258,7 +264,7 @@ def search_dag(
     level = check_number(
         "alpha", alpha, "greater than 0 and less than 1", lambda x: 0.0 < x < 1.0, "as 0.05"
     )
-    where = client, threads, memory, progress
+    where = client, threads, memory, progress, checkpoint
     session = open_nodes(variables, names, data, missing, rng, precision, *where)
     everything = tuple(range(len(session.sources)))
     regressor = find_regression(regression)
@@ -267,6 +273,13 @@ def search_dag(
     wanted = {j: [tuple(k for k in everything if k != j)] for j in everything}
     steps = plan_regressions(session, regressor, wanted)
     session.begin(plan_of(session, steps, _REMEDY))
+    session.resume(
+        computes="causal graph search",
+        alpha=level,
+        kernels=kernel_of,
+        **method.described,
+        **described_regression(regressor),
+    )
     fitted = fit_regressions(session, regressor, wanted)
     search = _Search(session, fitted, method, kernel_of)
     order, ordering = search.order()
@@ -358,7 +371,7 @@ class _Search:
     def joint(self, parents: Parents) -> tuple[Score, str]:
         """The test that the residuals of a graph are jointly independent, and why its estimator."""
         residuals = self.fitted.variables({j: [own] for j, own in enumerate(parents)})
-        return self._tested(residuals, self.kernels)
+        return self._tested(residuals, self.kernels, ("residuals", parents))
 
     def _test(self, node: int, given: tuple[int, ...], against: tuple[int, ...]) -> SearchTest:
         names, dims = self.session.names, self.session.dims
@@ -368,17 +381,18 @@ class _Search:
         joined = DerivedSource(", ".join(names[j] for j in against), others, Joined(), width)
         # Nodes have units of their own.
         beside = OnColumns(self.method.estimator.kernel(None), tuple(range(width)), scaled=True)
-        score, _ = self._tested([residual, joined], (self.kernels[node], beside))
+        part = "test", node, given, against
+        score, _ = self._tested([residual, joined], (self.kernels[node], beside), part)
         return SearchTest(names[node], tuple(names[j] for j in given), *score)
 
-    def _tested(self, variables: Sequence[Source], kernels: Sequence[Kernel]) -> tuple[Score, str]:
-        whole = self.session
-        tested = Session(variables, whole.runtime, whole.seed, whole.dtype, whole.listener)
+    def _tested(
+        self, variables: Sequence[Source], kernels: Sequence[Kernel], part: Any
+    ) -> tuple[Score, str]:
+        tested = self.session.over(variables, part)
         combinations = Combinations.single(kernels)
         method = self.method.on(tested, combinations)
         tested.expect(method.plan(tested, combinations))
         (score,) = method.test(tested, combinations)
-        whole.finished.extend(tested.finished)
         return score, method.estimator_reason
 
 

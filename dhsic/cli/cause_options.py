@@ -13,12 +13,14 @@ from dhsic.causal.regression import REGRESSIONS
 from dhsic.cli.journal import Journal, open_journal
 from dhsic.cli.methods import read_estimator, read_null, read_number
 from dhsic.cli.options import (
+    CHECKPOINT_OPTION,
     JSON_OPTION,
     LOG_OPTION,
     OVERWRITE_OPTION,
     PERFORMANCE_OPTION,
     PRECISION_OPTION,
     SEED_OPTION,
+    Request,
 )
 from dhsic.cli.pages import Page
 from dhsic.cli.pictures import check_picture
@@ -98,6 +100,7 @@ RUN_OPTIONS = (
     PRECISION_OPTION,
     *WHERE_OPTIONS,
     JSON_OPTION,
+    CHECKPOINT_OPTION,
     LOG_OPTION,
     PERFORMANCE_OPTION,
     OVERWRITE_OPTION,
@@ -154,11 +157,9 @@ class Seen:
         self.options, self.journal, self._page = options, journal, page
 
     @contextmanager
-    def run(self, place: Place) -> Iterator[dict[str, Any]]:
-        """Arguments of every function of `dhsic.causal`: seed, client and progress."""
-        options = {"checkpoint": None, "report_path": None, **self.options}
-        with seen_run(place.client, options, self.journal, self._page) as arguments:
-            del arguments["checkpoint"]
+    def run(self, place: Place | Request) -> Iterator[dict[str, Any]]:
+        """Arguments of every function of `dhsic.causal`: seed, client, progress, checkpoint."""
+        with seen_run(place.client, self.options, self.journal, self._page) as arguments:
             yield arguments
 
 

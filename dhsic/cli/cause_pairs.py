@@ -10,26 +10,29 @@ from typing import Any, get_args
 import click
 import numpy as np
 
-from dhsic.causal import CausalDirections, directions
+from dhsic.causal import CausalDirections, directions, plan_direction
 from dhsic.causal import direction as find_direction
 from dhsic.causal.decisions import Criterion
 from dhsic.cli.cause_options import LANDMARKS_OPTION, REGRESSION_OPTIONS, read_regression, seen
 from dhsic.cli.methods import read_estimator, read_null, read_number
 from dhsic.cli.options import (
+    CHECKPOINT_OPTION,
     DATA_OPTIONS,
     JSON_OPTION,
     LOG_OPTION,
     MISSING_OPTIONS,
     OVERWRITE_OPTION,
+    PERFORMANCE_OPTION,
     PLOT_OPTION,
     SEED_OPTION,
+    Request,
     opened,
     with_options,
 )
 from dhsic.cli.output import print_columns, print_summary
 from dhsic.cli.pictures import write_picture
-from dhsic.cli.where import MEMORY, THREADS_OPTION, Place, memory_option
-from dhsic.engine.units import parse_bytes
+from dhsic.cli.tested import PLAN_OPTIONS, check_planned, print_plan
+from dhsic.cli.where import TIME_OPTION, WHERE_OPTIONS, read_place
 from dhsic.errors import DataError, MissingDependencyError, require
 from dhsic.io.cause_effect_pairs import CauseEffectPair, read_pairs
 from dhsic.io.whole import write_whole
@@ -58,9 +61,10 @@ _OPTIONS = (
     ),
     click.option(
         "--estimator",
-        type=click.Choice(["v-hsic", "rff-hsic", "nystrom-m"]),
-        default="v-hsic",
-        help="Estimator of the dependence: all pairs of rows, random features, or landmarks.",
+        type=click.Choice(["auto", "v-hsic", "rff-hsic", "nystrom-m"]),
+        default="auto",
+        help="Estimator of the dependence: all pairs of rows, random features, or landmarks; auto "
+        "takes v-hsic where that is within the memory and the time, and nystrom-m beyond.",
     ),
     click.option(
         "--features",
@@ -91,18 +95,22 @@ _OPTIONS = (
 )
 
 _RUN = (
+    TIME_OPTION,
     SEED_OPTION,
-    THREADS_OPTION,
-    memory_option(MEMORY),
+    *WHERE_OPTIONS,
     JSON_OPTION,
+    CHECKPOINT_OPTION,
     LOG_OPTION,
+    PERFORMANCE_OPTION,
     OVERWRITE_OPTION,
 )
 
 
 def _max_rows(default: int | None) -> Callable[..., Any]:
     text = "Largest number of rows of a pair, drawn at random."
-    shown = text if default is not None else f"{text}  [default: all]"
+    shown = (
+        text if default is not None else f"{text}  [default: all that fit the memory and the time]"
+    )
     return click.option("--max-rows", type=int, metavar="N", default=default, help=shown)
 
 
@@ -114,6 +122,7 @@ def _direction_options(command: Callable[..., Any]) -> Callable[..., Any]:
         REGRESSION_OPTIONS,
         _OPTIONS,
         (_max_rows(None),),
+        PLAN_OPTIONS,
         _RUN,
     )
 
@@ -130,17 +139,15 @@ def direction(**options: Any) -> None:
     if len(options["variables"]) != 2:
         msg = f"two variables are needed: give --variable twice; got {len(options['variables'])}"
         raise click.UsageError(msg)
+    if options["only_plan"]:
+        print_plan(_request(options), calibrate=options["calibrate"])
+        return
+    check_planned(options)
     with seen(options, options["data"]) as run:
-        sources = opened(options, options["variables"])
-        names = [source.name for source in sources]
-        with run.run(_place(options)):
-            found = find_direction(
-                *sources,
-                names=names,
-                rng=options["seed"],
-                missing=options["missing"],
-                **_arguments(options),
-            )
+        request = _request(options)
+        x, y = request.sources
+        with run.run(request) as watched:
+            found = find_direction(x, y, **request.arguments, **watched)
         if options["json_path"] is not None:
             write_whole(options["json_path"], found.to_json(indent=2) + "\n")
         fields = {"direction": found.direction, "score": found.score, "seed": found.seed}
@@ -173,12 +180,9 @@ def pairs(folder: str, **options: Any) -> None:
         known = _known(read)
         if options["plot_path"] is not None:
             _check_plot(known)
-        with run.run(_place(options)) as watched:
+        with run.run(read_place(options)) as watched:
             found = directions(
-                {pair.name: (pair.x, pair.y) for pair in read},
-                rng=options["seed"],
-                progress=watched["progress"],
-                **_arguments(options),
+                {pair.name: (pair.x, pair.y) for pair in read}, **watched, **_arguments(options)
             )
         if options["json_path"] is not None:
             write_whole(options["json_path"], found.to_json(indent=2) + "\n")
@@ -226,13 +230,23 @@ def _areas(found: CausalDirections, known: Known | None) -> list[tuple[str, str]
     return [right, ("ROC", f"area {area:.4f}"), ("precision", f"average {average:.4f}")]
 
 
-def _place(options: dict[str, Any]) -> Place:
-    return Place(options["memory"] or parse_bytes(MEMORY), options["threads"], None)
+def _request(options: dict[str, Any]) -> Request:
+    """Open the variables and translate the options.
+
+    Raises
+    ------
+    click.UsageError, DhsicError
+        Options that do not go together, or variables that cannot be opened.
+    """
+    sources = opened(options, options["variables"])
+    names = [source.name for source in sources]
+    arguments = {"names": names, "missing": options["missing"], **_arguments(options)}
+    return Request(sources, arguments, read_place(options), plan_direction)
 
 
 def _arguments(options: dict[str, Any]) -> dict[str, Any]:
     """Arguments of `dhsic.causal.direction` from the options."""
-    place = _place(options)
+    place = read_place(options)
     for name in () if options["criterion"].endswith("p-value") else ("null", "resamples"):
         if options[name] is not None:
             got = options["criterion"]
@@ -246,6 +260,7 @@ def _arguments(options: dict[str, Any]) -> dict[str, Any]:
         "n_resamples": options["resamples"],
         "kernel": parse(options["kernel"]),
         "max_rows": options["max_rows"],
+        "time": options["time"],
         "threads": place.threads,
         "memory": place.memory,
     }

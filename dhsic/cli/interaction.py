@@ -19,7 +19,7 @@ from dhsic.cli.options import (
     with_options,
 )
 from dhsic.cli.recipes import code_of_interaction
-from dhsic.cli.tested import CALIBRATE_OPTION, print_plan, print_test
+from dhsic.cli.tested import PLAN_OPTIONS, print_plan, print_test
 from dhsic.cli.where import read_place
 from dhsic.interaction import INTERACTION_ESTIMATORS
 from dhsic.nulls import Multiplier, Permutation
@@ -86,19 +86,10 @@ _LEVEL = (
     ),
     LEVEL_OPTION,
 )
-_PLAN = (
-    click.option(
-        "--plan",
-        "only_plan",
-        is_flag=True,
-        help="Print the plan, with its memory and time, and run nothing.",
-    ),
-    CALIBRATE_OPTION,
-)
 
 
 def _options(command: Command) -> Command:
-    return with_options(command, _OPTIONS, _LEVEL, MISSING_OPTIONS, _PLAN, RUN_OPTIONS)
+    return with_options(command, _OPTIONS, _LEVEL, MISSING_OPTIONS, PLAN_OPTIONS, RUN_OPTIONS)
 
 
 @click.command(epilog=_EPILOG, short_help="Test three variables of DATA for interaction.")

@@ -23,6 +23,7 @@ from dhsic.estimators import Estimator
 from dhsic.io.open import AnySource, open_group, open_group_labels
 
 __all__ = [
+    "CHECKPOINT_OPTION",
     "DATA_OPTIONS",
     "JSON_OPTION",
     "LEVEL_OPTION",
@@ -248,18 +249,19 @@ PERFORMANCE_OPTION = click.option(
 OVERWRITE_OPTION = click.option(
     "--overwrite", is_flag=True, help="Overwrite output files that exist."
 )
+CHECKPOINT_OPTION = click.option(
+    "--checkpoint",
+    metavar="URL",
+    help="Keep finished parts of the run in this folder, local or in an object store; the same "
+    "command resumes from them.",
+)
 
 RUN_OPTIONS = (
     SEED_OPTION,
     PRECISION_OPTION,
     *WHERE_OPTIONS,
     JSON_OPTION,
-    click.option(
-        "--checkpoint",
-        metavar="URL",
-        help="Keep finished parts of the run in this folder, local or in an object store; the "
-        "same command resumes from them.",
-    ),
+    CHECKPOINT_OPTION,
     LOG_OPTION,
     click.option(
         "--report",

@@ -15,7 +15,7 @@ from dhsic.cli.watching import check_targets, seen_run
 from dhsic.io.whole import write_whole
 from dhsic.results import IndependenceTestResult
 
-__all__ = ["CALIBRATE_OPTION", "print_plan", "print_test"]
+__all__ = ["CALIBRATE_OPTION", "PLAN_OPTIONS", "check_planned", "print_plan", "print_test"]
 
 CALIBRATE_OPTION = click.option(
     "--calibrate",
@@ -23,6 +23,29 @@ CALIBRATE_OPTION = click.option(
     help="Measure the speed of this machine, or of a worker, again for the seconds of the "
     "plan. It takes one second; the first plan does it by itself.",
 )
+
+PLAN_OPTIONS = (
+    click.option(
+        "--plan",
+        "only_plan",
+        is_flag=True,
+        help="Print the plan, with its memory and time, and run nothing.",
+    ),
+    CALIBRATE_OPTION,
+)
+
+
+def check_planned(options: dict[str, Any]) -> None:
+    """Refuse to measure the machine where no plan alone is asked for.
+
+    Raises
+    ------
+    click.UsageError
+        Names the option to add.
+    """
+    if options.get("calibrate"):
+        msg = "--calibrate is for plans, got a test to run: add --plan"
+        raise click.UsageError(msg)
 
 
 def print_plan(request: Request, *, calibrate: bool) -> None:
@@ -57,9 +80,7 @@ def print_test(
     code : callable
         Python that gives the result again.
     """
-    if options.get("calibrate"):
-        msg = "--calibrate is for plans, got a test to run: add --plan"
-        raise click.UsageError(msg)
+    check_planned(options)
     check_targets(options)
     command = ("dhsic", *click.get_current_context().find_root().obj)
     page = Page(options["page_path"], command)

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import numpy as np
 
 from dhsic._files import parse_json
 from dhsic._version import __version__
-from dhsic.engine.digest import difference, digest, plain
+from dhsic.engine.digest import can_digest, difference, digest, plain
 from dhsic.engine.folder import Folder
 from dhsic.engine.reduction import Partial
 from dhsic.engine.stored_state import BrokenStateError, pack, unpack
@@ -35,6 +35,8 @@ __all__ = [
     "MissingShardError",
     "Shards",
 ]
+
+Value = TypeVar("Value")
 
 MANIFEST = "dhsic-checkpoint.json"
 PASS = "pass.json"
@@ -119,10 +121,13 @@ class Checkpoint:
         Where it is.
     manifest : Manifest
         Which run it is of.
+    part : object, optional
+        Of which variables of the run its passes are, where some are made on the way.
     """
 
     folder: Folder
     manifest: Manifest
+    part: Any = None
 
     @classmethod
     def open(cls, folder: Folder, run: Mapping[str, Any]) -> Checkpoint:
@@ -185,12 +190,44 @@ class Checkpoint:
             A value cannot be digested.
         """
         run = json.dumps(self.manifest.run, sort_keys=True)
-        key = digest((run, name, count, determined_by))[:32]
+        own = () if self.part is None else (self.part,)
+        key = digest((run, name, count, determined_by, *own))[:32]
         shards = Shards(self.folder, self.manifest.token, key, count)
         shards.folder.make()
         described = json.dumps({"name": name, "shards": count}).encode()
         shards.folder.write_new(PASS, described)
         return shards
+
+    def keep(self, name: str, make: Callable[[], Value], determined_by: Any) -> Value:
+        """Read a value that the driver makes, or make it and keep it.
+
+        Parameters
+        ----------
+        name : str
+            Name of the value.
+        make : callable
+            Makes it, of what `pack` takes.
+        determined_by : object
+            All that determines it besides the run; what cannot be digested is made anew.
+
+        Returns
+        -------
+        object
+            The value.
+        """
+        if not can_digest(determined_by):
+            return make()
+        shards = self.shards(name, 1, determined_by)
+        if shards.present():
+            try:
+                kept: Value = shards.load(0).state
+            except MissingShardError as missing:
+                shards.drop(missing)
+            else:
+                return kept
+        value = make()
+        shards.write(0, Partial(value, 0.0))
+        return value
 
 
 @dataclass(frozen=True)

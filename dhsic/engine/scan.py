@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,9 +11,11 @@ from numpy.typing import NDArray
 
 from dhsic._random import random_keys
 from dhsic._work import Work
+from dhsic.engine.blocks import Source
 from dhsic.engine.reduction import Footprint, RowBlock
+from dhsic.errors import DataError
 
-__all__ = ["Differing", "Extent", "Scan", "Still"]
+__all__ = ["Differing", "Extent", "Scan", "Still", "check_finite"]
 
 _KEPT = 16
 
@@ -55,6 +58,26 @@ class Extent(NamedTuple):
     """First row with NaN or infinity, shape (M,); infinity where there is none."""
     differing: tuple[Differing, ...]
     """For every set of columns that was the same in a sample."""
+
+
+def check_finite(extent: Extent, sources: Sequence[Source], remedy: str) -> None:
+    """Refuse variables with NaN or infinity.
+
+    Raises
+    ------
+    DataError
+        Names the first row of the variable where it comes first.
+    """
+    number = int(np.argmin(extent.first_bad))
+    row = extent.first_bad[number]
+    if np.isfinite(row):
+        place = getattr(sources[number], "place_of", None)
+        name, row = (sources[number].name, row) if place is None else place(int(row))
+        msg = (
+            f"variable {name!r} has NaN or infinity, first in row {int(row)}: "
+            f"drop or fill such rows{remedy}"
+        )
+        raise DataError(msg)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
+from dataclasses import replace
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
@@ -26,7 +27,7 @@ from dhsic.engine.reduction import (
 from dhsic.engine.run import run_map, run_pass
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.samples import describe_sources
-from dhsic.engine.scan import Differing, Extent, Scan, Still
+from dhsic.engine.scan import Differing, Extent, Scan, Still, check_finite
 from dhsic.engine.sets import Moves
 from dhsic.engine.take import take_rows
 from dhsic.errors import DataError
@@ -124,17 +125,21 @@ class Session:
         """Names of the variables."""
         return tuple(source.name for source in self.sources)
 
-    def over(self, sources: Sequence[Source]) -> Session:
+    def over(self, sources: Sequence[Source], part: Any = None) -> Session:
         """The same run over variables that are made of these, which counts their passes as its own.
 
         Parameters
         ----------
         sources : sequence of Source
             The variables; the data and the seed say all of them.
+        part : object, optional
+            Tells them from all others that the run is over, so that a checkpoint does.
         """
         other = copy(self)
         other.sources, other._differing, other._made = tuple(sources), {}, {}
         other._along = None
+        if part is not None and self._checkpoint is not None:
+            other._checkpoint = replace(self._checkpoint, part=(self._checkpoint.part, part))
         if other.n != self.n:
             other.moves = None
         return other
@@ -198,6 +203,12 @@ class Session:
         if self.moves is not None:
             described["moves"] = self.moves
         self._checkpoint = Checkpoint.open(self._folder, described)
+
+    def keep(self, name: str, make: Callable[[], Value], determined_by: Any) -> Value:
+        """Make a value on the driver, or read it from the checkpoint, see `Checkpoint.keep`."""
+        if self._checkpoint is None:
+            return make()
+        return self._checkpoint.keep(name, make, determined_by)
 
     def verify(self) -> tuple[StoredArraySummary, ...]:
         """Summaries of the stored data; called when all are read.
@@ -368,7 +379,7 @@ class Session:
         new = {k: one for k, one in zip(keys, still, strict=True) if k not in self._differing}
         if new:
             extent, finished = self._scan(tuple(new.values()))
-            self._check_finite(extent)
+            check_finite(extent, self.sources, self.remedy)
             self.finished.append(finished)
             self._differing.update(zip(new, extent.differing, strict=True))
         return [self._differing[k] for k in keys]
@@ -389,23 +400,11 @@ class Session:
         return state
 
     def _refuse_non_finite(self) -> NoReturn:
-        self._check_finite(self._scan()[0])
+        check_finite(self._scan()[0], self.sources, self.remedy)
         msg = (
             "NaN or infinity were read once and not again: keep the data as they are during a test"
         )
         raise DataError(msg)
-
-    def _check_finite(self, extent: Extent) -> None:
-        number = int(np.argmin(extent.first_bad))
-        row = extent.first_bad[number]
-        if np.isfinite(row):
-            place = getattr(self.sources[number], "place_of", None)
-            name, row = (self.names[number], row) if place is None else place(int(row))
-            msg = (
-                f"variable {name!r} has NaN or infinity, first in row {int(row)}: "
-                f"drop or fill such rows{self.remedy}"
-            )
-            raise DataError(msg)
 
     def _scan(self, still: tuple[Still, ...] = ()) -> tuple[Extent, PassFinished]:
         scan = Scan(still, self.seed)

@@ -12,7 +12,7 @@ import dhsic
 from dhsic import causal
 from dhsic.causal.measure import Measure
 from dhsic.causal.pair_residuals import pair_residuals
-from dhsic.engine.events import StepStarted
+from dhsic.engine.events import RunStarted, StepStarted
 from dhsic.errors import DataError, InvalidArgumentError
 from tests import oracles
 from tests.sensitivity.oracles import paper_equation_8
@@ -131,7 +131,10 @@ def test_batch__has_one_seed_and_every_pair_its_own():
     alone = causal.direction(*pairs["b"], rng=found.results[1].seed, **options)
     assert alone.score == found.results[1].score
     assert found.scores[0] != found.scores[2]  # of the same data, but other features
-    assert heard == [StepStarted(f"{name}, pair {k} of 3") for k, name in enumerate("abc", 1)]
+    told = [StepStarted(f"{name}, pair {k} of 3") for k, name in enumerate("abc", 1)]
+    assert [event for event in heard if event in told] == told
+    assert heard[0] == told[0]  # and then of the steps of every pair
+    assert sum(isinstance(event, RunStarted) for event in heard) == 3
     assert found.pairs == ("a", "b", "c")
     assert causal.directions(list(pairs.values()), rng=7, **options).pairs[2] == "pair3"
 
@@ -281,7 +284,7 @@ GOOD = np.arange(30.0) % 7, np.arange(30.0) % 11
         ((GOOD[0], GOOD[1][:9]), {}, DataError, "must have the same rows"),
         ((GOOD[0], np.full(30, np.nan)), {}, DataError, "'x2' has NaN"),
         ((GOOD[0], np.ones(30)), {}, DataError, "'x2' is constant in column 0"),
-        ((GOOD[0], 3.0 * GOOD[0]), {}, DataError, "regression leaves none"),
+        ((GOOD[0], 3.0 * GOOD[0]), {}, DataError, "is a function of 'x1' up to rounding"),
     ],
 )
 def test_refuses(pair, options, error, message):

@@ -177,6 +177,60 @@ def test_direction__takes_nulls_and_landmarks(invoke: Invoke, chain: str, tmp_pa
     assert json.loads(log.read_text().splitlines()[-1])["direction"] == found.direction
 
 
+def test_direction__is_planned(invoke: Invoke, chain: str) -> None:
+    done = invoke("cause", "direction", chain, *PAIR, "--plan")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.count("regressions") == 2
+    assert invoke("cause", "direction", chain, *PAIR, "--calibrate").exit_code == 2
+    options = ("--plan", "--time", "90s", "--max-rows", 200)
+    assert "200" in invoke("cause", "direction", chain, *PAIR, *options).stdout.split("\n")[0]
+
+
+def test_direction__runs_on_workers_in_a_time(invoke: Invoke, chain: str, tmp_path: Path) -> None:
+    log, out = tmp_path / "log.jsonl", tmp_path / "direction.json"
+    options = ("--workers", 1, "--time", 600, "--log-json", log, "--json", out)
+    done = invoke("cause", "direction", chain, *PAIR, *options)
+    assert done.exit_code == 0, done.stderr
+    events = [json.loads(line)["event"] for line in log.read_text().splitlines()]
+    assert "workers-ready" in events
+    assert events.count("pass-finished") == 5
+    here = causal.direction(*open_group(chain, list("ab")), rng=0)
+    found = causal.CausalDirection.from_json(out.read_text())
+    assert found.score == pytest.approx(here.score)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("dags", *PAIR),
+        ("order", *PAIR),
+        ("conditional", *PAIR, "--given", "c"),
+        ("direction", *PAIR, "--max-rows", 100),
+    ],
+    ids=lambda command: command[0],
+)
+def test_checkpoints__are_kept_and_listed(
+    invoke: Invoke, chain: str, tmp_path: Path, command: tuple[Any, ...]
+) -> None:
+    name, *options = command
+    kept = ("--checkpoint", tmp_path / "kept")
+    first = invoke("cause", name, chain, *options, *kept)
+    assert first.exit_code == 0, first.stderr
+    assert "regressions" in invoke("checkpoints", "list", tmp_path / "kept").stdout
+    again = invoke("cause", name, chain, *options, *kept)
+    assert again.stdout.splitlines()[0] == first.stdout.splitlines()[0]
+    other = invoke("cause", name, chain, *options, *kept, "--seed", 9)
+    assert other.exit_code == 2
+    assert "is of another run" in other.stderr
+
+
+def test_checkpoints__of_pairs_are_one_each(invoke: Invoke, folder: Path, tmp_path: Path) -> None:
+    options = ("--criterion", "hsic", "--checkpoint", tmp_path / "kept")
+    assert invoke("cause", "pairs", folder, *options).exit_code == 0
+    listed = invoke("checkpoints", "list", tmp_path / "kept").stdout
+    assert listed.count("causal direction of") == 4
+
+
 def test_pairs__are_read_and_scored(invoke: Invoke, folder: Path, tmp_path: Path) -> None:
     out, plot = tmp_path / "pairs.json", tmp_path / "roc.png"
     options = ("--criterion", "hsic", "--max-rows", 80, "--seed", 1, "--top", 2)

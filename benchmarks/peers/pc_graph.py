@@ -1,0 +1,124 @@
+"""PC of causal-learn and of pgmpy on a known graph of eight nodes, with dhsic's tests and theirs.
+
+Every node is normal noise plus a function of its parents: 0.8 x where the graph is linear, and
+else tanh(1.5 x) of some parents and x^2 / 2 of others, which leaves no correlation. `missing` and
+`extra` count the edges of the skeleton, and `turned` those of the v-structures whose directions
+are wrong. `seconds` is processor time, `peak MiB` the largest resident size of the process, which
+runs one search. Writes benchmarks/results/pc_graph.csv; needs the extra `discovery`.
+
+    python -m benchmarks run pc_graph
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.shared.output import write_csv
+from dhsic.integrations import PgmpyTest, PValue, causal_learn_test
+
+Edge = tuple[int, int]
+
+NODES = 8
+EDGES: tuple[Edge, ...] = ((0, 2), (1, 2), (2, 3), (3, 4), (1, 5), (5, 6), (4, 7), (6, 7))
+COLLIDERS: tuple[Edge, ...] = ((0, 2), (1, 2), (4, 7), (6, 7))
+SQUARED: tuple[Edge, ...] = ((1, 2), (1, 5), (6, 7))
+LEVEL = 0.01
+# Approximate p-values, which take a tenth of the time of exact ones.
+DHSIC = PValue(threads=1, marginal={"null": "gamma"}, conditional={"null": "gamma"})
+
+
+def draw(n: int, shape: str, seed: int) -> NDArray[np.float64]:
+    """Rows of the graph, shape (n, 8)."""
+    x = np.random.default_rng([n, seed]).standard_normal((n, NODES))
+    for cause, effect in sorted(EDGES, key=lambda edge: edge[1]):
+        given = x[:, cause]
+        if shape == "linear":
+            x[:, effect] += 0.8 * given
+        elif (cause, effect) in SQUARED:
+            x[:, effect] += 0.5 * given**2
+        else:
+            x[:, effect] += np.tanh(1.5 * given)
+    return x
+
+
+def by_causal_learn(x: NDArray[np.float64], test: str) -> tuple[set[Edge], set[Edge]]:
+    """Edges and directed edges that causal-learn finds."""
+    from causallearn.search.ConstraintBased.PC import pc
+
+    name = causal_learn_test(DHSIC) if test == "dhsic" else test
+    found = pc(x, LEVEL, name, show_progress=False).G.graph
+    pairs = [(a, b) for a in range(NODES) for b in range(NODES) if a != b]
+    directed = {(a, b) for a, b in pairs if found[b, a] == 1 and found[a, b] == -1}
+    return {(a, b) for a, b in pairs if a < b and (found[a, b] or found[b, a])}, directed
+
+
+def by_pgmpy(x: NDArray[np.float64], test: str) -> tuple[set[Edge], set[Edge]]:
+    """Edges and directed edges that pgmpy finds."""
+    import pandas as pd
+    from pgmpy.causal_discovery import PC
+
+    frame = pd.DataFrame(x, columns=[f"x{j}" for j in range(NODES)])
+    asked = PgmpyTest(frame, DHSIC) if test == "dhsic" else test
+    search = PC(ci_test=asked, significance_level=LEVEL, n_jobs=1, show_progress=False)
+    graph = search.fit(frame).causal_graph_
+    directed = {(int(a[1:]), int(b[1:])) for a, b in graph.directed_edges}
+    edges = {(int(a[1:]), int(b[1:])) for a, b in graph.edges()}
+    return {(min(edge), max(edge)) for edge in edges}, directed
+
+
+SEARCHES = {"causal-learn": by_causal_learn, "pgmpy": by_pgmpy}
+TESTS = {"causal-learn": ("dhsic", "fisherz", "rcit"), "pgmpy": ("dhsic", "pearsonr")}
+
+
+def row(library: str, test: str, shape: str, n: int) -> dict[str, Any]:
+    """One search."""
+    warnings.simplefilter("ignore")
+    x = draw(n, shape, 0)
+    began = time.process_time()
+    edges, directed = SEARCHES[library](x, test)
+    seconds = time.process_time() - began
+    true = {(min(edge), max(edge)) for edge in EDGES}
+    size = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {
+        "library": library,
+        "test": test,
+        "functions": shape,
+        "n": n,
+        "missing": len(true - edges),
+        "extra": len(edges - true),
+        "turned": len(set(COLLIDERS) - directed),
+        "seconds": seconds,
+        "peak MiB": size / (2**20 if sys.platform == "darwin" else 2**10),
+    }
+
+
+def rows(sizes: tuple[int, ...], libraries: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    for n in sizes:
+        for library in libraries:
+            for shape in ("linear", "nonlinear"):
+                for test in TESTS[library]:
+                    with ProcessPoolExecutor(1, get_context("spawn")) as alone:
+                        yield alone.submit(row, library, test, shape, n).result()
+
+
+@click.command(help=__doc__)
+@click.option("--rows", "sizes", multiple=True, type=int, default=(20_000,))
+@click.option("--library", "libraries", multiple=True, type=click.Choice(list(SEARCHES)))
+@click.option("--out", default="benchmarks/results/pc_graph.csv")
+def main(sizes: tuple[int, ...], libraries: tuple[str, ...], out: str) -> None:
+    write_csv(out, rows(sizes, libraries or tuple(SEARCHES)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""Both directions of two variables: what is planned, and what runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dhsic._random import generator
+from dhsic._validation import check_integer
+from dhsic._work import pair_seconds
+from dhsic.causal.measure import Measure, MeasuredSide
+from dhsic.causal.regression import Regression
+from dhsic.causal.residuals import plan_regressions, residual_variables
+from dhsic.causal.units import plan_units, standardised, standing_in
+from dhsic.engine.blocks import Source
+from dhsic.engine.plan import DriverStep, PassPlan, Plan
+from dhsic.engine.session import Session
+from dhsic.estimators import VHSIC, Estimator
+from dhsic.estimators.base import plan_of
+from dhsic.estimators.reach import Offer, Way, first_that_fits, powers_below, telling
+from dhsic.io.sources import ArraySource
+from dhsic.kernels import Combinations
+from dhsic.results import AS_ASKED
+
+__all__ = ["Directed", "Rows", "Sides"]
+
+_FEWEST_ROWS = 4
+_FEWEST_CHOSEN = 256
+_REMEDY = "take fewer rows by max_rows, fewer landmarks or threads, or regression='splines'"
+_GIVEN = {1: [(0,)]}  # the effect given the cause
+
+
+class Rows(NamedTuple):
+    """How many rows are used."""
+
+    number: int
+    """At most all of them."""
+    reason: str
+    """Why so many."""
+
+
+class Sides(NamedTuple):
+    """Two standardised variables, and the residuals of each given the other."""
+
+    variables: tuple[Source, Source]
+    """The first and the second."""
+    residuals: tuple[Source, Source]
+    """Those of the second, and those of the first."""
+
+
+@dataclass(frozen=True)
+class Directed:
+    """Regressions of two variables on each other, and how their residuals are measured.
+
+    Parameters
+    ----------
+    session : Session
+        Over the two variables.
+    regression : Regression
+        How each is regressed on the other.
+    measure : Measure
+        How the dependence of residuals is measured.
+    """
+
+    session: Session
+    regression: Regression
+    measure: Measure
+
+    def rows(self, most: int | None) -> Rows:
+        """As many rows as were asked for, or as fit the memory and the time."""
+        n = self.session.n
+        if most is not None:
+            return Rows(min(n, check_integer("max_rows", most, minimum=_FEWEST_ROWS)), AS_ASKED)
+        offers = [
+            Offer(k, f"{k:,} rows", partial(self.plan, k), self._least_seconds(k))
+            for k in powers_below(n, min(n, _FEWEST_CHOSEN))
+        ]
+        number, reason = first_that_fits(self.session, [offers])
+        return Rows(number, reason or AS_ASKED)
+
+    def _least_seconds(self, rows: int) -> float:
+        """Quadratic estimators of too many rows are not even planned."""
+        estimator = self.measure.estimator
+        name = estimator if isinstance(estimator, str) else estimator.name
+        return 2.0 * pair_seconds(rows) if name == VHSIC.name else 0.0
+
+    def settled(self, rows: int) -> tuple[Directed, str]:
+        """With the estimator for so many rows, the same for both directions, and why this one."""
+
+        def planner(estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
+            del session, combinations  # of one side, where the plan is of all that runs
+            return replace(self, measure=replace(self.measure, estimator=estimator))._plan(rows)
+
+        session, _ = self._selected(rows)
+        side = _residual_session(session, *_stand_ins(session))
+        measure, reason = self.measure.settled(side, planner)
+        return replace(self, measure=measure), reason
+
+    def told(self, rows: int) -> Plan:
+        """The plan, whose refusal names the most rows that fit."""
+        return telling(self.plan(rows), [Way("rows", rows, self.plan, min(rows, _FEWEST_CHOSEN))])
+
+    def plan(self, rows: int) -> Plan:
+        """All steps with so many rows."""
+        return self.settled(rows)[0]._plan(rows)
+
+    def _plan(self, rows: int) -> Plan:
+        session, steps = self._selected(rows)
+        steps = [*steps, *plan_units(session)]
+        landmarks = None
+        first, second = _stand_ins(session)
+        for cause, effect in ((first, second), (second, first)):
+            steps += plan_regressions(session.over([cause, effect]), self.regression, _GIVEN)
+            measured = self.measure.plan(_residual_session(session, cause, effect))
+            steps += measured.steps
+            landmarks = measured.n_landmarks
+        return plan_of(session, steps, _REMEDY, landmarks)
+
+    def _selected(self, rows: int) -> tuple[Session, list[DriverStep | PassPlan]]:
+        """Stand-ins of the selected rows, which are held, and the step that reads them."""
+        whole = self.session
+        if rows == whole.n:
+            return whole, []
+        size = 8 * rows * sum(whole.dims)
+        fetch = size + max(source.take_bytes for source in whole.sources)
+        zero = np.float64(0.0)
+        stand_ins = [
+            ArraySource(source.name, np.broadcast_to(zero, (rows, source.shape[1])))
+            for source in whole.sources
+        ]
+        return whole.over(stand_ins), [DriverStep("select rows", size + fetch, size)]
+
+    def select(self, rows: int) -> Session:
+        """The session over so many rows, drawn at random and held where they are not all."""
+        whole = self.session
+        if rows == whole.n:
+            return whole
+        whole.step("select rows")
+        drawn = generator(whole.seed, "selection").choice(whole.n, rows, replace=False)
+        numbers = np.sort(drawn)
+        values = whole.take([numbers] * len(whole.sources))
+        pairs = zip(whole.names, values, strict=True)
+        return whole.over([ArraySource(name, x) for name, x in pairs], "selected rows")
+
+    def measured(self, rows: int) -> tuple[MeasuredSide, MeasuredSide]:
+        """The first variable as the cause, and the second."""
+        session = self.select(rows)
+        first, second = standardised(session)
+        # One after the other by the same draws, so that exchanged variables give the opposite.
+        forward = self._side(session, first, second, "forward")
+        return forward, self._side(session, second, first, "backward")
+
+    def residuals(self, rows: int) -> Sides:
+        """The variables and their residuals, to be measured in several ways."""
+        session = self.select(rows)
+        first, second = standardised(session)
+        of_second = self._regressed(session, first, second, "forward").sources[1]
+        of_first = self._regressed(session, second, first, "backward").sources[1]
+        return Sides((first, second), (of_second, of_first))
+
+    def _side(self, session: Session, cause: Source, effect: Source, way: str) -> MeasuredSide:
+        return self.measure.side(self._regressed(session, cause, effect, way))
+
+    def _regressed(self, session: Session, cause: Source, effect: Source, way: str) -> Session:
+        """The session over a cause and the residuals of its effect."""
+        both = session.over([cause, effect], way)
+        (left,) = residual_variables(both, self.regression, _GIVEN)
+        named: Any = replace(left, name=_residuals_of(effect))  # type: ignore[type-var]
+        return both.over([cause, named], "residuals")
+
+
+def _stand_ins(session: Session) -> tuple[Source, Source]:
+    """The standardised variables, for plans."""
+    first, second = (
+        standing_in(source.name, (source,), source.shape[1]) for source in session.sources
+    )
+    return first, second
+
+
+def _residual_session(session: Session, cause: Source, effect: Source) -> Session:
+    """The session over a cause and the residuals of its effect, for plans."""
+    left = standing_in(_residuals_of(effect), (effect, cause), effect.shape[1])
+    return session.over([cause, left])
+
+
+def _residuals_of(effect: Source) -> str:
+    return f"residuals of {effect.name}"
