@@ -174,7 +174,9 @@ class NystromHSIC(OnLandmarks):
         assert counts is not None
         return drawn._replace(
             sides=tuple(
-                side._replace(projection=one.axes[:count])
+                side._replace(
+                    projection=one.axes(count), known_spread=float(one.variances.sum())
+                )
                 for side, one, count in zip(drawn.sides, directions, counts, strict=True)
             )
         )
