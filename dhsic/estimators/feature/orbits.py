@@ -207,6 +207,11 @@ class OrbitPass:
         return int(min(one.second.start for one in self.layout.crossings))
 
     @property
+    def _are_apart(self) -> bool:
+        """Whether permutations move all features of second variables, and none of first ones."""
+        return all(one.first.stop <= self._first_moved for one in self.layout.crossings)
+
+    @property
     def _n_moved(self) -> int:
         return self.layout.n_features - self._first_moved
 
@@ -268,19 +273,25 @@ class OrbitPass:
         for at in _slices(count, self._batch_groups):
             of = slice((start + at.start) * b, (start + at.stop) * b)
             features, norms[at] = self._features([x[of] for x in block.values], sums)
-            own[:, at.start * rows : at.stop * rows] = self._transform(features)
+            self._write(self._transform(features), own[:, at.start * rows : at.stop * rows])
             if self._n_kept:
                 kept[at] = features[..., self._first_moved :]
         sums.norms[:] += norms.sum(axis=0)
         sums.products[:] += norms.T @ norms
         return own, kept
 
+    def _write(self, transforms: Transform, out: Transform) -> None:
+        """Those of features that never move are conjugate, where they are multiplied as such."""
+        at = self._first_moved if self._are_apart else 0
+        np.conj(transforms[..., :at], out=out[..., :at])
+        out[..., at:] = transforms[..., at:]
+
     def _features(self, values: list[Matrix], sums: OrbitSums) -> tuple[Matrix, Vector]:
         """Those of rows of groups that are summed, (g, b, D), and norms of kernels, (g, K)."""
         layout, b = self.layout, self.groups.size
         features = np.empty((len(values[0]), layout.n_features), layout.dtype)
         for number, side, raw in layout.raw(values):
-            features[:, layout.places[number]] = side.summed(raw)
+            side.write_summed(raw, features[:, layout.places[number]])
             sums.raw[layout.raw_places[number]] += _squared_norms(raw)
         sums.sums[:] += _group_sums(features, b).sum(axis=0)
         squares = _group_sums(np.square(features), b)
@@ -302,7 +313,8 @@ class OrbitPass:
             second = slice(one.second.start - first_moved, one.second.stop - first_moved)
             for at in _slices(own.shape[0], self._slab(one)):
                 for rows in _slices(own.shape[1], _BATCH_ROWS):
-                    left = own[at, rows, one.first].conj().swapaxes(1, 2)
+                    left = own[at, rows, one.first].swapaxes(1, 2)
+                    left = left if self._are_apart else left.conj()
                     one.of(total)[at] += left @ moved[at, rows, second]
 
     def _add_left_over(self, block: GroupBlock, sums: OrbitSums) -> None:
