@@ -79,7 +79,7 @@ class Ranked(Kernel):
         sample = as_sample(sample)
         ranked = self
         if self.knots is None:
-            ranked = replace(self, knots=tuple(_knots(column, self.scale) for column in sample.T))
+            ranked = replace(self, knots=_all_knots(sample, self.scale))
         return ranked._of(self.kernel.fit(ranked._transformed(sample)))
 
     def scale_columns(self, d: int) -> tuple[tuple[int, ...], ...]:
@@ -168,24 +168,44 @@ def _nearly_ascending(columns: NDArray[Any]) -> NDArray[np.intp]:
     return np.argsort(np.ascontiguousarray(halves), axis=1, kind="stable")
 
 
+def _all_knots(sample: NDArray[np.float64], scale: Scale) -> tuple[_Knots, ...]:
+    """Those of every column; columns without ties have the same heights."""
+    ordered = np.sort(sample, axis=0)
+    untied = (ordered[1:] > ordered[:-1]).all(axis=0)
+    places, heights = _heights(np.ones(len(sample), np.intp), scale)
+    shared = tuple(heights.tolist())
+    return tuple(
+        (tuple(ordered[places, j].tolist()), shared) if whole else _knots(ordered[:, j], scale)
+        for j, whole in enumerate(untied.tolist())
+    )
+
+
 def _knots(column: NDArray[np.float64], scale: Scale) -> _Knots:
     """Values of a column, all or at quantiles, and their ranks or scores."""
     values, counts = np.unique(column, return_counts=True)
+    places, heights = _heights(counts, scale)
+    return tuple(values[places].tolist()), tuple(heights.tolist())
+
+
+def _heights(
+    counts: NDArray[np.intp], scale: Scale
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Places of the knots among values that come so often, ascending, and what they become."""
     upto = np.cumsum(counts)
+    n = int(upto[-1])
     middles = 2 * upto - counts  # twice the mid-ranks, whole numbers so that ties stay ties
     if scale == "spread":
-        distances, places = np.unique(np.abs(middles - len(column)), return_inverse=True)
-        shares = np.bincount(places, counts, len(distances))
-        middles = (2 * np.cumsum(shares) - shares)[places]
-    heights = middles / (2 * len(column))
+        distances, of = np.unique(np.abs(middles - n), return_inverse=True)
+        shares = np.bincount(of, counts, len(distances))
+        middles = (2 * np.cumsum(shares) - shares)[of]
+    heights = middles / (2 * n)
     if scale == "scores":
         heights = scipy.special.ndtri(heights)
-    if len(values) > _MOST_KNOTS:
-        # at these ranks, so that a value which many rows share is a knot
-        wanted = np.linspace(1.0, len(column), _MOST_KNOTS)
-        chosen = np.unique(np.searchsorted(upto, wanted))
-        values, heights = values[chosen], heights[chosen]
-    return tuple(values.tolist()), tuple(heights.tolist())
+    if len(counts) <= _MOST_KNOTS:
+        return np.arange(len(counts)), heights
+    # at these ranks, so that a value which many rows share is a knot
+    places = np.unique(np.searchsorted(upto, np.linspace(1.0, n, _MOST_KNOTS)))
+    return places, heights[places]
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from dhsic.estimators.feature.ranking import (
     rank_features,
 )
 from dhsic.estimators.feature.tests import grid_outcome
-from dhsic.estimators.identities import compared, left_out_text
+from dhsic.estimators.identities import compared, left_out_text, nearness
 from dhsic.kernels import Combinations, Kernel
 
 __all__ = ["NystromHSIC"]
@@ -166,10 +166,9 @@ class NystromHSIC(OnLandmarks):
         """With the principal directions that replicates are made of."""
         if self.n_features is None:
             return drawn
+        near = [nearness(side.map(side.sample)) for side in drawn.sides]
+        drawn = drawn.part(compared(drawn.combinations, near, session.n))
         directions = list(map(Directions.of, drawn.sides))
-        near = [one.near for one in directions]
-        numbers = compared(drawn.combinations, near, session.n)
-        drawn, directions = drawn.part(numbers), drawn.combinations.used(directions, numbers)
         counts = self.counts(session, drawn.combinations, directions)
         assert counts is not None
         return drawn._replace(

@@ -22,7 +22,6 @@ import scipy
 from numpy.typing import NDArray
 
 from dhsic.estimators.feature.basis import Side
-from dhsic.estimators.identities import nearness
 from dhsic.kernels import Combinations
 from dhsic.linalg import solve_lower
 
@@ -50,14 +49,11 @@ class Directions:
         A column times whitened features is the feature of a direction.
     factor : ndarray, shape (D, D), optional
         The lower triangular L that whitens them.
-    near : float, optional
-        The `nearness` of rows and landmarks.
     """
 
     variances: Vector
     vectors: NDArray[np.floating[Any]]
     factor: Vector | None = None
-    near: float = 1.0
 
     @classmethod
     def of(cls, side: Side) -> Self:
@@ -77,7 +73,7 @@ class Directions:
             whitened, driver="evd", overwrite_a=True, check_finite=False
         )
         variances = np.maximum(variances[::-1], 0.0).astype(np.float64)
-        return cls(variances, vectors[:, ::-1], side.factor, nearness(values))
+        return cls(variances, vectors[:, ::-1], side.factor)
 
     @classmethod
     def guessed(cls, count: int) -> Self:
