@@ -171,12 +171,15 @@ class Columns(Kernel):
     @cached_property
     def _laplacians(self) -> tuple[Indices, Vector, Vector] | None:
         """The columns that count, their origins and scales, where all kernels are Laplacian."""
-        parts = [(j, part) for j, part in enumerate(self._given) if part is not None]
-        if self.alike or not all(
-            isinstance(part, Laplacian) and part.origin is not None for _, part in parts
-        ):
+        at = [j for j, part in enumerate(self._given) if part is not None]
+        parts = [
+            (part.origin[0], part._scale)
+            for part in self._given
+            if isinstance(part, Laplacian) and part.origin is not None
+        ]
+        if self.alike or len(parts) < len(at):
             return None
-        at, origins, scales = zip(*((j, p.origin[0], p._scale) for j, p in parts), strict=True)
+        origins, scales = zip(*parts, strict=True)
         return np.array(at), np.array(origins), np.array(scales)
 
     @property

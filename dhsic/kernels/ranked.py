@@ -171,12 +171,12 @@ def _nearly_ascending(columns: NDArray[Any]) -> NDArray[np.intp]:
 def _all_knots(sample: NDArray[np.float64], scale: Scale) -> tuple[_Knots, ...]:
     """Those of every column; columns without ties have the same heights."""
     ordered = np.sort(sample, axis=0)
-    untied = (ordered[1:] > ordered[:-1]).all(axis=0)
+    untied = np.logical_and.reduce(ordered[1:] > ordered[:-1]).tolist()
     places, heights = _heights(np.ones(len(sample), np.intp), scale)
     shared = tuple(heights.tolist())
     return tuple(
         (tuple(ordered[places, j].tolist()), shared) if whole else _knots(ordered[:, j], scale)
-        for j, whole in enumerate(untied.tolist())
+        for j, whole in enumerate(untied)
     )
 
 

@@ -73,9 +73,13 @@ class Side(NamedTuple):
         """Mean squared norm of the whitened features of the rows that it was described by."""
         if self.known_spread is not None:
             return self.known_spread
-        assert self.sample is not None
-        features = (self.map(self.sample) - self.centre).astype(np.float64)
+        features = (self.values() - self.centre).astype(np.float64)
         return float(squared_norms(self.whitened(features).T).mean())
+
+    def values(self) -> Matrix:
+        """The features of the rows that it was described by, shape (s, D)."""
+        assert self.sample is not None
+        return self.map(self.sample)
 
     @property
     def n_features(self) -> int:

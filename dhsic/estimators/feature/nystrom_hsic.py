@@ -166,16 +166,14 @@ class NystromHSIC(OnLandmarks):
         """With the principal directions that replicates are made of."""
         if self.n_features is None:
             return drawn
-        near = [nearness(side.map(side.sample)) for side in drawn.sides]
+        near = [nearness(side.values()) for side in drawn.sides]
         drawn = drawn.part(compared(drawn.combinations, near, session.n))
         directions = list(map(Directions.of, drawn.sides))
         counts = self.counts(session, drawn.combinations, directions)
         assert counts is not None
         return drawn._replace(
             sides=tuple(
-                side._replace(
-                    projection=one.axes(count), known_spread=float(one.variances.sum())
-                )
+                side._replace(projection=one.axes(count), known_spread=float(one.variances.sum()))
                 for side, one, count in zip(drawn.sides, directions, counts, strict=True)
             )
         )

@@ -62,9 +62,8 @@ class Directions:
         With the eigenvectors V of the covariance of L^-1 k(z, x), the features V' L^-1 k(z, x) are
         uncorrelated in the sample. They are found in the precision of the features.
         """
-        assert side.sample is not None
         assert side.factor is not None
-        values = side.map(side.sample)
+        values = side.values()
         features = (values - side.centre).astype(np.float64)
         covariance = features.T @ features / len(features)
         half = solve_lower(side.factor, covariance).T
@@ -81,7 +80,7 @@ class Directions:
         return cls(np.ones(count), np.broadcast_to(0.0, (count, count)))
 
     def axes(self, count: int) -> Vector:
-        """Shape (count, D): a row times the kernel at the landmarks is the feature of a direction."""
+        """Shape (count, D): a row times the kernel at the landmarks is a feature."""
         vectors = self.vectors[:, :count].astype(np.float64, copy=False)
         if self.factor is None:
             return vectors.T
@@ -141,7 +140,7 @@ def _fitting(
     least: float = 0.0,
 ) -> list[int]:
     """With the least share missed, from `least` on, by which the products of all pairs fit."""
-    shares = _MISSED[_MISSED >= least]
+    shares = _MISSED[np.searchsorted(_MISSED, least) :]
 
     def counts(missed: float) -> list[int]:
         return [one.needed(n, missed) for one in directions]
