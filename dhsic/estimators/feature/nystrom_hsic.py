@@ -68,8 +68,9 @@ class NystromHSIC(OnLandmarks):
     n_features : int or str or None, optional
         How many principal directions of the features of a kernel a test with replicates keeps, by
         their variances in a sample of 1,000 rows that is drawn for every variable by itself. A
-        number is the most; "auto" takes all with at least 10 / n of the largest variance, and
-        where the products of all combinations of kernels would be more than 12,288, of every
+        number is the most; "auto" takes all with at least 10 / n of the largest variance of the
+        reference of a grid, and of the other kernels all but the lightest, which hold a hundredth
+        of the variances squared; where the products of either would be more than 6,144, of every
         kernel the same share of its variances squared; None takes all. Replicates take as long,
         and as much memory, as there are products, and light directions have little power. Where it
         is given, kernels that are 0 between all rows of the sample and the landmarks are left out,
