@@ -11,15 +11,13 @@ variance and most of the directions.
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dhsic.estimators.feature.basis import Side
 from dhsic.kernels import Combinations
@@ -86,21 +84,28 @@ class Directions:
             return vectors.T
         return solve_lower(self.factor, vectors, transposed=True).T
 
-    def needed(self, n: int, missed: float) -> int:
+    def needed(self, n: int, missed: ArrayLike) -> NDArray[np.intp]:
         """How many weigh in a test of n rows.
 
         Parameters
         ----------
         n : int
             Rows.
-        missed : float
-            The share that may be lost of the null's variance, the sum of squared variances.
+        missed : array_like
+            The shares that may be lost of the null's variance, the sum of squared variances.
+
+        Returns
+        -------
+        ndarray
+            One for every share.
         """
         weights = np.where(self.variances * n >= _LIGHTEST * self.variances[0], self.variances, 0.0)
-        beyond = np.cumsum(weights[::-1] ** 2)[::-1]  # of this direction and all lighter ones
-        if beyond[0] == 0.0:  # a sample of equal rows does not tell
-            return len(weights)
-        return max(1, int(np.count_nonzero(beyond > missed * beyond[0])))
+        upto = np.cumsum(weights[::-1] ** 2)  # of a direction and all lighter ones, ascending
+        if upto[-1] == 0.0:  # a sample of equal rows does not tell
+            return np.full(np.shape(missed), len(weights))
+        lost = np.searchsorted(upto, np.multiply(missed, upto[-1]), "right")
+        counts: NDArray[np.intp] = np.maximum(1, len(weights) - lost)
+        return counts
 
 
 def feature_counts(
@@ -141,12 +146,7 @@ def _fitting(
 ) -> list[int]:
     """With the least share missed, from `least` on, by which the products of all pairs fit."""
     shares = _MISSED[np.searchsorted(_MISSED, least) :]
-
-    def counts(missed: float) -> list[int]:
-        return [one.needed(n, missed) for one in directions]
-
-    def fits(missed: float) -> bool:
-        some = counts(missed)
-        return sum(math.prod(some[k] for k in pair) for pair in pairs) <= most
-
-    return counts(shares[min(bisect_left(shares, True, key=fits), len(shares) - 1)])
+    counts = np.array([one.needed(n, shares) for one in directions])
+    products = sum(np.prod(counts[list(pair)], axis=0) for pair in pairs)
+    fitting = min(int(np.count_nonzero(products > most)), len(shares) - 1)
+    return [int(count) for count in counts[:, fitting]]
