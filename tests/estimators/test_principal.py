@@ -185,7 +185,7 @@ def test_axes__make_features_without_covariance_that_have_the_variances():
     factor = np.linalg.cholesky(kernel(landmarks))
     for dtype, error in ((np.float64, 1e-12), (np.float32, 1e-6)):
         side = Side.of(KernelFeatures.at(landmarks, kernel, dtype), sample, factor)
-        found = Directions.of(side)
+        found = Directions.of(side, side.values())
         whitened = np.linalg.solve(factor, (kernel(sample, landmarks) - side.centre).T)
         expected = np.linalg.eigvalsh(whitened @ whitened.T / 400)[::-1]
         np.testing.assert_allclose(found.variances, expected, atol=error)

@@ -33,7 +33,7 @@ from dhsic.estimators.feature.ranking import (
     rank_features,
 )
 from dhsic.estimators.feature.tests import grid_outcome
-from dhsic.estimators.identities import compared, left_out_text, nearness
+from dhsic.estimators.identities import compared, is_identity, left_out_text, nearness
 from dhsic.kernels import Combinations, Kernel
 
 __all__ = ["NystromHSIC"]
@@ -167,9 +167,15 @@ class NystromHSIC(OnLandmarks):
         """With the principal directions that replicates are made of."""
         if self.n_features is None:
             return drawn
-        near = [nearness(side.values()) for side in drawn.sides]
-        drawn = drawn.part(compared(drawn.combinations, near, session.n))
-        directions = list(map(Directions.of, drawn.sides))
+        combinations = drawn.combinations
+        reference, near, found = combinations.chosen[combinations.reference()], [], []
+        for k, side in enumerate(drawn.sides):
+            values = side.values()
+            near.append(nearness(values))
+            taken = k in reference or not is_identity(near[k], session.n)
+            found.append(Directions.of(side, values) if taken else Directions.guessed(1))
+        numbers = compared(combinations, near, session.n)
+        drawn, directions = drawn.part(numbers), combinations.used(found, numbers)
         counts = self.counts(session, drawn.combinations, directions)
         assert counts is not None
         return drawn._replace(

@@ -54,14 +54,13 @@ class Directions:
     factor: Vector | None = None
 
     @classmethod
-    def of(cls, side: Side) -> Self:
-        """Those of features with a factor L, in the sample that they were described by.
+    def of(cls, side: Side, values: NDArray[np.floating[Any]]) -> Self:
+        """Those of features with a factor L, of their values in the sample that described them.
 
         With the eigenvectors V of the covariance of L^-1 k(z, x), the features V' L^-1 k(z, x) are
         uncorrelated in the sample. They are found in the precision of the features.
         """
         assert side.factor is not None
-        values = side.values()
         features = (values - side.centre).astype(np.float64)
         covariance = features.T @ features / len(features)
         half = solve_lower(side.factor, covariance).T
