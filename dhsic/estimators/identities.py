@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dhsic.kernels import Combinations
 
-__all__ = ["compared", "compared_in_samples", "left_out_text", "nearness"]
+__all__ = ["compared", "compared_in_samples", "is_identity", "left_out_text", "nearness"]
 
 _NEAR = 1e-3
 _ALONE = 2.0  # rows of all that a row is near, of which it is one itself
@@ -26,6 +26,11 @@ _ROWS = 64  # whose neighbours in a sample are counted
 def nearness(values: NDArray[Any]) -> float:
     """The share of pairs of rows between which a kernel is above 0.001, from its values."""
     return float(np.mean(values > _NEAR))
+
+
+def is_identity(near: float, n: int) -> bool:
+    """Whether hardly any of n rows has a neighbour, of a kernel with such a `nearness`."""
+    return near * n < _ALONE
 
 
 def compared(combinations: Combinations, near: Sequence[float], n: int) -> list[int]:
@@ -51,7 +56,7 @@ def compared(combinations: Combinations, near: Sequence[float], n: int) -> list[
     >>> compared(Combinations.against(kernels, Gaussian(gamma=1.0)), [0.5, 0.01, 0.5], 100)
     [0]
     """
-    identities = {k for k, share in enumerate(near) if share * n < _ALONE}
+    identities = {k for k, share in enumerate(near) if is_identity(share, n)}
     reference = combinations.reference()
     return [
         c

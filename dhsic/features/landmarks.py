@@ -91,7 +91,16 @@ class KernelFeatures:
     def __call__(self, x: NDArray[Any]) -> Matrix:
         """Map rows (b, d) to features (b, D)."""
         rows = self.kernel.rows(x, self.dtype)
-        out = np.empty((len(rows), self.n_features), self.dtype)
-        work = np.empty((self.kernel.work_tiles, *out.shape), self.dtype)
+        single, shape = x.shape[1] == 1, (len(rows), self.n_features)
+        out = _empty(shape, self.dtype, single=single)
+        work = _empty((self.kernel.work_tiles, *shape), self.dtype, single=single)
         self.kernel.tile(rows, self.columns, out, work)
         return out
+
+
+def _empty(shape: tuple[int, ...], dtype: DTypeLike, *, single: bool) -> Matrix:
+    """Tiles (..., b, p); of single numbers rows are side by side, as loops over few p are slow."""
+    if not single:
+        return np.empty(shape, dtype)
+    *several, b, p = shape
+    return np.empty((*several, p, b), dtype).swapaxes(-1, -2)

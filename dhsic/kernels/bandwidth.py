@@ -98,15 +98,15 @@ def _median_on_line(x: NDArray[np.float64]) -> float | None:
     """Median distance of sorted numbers, without most of the distances; None where bounds miss it.
 
     Distances between ranks some steps apart bound the median. Searches count the pairs below the
-    bounds, so that only those between them are computed, a twentieth of all.
+    bounds, so that only those between them are computed, a twenty-fifth of all.
     """
     s = len(x)
     middle = s * (s - 1) // 4  # of s (s - 1) / 2 pairs
     if s < _FEWEST_ON_LINE:
         return None
-    steps = range(1 + s // 32, s, 1 + s // 16)
+    steps = range(1 + s // 48, s, 1 + s // 24)
     some = np.concatenate([x[k:] - x[:-k] for k in steps])
-    bounds = int(0.475 * len(some)), int(0.525 * len(some))
+    bounds = int(0.48 * len(some)), int(0.52 * len(some))
     low, high = np.partition(some, bounds)[list(bounds)]
     starts = np.maximum(np.searchsorted(x, x + low), np.arange(1, s + 1))
     counts = np.maximum(np.searchsorted(x, x + high, "right") - starts, 0)

@@ -19,6 +19,9 @@ from dhsic.kernels.radial import Laplacian
 
 __all__ = ["Columns"]
 
+Indices = NDArray[np.intp]
+Vector = NDArray[np.float64]
+
 
 @dataclass(frozen=True)
 class Columns(Kernel):
@@ -96,36 +99,44 @@ class Columns(Kernel):
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         x = np.asarray(x)
         self._check_shape(x)
-        parts, at = zip(*self.counted(x.shape[1]), strict=True)
-        if not all(isinstance(part, Laplacian) and part.origin is not None for part in parts):
-            return np.hstack([part.rows(x[:, j], dtype) for part, j in zip(parts, at, strict=True)])
+        if self._laplacians is None:
+            parts = self.counted(x.shape[1])
+            return np.hstack([part.rows(x[:, j], dtype) for part, j in parts])
         # one multiplication in place of one a column; what rows of either kind are is the same
-        origins = np.array([part.origin[0] for part in parts])
-        centred = np.subtract(x[:, [j.start for j in at]], origins, dtype=np.float64)
+        at, origins, scales = self._laplacians
+        centred = np.subtract(x[:, at], origins, dtype=np.float64)
         scaled = np.empty(centred.shape, dtype)
         with np.errstate(over="ignore", invalid="ignore"):
-            np.multiply(centred, [part._scale for part in parts], out=scaled, casting="same_kind")
+            np.multiply(centred, scales, out=scaled, casting="same_kind")
             self._check_range(np.square(scaled, dtype=np.float64), dtype)
         return scaled
 
     def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         z = np.asarray(z)
         self._check_shape(z)
-        if all(isinstance(part, Laplacian) for part, _ in self.counted(z.shape[1])):
+        if self._laplacians is not None:
             return self.rows(z, dtype)  # which are the same, and made at once
         return np.hstack([part.columns(z[:, at], dtype) for part, at in self.counted(z.shape[1])])
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
-        d, start = self.dimension(rows.shape[1]), 0
-        for part, _ in self.counted(d):
+        d = self.dimension(rows.shape[1])
+        if self._laplacians is None:
+            self._add_parts(rows, columns, out, work)
+        else:
+            _add_laplacians(rows, columns, out, work[0])
+        if d > 1:
+            np.multiply(out, 1.0 / d, out=out)
+
+    def _add_parts(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        """Write the sum of the kernels of all columns."""
+        start = 0
+        for part, _ in self.counted(self.dimension(rows.shape[1])):
             at = slice(start, start + part.width(1))
             to = work[0] if start else out
             part.tile(rows[:, at], columns[:, at], to, work[1:])
             if start:
                 np.add(out, to, out=out)
             start = at.stop
-        if d > 1:
-            np.multiply(out, 1.0 / d, out=out)
 
     def side_by_side(self, rows: Matrix, columns: Sequence[Matrix]) -> Matrix:
         """The kernel of every column that counts, at points of that column.
@@ -141,9 +152,8 @@ class Columns(Kernel):
         -------
         ndarray, shape (b, sum of p_j)
         """
-        parts = [part for part, _ in self.counted(self.dimension(rows.shape[1]))]
         counts, widths = zip(*(z.shape for z in columns), strict=True)
-        if all(isinstance(part, Laplacian) for part in parts):
+        if self._laplacians is not None:
             # one call for all columns: a call for each takes longer than its few exponentials
             out: Matrix = rows.take(np.repeat(np.arange(len(counts)), counts), axis=1)
             np.subtract(out, np.concatenate(columns)[:, 0], out=out)
@@ -152,10 +162,25 @@ class Columns(Kernel):
             return np.exp(out, out=out)
         out = np.empty((len(rows), sum(counts)), rows.dtype)
         places = (pairwise(accumulate(sizes, initial=0)) for sizes in (widths, counts))
-        for part, z, of, to in zip(parts, columns, *places, strict=True):
+        parts = self.counted(self.dimension(rows.shape[1]))
+        for (part, _), z, of, to in zip(parts, columns, *places, strict=True):
             work = np.empty((part.work_tiles, len(rows), len(z)), rows.dtype)
             part.tile(rows[:, slice(*of)], z, out[:, slice(*to)], work)
         return out
+
+    @cached_property
+    def _laplacians(self) -> tuple[Indices, Vector, Vector] | None:
+        """The columns that count, their origins and scales, where all kernels are Laplacian."""
+        at = [j for j, part in enumerate(self._given) if part is not None]
+        parts = [
+            (part.origin[0], part._scale)
+            for part in self._given
+            if isinstance(part, Laplacian) and part.origin is not None
+        ]
+        if self.alike or len(parts) < len(at):
+            return None
+        origins, scales = zip(*parts, strict=True)
+        return np.array(at), np.array(origins), np.array(scales)
 
     @property
     def differentiable(self) -> bool:
@@ -237,6 +262,18 @@ class Columns(Kernel):
                 f"{x.shape}: pass x[:, None] for one column, and fit a kernel for each variable"
             )
             raise InvalidArgumentError(msg)
+
+
+def _add_laplacians(rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+    """Write the sum of Laplacian kernels of prepared columns, without what a call of each takes."""
+    for j, (x, z) in enumerate(zip(rows.T, np.ascontiguousarray(columns.T), strict=True)):
+        to = work if j else out
+        np.subtract(x[:, None], z, out=to)
+        np.abs(to, out=to)
+        np.negative(to, out=to)
+        np.exp(to, out=to)
+        if j:
+            np.add(out, to, out=out)
 
 
 def _fit(part: Kernel | None, column: NDArray[np.float64]) -> Kernel | None:

@@ -79,8 +79,8 @@ class Ranked(Kernel):
         sample = as_sample(sample)
         ranked = self
         if self.knots is None:
-            ranked = replace(self, knots=tuple(_knots(column, self.scale) for column in sample.T))
-        return replace(ranked, kernel=self.kernel.fit(ranked._transformed(sample)))
+            ranked = replace(self, knots=_all_knots(sample, self.scale))
+        return ranked._of(self.kernel.fit(ranked._transformed(sample)))
 
     def scale_columns(self, d: int) -> tuple[tuple[int, ...], ...]:
         return self.kernel.scale_columns(d)
@@ -93,7 +93,13 @@ class Ranked(Kernel):
         return self.kernel.has_length
 
     def widened(self, factor: float) -> Self:
-        return replace(self, kernel=self.kernel.widened(factor))
+        return self._of(self.kernel.widened(factor))
+
+    def _of(self, kernel: Kernel) -> Self:
+        """Of the same knots, whose arrays are kept: many columns have many."""
+        other = replace(self, kernel=kernel)
+        other.__dict__["_arrays"] = self._arrays
+        return other
 
     def squarings(self, wide: Kernel) -> int:
         same = isinstance(wide, Ranked) and (wide.scale, wide.knots) == (self.scale, self.knots)
@@ -133,36 +139,73 @@ class Ranked(Kernel):
                 "x[:, None] for one column, and fit a kernel for each variable"
             )
             raise InvalidArgumentError(msg)
-        out = np.empty(x.shape)
-        for j, (values, heights) in enumerate(self._arrays):
-            # in ascending order the search for knots takes a tenth of the time, and sorting less
-            order = np.argsort(x[:, j])
-            out[order, j] = np.interp(x[order, j], values, heights)
-        return out
+        columns = np.ascontiguousarray(x.T)
+        out = np.empty(columns.shape)
+        with np.errstate(over="ignore", invalid="ignore"):
+            orders = _nearly_ascending(columns - self._middles[:, None])
+        for row, column, order, knots in zip(out, columns, orders, self._arrays, strict=True):
+            # near each other the search for knots takes a tenth of the time
+            row[order] = np.interp(column.take(order), *knots)
+        return out.T
+
+    @cached_property
+    def _middles(self) -> NDArray[np.float32]:
+        """Of every column the knot in the middle."""
+        return np.array([values[len(values) // 2] for values, _ in self.knots or ()], np.float32)
 
     @cached_property
     def _arrays(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
         return [(np.array(values), np.array(heights)) for values, heights in self.knots or ()]
 
 
+def _nearly_ascending(columns: NDArray[Any]) -> NDArray[np.intp]:
+    """Orders in which near numbers follow each other, shape (d, b); signs may come in any order.
+
+    By the upper half of a float32, its sign, exponent and seven digits, which a radix sort orders
+    in a fifth of the time that all digits take.
+    """
+    halves = columns.astype(np.float32, copy=False).view(np.uint16)[:, 1::2]
+    return np.argsort(np.ascontiguousarray(halves), axis=1, kind="stable")
+
+
+def _all_knots(sample: NDArray[np.float64], scale: Scale) -> tuple[_Knots, ...]:
+    """Those of every column; columns without ties have the same heights."""
+    ordered = np.sort(sample, axis=0)
+    untied = np.logical_and.reduce(ordered[1:] > ordered[:-1]).tolist()
+    places, heights = _heights(np.ones(len(sample), np.intp), scale)
+    shared = tuple(heights.tolist())
+    return tuple(
+        (tuple(ordered[places, j].tolist()), shared) if whole else _knots(ordered[:, j], scale)
+        for j, whole in enumerate(untied)
+    )
+
+
 def _knots(column: NDArray[np.float64], scale: Scale) -> _Knots:
     """Values of a column, all or at quantiles, and their ranks or scores."""
     values, counts = np.unique(column, return_counts=True)
+    places, heights = _heights(counts, scale)
+    return tuple(values[places].tolist()), tuple(heights.tolist())
+
+
+def _heights(
+    counts: NDArray[np.intp], scale: Scale
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Places of the knots among values that come so often, ascending, and what they become."""
     upto = np.cumsum(counts)
+    n = int(upto[-1])
     middles = 2 * upto - counts  # twice the mid-ranks, whole numbers so that ties stay ties
     if scale == "spread":
-        distances, places = np.unique(np.abs(middles - len(column)), return_inverse=True)
-        shares = np.bincount(places, counts, len(distances))
-        middles = (2 * np.cumsum(shares) - shares)[places]
-    heights = middles / (2 * len(column))
+        distances, of = np.unique(np.abs(middles - n), return_inverse=True)
+        shares = np.bincount(of, counts, len(distances))
+        middles = (2 * np.cumsum(shares) - shares)[of]
+    heights = middles / (2 * n)
     if scale == "scores":
         heights = scipy.special.ndtri(heights)
-    if len(values) > _MOST_KNOTS:
-        # at these ranks, so that a value which many rows share is a knot
-        wanted = np.linspace(1.0, len(column), _MOST_KNOTS)
-        chosen = np.unique(np.searchsorted(upto, wanted))
-        values, heights = values[chosen], heights[chosen]
-    return tuple(values.tolist()), tuple(heights.tolist())
+    if len(counts) <= _MOST_KNOTS:
+        return np.arange(len(counts)), heights
+    # at these ranks, so that a value which many rows share is a knot
+    places = np.unique(np.searchsorted(upto, np.linspace(1.0, n, _MOST_KNOTS)))
+    return places, heights[places]
 
 
 @dataclass(frozen=True)
@@ -209,9 +252,9 @@ class AndersonDarling(Kernel):
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         # -log max(u, v) is the smaller of -log u and -log v, and so for 1 - u and 1 - v
         w = rows.shape[1]
-        for j in range(w):
+        for j, (u, v) in enumerate(zip(*map(_side_by_side, (rows, columns)), strict=True)):
             to = work[0] if j else out
-            np.minimum(rows[:, j, None], columns[:, j], out=to)
+            np.minimum(u[:, None], v, out=to)
             if j:
                 np.add(out, to, out=out)
         if w > 2:
@@ -231,3 +274,8 @@ class AndersonDarling(Kernel):
             raise DataError(msg)
         x = x.astype(np.float64, copy=False)
         return np.ascontiguousarray(np.hstack([-np.log(x), -np.log1p(-x)]), dtype)
+
+
+def _side_by_side(prepared: Matrix) -> Matrix:
+    """The numbers of a column next to each other, shape (w, b): loops over them are quicker."""
+    return np.ascontiguousarray(prepared.T)

@@ -7,10 +7,12 @@ import pytest
 
 import dhsic
 from dhsic.errors import InvalidArgumentError
+from dhsic.estimators.feature.basis import Side
 from dhsic.estimators.feature.landmarks import landmarks_by_column, unpruned
 from dhsic.estimators.feature.nystrom_hsic import NystromHSIC
 from dhsic.estimators.feature.principal import MOST_PRODUCTS, Directions, feature_counts
 from dhsic.estimators.resample import Orbit
+from dhsic.features import KernelFeatures
 from dhsic.kernels import Candidates, Columns, Combinations, Gaussian, Grid, Laplacian
 from dhsic.nulls import Multiplier, Permutation, Shifts
 from tests import oracles
@@ -167,10 +169,29 @@ def test_counts__keep_within_the_room_and_half_of_it_for_the_reference(most):
     assert counts[4] <= counts[2] <= counts[1]
 
 
-def test_counts__are_all_that_weigh_where_there_is_room():
+def test_counts__are_all_that_weigh_of_the_reference_where_there_is_room():
     directions = [falling(0.5)] * 6
-    needed = directions[0].needed(10**4, 0.0)
-    assert feature_counts(GRID, directions, 10**4, MOST_PRODUCTS) == [needed] * 6
+    all_, weighty = (directions[0].needed(10**4, missed) for missed in (0.0, 0.01))
+    counts = feature_counts(GRID, directions, 10**4, MOST_PRODUCTS)
+    assert counts == [all_, weighty, weighty] * 2
+    assert weighty == 4  # the squares fall by 4: of 1 / 64 and 1 / 256 the latter is less
+
+
+def test_axes__make_features_without_covariance_that_have_the_variances():
+    rng = np.random.default_rng(0)
+    sample = rng.standard_normal((400, 2))
+    kernel = Gaussian(gamma=0.5)
+    landmarks = rng.standard_normal((8, 2))
+    factor = np.linalg.cholesky(kernel(landmarks))
+    for dtype, error in ((np.float64, 1e-12), (np.float32, 1e-6)):
+        side = Side.of(KernelFeatures.at(landmarks, kernel, dtype), sample, factor)
+        found = Directions.of(side, side.values())
+        whitened = np.linalg.solve(factor, (kernel(sample, landmarks) - side.centre).T)
+        expected = np.linalg.eigvalsh(whitened @ whitened.T / 400)[::-1]
+        np.testing.assert_allclose(found.variances, expected, atol=error)
+        features = found.axes(3) @ (kernel(sample, landmarks) - side.centre).T
+        np.testing.assert_allclose(features @ features.T / 400, np.diag(expected[:3]), atol=error)
+        assert side.spread == pytest.approx(found.variances.sum(), rel=1e-5)
 
 
 def test_counts__of_a_reference_that_shares_its_kernels_are_like_the_others():

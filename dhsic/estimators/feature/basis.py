@@ -54,8 +54,8 @@ class Side(NamedTuple):
     """Lower triangular L that whitens them, L^-1 phi, shape (D, D); None where there is none."""
     sample: Matrix | None = None
     """Rows that it was described by, shape (s, d)."""
-    spread: float = 1.0
-    """Mean squared norm of the whitened features of these rows."""
+    known_spread: float | None = None
+    """`spread`, where it is known."""
     projection: Vector | None = None
     """Makes those that are summed, W phi, in place of the factor, shape (r, D)."""
     spanned: bool = False
@@ -66,10 +66,20 @@ class Side(NamedTuple):
         """About the mean over a sample (s, d)."""
         features = one(sample)
         centre = features.mean(axis=0, dtype=np.float64).astype(one.dtype)
-        side = cls(one, centre, factor, sample)
-        features -= centre
-        norms = squared_norms(side.whitened(features.astype(np.float64)).T)
-        return side._replace(spread=float(norms.mean()))
+        return cls(one, centre, factor, sample)
+
+    @property
+    def spread(self) -> float:
+        """Mean squared norm of the whitened features of the rows that it was described by."""
+        if self.known_spread is not None:
+            return self.known_spread
+        features = (self.values() - self.centre).astype(np.float64)
+        return float(squared_norms(self.whitened(features).T).mean())
+
+    def values(self) -> Matrix:
+        """The features of the rows that it was described by, shape (s, D)."""
+        assert self.sample is not None
+        return self.map(self.sample)
 
     @property
     def n_features(self) -> int:

@@ -11,7 +11,7 @@ A pass keeps the rows of the blocks, so that only the kernels that are reported 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -44,6 +44,7 @@ _COLUMNS = 8  # of a mean over columns, whose blocks are smaller where there are
 _MOST_BLOCKS = 256
 _LEAST_BLOCKS = 4
 _KEPT = 2**21  # values; most of them where variables have many columns
+_AT_A_TIME = 2048  # rows that are prepared
 _CENTRED = 12.0  # passes over an entry of a Gram matrix
 
 
@@ -145,6 +146,17 @@ class _Moments(NamedTuple):
     """The same of the second ones."""
 
 
+class _Block(NamedTuple):
+    """Rows of one variable."""
+
+    features: Matrix
+    """About their provisional mean, shape (b, D)."""
+    rows: Matrix
+    """Prepared for the kernel."""
+    columns: Matrix
+    """The same as its other argument."""
+
+
 @dataclass(frozen=True)
 class UnbiasedEstimates:
     """Unbiased HSIC of pairs of kernels, from |C|^2 of their features and the rows that are kept.
@@ -182,7 +194,9 @@ class UnbiasedEstimates:
         n, sides = self.blocks.groups.n, self._sides(pair)
         rows = self.blocks.rows_for(sides)
         values = [self.blocks.variable(kept[:, :rows], self.variables[k]) for k in pair]
-        found = [_of_block(sides, block) for block in zip(*values, strict=True)]
+        step = max(1, _AT_A_TIME // rows)
+        batches = ([x[at : at + step] for x in values] for at in range(0, len(kept), step))
+        found = [one for batch in batches for one in _of_blocks(sides, batch)]
         mean = _Moments(*np.mean(found, axis=0).tolist())
         # sums over all n rows about their mean, whose squared norms are smaller by (n - 1) / n
         products = (n - 1) ** 2 / n * mean.products
@@ -205,11 +219,14 @@ class UnbiasedEstimates:
         products = sum(s.n_summed * s.n_features for s in sides) + math.prod(
             s.n_summed for s in sides
         )
+        at_a_time = max(b, _AT_A_TIME)
         row = sum((s.map.work for s in sides), b * entry)
         row += Work.of(np.dtype(float), products=2.0 * products)
         tiles = 4 + sum(kernel.work_tiles for kernel in kernels)
         features = sum(s.n_features for s in sides)
+        prepared = sum(2 * kernel.width(d) for kernel, d in zip(kernels, dims, strict=True))
         bytes_ = b * (dtype.itemsize * tiles * b + 3 * 8 * features)
+        bytes_ += at_a_time * dtype.itemsize * (2 * features + prepared)
         bytes_ += self.blocks.nbytes(self.blocks.groups.n)
         return DriverStep(ESTIMATE, bytes_, work=self.blocks.count * b * row)
 
@@ -218,13 +235,32 @@ class UnbiasedEstimates:
         return self.sides[first], self.sides[second]
 
 
-def _of_block(sides: tuple[Side, Side], values: Sequence[NDArray[Any]]) -> _Moments:
-    b = len(values[0])
-    first, second = (_about_mean(side, x) for side, x in zip(sides, values, strict=True))
+def _of_blocks(sides: tuple[Side, Side], values: Sequence[NDArray[Any]]) -> Iterator[_Moments]:
+    """The terms of blocks (blocks, rows, d) of two variables, whose rows are prepared together."""
+    prepared = (_prepared(side, x) for side, x in zip(sides, values, strict=True))
+    for first, second in zip(*prepared, strict=True):
+        yield _of_block(sides, first, second)
+
+
+def _prepared(side: Side, values: NDArray[Any]) -> Iterator[_Block]:
+    """What one variable has in every block."""
+    kernel, dtype = _kernel(side), side.map.dtype
+    x = values.reshape(-1, values.shape[2])
+    features = side.map(x) - side.centre
+    whole = features, kernel.rows(x, dtype), kernel.columns(x, dtype)
+    for start in range(0, len(x), values.shape[1]):
+        yield _Block(*(one[start : start + values.shape[1]] for one in whole))
+
+
+def _of_block(sides: tuple[Side, Side], *blocks: _Block) -> _Moments:
+    b = len(blocks[0].features)
+    first, second = (
+        _about_mean(side, one.features) for side, one in zip(sides, blocks, strict=True)
+    )
     k, q = (np.einsum("ij,ij->i", x, x) for x in (first, second))
     cross = first.T @ second / b
     held = _of_features(b, float(np.vdot(cross, cross)), float(k @ q), float(k.sum() * q.sum()))
-    grams = [_gram(side, x) for side, x in zip(sides, values, strict=True)]
+    grams = [_gram(_kernel(side), one) for side, one in zip(sides, blocks, strict=True)]
     whole = float(np.vdot(_u_centred(grams[0]), grams[1])) / (b * (b - 3))
     unbiased = b / (b - 1)  # of squared norms about the mean of the block
     return _Moments(
@@ -245,17 +281,17 @@ def _of_features(n: int, size: float, products: float, totals: float) -> float:
     return own / (n * (n - 3))
 
 
-def _about_mean(side: Side, x: NDArray[Any]) -> Vector:
-    """Features (b, D) that are summed, about their mean."""
-    features = side.summed((side.map(x) - side.centre).astype(np.float64))
-    about: Vector = features - features.mean(axis=0)
+def _about_mean(side: Side, features: Matrix) -> Vector:
+    """Those that are summed, of features (b, D), about their mean."""
+    summed = side.summed(features.astype(np.float64))
+    about: Vector = summed - summed.mean(axis=0)
     return about
 
 
-def _gram(side: Side, x: NDArray[Any]) -> Matrix:
-    kernel, dtype, b = _kernel(side), side.map.dtype, len(x)
+def _gram(kernel: Kernel, block: _Block) -> Matrix:
+    b, dtype = len(block.rows), block.rows.dtype
     out, work = np.empty((b, b), dtype), np.empty((kernel.work_tiles, b, b), dtype)
-    kernel.tile(kernel.rows(x, dtype), kernel.columns(x, dtype), out, work)
+    kernel.tile(block.rows, block.columns, out, work)
     return out
 
 

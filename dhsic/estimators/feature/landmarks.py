@@ -36,6 +36,7 @@ from dhsic.estimators.feature.tests import (
 from dhsic.estimators.resample import exact_null
 from dhsic.features import FeatureMap, KernelFeatures, LandmarksByColumn, at_quantiles
 from dhsic.kernels import (
+    AndersonDarling,
     Columns,
     Combinations,
     Distance,
@@ -44,6 +45,7 @@ from dhsic.kernels import (
     Laplacian,
     Matern,
     OnColumns,
+    Ranked,
 )
 from dhsic.landmarks import (
     check_landmark_options,
@@ -69,6 +71,7 @@ __all__ = [
 Vector = NDArray[np.float64]
 
 _KEPT = 48
+_KEPT_OF_TRENDS = 24  # of which tests take four directions or five
 _COMBINED = 1200.0  # small functions that are called to plan for a combination
 
 REMEDY = "take fewer landmarks, fewer resamples or fewer threads"
@@ -103,11 +106,11 @@ def landmarks_by_column(combinations: Combinations, dims: Sequence[int], p: int)
 
     Means over columns have as many as make 2 p features, and 2 to 48 a column; rows in their place
     where that would make more than 4 p. Kernels of a single number have 48, which serve as well as
-    256 of its rows.
+    256 of its rows, and those of trends 24.
     """
     columns = zip(combinations.kernels, combinations.spread(dims), strict=True)
     return [
-        min(_KEPT, max(2, 2 * p // d))
+        min(_kept(kernel), max(2, 2 * p // d))
         if (isinstance(kernel, Columns) and d <= 2 * p) or (d == 1 and not kernel.nominal)
         else 0
         for kernel, d in columns
@@ -339,6 +342,11 @@ class OnLandmarks:
             tolerance=tolerance,
         )
         return LandmarkFeatures(fitted, tuple(sides), tuple(one.points for one in found), summary)
+
+
+def _kept(kernel: Kernel) -> int:
+    inner = kernel.kernel if isinstance(kernel, Ranked) else kernel
+    return _KEPT_OF_TRENDS if isinstance(inner, AndersonDarling) else _KEPT
 
 
 def _likely(kernel: Kernel, d: int, p: int) -> int:

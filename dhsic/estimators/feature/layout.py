@@ -63,11 +63,12 @@ class KernelSide(NamedTuple):
         values = 2 * self.map.n_features + self.n_summed
         return self.map.scratch(rows) + rows * (self.map.dtype.itemsize * values + 8)
 
-    def summed(self, raw: Matrix) -> Matrix:
-        """Those that are summed, shape (b, r)."""
+    def write_summed(self, raw: Matrix, out: Matrix) -> None:
+        """Those that are summed, shape (b, r), of all features (b, D)."""
         if self.whitening is not None:
-            return raw @ self.whitening.T
-        return raw if self.n_summed == raw.shape[1] else raw[:, self.rows]
+            np.matmul(raw, self.whitening.T, out=out)
+        else:
+            out[...] = raw[:, self.rows] if self.n_summed < raw.shape[1] else raw
 
 
 class Rectangle(NamedTuple):
@@ -246,7 +247,7 @@ class Layout:
         """Those that are summed, of rows of all variables, shape (b, D)."""
         out = np.empty((len(values[0]), self.n_features), self.dtype)
         for number, side, raw in self.raw(values):
-            out[:, self.places[number]] = side.summed(raw)
+            side.write_summed(raw, out[:, self.places[number]])
         return out
 
     def raw(self, values: Sequence[NDArray[Any]]) -> Iterator[tuple[int, KernelSide, Matrix]]:

@@ -72,10 +72,10 @@ class _Normalised(OnLandmarks):
         whitened = whiten(covariance[None], (factor, factor))[0]
         size = float(factor[0, 0]) ** 2  # the first pivot: the largest k(z, z)
         if np.trace(whitened) <= rounding_unit(side.map.dtype) ** 2 * size:
-            return side._replace(factor=math.sqrt(size) * factor, spread=1.0)
+            return side._replace(factor=math.sqrt(size) * factor, known_spread=1.0)
         root = self.root(whitened, n)
         spread = float(np.trace(whiten(whitened[None], (root, root))[0]))
-        return side._replace(factor=factor @ root, spread=spread)
+        return side._replace(factor=factor @ root, known_spread=spread)
 
 
 @final

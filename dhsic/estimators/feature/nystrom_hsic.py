@@ -33,7 +33,7 @@ from dhsic.estimators.feature.ranking import (
     rank_features,
 )
 from dhsic.estimators.feature.tests import grid_outcome
-from dhsic.estimators.identities import compared, left_out_text
+from dhsic.estimators.identities import compared, is_identity, left_out_text, nearness
 from dhsic.kernels import Combinations, Kernel
 
 __all__ = ["NystromHSIC"]
@@ -68,8 +68,9 @@ class NystromHSIC(OnLandmarks):
     n_features : int or str or None, optional
         How many principal directions of the features of a kernel a test with replicates keeps, by
         their variances in a sample of 1,000 rows that is drawn for every variable by itself. A
-        number is the most; "auto" takes all with at least 10 / n of the largest variance, and
-        where the products of all combinations of kernels would be more than 12,288, of every
+        number is the most; "auto" takes all with at least 10 / n of the largest variance of the
+        reference of a grid, and of the other kernels all but the lightest, which hold a hundredth
+        of the variances squared; where the products of either would be more than 6,144, of every
         kernel the same share of its variances squared; None takes all. Replicates take as long,
         and as much memory, as there are products, and light directions have little power. Where it
         is given, kernels that are 0 between all rows of the sample and the landmarks are left out,
@@ -166,15 +167,20 @@ class NystromHSIC(OnLandmarks):
         """With the principal directions that replicates are made of."""
         if self.n_features is None:
             return drawn
-        directions = list(map(Directions.of, drawn.sides))
-        near = [one.near for one in directions]
-        numbers = compared(drawn.combinations, near, session.n)
-        drawn, directions = drawn.part(numbers), drawn.combinations.used(directions, numbers)
+        combinations = drawn.combinations
+        reference, near, found = combinations.chosen[combinations.reference()], [], []
+        for k, side in enumerate(drawn.sides):
+            values = side.values()
+            near.append(nearness(values))
+            taken = k in reference or not is_identity(near[k], session.n)
+            found.append(Directions.of(side, values) if taken else Directions.guessed(1))
+        numbers = compared(combinations, near, session.n)
+        drawn, directions = drawn.part(numbers), combinations.used(found, numbers)
         counts = self.counts(session, drawn.combinations, directions)
         assert counts is not None
         return drawn._replace(
             sides=tuple(
-                side._replace(projection=one.axes[:count])
+                side._replace(projection=one.axes(count), known_spread=float(one.variances.sum()))
                 for side, one, count in zip(drawn.sides, directions, counts, strict=True)
             )
         )

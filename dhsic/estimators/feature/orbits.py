@@ -34,6 +34,7 @@ _MOST_GROUPS = 64  # of a tile; more do not spare time
 _BATCH = 3 * 2**17  # entries of features of a kernel that are made at a time
 _BATCH_ROWS = 4096  # float32 sums of more would lose digits
 _PRODUCTS = 2**17  # entries of products that wait to be added
+_TRANSFORMED = 2**15  # entries of sums that are transformed back at a time, which a cache holds
 _TRANSFORM = 4.0  # transforms and passes over an entry of the features, of short lines apart
 _SUMMED = 6.0
 _SQUARED = 8.0
@@ -161,20 +162,30 @@ class OrbitPass:
         sums = add(left._replace(kept=empty), right._replace(kept=empty))
         return sums._replace(kept=kept)
 
-    def covariances(self, sums: OrbitSums) -> Vector:
+    def covariances(self, sums: OrbitSums) -> Matrix:
         """Cross-covariances of the features that are summed, shape (N, P); overwrites the sums.
 
         Permutations leave the sums of either side as they are, so that the product of the means is
-        the same for all, which is to say at frequency 0.
+        the same for all, which is to say at frequency 0. They are in the precision of the features,
+        as the transforms of those are.
         """
         n, shifts = self.groups.n, self.orbit.n_shifts
         for one in self.layout.crossings:
             product = np.outer(sums.sums[one.first], sums.sums[one.second])
             one.of(sums.cross)[:, 0] -= shifts / n * product
-        shifted = self.orbit.shifted
-        cross: Vector = scipy.fft.irfft(sums.cross, shifts, axis=1) if shifted else sums.cross.real
+        cross = self._transformed_back(sums.cross) if self.orbit.shifted else sums.cross.real
         cross /= n
         return cross.reshape(-1, cross.shape[2])
+
+    def _transformed_back(self, spectra: Transform) -> Matrix:
+        """From frequencies to shifts, (R, F, P) to (R, b, P), some of the products at a time."""
+        cosets, frequencies, products = spectra.shape
+        cross = np.empty((cosets, self.orbit.n_shifts, products), self.layout.dtype)
+        step = max(1, _TRANSFORMED // (cosets * frequencies))
+        for at in _slices(products, step):
+            some = spectra[..., at].astype(self._dtype)
+            cross[..., at] = scipy.fft.irfft(some, self.orbit.n_shifts, axis=1, overwrite_x=True)
+        return cross
 
     @property
     def _dtype(self) -> np.dtype[Any]:
@@ -194,6 +205,11 @@ class OrbitPass:
     def _first_moved(self) -> int:
         """Where the features begin that permutations move."""
         return int(min(one.second.start for one in self.layout.crossings))
+
+    @property
+    def _are_apart(self) -> bool:
+        """Whether permutations move all features of second variables, and none of first ones."""
+        return all(one.first.stop <= self._first_moved for one in self.layout.crossings)
 
     @property
     def _n_moved(self) -> int:
@@ -257,21 +273,26 @@ class OrbitPass:
         for at in _slices(count, self._batch_groups):
             of = slice((start + at.start) * b, (start + at.stop) * b)
             features, norms[at] = self._features([x[of] for x in block.values], sums)
-            own[:, at.start * rows : at.stop * rows] = self._transform(features)
+            self._write(self._transform(features), own[:, at.start * rows : at.stop * rows])
             if self._n_kept:
                 kept[at] = features[..., self._first_moved :]
         sums.norms[:] += norms.sum(axis=0)
         sums.products[:] += norms.T @ norms
         return own, kept
 
+    def _write(self, transforms: Transform, out: Transform) -> None:
+        """Those of features that never move are conjugate, where they are multiplied as such."""
+        at = self._first_moved if self._are_apart else 0
+        np.conj(transforms[..., :at], out=out[..., :at])
+        out[..., at:] = transforms[..., at:]
+
     def _features(self, values: list[Matrix], sums: OrbitSums) -> tuple[Matrix, Vector]:
         """Those of rows of groups that are summed, (g, b, D), and norms of kernels, (g, K)."""
         layout, b = self.layout, self.groups.size
         features = np.empty((len(values[0]), layout.n_features), layout.dtype)
         for number, side, raw in layout.raw(values):
-            features[:, layout.places[number]] = side.summed(raw)
-            np.square(raw, out=raw)
-            sums.raw[layout.raw_places[number]] += _group_sums(raw, b).sum(axis=0)
+            side.write_summed(raw, features[:, layout.places[number]])
+            sums.raw[layout.raw_places[number]] += _squared_norms(raw)
         sums.sums[:] += _group_sums(features, b).sum(axis=0)
         squares = _group_sums(np.square(features), b)
         firsts = [place.start for place in layout.places.values()]
@@ -292,7 +313,8 @@ class OrbitPass:
             second = slice(one.second.start - first_moved, one.second.stop - first_moved)
             for at in _slices(own.shape[0], self._slab(one)):
                 for rows in _slices(own.shape[1], _BATCH_ROWS):
-                    left = own[at, rows, one.first].conj().swapaxes(1, 2)
+                    left = own[at, rows, one.first].swapaxes(1, 2)
+                    left = left if self._are_apart else left.conj()
                     one.of(total)[at] += left @ moved[at, rows, second]
 
     def _add_left_over(self, block: GroupBlock, sums: OrbitSums) -> None:
@@ -321,3 +343,12 @@ def _group_sums(values: Matrix, b: int) -> Vector:
     grouped = values.reshape(-1, b, values.shape[1])
     sums: Vector = (np.ones((1, b), values.dtype) @ grouped)[:, 0].astype(np.float64)
     return sums
+
+
+def _squared_norms(values: Matrix) -> Vector:
+    """Of columns, whose numbers may be side by side: (b, D) to (D,)."""
+    if values.flags.f_contiguous:
+        norms: Vector = np.vecdot(values.T, values.T)
+    else:
+        norms = np.einsum("ij,ij->j", values, values)
+    return norms

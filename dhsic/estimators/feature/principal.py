@@ -4,23 +4,22 @@ Under independence n |C|^2 is a mixture of chi-squares, weighted by products of 
 the covariances of either side (Zhang et al. 2018, section 4.1.2). A direction of small variance
 takes as many numbers in every replicate as one that decides. So a test keeps the directions that
 weigh, and where all of them are too many for the replicates of a grid, the same share of every
-kernel: half of the room is for the reference, whose kernels serve smooth dependence best.
+kernel: half of the room is for the reference, whose kernels serve smooth dependence best. Of the
+other kernels of a grid the lightest are left out in any case, which hold a hundredth of the null's
+variance and most of the directions.
 """
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dhsic.estimators.feature.basis import Side
-from dhsic.estimators.identities import nearness
 from dhsic.kernels import Combinations
 from dhsic.linalg import solve_lower
 
@@ -31,6 +30,7 @@ Vector = NDArray[np.float64]
 MOST_PRODUCTS = 3 * 2**12
 """Products of features of all combinations: 96 MiB of sums for 1,000 replicates."""
 
+_LIGHT = 0.01  # of the squared variances of the others: leaving it out costs no power
 _LIGHTEST = 10.0  # over n, of the largest variance: dependence there drowns in that of the others
 _MISSED = np.linspace(0.0, 1.0, 1001)  # shares that are tried
 
@@ -43,53 +43,68 @@ class Directions:
     ----------
     variances : ndarray, shape (D,)
         Descending.
-    axes : ndarray, shape (D, D)
-        A row times the kernel at the landmarks is the feature of a direction.
-    near : float, optional
-        The `nearness` of rows and landmarks.
+    vectors : ndarray, shape (D, D)
+        A column times whitened features is the feature of a direction.
+    factor : ndarray, shape (D, D), optional
+        The lower triangular L that whitens them.
     """
 
     variances: Vector
-    axes: Vector
-    near: float = 1.0
+    vectors: NDArray[np.floating[Any]]
+    factor: Vector | None = None
 
     @classmethod
-    def of(cls, side: Side) -> Self:
-        """Those of features with a factor L, in the sample that they were described by.
+    def of(cls, side: Side, values: NDArray[np.floating[Any]]) -> Self:
+        """Those of features with a factor L, of their values in the sample that described them.
 
         With the eigenvectors V of the covariance of L^-1 k(z, x), the features V' L^-1 k(z, x) are
-        uncorrelated in the sample.
+        uncorrelated in the sample. They are found in the precision of the features.
         """
-        assert side.sample is not None
         assert side.factor is not None
-        values = side.map(side.sample)
-        features = side.whitened((values - side.centre).astype(np.float64))
+        features = (values - side.centre).astype(np.float64)
+        covariance = features.T @ features / len(features)
+        half = solve_lower(side.factor, covariance).T
+        whitened = solve_lower(side.factor, half).astype(values.dtype, copy=False)
         variances, vectors = scipy.linalg.eigh(
-            features.T @ features / len(features), check_finite=False
+            whitened, driver="evd", overwrite_a=True, check_finite=False
         )
-        axes = solve_lower(side.factor, vectors[:, ::-1], transposed=True).T
-        return cls(np.maximum(variances[::-1], 0.0), axes, nearness(values))
+        variances = np.maximum(variances[::-1], 0.0).astype(np.float64)
+        return cls(variances, vectors[:, ::-1], side.factor)
 
     @classmethod
     def guessed(cls, count: int) -> Self:
         """As many as a kernel is likely to need, all alike, which take no memory: for plans."""
         return cls(np.ones(count), np.broadcast_to(0.0, (count, count)))
 
-    def needed(self, n: int, missed: float) -> int:
+    def axes(self, count: int) -> Vector:
+        """Shape (count, D): a row times the kernel at the landmarks is a feature."""
+        vectors = self.vectors[:, :count].astype(np.float64, copy=False)
+        if self.factor is None:
+            return vectors.T
+        return solve_lower(self.factor, vectors, transposed=True).T
+
+    def needed(self, n: int, missed: ArrayLike) -> NDArray[np.intp]:
         """How many weigh in a test of n rows.
 
         Parameters
         ----------
         n : int
             Rows.
-        missed : float
-            The share that may be lost of the null's variance, the sum of squared variances.
+        missed : array_like
+            The shares that may be lost of the null's variance, the sum of squared variances.
+
+        Returns
+        -------
+        ndarray
+            One for every share.
         """
         weights = np.where(self.variances * n >= _LIGHTEST * self.variances[0], self.variances, 0.0)
-        beyond = np.cumsum(weights[::-1] ** 2)[::-1]  # of this direction and all lighter ones
-        if beyond[0] == 0.0:  # a sample of equal rows does not tell
-            return len(weights)
-        return max(1, int(np.count_nonzero(beyond > missed * beyond[0])))
+        upto = np.cumsum(weights[::-1] ** 2)  # of a direction and all lighter ones, ascending
+        if upto[-1] == 0.0:  # a sample of equal rows does not tell
+            return np.full(np.shape(missed), len(weights))
+        lost = np.searchsorted(upto, np.multiply(missed, upto[-1]), "right")
+        counts: NDArray[np.intp] = np.maximum(1, len(weights) - lost)
+        return counts
 
 
 def feature_counts(
@@ -117,20 +132,20 @@ def feature_counts(
     if not others or {k for pair in others for k in pair} & set(reference):
         return _fitting(directions, n, combinations.chosen, most)
     own = _fitting(directions, n, [reference], most // 2)
-    rest = _fitting(directions, n, others, most - math.prod(own[k] for k in reference))
+    rest = _fitting(directions, n, others, most // 2, _LIGHT)
     return [a if k in reference else b for k, (a, b) in enumerate(zip(own, rest, strict=True))]
 
 
 def _fitting(
-    directions: Sequence[Directions], n: int, pairs: Sequence[tuple[int, ...]], most: int
+    directions: Sequence[Directions],
+    n: int,
+    pairs: Sequence[tuple[int, ...]],
+    most: int,
+    least: float = 0.0,
 ) -> list[int]:
-    """With the least share missed by which the products of all pairs fit."""
-
-    def counts(missed: float) -> list[int]:
-        return [one.needed(n, missed) for one in directions]
-
-    def fits(missed: float) -> bool:
-        some = counts(missed)
-        return sum(math.prod(some[k] for k in pair) for pair in pairs) <= most
-
-    return counts(_MISSED[min(bisect_left(_MISSED, True, key=fits), len(_MISSED) - 1)])
+    """With the least share missed, from `least` on, by which the products of all pairs fit."""
+    shares = _MISSED[np.searchsorted(_MISSED, least) :]
+    counts = np.array([one.needed(n, shares) for one in directions])
+    products = sum(np.prod(counts[list(pair)], axis=0) for pair in pairs)
+    fitting = min(int(np.count_nonzero(products > most)), len(shares) - 1)
+    return [int(count) for count in counts[:, fitting]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from dhsic.linalg import solve_lower, squared_norms
 
 __all__ = ["SLAB_BYTES", "ReplicateSizes", "independent_rounding", "rounding_error", "size_work"]
 
+Matrix = NDArray[np.floating[Any]]
 Vector = NDArray[np.float64]
 
 SLAB_BYTES = 2**21  # of cross-covariances that are whitened at a time
@@ -43,7 +45,7 @@ class ReplicateSizes:
         The size of cross-covariances.
     """
 
-    cross: Vector
+    cross: Matrix
     places: tuple[Place, ...]
     factors: tuple[Factors, ...]
     measure: Measure
@@ -56,7 +58,8 @@ class ReplicateSizes:
 
     def _sizes(self, whole: Vector, factors: Factors) -> Vector:
         step = max(1, SLAB_BYTES // (8 * math.prod(whole.shape[1:])))
-        slabs = (whole[start : start + step] for start in range(0, len(whole), step))
+        starts = range(0, len(whole), step)
+        slabs = (whole[start : start + step].astype(np.float64, copy=False) for start in starts)
         return np.concatenate([self.measure.size(whiten(slab, factors)) for slab in slabs])
 
 

@@ -100,7 +100,7 @@ def _standardised(session: Session, kernels: Sequence[Kernel]) -> tuple[Basis, C
     found = feature_moments(session, moments_layout(dict(enumerate(sides))))
     session.step("normalise features")
     scaled = tuple(
-        side._replace(factor=_scales(found.of(m, m).diagonal()), spread=1.0)
+        side._replace(factor=_scales(found.of(m, m).diagonal()), known_spread=1.0)
         for m, side in enumerate(sides)
     )
     return Basis(fitted, scaled, summary=FeatureSummary("columns", session.dims)), found

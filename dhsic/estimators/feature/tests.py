@@ -137,7 +137,7 @@ def sample_step(n: int, maps: Sequence[FeatureMap], *, principal: bool = False) 
     work = (1 + principal) * s * sum((one.work for one in maps), Work.of(calls=len(maps)))
     if principal:
         squares, cubes = (sum(r**power for r in counts) for power in (2, 3))
-        solves, values = 4.0 * s * squares + cubes, _VECTORS * cubes
+        solves, values = 3.0 * cubes, _VECTORS * cubes
         work += Work.of(products=2.0 * s * squares, factors=solves, eigenvalues=values)
     return DriverStep("features of the sample", 8 * 4 * s * max(counts), 8 * sum(counts), work)
 
