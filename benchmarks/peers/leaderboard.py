@@ -4,10 +4,10 @@ Scenarios, formulas and sources are those of `public_scenarios.py`, tests those 
 `leaderboard_tests.py`; they need the group `peers`, and agginc, which is on no index and comes from
 its repository antoninschrab/agginc. A test whose package cannot be imported is left out. All see
 the same data sets, seeded by rows and number; numbers begin with `--first`, so that what was chosen
-by some data sets can be measured on others, in a table of their own. The level is the share of the same data sets, with y
-permuted, that are rejected. A test whose data sets would take longer than `--seconds` has fewer,
-down to 10: `tests` counts them. Figures that others published, of tests too slow to run here, come
-from published_power.csv with their source.
+by some data sets can be measured on others, in a table of its own. The level is the share of the
+same data sets, with y permuted, that are rejected. A test whose data sets would take longer than
+`--seconds` has fewer, down to 10: `tests` counts them. Figures that others published, of tests too
+slow to run here, come from published_power.csv with their source.
 
 Writes benchmarks/results/leaderboard.csv, whose rows are kept, and a picture of it beside: mean
 power by test, and a map of all scenarios. Prints means, and where a test is most behind the best.

@@ -25,7 +25,6 @@ from dhsic.kernels.usual import (
     OF_MANY,
     OF_ONE,
     Columns,
-    Families,
     pairs_of,
 )
 
@@ -150,7 +149,7 @@ class Candidates:
         return tuple(tuple(map(float, one)) for one in each)
 
 
-def _usual(families: Families | Any, columns: Columns | None = None) -> Candidates:
+def _usual(families: Any, columns: Columns | None = None) -> Candidates:
     """Candidates that nobody asked for, and of which variables, where pairs of them are known."""
     found = Candidates(*families)
     object.__setattr__(found, "_thinned", True)
@@ -336,7 +335,7 @@ class Grid:
         columns = [one._columns for one in self._candidates(len(listed))]
         if len(columns) != 2 or columns[0] is None or columns[1] is None:
             return []
-        return list(pairs_of(columns[0], columns[1]))[: self.most]
+        return [*pairs_of(columns[0], columns[1])][: self.most]
 
     def _around(self, listed: Sequence[list[tuple[Kernel, float]]]) -> list[tuple[int, ...]]:
         """The reference, and combinations of the other candidates."""

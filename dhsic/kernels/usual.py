@@ -1,6 +1,6 @@
 """What a test tries where no kernels are given: kernels of a variable, and pairs of two variables.
 
-Chosen by power on the public scenarios of `benchmarks/leaderboard.py`.
+Chosen by power on public scenarios, which `python -m benchmarks run leaderboard` measures.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ NARROWEST = 1 / 32
 """Of two factors of these: finer in both variables, power was lost and none won."""
 
 
-def pairs_of(first: Columns, second: Columns) -> list[tuple[int, int]]:
+def pairs_of(first: Columns, second: Columns) -> list[tuple[int, ...]]:
     """Numbers of the candidates that two variables try together; the first pair is the reference.
 
     A trend of a number, the Anderson-Darling kernel of its ranks, is tried with kernels of all
