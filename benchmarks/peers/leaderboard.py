@@ -3,10 +3,11 @@
 Scenarios, formulas and sources are those of `public_scenarios.py`, tests those of
 `leaderboard_tests.py`; they need the group `peers`, and agginc, which is on no index and comes from
 its repository antoninschrab/agginc. A test whose package cannot be imported is left out. All see
-the same data sets, seeded by rows and number. The level is the share of the same data sets, with y
-permuted, that are rejected. A test whose data sets would take longer than `--seconds` has fewer,
-down to 10: `tests` counts them. Figures that others published, of tests too slow to run here, come
-from published_power.csv with their source.
+the same data sets, seeded by rows and number; numbers begin with `--first`, so that what was chosen
+by some data sets can be measured on others, in a table of its own. The level is the share of the
+same data sets, with y permuted, that are rejected. A test whose data sets would take longer than
+`--seconds` has fewer, down to 10: `tests` counts them. Figures that others published, of tests too
+slow to run here, come from published_power.csv with their source.
 
 Writes benchmarks/results/leaderboard.csv, whose rows are kept, and a picture of it beside: mean
 power by test, and a map of all scenarios. Prints means, and where a test is most behind the best.
@@ -35,7 +36,7 @@ from benchmarks.shared.cases import Data, Rng
 from benchmarks.shared.output import keys_of, read_csv, write_csv
 from benchmarks.shared.public_scenarios import SCENARIOS, Scenario
 
-KEYS = ("data", "n", "method", "runs")
+KEYS = ("data", "n", "method", "runs", "first")
 FEWEST_TESTS = 10
 LEVELS = {"5%": 0.05, "1%": 0.01}
 ENOUGH = 1e-9
@@ -64,6 +65,7 @@ def rows(
     runs: int,
     seconds: float,
     done: curves.Table,
+    first: int = 0,
 ) -> Iterator[Mapping[str, Any]]:
     """A row a scenario and test; those in `done` stay as they are."""
     yield from done
@@ -73,9 +75,12 @@ def rows(
         scenario = SCENARIOS[name]
         x, y = Columns(scenario.draw)(scenario.n, np.random.default_rng(0))
         for method, entry in entries.items():
-            keys = dict(zip(KEYS, (name, scenario.n, method, runs), strict=True))
+            keys = dict(zip(KEYS, (name, scenario.n, method, runs, first), strict=True))
             if entry.takes(scenario.n, x, y) and keys_of(keys, KEYS) not in known:
-                yield {**keys, **_measured(scenario, method, entry, runs, seconds)}
+                yield {
+                    **keys,
+                    **_measured(scenario, method, entry, range(first, first + runs), seconds),
+                }
     for row in _published(scenarios):
         if keys_of(row, KEYS) not in known:
             yield row
@@ -96,17 +101,17 @@ def _imported(methods: Sequence[str]) -> dict[str, Entry]:
 
 
 def _measured(
-    scenario: Scenario, method: str, entry: Entry, runs: int, seconds: float
+    scenario: Scenario, method: str, entry: Entry, runs: Sequence[int], seconds: float
 ) -> dict[str, Any]:
     """Power, level and processor time, of as many data sets as the seconds allow."""
-    first = curves.one_test(_setting(scenario, method, entry, 0, permuted=False))
-    affordable = int(0.5 * seconds / first[1]) if first[1] else runs
-    count = min(runs, max(FEWEST_TESTS, affordable))
+    once = curves.one_test(_setting(scenario, method, entry, runs[0], permuted=False))
+    affordable = int(0.5 * seconds / once[1]) if once[1] else len(runs)
+    count = min(len(runs), max(FEWEST_TESTS, affordable))
     found = np.array(
         [
             [
                 curves.one_test(_setting(scenario, method, entry, run, permuted=permuted))
-                for run in range(count)
+                for run in runs[:count]
             ]
             for permuted in (False, True)
         ]
@@ -139,7 +144,7 @@ def _published(scenarios: Sequence[str]) -> Iterator[Mapping[str, Any]]:
             scenario = SCENARIOS[row["data"]]
             blank = dict.fromkeys(("tests", "level 5%", "power 1%", "level 1%", "error", "seconds"))
             yield {
-                **dict(zip(KEYS, (row["data"], scenario.n, row["method"], ""), strict=True)),
+                **dict(zip(KEYS, (row["data"], scenario.n, row["method"], "", ""), strict=True)),
                 "group": scenario.group,
                 **blank,
                 "power 5%": row["power"],
@@ -285,6 +290,7 @@ def _map(
     "--method", "methods", multiple=True, type=click.Choice(list(ENTRIES)), default=list(ENTRIES)
 )
 @click.option("--runs", type=click.IntRange(1), default=100, help="Data sets of a scenario.")
+@click.option("--first", type=click.IntRange(0), default=0, help="Number of the first of them.")
 @click.option("--seconds", default=60.0, help="Of a test and scenario; it has 10 runs at least.")
 @click.option("--out", default="benchmarks/results/leaderboard.csv")
 def main(
@@ -292,11 +298,12 @@ def main(
     names: tuple[str, ...],
     methods: tuple[str, ...],
     runs: int,
+    first: int,
     seconds: float,
     out: str,
 ) -> None:
     chosen = names or [name for name in SCENARIOS if SCENARIOS[name].group in groups]
-    write_csv(out, rows(chosen, methods, runs, seconds, read_csv(out)))
+    write_csv(out, rows(chosen, methods, runs, seconds, read_csv(out), first))
     table = read_csv(out)
     picture(table, Path(out).with_suffix(".png"))
     for group in GROUPS:

@@ -63,7 +63,7 @@ KERNEL_OPTIONS = (
         type=float,
         metavar="SHARE",
         help="Share of the weight for the kernels of the median heuristic; 0 weights all kernels "
-        "equally.  [default: 1/3]",
+        "equally.  [default: 1/2]",
     ),
 )
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from dhsic.kernels.base import Kernel
 from dhsic.kernels.columns import Columns
+from dhsic.kernels.ranked import Ranked
 
 __all__ = ["Combinations", "change"]
 
@@ -151,5 +152,10 @@ def _guess(kernel: Kernel, d: int, factor: float) -> Kernel:
 
 
 def change(kernel: Kernel, factor: float) -> float:
-    """How far a candidate is from the median heuristic; the farthest are those without a length."""
-    return abs(math.log(factor)) if kernel.has_length else _NO_LENGTH
+    """How far a candidate is from the median heuristic; the farthest are those without a length.
+
+    Of ranks there is no heuristic to follow: such a kernel is as it should be.
+    """
+    if kernel.has_length:
+        return abs(math.log(factor))
+    return 0.0 if isinstance(kernel, Ranked) else _NO_LENGTH

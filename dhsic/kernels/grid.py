@@ -19,23 +19,18 @@ from dhsic.kernels.combinations import Combinations, change
 from dhsic.kernels.designs import balanced, checked, matched, spaced
 from dhsic.kernels.ranked import Ranked
 from dhsic.kernels.registry import parse
+from dhsic.kernels.usual import (
+    INVARIANT,
+    NARROWEST,
+    OF_MANY,
+    OF_ONE,
+    Columns,
+    pairs_of,
+)
 
 __all__ = ["Aggregate", "Candidates", "Combine", "Grid"]
 
 _FACTORS = (1.0, 0.125, 0.5, 4.0)
-_OF_MANY = (
-    ("scores(gaussian)", "gaussian", "columns(laplacian)"),
-    ((1.0, 0.5, 2.0), (0.125,), (1.0,)),
-)
-_OF_ONE = (
-    (
-        *("scores(gaussian)", "gaussian", "ranks(gaussian)", "ranks(anderson-darling)"),
-        "spread(anderson-darling)",
-    ),
-    ((1.0,), (0.5, 0.03125), (0.125,), (1.0,), (1.0,)),
-)
-_INVARIANT = (("gaussian", "columns(laplacian)"), (_FACTORS, (1.0,)))
-_NARROWEST = 1 / 32  # of two factors: finer in both variables, power was lost and none won
 Aggregate = Literal["soft", "max", "min-p"]
 Combine = Literal["auto", "all", "matched"]
 
@@ -50,10 +45,11 @@ class Candidates:
         Families, as "gaussian" and "laplacian". Bandwidths that are not given follow the median
         heuristic. Where neither kernels nor factors are given: Gaussian kernels of the normal
         scores of the columns, which find smooth dependence in any units, of three bandwidths;
-        a narrow one of the values, for fast dependence; and the mean over columns of a Laplacian
-        one of each, for dependence on one of many. A variable of a single number has a Gaussian
-        kernel of its scores, two narrow ones of its values, a narrow one of its ranks, the
-        Anderson-Darling kernel of its ranks, for trends, and that of its spread, see `Ranked`.
+        a narrow one of the values, for fast dependence; the mean over columns of a narrow Laplacian
+        one of each, for dependence on one of many; and a linear one of their spreads, see `Ranked`.
+        A variable of a single number has a Gaussian kernel of its scores, two narrow ones of its
+        values, a narrow one of its ranks, the Anderson-Darling kernel of its ranks, for trends, and
+        that of its spread.
     factors : sequence of float, or one such sequence for each family, optional
         Multiples of the length scale of a kernel: 0.5 halves the length; (1, 1/8, 1/2, 4)
         where not given. Kernels without one, as "delta", are tried once.
@@ -70,12 +66,14 @@ class Candidates:
     factors: Sequence[float] | Sequence[Sequence[float]] | None = None
     _left_open: bool = field(default=False, init=False, repr=False, compare=False)
     _thinned: bool = field(default=False, init=False, repr=False, compare=False)
+    _columns: Columns | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_left_open", self.kernels is None)
         if self.kernels is None and self.factors is None:
-            object.__setattr__(self, "_thinned", True)
-            for name, default in zip(("kernels", "factors"), _OF_MANY, strict=True):
+            defaults = (*OF_MANY, True, "many")
+            names = ("kernels", "factors", "_thinned", "_columns")
+            for name, default in zip(names, defaults, strict=True):
                 object.__setattr__(self, name, default)
         families: Any = "gaussian" if self.kernels is None else self.kernels
         given = (families,) if isinstance(families, str | Kernel) else _items(families)
@@ -121,9 +119,9 @@ class Candidates:
         """
         if self._left_open and self._thinned:  # neither kernels nor factors were given
             if invariant:
-                return _usual(*_INVARIANT)
+                return _usual(INVARIANT)
             if tuple(kinds) == ("number",):
-                return _usual(*_OF_ONE)
+                return _usual(OF_ONE, "one")
         families: Any = self.kernels
         if not self._left_open:
             return self
@@ -131,7 +129,10 @@ class Candidates:
         for kernel, factors in zip(families, self._each(len(families)), strict=True):
             own = by_type(kinds, kernel)
             suited.setdefault(own, factors if own.has_length else (1.0,))
-        return self if tuple(suited) == families else _usual((*suited,), (*suited.values(),))
+        if tuple(suited) == families:
+            return self
+        same = self._columns if len(suited) == len(families) else None
+        return _usual(((*suited,), (*suited.values(),)), same)
 
     def _each(self, families: int) -> tuple[tuple[float, ...], ...]:
         """The factors of every family."""
@@ -148,10 +149,11 @@ class Candidates:
         return tuple(tuple(map(float, one)) for one in each)
 
 
-def _usual(kernels: Any, factors: Any) -> Candidates:
-    """Candidates that nobody asked for."""
-    found = Candidates(kernels, factors)
+def _usual(families: Any, columns: Columns | None = None) -> Candidates:
+    """Candidates that nobody asked for, and of which variables, where pairs of them are known."""
+    found = Candidates(*families)
     object.__setattr__(found, "_thinned", True)
+    object.__setattr__(found, "_columns", columns)
     return found
 
 
@@ -183,7 +185,8 @@ class Grid:
 
     Among many combinations the median heuristic, which is best for smooth dependence, loses power.
     So the reference, the combination of the kernels nearest to it, has a share of the weight to
-    itself, and all the others together have the rest.
+    itself, and all the others together have the rest. A number that no kernel was given for, beside
+    a variable of several columns, is compared there by the Anderson-Darling kernel of its ranks.
 
     All pairs of rows and principal features leave out combinations with a kernel that is 0 between
     nearly all rows, as narrow ones are in many columns; the result counts them. Its statistic is
@@ -198,10 +201,10 @@ class Grid:
         second of all, and so on. A sequence lists the combinations by numbers of candidates, one
         a variable. "auto" takes the reference, and every combination of the other candidates where
         that makes no more than `most`; else as many of them, chosen so that pairs of variables
-        meet in as many pairs of their candidates as can be. Of two variables whose candidates were
-        not given it leaves out those that are narrow in both, with a product of factors below 1/32,
-        and takes the kernel of one's spread with that of the other's alone: it finds what is round,
-        as a circle, and what varies with the other.
+        meet in as many pairs of their candidates as can be. Two variables whose candidates were not
+        given have 8 to 10 pairs, chosen by power: trends of a number with all lengths of the other
+        variable, kernels of the same length with each other, and those of the spread, which find
+        what is round, as a circle, and what varies with the other.
     aggregate : {"soft", "max", "min-p"}, optional
         Standardise statistics by the mean and standard deviation of their replicates and take
         their soft maximum [3], log sum_c w_c exp(2 z_c), which gathers what several combinations
@@ -209,8 +212,9 @@ class Grid:
     reference_share : float, optional
         Share of the weight, or of the level with "max" and "min-p", at least 0 and less than 1; 0
         treats all combinations alike. The reference has the kernels whose factor is nearest to 1,
-        those of the first family. With "max" and "min-p" the others need about 1 / (share level)
-        replicates to reject by themselves, where share is theirs: 30 at 5 %.
+        those of the first family; with no choice of factors a kernel of ranks counts as 1. With
+        "max" and "min-p" the others need about 1 / (share level) replicates to reject by
+        themselves, where share is theirs: 40 at 5 %.
     most : int, optional
         The largest number of combinations that "auto" takes.
 
@@ -226,7 +230,7 @@ class Grid:
     Examples
     --------
     >>> len(Grid().combinations(2)), len(Grid().combinations(5))
-    (16, 17)
+    (10, 17)
     >>> len(Grid(Candidates("gaussian", (0.5, 1, 2)), combine="all").combinations(2))
     9
     """
@@ -234,7 +238,7 @@ class Grid:
     candidates: Candidates | Sequence[Candidates] = Candidates()
     combine: Combine | Sequence[Sequence[int]] = "auto"
     aggregate: Aggregate = "soft"
-    reference_share: float = 1 / 3
+    reference_share: float = 0.5
     most: int = 17
 
     def __post_init__(self) -> None:
@@ -300,7 +304,7 @@ class Grid:
         thinned = [one._thinned for one in self._candidates(m)]
         chosen = (
             tuple(start + k for start, k in zip(offsets, one, strict=True))
-            for one in self._numbers(listed, thinned)
+            for one in self._numbers(listed)
         )
         every = Combinations(kernels, variables, tuple(chosen), factors)
         some_unused = any(thinned) and self.combine == "auto"
@@ -315,9 +319,7 @@ class Grid:
             raise InvalidArgumentError(msg)
         return listed
 
-    def _numbers(
-        self, listed: Sequence[list[tuple[Kernel, float]]], thinned: Sequence[bool]
-    ) -> list[tuple[int, ...]]:
+    def _numbers(self, listed: Sequence[list[tuple[Kernel, float]]]) -> list[tuple[int, ...]]:
         """The candidates of every combination, given kernels and factors of every variable."""
         counts = list(map(len, listed))
         if self.combine == "all":
@@ -325,21 +327,28 @@ class Grid:
         if self.combine == "matched":
             return matched(counts)
         if self.combine == "auto":
-            return self._around(listed, thinned)
+            return self._paired(listed) or self._around(listed)
         return checked(tuple(tuple(one) for one in self.combine), counts)
 
-    def _around(
-        self, listed: Sequence[list[tuple[Kernel, float]]], thinned: Sequence[bool]
-    ) -> list[tuple[int, ...]]:
+    def _paired(self, listed: Sequence[list[tuple[Kernel, float]]]) -> list[tuple[int, ...]]:
+        """Pairs that are known of two variables whose candidates were not given."""
+        columns = [one._columns for one in self._candidates(len(listed))]
+        if len(columns) != 2 or columns[0] is None or columns[1] is None:
+            return []
+        return [*pairs_of(columns[0], columns[1])][: self.most]
+
+    def _around(self, listed: Sequence[list[tuple[Kernel, float]]]) -> list[tuple[int, ...]]:
         """The reference, and combinations of the other candidates."""
+        known = self._candidates(len(listed))
         changes = [[change(*pair) for pair in scaled] for scaled in listed]
         reference = [one.index(min(one)) for one in changes]
-        alone = [
-            _of_spread(scaled) if own else [] for scaled, own in zip(listed, thinned, strict=True)
+        spreads = [
+            _of_spread(scaled) if one._columns == "one" else []
+            for scaled, one in zip(listed, known, strict=True)
         ]
         others = [
             [k for k in range(len(one)) if k not in (nearest, *own)] or [nearest]
-            for one, nearest, own in zip(changes, reference, alone, strict=True)
+            for one, nearest, own in zip(changes, reference, spreads, strict=True)
         ]
         counts = list(map(len, others))
         if math.prod(counts) < self.most:
@@ -347,10 +356,9 @@ class Grid:
         else:
             numbers = spaced(balanced(counts), self.most - 1)
         rest = [tuple(o[k] for o, k in zip(others, one, strict=True)) for one in numbers]
-        if all(thinned) and len(listed) == 2:
+        if all(one._thinned for one in known) and len(listed) == 2:
             factors = [[factor for _, factor in scaled] for scaled in listed]
-            rest = [one for one in rest if _at(factors, one) >= _NARROWEST]
-            rest += product(*alone)
+            rest = [one for one in rest if _at(factors, one) >= NARROWEST]
         return list(dict.fromkeys([tuple(reference), *rest]))
 
 

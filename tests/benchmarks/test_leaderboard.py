@@ -168,6 +168,19 @@ def test_leaderboard__measures_what_is_asked_and_goes_on(out, monkeypatch):
     assert run(out, "--data", "linear", *QUICK)[0] == table
 
 
+def test_leaderboard__begins_with_the_data_set_that_is_asked_for(out, monkeypatch):
+    seen = []
+
+    def one_test(setting):
+        seen.append(setting.run)
+        return 0.5, 0.0
+
+    monkeypatch.setattr(leaderboard.curves, "one_test", one_test)
+    table, _ = run(out, "--data", "cubic", *QUICK[:2], "--runs", 2, "--first", 7)
+    assert (table[0]["first"], table[0]["runs"]) == ("7", "2")
+    assert set(seen) == {7, 8}
+
+
 def test_leaderboard__leaves_out_what_is_not_installed(out, monkeypatch):
     def missing(*_):
         msg = "No module named 'here'"

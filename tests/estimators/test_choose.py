@@ -95,7 +95,7 @@ GRID_OF_TWO = dhsic.Grid().combinations(2)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "landmarks", "kernels"), [(1e4, 256, 16), (120, 128, 16), (20, 128, 1), (1, 64, 1)]
+    ("seconds", "landmarks", "kernels"), [(1e4, 256, 10), (120, 128, 10), (20, 128, 1), (1, 64, 1)]
 )
 def test_time__is_what_the_auto_estimator_fits(seconds, landmarks, kernels):
     session = session_of(ones(10**7, 20), ones(10**7), seconds=seconds)
@@ -104,7 +104,7 @@ def test_time__is_what_the_auto_estimator_fits(seconds, landmarks, kernels):
     assert len(found.combinations) == kernels
     if landmarks < 256:
         assert "since 256 landmarks and principal features would take" in found.reason
-    assert ("one of 16 combinations of kernels" in found.reason) == (kernels == 1)
+    assert ("one of 10 combinations of kernels" in found.reason) == (kernels == 1)
 
 
 def test_time__leaves_a_grid_that_was_asked_for():
@@ -144,13 +144,13 @@ def test_default__tries_the_grid_beyond_all_pairs():
     x = rng.standard_normal((6000, 2))
     found = dhsic.independence_test(x, x[:, 0] ** 2 + rng.standard_normal(6000), rng=0)
     assert (found.estimator, found.landmarks.drawn) == ("nystrom-hsic", 256)
-    assert len(found.grid.combinations) == 14
+    assert len(found.grid.combinations) == 8
     assert found.pvalue < 0.01
 
 
 @pytest.mark.parametrize(("n", "d"), [(600, 20), (4000, 60)])
 def test_default__finds_dependence_that_is_not_smooth_on_one_of_many_columns(n, d):
-    """By a mean over columns; all pairs of rows and features of them."""
+    """By the spreads of columns; all pairs of rows and features of them."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((n, d))
     y = 2.0 * np.abs(x[:, 0]) + rng.standard_normal(n)
@@ -158,4 +158,4 @@ def test_default__finds_dependence_that_is_not_smooth_on_one_of_many_columns(n, 
     assert found.pvalue < 0.01
     assert found.estimator == ("v-hsic" if n == 600 else "nystrom-hsic")
     strongest = found.grid.combinations[found.grid.strongest]
-    assert strongest.kernels[0].startswith("columns(laplacian:")
+    assert strongest.kernels[0] == "spread(linear)"

@@ -204,7 +204,8 @@ def test_columns__of_labels_and_numbers_take_the_product(form):
     found = dhsic.independence_test(table, Y, rng=0, estimator="v-hsic", n_resamples=99)
     kernel = re.sub(r":[^)@,*]+", "", found.variables[0].kernel)  # without bandwidths
     assert kernel in {
-        f"{one}@1,3*delta@0,2" for one in ("scores(gaussian)", "gaussian", "columns(laplacian)")
+        f"{one}@1,3*delta@0,2"
+        for one in ("scores(gaussian)", "gaussian", "columns(laplacian)", "spread(linear)")
     }
     assert found.variables[0].column_names == ("label", "number", "late", "other")
     codes = np.column_stack([CODES, X[:, 0], FLAGS, X[:, 1]])

@@ -202,7 +202,7 @@ def test_reference__has_a_length_where_a_variable_has_kernels_with_one():
 def test_candidates__take_arrays():
     assert Candidates("gaussian", np.array([0.5, 2.0])).scaled[1] == (Gaussian(), 2.0)
     rows = Grid(combine=np.array([[0, 1], [1, 0]])).combinations(2).chosen
-    assert rows == ((0, 6), (1, 5))
+    assert rows == ((0, 7), (1, 6))
 
 
 def test_auto__tries_the_median_heuristic_and_sixteen_others():
@@ -220,12 +220,51 @@ def products(grid, kinds=("number",)):
 def test_auto__leaves_out_what_is_narrow_in_both_variables():
     assert len(products(Grid(combine="all"))) == 36
     assert min(products(Grid(combine="all"))) == 1 / 1024
-    assert len(products(Grid())) == 12
+    assert len(products(Grid())) == 10
     assert min(products(Grid())) == 1 / 32
+    assert len(products(Grid(), ("number", "number"))) == 10
     assert len(Grid().by_type([["number"]] * 3).combinations(3)) == 17
-    assert len(products(Grid(), ("number", "number"))) == 16  # and as many kernels a variable
     for given in (Candidates("gaussian", (1.0, 0.1)), Candidates(factors=(1.0, 0.1))):
         assert sorted(products(Grid(given))) == [0.1**2, 1.0]
+    invariant = Grid().by_type([("number",)] * 2, invariant=True).combinations(2)
+    assert (
+        min(math.prod(invariant.of(invariant.factors, c)) for c in range(len(invariant))) == 1 / 16
+    )
+
+
+def pairs(*kinds):
+    """Specs of the kernels of every pair that is tried without options, and that of reference."""
+    found = Grid().by_type(kinds).combinations(2)
+    specs = [tuple(kernel.spec() for kernel in found.kernels_of(c)) for c in range(len(found))]
+    return specs, specs[found.reference()]
+
+
+def test_auto__compares_trends_of_a_number_with_all_lengths():
+    many, trend, scores = ("number", "number"), "ranks(anderson-darling)", "scores(gaussian)"
+    specs, reference = pairs(("number",), ("number",))
+    assert reference == (scores, scores)
+    assert {a for a, b in specs if b == trend} == {trend, scores, "gaussian", "ranks(gaussian)"}
+    assert {b for a, b in specs if a == trend} == {a for a, b in specs if b == trend}
+    specs, reference = pairs(many, ("number",))
+    assert reference == (scores, trend)
+    assert [a for a, b in specs if b == trend].count(scores) == 3
+    assert {"columns(laplacian)", "spread(linear)"} <= {a for a, b in specs if b == trend}
+    turned, reference = pairs(("number",), many)
+    assert (turned, reference) == ([(b, a) for a, b in specs], (trend, scores))
+    specs, reference = pairs(many, many)
+    assert reference == (scores, scores)
+    assert not any(trend in pair for pair in specs)
+    assert set(specs) == {(b, a) for a, b in specs}
+
+
+def test_auto__is_bounded_by_most():
+    assert len(Grid(most=4).by_type([("number",)] * 2).combinations(2)) == 4
+
+
+def test_auto__knows_no_pairs_of_kernels_that_are_the_same():
+    found = Grid().by_type([("category",), ("number",)]).combinations(2)
+    assert {found.kernels_of(c)[0] for c in range(len(found))} == {Delta()}
+    assert len(found) == 5  # all kernels of the number but that of its spread
 
 
 def scales(kinds, m):
@@ -240,17 +279,18 @@ def test_auto__tries_the_spread_of_a_number_with_that_of_the_other_alone():
     assert [one for one in scales(("number",), 2) if "spread" in one] == [("spread", "spread")]
     assert not any("spread" in one for one in scales(("number",), 3))
     mixed = Grid().by_type([("number",), ("number", "number")]).combinations(2)
-    assert not any("spread" in kernel.spec() for kernel in mixed.kernels)
+    spreads = [k for k, kernel in enumerate(mixed.kernels) if "spread" in kernel.spec()]
+    assert [mixed.variables[k] for k in spreads] == [1]
 
 
 @pytest.mark.parametrize(
     ("grid", "match"),
     [
         (Grid((Candidates(),)), "Candidates for each of 2 variables, or one; got 1"),
-        (Grid((Candidates("delta"), *[Candidates()] * 1), combine=[(1, 0)]), "below 1, 5; got"),
+        (Grid((Candidates("delta"), *[Candidates()] * 1), combine=[(1, 0)]), "below 1, 6; got"),
         (Grid((Candidates("gaussian", (1, 2)), Candidates()), combine="matched"), "equally many"),
         (Grid(combine=[(0,)]), "one number of a candidate for each variable"),
-        (Grid(combine=[(0, 5)]), r"below 5, 5; got \(0, 5\)"),
+        (Grid(combine=[(0, 6)]), r"below 6, 6; got \(0, 6\)"),
         (Grid(combine=[(0, -1)]), "from 0 up to"),
         (Grid(combine=[(0, 0.5)]), "from 0 up to"),
         (Grid(combine=[]), "one number of a candidate"),

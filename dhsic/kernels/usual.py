@@ -1,0 +1,89 @@
+"""What a test tries where no kernels are given: kernels of a variable, and pairs of two variables.
+
+Chosen by power on public scenarios, which `python -m benchmarks run leaderboard` measures.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+__all__ = ["INVARIANT", "NARROWEST", "OF_MANY", "OF_ONE", "Columns", "Families", "pairs_of"]
+
+Columns: TypeAlias = Literal["one", "many"]
+Families: TypeAlias = tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]
+"""Kernels, and the factors of each."""
+_One: TypeAlias = tuple[str, float]
+
+_SCORES, _TREND = "scores(gaussian)", "ranks(anderson-darling)"
+_S, _T = (_SCORES, 1.0), (_TREND, 1.0)
+_MIDDLE, _WIDE = (_SCORES, 0.5), (_SCORES, 2.0)
+_FINE, _FINEST = ("gaussian", 0.25), ("gaussian", 0.03125)
+_RANKS = ("ranks(gaussian)", 0.125)
+_EACH = ("columns(laplacian)", 0.125)
+_SPREADS, _SPREAD = ("spread(linear)", 1.0), ("spread(anderson-darling)", 1.0)
+
+_NUMBER = (_S, _FINE, _FINEST, _RANKS, _T, _SPREAD)
+_SEVERAL = (_S, _MIDDLE, _WIDE, _FINE, _EACH, _SPREADS)
+
+
+def _both(*pairs: tuple[_One, _One]) -> list[tuple[_One, _One]]:
+    """Pairs, and the same with the variables changed, each once."""
+    return list(dict.fromkeys(one for a, b in pairs for one in ((a, b), (b, a))))
+
+
+_PAIRS: dict[tuple[Columns, Columns], list[tuple[_One, _One]]] = {
+    ("one", "one"): _both(
+        (_S, _S),
+        (_S, _T),
+        (_T, _T),
+        (_T, _RANKS),
+        (_T, _FINEST),
+        (_FINE, _FINE),
+        (_SPREAD, _SPREAD),
+    ),
+    ("many", "many"): _both(
+        *((one, one) for one in (_S, _MIDDLE, _WIDE, _SPREADS)),
+        *((_S, one) for one in (_FINE, _EACH, _SPREADS)),
+    ),
+    ("many", "one"): [
+        *((one, _T) for one in (_S, _WIDE, _MIDDLE, _EACH, _SPREADS)),
+        *((_S, _RANKS), (_S, _FINE), (_FINE, _S)),
+    ],
+}
+_PAIRS["one", "many"] = [(b, a) for a, b in _PAIRS["many", "one"]]
+_LISTED = {"one": _NUMBER, "many": _SEVERAL}
+
+
+def _families(kernels: tuple[_One, ...]) -> Families:
+    factors: dict[str, tuple[float, ...]] = {}
+    for name, factor in kernels:
+        factors[name] = (*factors.get(name, ()), factor)
+    return tuple(factors), tuple(factors.values())
+
+
+OF_ONE = _families(_NUMBER)
+"""Of a variable of a single number."""
+OF_MANY = _families(_SEVERAL)
+"""Of all others."""
+INVARIANT: Families = (
+    ("gaussian", "columns(laplacian)"),
+    ((1.0, 0.125, 0.5, 4.0), (1.0,)),
+)
+"""Where kernels must be translation-invariant."""
+NARROWEST = 1 / 32
+"""Of two factors of these: finer in both variables, power was lost and none won."""
+
+
+def pairs_of(first: Columns, second: Columns) -> list[tuple[int, ...]]:
+    """Numbers of the candidates that two variables try together; the first pair is the reference.
+
+    A trend of a number, the Anderson-Darling kernel of its ranks, is tried with kernels of all
+    lengths of the other variable: most dependence is a trend on one side.
+
+    Examples
+    --------
+    >>> len(pairs_of("one", "one")), len(pairs_of("many", "one")), len(pairs_of("many", "many"))
+    (10, 8, 10)
+    """
+    one, other = _LISTED[first], _LISTED[second]
+    return [(one.index(a), other.index(b)) for a, b in _PAIRS[first, second]]
