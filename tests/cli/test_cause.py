@@ -202,7 +202,7 @@ def test_direction__runs_on_workers_in_a_time(invoke: Invoke, chain: str, tmp_pa
     [
         ("dags", *PAIR),
         ("order", *PAIR),
-        ("conditional", *PAIR, "--given", "c"),
+        ("residuals", *PAIR, "--given", "c"),
         ("direction", *PAIR, "--max-rows", 100),
     ],
     ids=lambda command: command[0],
