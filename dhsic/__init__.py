@@ -6,6 +6,11 @@ from typing import TYPE_CHECKING, Any
 from dhsic import errors
 from dhsic._version import __version__
 from dhsic.api import hsic, independence_test, plan
+from dhsic.conditional import (
+    ConditionalIndependenceTestResult,
+    conditional_independence_test,
+    plan_conditional,
+)
 from dhsic.embedding import MeanEmbedding, load_embedding, mean_embedding, mmd
 from dhsic.estimators import (
     CKA,
@@ -78,6 +83,7 @@ __all__ = [
     "Candidates",
     "Chain",
     "ChiSquare",
+    "ConditionalIndependenceTestResult",
     "DCor",
     "DCov",
     "DependenceEstimate",
@@ -105,6 +111,7 @@ __all__ = [
     "TwoSampleTestResult",
     "WitnessFunctions",
     "__version__",
+    "conditional_independence_test",
     "dependence_matrix",
     "errors",
     "hsic",
@@ -114,6 +121,7 @@ __all__ = [
     "mean_embedding",
     "mmd",
     "plan",
+    "plan_conditional",
     "plan_interaction",
     "plan_ranking",
     "plan_two_sample",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from dhsic.engine.session import Session
 from dhsic.estimators import (
     ChainEstimator,
     Estimate,
-    Estimator,
     GridEstimator,
     GridOutcome,
     Outcome,
@@ -127,8 +126,17 @@ def _grid_summary(found: GridOutcome, whole: Aggregated, method: Method) -> Grid
     )
 
 
+class _Named(Protocol):
+    """What computed a result."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+
 def result_fields(
-    session: Session, estimator: Estimator, reason: str, estimate: Estimate, began: float
+    session: Session, estimator: _Named, reason: str, estimate: Estimate, began: float
 ) -> dict[str, Any]:
     """The fields that every result has."""
     return {

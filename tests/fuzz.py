@@ -263,7 +263,8 @@ class Words:
             ("interaction",): (group, *three, *quick),
             ("cause", "dags"): (group, *pair),
             ("cause", "order"): (group, *pair),
-            ("cause", "conditional"): (group, *pair, "--given", "z", *quick),
+            ("cause", "residuals"): (group, *pair, "--given", "z", *quick),
+            ("conditional",): (group, *pair, "--given", "z"),
             ("cause", "direction"): (group, *pair),
             ("cause", "pairs"): (str(folder / "pairs"),),
             ("demo",): ("--rows", "x"),  # a valid one starts processes

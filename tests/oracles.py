@@ -371,3 +371,47 @@ def is_acyclic(parents):
     for node, own in enumerate(parents):
         adjacency[list(own), node] = 1.0
     return not np.linalg.matrix_power(adjacency, m).any()
+
+
+def ridge_in_dual(gram, targets, ridges, most):
+    """Hat matrices of kernel ridge regressions with a free constant, one a target, by GCV.
+
+    Golub, Heath and Wahba (1979), section 1, among hat matrices of at most so large a trace.
+    """
+    n = len(gram)
+    centring = np.eye(n) - 1.0 / n
+    centred = centring @ gram @ centring
+    hats = [
+        np.full((n, n), 1.0 / n) + centred @ np.linalg.inv(centred + n * ridge * np.eye(n))
+        for ridge in ridges
+    ]
+    found = []
+    for target in targets.T:
+        scores = [
+            n * np.sum((target - hat @ target) ** 2) / (n - np.trace(hat)) ** 2
+            if np.trace(hat) <= most
+            else np.inf
+            for hat in hats
+        ]
+        found.append((hats[int(np.argmin(scores))], min(scores)))
+    return found
+
+
+def residual_products(x_fits, y_fits, x, y, weights):
+    """The mean of products of residuals and weights, and their second moments for the null law."""
+    n = len(x)
+    sides = []
+    for fits, features in ((x_fits, x), (y_fits, y)):
+        left = [feature - hat @ feature for (hat, _), feature in zip(fits, features.T, strict=True)]
+        lever = [np.maximum(1.0 - np.diag(hat), 0.1) ** 0.25 for hat, _ in fits]
+        sides.append((np.array(left).T, np.array(left).T / np.array(lever).T))
+    plain, scaled = (
+        np.einsum("ia,ib,ic->iabc", sides[0][k], sides[1][k], weights).reshape(n, -1)
+        for k in (0, 1)
+    )
+    return plain.mean(axis=0), scaled.T @ scaled / n
+
+
+def partial_correlation(alone, both):
+    """Huang, Deb and Sen (2022), by the errors of two regressions of y."""
+    return max(0.0, 1.0 - sum(e for _, e in both) / sum(e for _, e in alone))

@@ -23,7 +23,14 @@ from benchmarks.cost import (
     storage,
 )
 from benchmarks.data import cause_effect_pairs, weather_dags
-from benchmarks.level import dependent_rows, grid_level, level, ranking_errors, tails
+from benchmarks.level import (
+    conditional_level,
+    dependent_rows,
+    grid_level,
+    level,
+    ranking_errors,
+    tails,
+)
 from benchmarks.papers import (
     associations,
     bounds,
@@ -146,6 +153,16 @@ def test_convergence__finds_errors_that_fall(out):
     assert len(errors) == 2 * 7
     assert all(many < few for few, many in zip(errors[::2], errors[1::2], strict=True))
     assert all(float(row["slope so far"]) < 0 for row in table[1::2])
+
+
+def test_conditional_level__tests_every_case_by_both(out):
+    options = ("--rows", 60, "--columns", 2, "--runs", 2, "--processes", 1)
+    table = run(conditional_level, out, *options, "--rows-of-time", 400)
+    cases = [row["data"] for row in table if row["test"] == "dhsic"]
+    assert cases == [case for case in conditional_level.CASES if case != "turning"]
+    assert all(row["spoilt"] == "0" for row in table)
+    with out.with_name("table_seconds.csv").open() as file:
+        assert [row["columns of z"] for row in csv.DictReader(file)] == ["1", "10"]
 
 
 def test_dependent_rows__tests_every_case_both_ways(out):

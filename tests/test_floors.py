@@ -27,7 +27,7 @@ UNITS = [
     *("_arguments", "_fields", "api", "witness", "plots"),
     *("sensitivity", "ranking"),
     *("embedding", "twosample", "interaction"),
-    *("sensitivity", "ranking", "causal"),
+    *("sensitivity", "ranking", "conditional", "causal"),
     *("embedding", "twosample"),
     *("pairwise", "integrations", "cluster", "bench", "report", "cli", "__main__"),
 ]

@@ -257,7 +257,8 @@ COMMANDS = {
     "interaction": (*PAIR, "--variable", "length"),
     "two-sample": ("--sample", "delay", "--sample", "b=length[:, 0]"),
     "cause direction": ("--variable", "delay", "--variable", "b=length[:, 0]"),
-    "cause conditional": (*PAIR, "--given", "length"),
+    "cause residuals": (*PAIR, "--given", "length"),
+    "conditional": (*PAIR, "--given", "length"),
     "cause dags": ("--variable", "delay", "--variable", "b=length[:, 0]"),
     "cause order": ("--variable", "delay", "--variable", "b=length[:, 0]"),
 }

@@ -12,7 +12,7 @@ import pytest
 import zarr
 
 import dhsic
-from dhsic.causal import conditional_independence_test, direction, score_dags, search_dag
+from dhsic.causal import direction, residual_independence_test, score_dags, search_dag
 from dhsic.engine.events import PassStarted, StepStarted
 from dhsic.engine.plan import PassPlan
 from dhsic.engine.session import Session
@@ -269,7 +269,10 @@ OTHERS = {
     "direction, pairs": partial(direction, criterion="hsic"),
     "direction, maps": partial(direction, criterion="sensitivity", estimator=dhsic.RFFHSIC(9)),
     "direction, rows": partial(direction, max_rows=150),
-    "given": lambda *data, **options: conditional_independence_test(
+    "conditional": lambda *data, **options: dhsic.conditional_independence_test(
+        *data, given=rows(len(data[0]), 1, seed=1)[0], **options
+    ),
+    "given": lambda *data, **options: residual_independence_test(
         *data, given=rows(len(data[0]), 1, seed=1)[0], **options
     ),
 }

@@ -58,7 +58,11 @@ def test_functions_with_progress__are_many():
 
 @pytest.mark.parametrize("function", SHOWS, ids=lambda function: function.__name__)
 def test_progress__is_checked_everywhere(function):
-    needed = {"conditional_independence_test": {"given": X}, "select_features": {"k": 1}}
+    needed = {
+        "residual_independence_test": {"given": X},
+        "conditional_independence_test": {"given": X},
+        "select_features": {"k": 1},
+    }
     keywords = needed.get(function.__name__, {})
     with pytest.raises(InvalidArgumentError, match=r"progress must be True or False.* got 'yes'"):
         function(X, Y, progress="yes", **keywords)

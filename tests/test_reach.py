@@ -58,7 +58,10 @@ def calls(n, d):
         "interaction_test": lambda **o: dhsic.interaction_test(x, x, y, **o),
         "sensitivity_map": lambda **o: dhsic.sensitivity_map(x, y, **o),
         "witness_functions": lambda **o: dhsic.witness_functions(x, y, **o),
-        "given": lambda **o: causal.conditional_independence_test(x, y, given=y, **o),
+        "conditional_independence_test": lambda **o: dhsic.conditional_independence_test(
+            x, y, given=y, **o
+        ),
+        "given": lambda **o: causal.residual_independence_test(x, y, given=y, **o),
         "direction": lambda **o: causal.direction(x, y, **o),
         "score_dags": lambda **o: causal.score_dags(y, y, y, **o),
         "search_dag": lambda **o: causal.search_dag(y, y, y, **o),
@@ -102,7 +105,7 @@ LITTLE = {
     "sensitivity_map": (lambda **o: dhsic.sensitivity_map(X, Y, **o), "14MiB"),
     "witness_functions": (lambda **o: dhsic.witness_functions(X, Y, **o), "6MiB"),
     "given": (
-        lambda **o: causal.conditional_independence_test(X[:, 1], Y, given=Z, **o),
+        lambda **o: causal.residual_independence_test(X[:, 1], Y, given=Z, **o),
         "16MiB",
     ),
     "direction": (lambda **o: causal.direction(X[:, 0], Y, **o), "8MiB"),

@@ -26,6 +26,7 @@ from dhsic.results import BarResult, DependenceEstimate, Result
 N = 80
 X, Y, Z, W = np.random.default_rng(0).standard_normal((4, N))
 Y = X**2 + 0.5 * Y
+MANY, OTHERS = np.random.default_rng(1).standard_normal((2, 120))
 WIDE = np.column_stack([X, Z, W])
 KNOWN = analysis.CovarianceSpectrum(np.array([0.6, 0.3, 0.1]), supremum=1.0)
 PRODUCT = analysis.CovarianceSpectrum(np.kron(KNOWN.eigenvalues, KNOWN.eigenvalues), 1.0)
@@ -48,7 +49,8 @@ MAKE = {
     "chain": lambda: dhsic.independence_test(X, Y, Z, rng=0),
     "interaction": lambda: dhsic.interaction_test(X, Y, Z, rng=0),
     "two samples": lambda: dhsic.two_sample_test(X, Y, rng=0),
-    "conditional": lambda: causal.conditional_independence_test(X, Y, given=Z, rng=0),
+    "of residuals": lambda: causal.residual_independence_test(X, Y, given=Z, rng=0),
+    "conditional": lambda: dhsic.conditional_independence_test(MANY, MANY**2, given=OTHERS, rng=0),
     "estimate": lambda: dhsic.hsic(X, Y, rng=0),
     "matrix": lambda: dhsic.dependence_matrix(X, Y, Z, rng=0),
     "ranking": lambda: dhsic.rank_features(WIDE, Y, rng=0),
@@ -366,7 +368,16 @@ def test_bars__are_the_numbers():
             "Are x1 and x2 independent?",
             "Independence rejected at level 0.05 (p &lt;",
         ),
-        ("conditional", "Are the residuals of x and y independent?", "Independence of residuals "),
+        (
+            "of residuals",
+            "Are the residuals of x and y independent?",
+            "Independence of residuals ",
+        ),
+        (
+            "conditional",
+            "Are x and y conditionally independent?",
+            "Conditional independence rejected",
+        ),
         ("interaction", "Does the distribution of x1, x2 and x3 factorise?", "Factorisation "),
         ("directions", "Causal directions", "directions: 1 forward, "),
         ("dags", "DAG scores", "best: "),

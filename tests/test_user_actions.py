@@ -233,7 +233,7 @@ ACTIONS: dict[str, tuple[Callable[[], Any], Gets | Told]] = {
     },
     "x= and y=": (lambda: dhsic.independence_test(x=X, y=Y), Told("given by position")),
     "an argument that is needed": (
-        lambda: causal.conditional_independence_test(X, Y),
+        lambda: causal.residual_independence_test(X, Y),
         Told("missing a required argument: 'given'"),
     ),
     # What they are

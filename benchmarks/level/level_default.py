@@ -99,9 +99,9 @@ def rank(*data: Any, **options: Any) -> Any:
     return dhsic.rank_features(np.hstack(data[:-1]), data[-1], **options)
 
 
-def test_conditionally(*data: Any, **options: Any) -> Any:
+def test_residuals(*data: Any, **options: Any) -> Any:
     *given, x, y = data
-    return causal.conditional_independence_test(x, y, given=given, **options)
+    return causal.residual_independence_test(x, y, given=given, **options)
 
 
 def score_truth(*nodes: Any, **options: Any) -> Any:
@@ -149,15 +149,15 @@ FUNCTIONS: dict[str, Function] = {
         {"whole": whole, "true factorisation": lambda found: found.factorisations[-1].pvalue},
         (3,),
     ),
-    "conditional_independence_test": Function(
-        two_effects, test_conditionally, {"residuals": whole}, (3, 4, 5)
+    "residual_independence_test": Function(
+        two_effects, test_residuals, {"residuals": whole}, (3, 4, 5)
     ),
     "score_dags": Function(one_cause, score_truth, {"true graph": lambda found: found.pvalues[0]}),
     "direction": Function(
         one_cause, direction, {"true direction": lambda found: found.forward.pvalue}, (2,)
     ),
 }
-RESIDUALS = ("conditional_independence_test", "score_dags", "direction")
+RESIDUALS = ("residual_independence_test", "score_dags", "direction")
 EXACT = tuple(name for name in FUNCTIONS if name not in RESIDUALS)
 SKIPPED = {
     "select_features": "it has scores and no p-values",

@@ -1,13 +1,13 @@
 """Causal structure by independence of residuals."""
 
-from dhsic.causal.conditional import (
-    ConditionalIndependenceTestResult,
-    conditional_independence_test,
-)
 from dhsic.causal.dags import DAG
 from dhsic.causal.decisions import CausalDirection, CausalDirections
 from dhsic.causal.pairs import direction, directions, plan_direction
 from dhsic.causal.regression import CrossFitted, Regression, find_regression
+from dhsic.causal.residual_test import (
+    ResidualIndependenceTestResult,
+    residual_independence_test,
+)
 from dhsic.causal.roc import (
     AccuracyCurve,
     PrecisionRecallCurve,
@@ -26,22 +26,22 @@ __all__ = [
     "AccuracyCurve",
     "CausalDirection",
     "CausalDirections",
-    "ConditionalIndependenceTestResult",
     "CrossFitted",
     "DAGScores",
     "DAGSearch",
     "PrecisionRecallCurve",
     "Regression",
+    "ResidualIndependenceTestResult",
     "RocCurve",
     "ScoredDAG",
     "Splines",
     "accuracy_curve",
-    "conditional_independence_test",
     "direction",
     "directions",
     "find_regression",
     "plan_direction",
     "precision_recall_curve",
+    "residual_independence_test",
     "roc_curve",
     "score_dags",
     "search_dag",

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from dhsic.causal import DAGScores, DAGSearch, score_dags, search_dag
-from dhsic.causal import conditional_independence_test as test_given
+from dhsic.causal import residual_independence_test as test_given
 from dhsic.cli.cause_options import (
     METHOD_OPTIONS,
     REGRESSION_OPTIONS,
@@ -48,9 +48,9 @@ Example
   dhsic cause order songs.zarr --variable a --variable b --variable c \\
       --variable d --variable e --variable f
 """
-_CONDITIONAL = """\b
+_RESIDUALS = """\b
 Example
-  dhsic cause conditional weather.zarr --variable temperature \\
+  dhsic cause residuals weather.zarr --variable temperature \\
       --variable sunshine --given altitude
 """
 
@@ -161,7 +161,7 @@ def _print_scores(found: DAGScores, options: dict[str, Any]) -> None:
     print_summary([("accepted", said), *minimal, *others])
 
 
-def _conditional_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def _residual_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_options(
         command,
         DATA_OPTIONS,
@@ -176,13 +176,14 @@ def _conditional_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-@cause.command(epilog=_CONDITIONAL, short_help="Test two variables given others.")
-@_conditional_options
-def conditional(given: tuple[str, ...], **options: Any) -> None:
+@cause.command(epilog=_RESIDUALS, short_help="Test residuals of two variables given others.")
+@_residual_options
+def residuals(given: tuple[str, ...], **options: Any) -> None:
     """Test whether the residuals of two variables of DATA, given others, are independent.
 
     This is conditional independence if both variables are smooth functions of the given ones plus
-    noise. If the spread of the noise depends on the given ones, the two differ.
+    noise. If the spread of the noise depends on the given ones, the two differ: 'dhsic conditional'
+    tests the latter.
     """
     if len(options["variables"]) != 2:
         msg = f"two variables are needed: give --variable twice; got {len(options['variables'])}"

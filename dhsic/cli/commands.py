@@ -8,6 +8,7 @@ from dhsic._version import __version__
 from dhsic.cli.app import Application
 from dhsic.cli.cause import cause
 from dhsic.cli.checkpoints import checkpoints
+from dhsic.cli.conditional import conditional
 from dhsic.cli.data import convert, generate
 from dhsic.cli.demo import demo
 from dhsic.cli.independence import plan, test
@@ -56,7 +57,7 @@ def main(context: click.Context) -> None:
     'generate' and 'convert' make zarr groups. 'plan' prints the cost of a test, 'test' runs it, and
     'submit' hands it to a queue. 'rank' ranks many columns by their dependence on a target,
     'sensitivity' maps a measure to rows and columns, 'two-sample' compares samples, 'interaction'
-    tests three variables, and 'cause' infers causes.
+    tests three variables, 'conditional' tests two given others, and 'cause' infers causes.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -71,6 +72,7 @@ for _command in (
     rank,
     two_sample,
     interaction,
+    conditional,
     cause,
     demo,
     submit,

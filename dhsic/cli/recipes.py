@@ -14,6 +14,7 @@ from dhsic.cli.where import Place
 from dhsic.io.urls import redacted
 
 __all__ = [
+    "code_of_conditional",
     "code_of_interaction",
     "code_of_map",
     "code_of_ranking",
@@ -79,6 +80,14 @@ def code_of_interaction(options: Mapping[str, Any], request: Request) -> str:
     """Code that gives the result of a test of interaction again, as `code_of_test`."""
     call = "result", dhsic.interaction_test
     return _code(options, options["variables"], call, request.arguments, request.place)
+
+
+def code_of_conditional(options: Mapping[str, Any], request: Request) -> str:
+    """Code that gives the result of a conditional test again, as `code_of_test`."""
+    call = "result", dhsic.conditional_independence_test
+    variables = [*options["variables"], *options["given"]]
+    code = _code(options, variables, call, request.arguments, request.place)
+    return code.replace("    *variables,", "    *variables[:2],\n    given=variables[2:],")
 
 
 def code_of_samples(options: Mapping[str, Any], request: Request) -> str:

@@ -13,7 +13,7 @@ from dhsic.io.synthetic import synthetic
 from tests.benchmarks.test_exact import run
 
 TAKES_DATA = {
-    *("conditional_independence_test", "direction", "directions"),
+    *("residual_independence_test", "direction", "directions"),
     *("score_dags", "search_dag"),
 }
 

@@ -187,7 +187,7 @@ OTHERS = {
     "graphs": lambda *data, **options: causal.score_dags(*data, **options).pvalues,
     "search": lambda *data, **options: causal.search_dag(*data, **options).pruning,
     "given": lambda x, y, **options: (
-        causal.conditional_independence_test(x, y, given=x**2 + y, **options).pvalue
+        causal.residual_independence_test(x, y, given=x**2 + y, **options).pvalue
     ),
 }
 

@@ -1,4 +1,4 @@
-"""RESIT and conditional independence: what is found, by single tests, with every option."""
+"""RESIT and independence of residuals: what is found, by single tests, with every option."""
 
 import numpy as np
 import pytest
@@ -8,11 +8,11 @@ from sklearn.ensemble import RandomForestRegressor
 
 import dhsic
 from dhsic.causal import (
-    ConditionalIndependenceTestResult,
     CrossFitted,
     DAGSearch,
+    ResidualIndependenceTestResult,
     Splines,
-    conditional_independence_test,
+    residual_independence_test,
     search_dag,
 )
 from dhsic.errors import DataError, InvalidArgumentError
@@ -102,37 +102,37 @@ def rough(z):
     return steps, steps
 
 
-def conditional(n, seed, functions=smooth, shared=0.0, **options):
+def residuals(n, seed, functions=smooth, shared=0.0, **options):
     rng = np.random.default_rng(seed)
     z, (a, b) = rng.uniform(-1.0, 1.0, n), 0.5 * rng.standard_normal((2, n))
     f, g = functions(z)
     options = {"null": "gamma", "estimator": "v-hsic", "threads": 1, "rng": seed} | options
-    return conditional_independence_test(
+    return residual_independence_test(
         f + a, g + b + shared * a**2, given=z, kernels="gaussian", **options
     )
 
 
-def test_conditional__keeps_its_level_where_the_regression_fits():
+def test_residual_test__keeps_its_level_where_the_regression_fits():
     runs, n = 120, 100
-    rejected = sum(conditional(n, seed).pvalue <= 0.05 for seed in range(runs))
+    rejected = sum(residuals(n, seed).pvalue <= 0.05 for seed in range(runs))
     assert binom.sf(rejected - 1, runs, 0.08) > 1e-4  # approximate: residuals are estimated
-    assert sum(conditional(n, seed, shared=2.0).pvalue <= 0.05 for seed in range(10)) >= 9
+    assert sum(residuals(n, seed, shared=2.0).pvalue <= 0.05 for seed in range(10)) >= 9
 
 
-def test_conditional__rejects_what_a_rough_regression_leaves():
+def test_residual_test__rejects_what_a_rough_regression_leaves():
     """The caveat of its docstring: functions that splines cannot follow look like dependence."""
-    assert all(conditional(200, seed, rough).pvalue <= 0.05 for seed in range(10))
+    assert all(residuals(200, seed, rough).pvalue <= 0.05 for seed in range(10))
     forest = CrossFitted(RandomForestRegressor(20, min_samples_leaf=5, random_state=0))
-    assert conditional(400, 0, rough, regression=forest).pvalue > conditional(400, 0, rough).pvalue
+    assert residuals(400, 0, rough, regression=forest).pvalue > residuals(400, 0, rough).pvalue
 
 
 @pytest.mark.parametrize("regression", [QUICK, FOREST])
-def test_conditional__is_a_test_of_residuals(regression, tmp_path):
+def test_residual_test__is_a_test_of_residuals(regression, tmp_path):
     rng = np.random.default_rng(0)
     x, y, z, w = rng.standard_normal((4, 150))
     y = y + x * z
     zarr.create_array(tmp_path / "z.zarr", data=z, chunks=(40,))
-    found = conditional_independence_test(
+    found = residual_independence_test(
         x, y, given=[str(tmp_path / "z.zarr"), w], regression=regression, n_resamples=19, rng=0
     )
     assert found.given == ("z", "z2")
@@ -142,16 +142,16 @@ def test_conditional__is_a_test_of_residuals(regression, tmp_path):
         alone = dhsic.independence_test(*left, estimator="nystrom-m", n_resamples=19, rng=0)
         assert found.statistic == pytest.approx(alone.statistic, rel=1e-7)
         assert found.pvalue == pytest.approx(alone.pvalue)
-    back = ConditionalIndependenceTestResult.from_json(found.to_json())
+    back = ResidualIndependenceTestResult.from_json(found.to_json())
     assert back == found
     assert "given z, z2" in str(found)
 
 
-def test_conditional__refuses_bad_input_in_words():
+def test_residual_test__refuses_bad_input_in_words():
     x, y = np.random.default_rng(0).standard_normal((2, 50))
     with pytest.raises(InvalidArgumentError, match="given must hold a variable or more"):
-        conditional_independence_test(x, y, given=[])
+        residual_independence_test(x, y, given=[])
     with pytest.raises(DataError, match="variable 'z1' needs columns that vary"):
-        conditional_independence_test(x, y, given=np.ones(50))
+        residual_independence_test(x, y, given=np.ones(50))
     with pytest.raises(DataError, match="must have the same rows"):
-        conditional_independence_test(x, y, given=y[:9])
+        residual_independence_test(x, y, given=y[:9])

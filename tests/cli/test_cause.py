@@ -121,16 +121,14 @@ def test_order__is_search_dag(invoke: Invoke, chain: str, tmp_path: Path) -> Non
     assert "<svg" in plot.read_text()
 
 
-def test_conditional__is_the_test_of_residuals(invoke: Invoke, chain: str, tmp_path: Path) -> None:
+def test_residuals__is_the_test_of_residuals(invoke: Invoke, chain: str, tmp_path: Path) -> None:
     out, plot = tmp_path / "test.json", tmp_path / "test.png"
     variables = ("--variable", "a", "--variable", "c", "--given", "b")
     options = ("--kernel", "gaussian", "--landmarks", 30, "--resamples", 49, "--seed", 1)
-    done = invoke(
-        "cause", "conditional", chain, *variables, *options, "--json", out, "--plot", plot
-    )
+    done = invoke("cause", "residuals", chain, *variables, *options, "--json", out, "--plot", plot)
     assert (done.exit_code, done.stderr) == (0, "")
     a, b, c = open_group(chain, list("abc"))
-    expected = causal.conditional_independence_test(
+    expected = causal.residual_independence_test(
         a,
         c,
         given=b,
@@ -140,7 +138,7 @@ def test_conditional__is_the_test_of_residuals(invoke: Invoke, chain: str, tmp_p
         n_resamples=49,
         rng=1,
     )
-    found = causal.ConditionalIndependenceTestResult.from_json(out.read_text())
+    found = causal.ResidualIndependenceTestResult.from_json(out.read_text())
     assert (found.pvalue, found.given) == (expected.pvalue, ("b",))
     assert "independence of residuals not rejected at level 0.05" in done.stdout
     assert plot.read_bytes().startswith(PNG)
@@ -204,7 +202,7 @@ def test_direction__runs_on_workers_in_a_time(invoke: Invoke, chain: str, tmp_pa
     [
         ("dags", *PAIR),
         ("order", *PAIR),
-        ("conditional", *PAIR, "--given", "c"),
+        ("residuals", *PAIR, "--given", "c"),
         ("direction", *PAIR, "--max-rows", 100),
     ],
     ids=lambda command: command[0],
@@ -329,12 +327,12 @@ def test_pairs__that_cannot_be_read_are_refused(
         ("direction", (*PAIR, "--max-rows", 2), "max_rows must be an integer >= 4"),
         ("direction", ("--variable", "a", "--variable", "label"), "'label' holds categories"),
         (
-            "conditional",
+            "residuals",
             (*ALL, "--given", "label"),
             "two variables are needed: give --variable twice",
         ),
-        ("conditional", PAIR, "Missing option '--given'"),
-        ("conditional", (*PAIR, "--given", "a"), "of different names"),
+        ("residuals", PAIR, "Missing option '--given'"),
+        ("residuals", (*PAIR, "--given", "a"), "of different names"),
     ],
 )
 def test_bad_usage_is_a_line(
@@ -348,7 +346,7 @@ def test_bad_usage_is_a_line(
 
 def test_help_tells_of_every_command(invoke: Invoke) -> None:
     shown = invoke("cause", "--help").stdout
-    for command in ("dags", "order", "direction", "conditional", "pairs"):
+    for command in ("dags", "order", "direction", "residuals", "pairs"):
         assert command in shown
         assert f"dhsic cause {command}" in invoke("cause", command, "--help").stdout
 

@@ -24,7 +24,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "cause direction": XY,
     "cause dags": XY,
     "cause order": XY,
-    "cause conditional": (*XY, "--given", "z", *ONE),
+    "cause residuals": (*XY, "--given", "z", *ONE),
+    "conditional": (*XY, "--given", "z"),
 }
 
 

@@ -51,7 +51,8 @@ FUNCTIONS = {
     "direction": lambda *d: causal.direction(*d[:2], rng=0),
     "score_dags": lambda *d: causal.score_dags(*d[:2], rng=0),
     "search_dag": lambda *d: causal.search_dag(*d[:2], rng=0),
-    "conditional": lambda *d: causal.conditional_independence_test(*d[:2], given=d[2], rng=0),
+    "residuals": lambda *d: causal.residual_independence_test(*d[:2], given=d[2], rng=0),
+    "conditional": lambda *d: dhsic.conditional_independence_test(*d[:2], given=d[2], rng=0),
 }
 RUNS = [name for name in FUNCTIONS if not name.startswith("plan")]
 TELLING = [name for name in RUNS if name not in ("mean_embedding", "witness_functions")]

@@ -29,13 +29,13 @@ from dhsic.io.missing import Missing
 from dhsic.kernels import Grid
 from dhsic.results import IndependenceTestResult
 
-__all__ = ["ConditionalIndependenceTestResult", "conditional_independence_test"]
+__all__ = ["ResidualIndependenceTestResult", "residual_independence_test"]
 
 _REMEDY = "take fewer n_knots or threads, or regression='splines'"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class ConditionalIndependenceTestResult(IndependenceTestResult):
+class ResidualIndependenceTestResult(IndependenceTestResult):
     """The outcome of a test that the residuals of two variables given others are independent.
 
     All fields are as in `IndependenceTestResult`, of the residuals, with these.
@@ -67,7 +67,7 @@ class ConditionalIndependenceTestResult(IndependenceTestResult):
 
 @named_arguments
 @shows_progress
-def conditional_independence_test(
+def residual_independence_test(
     x: Any,
     y: Any,
     *,
@@ -87,7 +87,7 @@ def conditional_independence_test(
     memory: int | str = "2GiB",
     progress: Progress = None,
     checkpoint: str | None = None,
-) -> ConditionalIndependenceTestResult:
+) -> ResidualIndependenceTestResult:
     """Test whether the residuals of two variables, regressed on others, are independent.
 
     The generalised covariance measure [1]_ asks whether the residuals of x and of y given z are
@@ -125,7 +125,7 @@ def conditional_independence_test(
 
     Returns
     -------
-    ConditionalIndependenceTestResult
+    ResidualIndependenceTestResult
 
     Raises
     ------
@@ -143,12 +143,12 @@ def conditional_independence_test(
     --------
     >>> import numpy as np
     >>> import dhsic
-    >>> from dhsic.causal import conditional_independence_test
+    >>> from dhsic.causal import residual_independence_test
     >>> z, a, b = np.random.default_rng(0).standard_normal((3, 400))
     >>> x, y = np.sin(z) + 0.5 * a, z**2 + b
     >>> dhsic.independence_test(x, y, null="gamma", rng=0).pvalue < 0.01
     True
-    >>> conditional_independence_test(x, y, given=z, null="gamma", rng=0).pvalue > 0.05
+    >>> residual_independence_test(x, y, given=z, null="gamma", rng=0).pvalue > 0.05
     True
     """
     began = time.perf_counter()
@@ -178,6 +178,6 @@ def conditional_independence_test(
     method = choose_method(tested, kernels, estimator, null, n_resamples)
     tested.begin(method.plan(tested))
     fields = tested_fields(tested, method, began)
-    return ConditionalIndependenceTestResult(
+    return ResidualIndependenceTestResult(
         given=session.names[2:], regression=regressor.name, **fields
     )

@@ -1,0 +1,226 @@
+"""Conditional tests: how often true nulls are rejected, what power is left, and time.
+
+In "additive" and "first column" data x and y are post-nonlinear, outer(standardised sum of inner(z)
++ noise), with functions drawn anew for every data set from the identity, the cube and tanh (Zhang
+et al. 2011, section 4.1), of all columns of z or of the first alone. In "spread" data x is the mean
+of z with noise whose spread is the mean of |z|; in "spread, first column" z_1 + |z_1| noise. In
+"categories" mean and spread follow one of five labels. With an effect b the noise of both holds b
+times the same normal numbers; "turning" has them with the sign of z_1 in y, which cancels over z.
+Every test sees the same data sets. "kernel" and "strata" are the methods of
+`dhsic.conditional_independence_test`, "residuals" is the test of additive models, and "kci" that of
+causal-learn, where it is installed. `spoilt` counts data sets that a test refused. `low` and `high`
+are limits at 99 %. Writes benchmarks/results/conditional_level.csv; with --rows-of-time the
+processor seconds of one run of so many rows to benchmarks/results/conditional_level_seconds.csv.
+
+    python -m benchmarks run conditional_level
+    python -m benchmarks run conditional_level --runs 0 --rows-of-time 1000000
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binomtest
+
+import dhsic
+from benchmarks.shared.output import parallel_map, write_csv
+from dhsic import causal
+from dhsic.errors import ApproximateNullWarning, DhsicError
+
+Vector = NDArray[np.float64]
+Case = Callable[[np.random.Generator, int, int, float], tuple[Any, Any, Any]]
+
+LEVEL = 0.05
+FUNCTIONS: tuple[Callable[[Vector], Vector], ...] = (np.positive, np.tanh, lambda t: t**3)
+
+
+def noises(rng: np.random.Generator, n: int, effect: float) -> tuple[Vector, Vector]:
+    """Two, which share a part."""
+    own, other, shared = rng.standard_normal((3, n))
+    return own + effect * shared, other + effect * shared
+
+
+def standardised(values: Vector) -> Vector:
+    scaled: Vector = (values - values.mean()) / values.std()
+    return scaled
+
+
+def post_nonlinear(
+    rng: np.random.Generator, n: int, d: int, effect: float, *, columns: int | None = None
+) -> tuple[Any, Any, Any]:
+    """Functions of sums of functions of z and noise."""
+    z = rng.standard_normal((n, d))
+
+    def function(x: Vector) -> Vector:
+        return FUNCTIONS[rng.integers(len(FUNCTIONS))](x)
+
+    pair = []
+    for noise in noises(rng, n, effect):
+        inner = sum(standardised(function(column)) for column in z.T[:columns])
+        pair.append(function(standardised(np.asarray(inner)) + noise))
+    return pair[0], pair[1], z
+
+
+def spread(
+    rng: np.random.Generator, n: int, d: int, effect: float, *, columns: int | None = None
+) -> tuple[Any, Any, Any]:
+    """Noise whose spread follows z."""
+    z = rng.standard_normal((n, d))
+    own = z[:, :columns]
+    mean, scale = own.mean(axis=1) * own.shape[1] ** 0.5, np.abs(own).mean(axis=1)
+    e, f = noises(rng, n, effect)
+    return mean + scale * e, mean + scale * f, z
+
+
+def categories(rng: np.random.Generator, n: int, d: int, effect: float) -> tuple[Any, Any, Any]:
+    """Mean and spread follow a label."""
+    labels = rng.integers(5, size=n)
+    e, f = noises(rng, n, effect)
+    scale = 0.5 + labels % 3
+    return labels + scale * e, labels % 2 + scale * f, np.array(list("abcde"))[labels]
+
+
+def turning(rng: np.random.Generator, n: int, d: int, effect: float) -> tuple[Any, Any, Any]:
+    """A dependence that cancels over z."""
+    z = rng.standard_normal((n, d))
+    own, other, shared = rng.standard_normal((3, n))
+    sign = np.sign(z[:, 0])
+    return z[:, 0] + own + effect * shared, z[:, 0] + other + effect * sign * shared, z
+
+
+CASES: dict[str, Case] = {
+    "additive": post_nonlinear,
+    "first column": partial(post_nonlinear, columns=1),
+    "spread": spread,
+    "spread, first column": partial(spread, columns=1),
+    "categories": categories,
+    "turning": turning,
+}
+
+
+def ours(x: Any, y: Any, z: Any, seed: int) -> float:
+    found = dhsic.conditional_independence_test(x, y, given=z, rng=seed, threads=1)
+    return float(found.pvalue)
+
+
+def residuals(x: Any, y: Any, z: Any, seed: int) -> float:
+    found = causal.residual_independence_test(x, y, given=z, null="gamma", rng=seed, threads=1)
+    return float(found.pvalue)
+
+
+def kci(x: Any, y: Any, z: Any, seed: int) -> float:
+    """The test of causal-learn, with its defaults."""
+    from causallearn.utils.KCI.KCI import KCI_CInd
+
+    np.random.seed(seed)  # noqa: NPY002  # it draws from the global generator
+    return float(KCI_CInd().compute_pvalue(x[:, None], y[:, None], z)[0])
+
+
+TESTS: dict[str, Callable[[Any, Any, Any, int], float]] = {
+    "dhsic": ours,
+    "residuals": residuals,
+    "kci": kci,
+}
+
+
+def one(work: tuple[str, str, int, int, float, int]) -> tuple[float, float]:
+    """The p-value of a test, NaN where it refuses, and its processor seconds."""
+    test, case, n, d, effect, seed = work
+    rng = np.random.default_rng([seed, n, d, list(CASES).index(case)])
+    data = CASES[case](rng, n, d, effect)
+    began = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ApproximateNullWarning)
+        try:
+            p = TESTS[test](*data, seed)
+        except DhsicError:
+            p = np.nan
+    return p, time.process_time() - began
+
+
+def rows(
+    cells: list[tuple[str, str, int, int, float]], runs: int, processes: int
+) -> Iterator[dict[str, Any]]:
+    for cell in cells:
+        found = np.array(parallel_map(one, [(*cell, seed) for seed in range(runs)], processes))
+        ps = found[:, 0]
+        count = int(np.isfinite(ps).sum())
+        rejected = int((ps <= LEVEL).sum())
+        interval = binomtest(rejected, max(count, 1)).proportion_ci(0.99, "wilson")
+        test, case, n, d, effect = cell
+        yield {
+            "test": test,
+            "data": case,
+            "columns of z": d,
+            "n": n,
+            "effect": effect,
+            "runs": runs,
+            "rejected": rejected / max(count, 1),
+            "low": float(interval.low),
+            "high": float(interval.high),
+            "spoilt": runs - count,
+            "processor seconds": float(np.median(found[:, 1])),
+        }
+
+
+def seconds(n: int) -> Iterator[dict[str, Any]]:
+    """Processor seconds of one run each, one thread."""
+    for d in (1, 10):
+        x, y, z = post_nonlinear(np.random.default_rng(0), n, d, 0.0)
+        began = time.process_time()
+        result = dhsic.conditional_independence_test(x, y, given=z, rng=0, threads=1)
+        yield {
+            "columns of z": d,
+            "n": n,
+            "processor seconds": time.process_time() - began,
+            "pvalue": result.pvalue,
+            "bytes read": sum(one.bytes_read for one in result.passes),
+        }
+
+
+@click.command(help=__doc__)
+@click.option("--test", "tests", multiple=True, default=("dhsic", "residuals"))
+@click.option("--data", "cases", multiple=True, default=tuple(CASES))
+@click.option("--rows", "sizes", multiple=True, type=int, default=(200, 1000))
+@click.option("--columns", "dims", multiple=True, type=int, default=(1, 5, 20))
+@click.option("--effect", "effects", multiple=True, type=float, default=(0.0,))
+@click.option("--runs", default=200)
+@click.option("--rows-of-time", default=0)
+@click.option("--processes", default=2)
+@click.option("--out", default="benchmarks/results/conditional_level.csv")
+def main(
+    tests: tuple[str, ...],
+    cases: tuple[str, ...],
+    sizes: tuple[int, ...],
+    dims: tuple[int, ...],
+    effects: tuple[float, ...],
+    runs: int,
+    rows_of_time: int,
+    processes: int,
+    out: str,
+) -> None:
+    cells = [
+        (test, case, n, d, effect)
+        for effect in effects
+        for case in cases
+        for d in (dims[:1] if case == "categories" else dims)
+        for n in sizes
+        for test in tests
+        if not (test != "dhsic" and case == "categories")
+        if not (case == "turning" and effect == 0.0)
+    ]
+    if runs:
+        write_csv(out, rows(cells, runs, processes))
+    if rows_of_time:
+        write_csv(out.replace(".csv", "_seconds.csv"), seconds(rows_of_time))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""``dhsic conditional``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar, get_args
+
+import click
+
+import dhsic
+from dhsic.cli.kernels import KERNEL_OPTION, single_kernels
+from dhsic.cli.options import (
+    DATA_OPTIONS,
+    LEVEL_OPTION,
+    MISSING_OPTIONS,
+    RUN_OPTIONS,
+    Request,
+    opened,
+    with_options,
+)
+from dhsic.cli.recipes import code_of_conditional
+from dhsic.cli.tested import CALIBRATE_OPTION, print_plan, print_test
+from dhsic.cli.where import read_place
+from dhsic.conditional.compare import ConditionalMethod
+
+__all__ = ["conditional"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Returned = TypeVar("Returned")
+
+_EPILOG = """\b
+Examples
+  dhsic conditional weather.zarr --variable temperature --variable sunshine \\
+      --given altitude
+  dhsic conditional flights.csv --variable delay --variable length \\
+      --given carrier --given month --method strata
+"""
+
+_OPTIONS = (
+    click.option(
+        "--given",
+        multiple=True,
+        required=True,
+        metavar="[NAME=]ARRAY",
+        help="A variable that is given; the option may be repeated.",
+    ),
+    click.option(
+        "--method",
+        type=click.Choice(get_args(ConditionalMethod)),
+        default="auto",
+        help="Residuals of kernel features (kernel), or exact permutations within equal values of "
+        "what is given (strata). auto takes strata where categories alone are given.",
+    ),
+    KERNEL_OPTION,
+)
+
+_PLAN = (
+    click.option(
+        "--plan",
+        "only_plan",
+        is_flag=True,
+        help="Print the plan, with its memory and time, and run nothing.",
+    ),
+    CALIBRATE_OPTION,
+)
+
+
+def _options(command: Command) -> Command:
+    return with_options(
+        command, DATA_OPTIONS, _OPTIONS, (LEVEL_OPTION,), MISSING_OPTIONS, _PLAN, RUN_OPTIONS
+    )
+
+
+@click.command(epilog=_EPILOG, short_help="Test two variables of DATA given others.")
+@_options
+def conditional(**options: Any) -> None:
+    """Test whether two variables of DATA are independent given others.
+
+    Prints the statistic, its p-value, the kernel partial correlation coefficient, and the decision
+    at the level alpha. 'dhsic cause residuals' tests residuals of additive models instead.
+    """
+    if options["only_plan"]:
+        print_plan(_read(options), calibrate=options["calibrate"])
+    else:
+        test = partial(_given_others, dhsic.conditional_independence_test)
+        print_test(options, _read, test, code_of_conditional)
+
+
+def _given_others(
+    function: Callable[..., Returned], x: Any, y: Any, *given: Any, **arguments: Any
+) -> Returned:
+    """Call with the variables after the first two as those that are given."""
+    return function(x, y, given=given, **arguments)
+
+
+def _read(options: dict[str, Any]) -> Request:
+    """Open the variables and translate the options.
+
+    Raises
+    ------
+    click.UsageError, DhsicError
+        Options that do not go together, or variables that cannot be opened.
+    """
+    if len(options["variables"]) != 2:
+        msg = f"two variables are needed: give --variable twice; got {len(options['variables'])}"
+        raise click.UsageError(msg)
+    place = read_place(options)
+    sources = opened(options, [*options["variables"], *options["given"]])
+    names = [source.name for source in sources]
+    kernels = single_kernels(options["kernels"], names[:2])
+    arguments = {
+        "method": options["method"],
+        "kernels": kernels if any(kernels) else None,
+        "names": names,
+        "missing": options["missing"],
+        "precision": options["precision"],
+        "threads": place.threads,
+        "memory": place.memory,
+    }
+    return Request(sources, arguments, place, partial(_given_others, dhsic.plan_conditional))

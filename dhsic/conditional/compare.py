@@ -1,0 +1,351 @@
+"""Tests of conditional independence, and their plans."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic._arguments import (
+    REMEDY,
+    Method,
+    Precision,
+    check_kernel,
+    choose_method,
+    read_kernel,
+    session_over,
+)
+from dhsic._fields import result_fields, tested_fields
+from dhsic._progress import Progress, shows_progress
+from dhsic._random import RngLike, generator
+from dhsic._validation import check_choice, named_arguments, shown
+from dhsic.conditional.kernel import KernelResiduals, warn_of_limits
+from dhsic.conditional.result import ConditionalIndependenceTestResult
+from dhsic.engine.blocks import Source, kinds_of
+from dhsic.engine.exchangeable import codes_of, moves_of
+from dhsic.engine.plan import Plan
+from dhsic.engine.session import Session
+from dhsic.engine.units import parse_bytes
+from dhsic.errors import DataError, InvalidArgumentError
+from dhsic.estimators import Estimate
+from dhsic.io.held import held_sources
+from dhsic.io.labelled import names_of
+from dhsic.io.missing import Missing
+from dhsic.io.open import open_data
+from dhsic.kernels import Gaussian, Kernel, KernelName, by_type
+from dhsic.nulls import pvalue
+from dhsic.results import AS_ASKED, FeatureSummary
+
+__all__ = ["ConditionalMethod", "conditional_independence_test", "plan_conditional"]
+
+ConditionalMethod = Literal["auto", "kernel", "strata"]
+Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
+
+_FEWEST_ROWS = 20
+_SHOWN = 1000  # draws from the limit, to look at
+_LIMIT = "the limit law, by the second moments of the products of residuals"
+
+
+@named_arguments
+@shows_progress
+def conditional_independence_test(
+    x: Any,
+    y: Any,
+    *,
+    given: Any,
+    method: ConditionalMethod = "auto",
+    kernels: Kernels | None = None,
+    rng: RngLike = None,
+    names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
+    precision: Precision = "float64",
+    client: Any = None,
+    threads: int | None = None,
+    memory: int | str = "2GiB",
+    progress: Progress = None,
+    checkpoint: str | None = None,
+) -> ConditionalIndependenceTestResult:
+    """Test whether two variables are independent given others.
+
+    Method "kernel" regresses features of x and features of y on features of z, the given
+    variables, and asks whether products of the residuals have mean 0 at every weight that is a
+    function of z ([1]_, [2]_). Nothing is assumed of how x and y depend on z or of the noise:
+    its spread and shape may follow z. The regressions must be able to follow the means of the
+    features given z, and no test keeps its level for all laws without such a condition [3]_. They
+    are ridge regressions on kernel features of every column by itself, wide and narrow, and of
+    all columns together, with the ridge by generalised cross-validation. Residuals are put right
+    for the rows' own share in their predictions, and the p-value is of the limit law of the
+    statistic: an approximation, in three passes over the data.
+
+    Method "strata" is for a z of few values: `dhsic.independence_test` with `strata`, where rows
+    change places within a stratum alone, which is exact at every n.
+
+    Parameters
+    ----------
+    x, y : array-like, shapes (n,) or (n, d)
+        As for `dhsic.independence_test`.
+    given : array-like, or a list or tuple of them
+        The variables z, shapes (n,) or (n, d_j); with `data`, names of columns.
+    method : {"auto", "kernel", "strata"}, optional
+        "auto" takes "strata" where all given columns are categories or booleans, else "kernel".
+    kernels : str, Kernel, or two of them, optional
+        Of x and of y; "gaussian" of numbers and "delta" of categories where none is given. With
+        "strata" as for `dhsic.independence_test`.
+    rng : int, SeedSequence, BitGenerator, Generator or None, optional
+        As for `dhsic.independence_test`.
+    names : sequence of str, optional
+        Names of x, y and the given variables.
+    data, missing
+        As for `dhsic.independence_test`; a list that is given names a variable each.
+    precision, client, threads, memory, progress, checkpoint
+        As for `dhsic.independence_test`.
+
+    Returns
+    -------
+    ConditionalIndependenceTestResult
+        Its estimate is the kernel partial correlation coefficient [4]_.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Nothing is given, or an option cannot be used.
+    DataError, MemoryBudgetError
+        As for `dhsic.independence_test`; fewer than 20 rows.
+
+    References
+    ----------
+    .. [1] K. Zhang, J. Peters, D. Janzing, B. Schoelkopf. Kernel-based conditional independence
+       test and application in causal discovery. UAI 2011.
+    .. [2] E. Strobl, K. Zhang, S. Visweswaran. Approximate kernel-based conditional independence
+       tests for fast non-parametric causal discovery. Journal of Causal Inference 7, 2019.
+    .. [3] R. Shah, J. Peters. The hardness of conditional independence testing and the
+       generalised covariance measure. Annals of Statistics 48, 2020.
+    .. [4] Z. Huang, N. Deb, B. Sen. Kernel partial correlation coefficient, a measure of
+       conditional dependence. JMLR 23, 2022.
+
+    Examples
+    --------
+    Noise whose spread follows z leaves residuals that depend on each other, and yet x and y are
+    independent given z:
+
+    >>> import numpy as np
+    >>> import dhsic
+    >>> z, e, f = np.random.default_rng(0).standard_normal((3, 300))
+    >>> x, y = z + np.abs(z) * e, z + np.abs(z) * f
+    >>> dhsic.independence_test(x, y, null="gamma", rng=0).pvalue < 0.01
+    True
+    >>> dhsic.conditional_independence_test(x, y, given=z, rng=0).pvalue > 0.05
+    True
+    >>> dhsic.conditional_independence_test(x, y + e, given=z, rng=0).pvalue < 0.01
+    True
+    """
+    began = time.perf_counter()
+    asked = _Asked.read(x, y, given, method, kernels, names, data, missing)
+    where = client, threads, memory, progress, checkpoint
+    session = asked.session(rng, precision, *where)
+    if asked.method == "strata":
+        return _within_strata(asked, session, began)
+    return _by_kernels(asked, session, began)
+
+
+@named_arguments
+def plan_conditional(
+    x: Any,
+    y: Any,
+    *,
+    given: Any,
+    method: ConditionalMethod = "auto",
+    kernels: Kernels | None = None,
+    names: Sequence[str] | None = None,
+    data: Any = None,
+    missing: Missing = "refuse",
+    precision: Precision = "float64",
+    client: Any = None,
+    threads: int | None = None,
+    memory: int | str = "2GiB",
+) -> Plan:
+    """Plan `conditional_independence_test`: its steps and their memory; runs nothing.
+
+    Parameters
+    ----------
+    x, y, given, method, kernels, names, data, missing
+        As for `conditional_independence_test`.
+    precision, client, threads, memory
+        As for `conditional_independence_test`.
+
+    Returns
+    -------
+    Plan
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> plan = dhsic.plan_conditional(
+    ...     np.zeros(9_000), np.zeros(9_000), given=np.zeros((9_000, 5)), threads=1
+    ... )
+    >>> [step.name for step in plan.passes]
+    ['first regressions', 'regressions', 'products of residuals']
+    """
+    asked = _Asked.read(x, y, given, method, kernels, names, data, missing)
+    session = asked.session(0, precision, client, threads, memory, None, None)
+    if asked.method == "strata":
+        return asked.choose(session).plan(session)
+    return KernelResiduals().plan(session, asked.read_kernels())
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Arguments that say what is tested.
+
+    Parameters
+    ----------
+    sources : tuple of source
+        x, y and the given variables.
+    dropped : int
+        Rows that were left out.
+    method : str
+        "kernel" or "strata".
+    reason : str
+        Why this one.
+    kernels : object
+        As given, for x and y.
+    """
+
+    sources: tuple[Source, ...]
+    dropped: int
+    method: str
+    reason: str
+    kernels: Any
+
+    @classmethod
+    def read(
+        cls,
+        x: Any,
+        y: Any,
+        given: Any,
+        method: str,
+        kernels: Any,
+        names: Sequence[str] | None,
+        data: Any,
+        missing: Missing,
+    ) -> _Asked:
+        """Check what the user passed."""
+        check_choice("method", method, get_args(ConditionalMethod))
+        conditions = list(given) if isinstance(given, list | tuple) else [given]
+        if not conditions:
+            msg = "given must hold a variable or more, got none: use dhsic.independence_test"
+            raise InvalidArgumentError(msg)
+        if names is None and data is None:
+            several = [f"z{j}" for j in range(1, len(conditions) + 1)]
+            usual = ["x", "y", *(several if len(conditions) > 1 else ["z"])]
+            names = names_of((x, y, *conditions), usual)
+        sources, dropped = open_data((x, y, *conditions), names, data, missing)
+        n = sources[0].shape[0]
+        if n < _FEWEST_ROWS:
+            msg = f"a conditional test needs at least {_FEWEST_ROWS} rows, got {n}: add rows"
+            raise DataError(msg)
+        numbers = any("number" in kinds_of(source) for source in sources[2:])
+        if method != "auto":
+            reason = AS_ASKED
+        elif numbers:
+            method, reason = "kernel", "numbers are given"
+        else:
+            method, reason = "strata", "categories are given, within which a test is exact"
+        return cls(tuple(sources), dropped, method, reason, kernels)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Names of the given variables."""
+        return tuple(source.name for source in self.sources[2:])
+
+    def session(
+        self,
+        rng: RngLike,
+        precision: str,
+        client: Any,
+        threads: int | None,
+        memory: int | str,
+        progress: Any,
+        checkpoint: str | None,
+    ) -> Session:
+        """A session over all variables; with strata over x and y, whose rows move within them."""
+        where = client, threads, memory, progress, checkpoint
+        if self.method == "kernel":
+            session = session_over(self.sources, rng, precision, *where)
+        else:
+            codes = self._codes()
+            held = held_sources(list(self.sources[:2]), parse_bytes(memory), codes)
+            session = session_over(held, rng, precision, *where)
+            session.moves = moves_of(session.n, codes, None, None, session.seed)
+        session.dropped, session.remedy = self.dropped, REMEDY
+        return session
+
+    def _codes(self) -> NDArray[np.intp]:
+        """The stratum of every row: equal values of all given columns."""
+        each = [codes_of(source, f"given {source.name!r}") for source in self.sources[2:]]
+        return np.unique(np.stack(each, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+
+    def choose(self, session: Session) -> Method:
+        """How the test within strata is run."""
+        return choose_method(session, self.kernels, "auto", "auto", None)
+
+    def read_kernels(self) -> tuple[Kernel, ...]:
+        """The kernels of x and of y, to be fitted."""
+        given = self.kernels
+        listed = [given] * 2 if given is None or isinstance(given, str | Kernel | type) else given
+        if not isinstance(listed, Sequence) or len(listed) != 2:
+            msg = f"kernels must be one, or one of x and one of y, got {shown(given)}"
+            raise InvalidArgumentError(msg)
+        found = []
+        for one, source in zip(listed, self.sources, strict=False):
+            kinds = kinds_of(source)
+            kernel = read_kernel(one) or by_type(kinds, Gaussian())
+            check_kernel(kernel, kinds, f"variable {source.name!r}")
+            found.append(kernel)
+        return tuple(found)
+
+
+def _by_kernels(asked: _Asked, session: Session, began: float) -> ConditionalIndependenceTestResult:
+    kernels, test = asked.read_kernels(), KernelResiduals()
+    session.begin(test.plan(session, kernels))
+    session.resume(computes="conditional test", method=asked.method, kernels=kernels)
+    found = test.run(session, kernels)
+    statistic, law = found.sums.statistic(session.n), found.sums.law(session.n)
+    warned = warn_of_limits(found, session.names, session.n)
+    features = FeatureSummary("kernel", found.design.base.sizes[:3])
+    estimate = Estimate(
+        found.correlation, found.kernels, None, features, "kernel partial correlation"
+    )
+    return ConditionalIndependenceTestResult(
+        given=asked.given,
+        method=asked.method,
+        method_reason=asked.reason,
+        explained=found.explained,
+        statistic=statistic,
+        pvalue=pvalue(statistic, law, session.dtype),
+        pvalue_error=None,
+        null_distribution=law.draws(generator(session.seed, "simulation"), _SHOWN),
+        null="spectral",
+        null_reason="; ".join(filter(None, (_LIMIT, warned))),
+        **result_fields(session, test, AS_ASKED, estimate, began),
+    )
+
+
+def _within_strata(
+    asked: _Asked, session: Session, began: float
+) -> ConditionalIndependenceTestResult:
+    method = asked.choose(session)
+    session.begin(method.plan(session))
+    session.resume(computes="conditional test", method=asked.method, **method.described)
+    return ConditionalIndependenceTestResult(
+        given=asked.given,
+        method=asked.method,
+        method_reason=asked.reason,
+        **tested_fields(session, method, began),
+    )

@@ -1,0 +1,324 @@
+"""Features of the variables of a conditional test: few of x and y, many of what is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import scipy
+from numpy.typing import DTypeLike, NDArray
+
+from dhsic._work import NOTHING, Work
+from dhsic.features import (
+    ColumnFeatures,
+    FeatureMap,
+    KernelFeatures,
+    LandmarksByColumn,
+    at_quantiles,
+)
+from dhsic.kernels import Columns, Gaussian, Kernel, by_column, by_type
+from dhsic.linalg import pivoted_cholesky, solve_lower
+
+__all__ = ["ConditionalDesign", "FeatureRows", "Projection", "projections"]
+
+Vector = NDArray[np.float64]
+
+_LANDMARKS = 128
+_QUANTILES = 48
+_MOST_DIRECTIONS = 6  # of x and of y
+_MOST_WEIGHTS = 3  # besides the constant
+_SHARE = 0.999  # of the variance of a kernel
+_TOLERANCE = 1e-8
+_WIDTHS = (1.0, 0.3)  # of the median heuristic
+_SLOPE = 2.0  # deviation of a column where that of a kernel is less than 1
+_OF_A_COLUMN = (4, 24)
+_OF_ALL_COLUMNS = 120
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Linear functions of features, about their mean in a sample.
+
+    Parameters
+    ----------
+    map : FeatureMap
+        The kernel at D landmarks.
+    centre : ndarray, shape (D,)
+        Subtracted.
+    axes : ndarray, shape (D, r)
+        A column times the centred kernel is a function.
+    """
+
+    map: FeatureMap
+    centre: Vector
+    axes: Vector
+
+    @classmethod
+    def principal(cls, kernel: Kernel, sample: Vector, most: int, dtype: DTypeLike) -> Self:
+        """The directions of a kernel that vary most in a sample, at most so many.
+
+        Parameters
+        ----------
+        kernel : Kernel
+            Fitted.
+        sample : ndarray, shape (s, d)
+            Rows, of which the first are the landmarks; of a single number quantiles are.
+        most : int
+            Directions; fewer where they hold 99.9 % of the variance.
+        dtype : dtype
+            Precision of the kernel.
+
+        Returns
+        -------
+        Projection
+            Uncorrelated in the sample, with the variances of the directions.
+        """
+        one = sample.shape[1] == 1 and not kernel.nominal
+        landmarks = at_quantiles(sample, _QUANTILES) if one else sample[:_LANDMARKS]
+        kept = pivoted_cholesky(kernel(landmarks), _TOLERANCE).in_order()
+        features = KernelFeatures.at(landmarks[kept.kept], kernel, dtype)
+        values = np.asarray(features(sample), np.float64)
+        centre = values.mean(axis=0)
+        whitened = solve_lower(kept.factor, (values - centre).T)
+        variances, vectors = scipy.linalg.eigh(whitened @ whitened.T / len(sample))
+        shares = np.cumsum(variances[::-1]) / variances.sum()
+        count = min(most, int(np.searchsorted(shares, _SHARE)) + 1, len(shares))
+        leading = vectors[:, ::-1][:, :count]
+        return cls(features, centre, solve_lower(kept.factor, leading, transposed=True))
+
+    @classmethod
+    def whole(cls, features: FeatureMap, factor: Vector, sample: Vector) -> Self:
+        """Nystrom features L^-1 k, about their mean in a sample."""
+        centre = np.asarray(features(sample), np.float64).mean(axis=0)
+        return cls(features, centre, solve_lower(factor, np.eye(len(factor)), transposed=True))
+
+    @classmethod
+    def likely(cls, features: FeatureMap, count: int) -> Self:
+        """One of so many functions that takes no memory, for plans."""
+        d = features.n_features
+        return cls(features, np.broadcast_to(0.0, (d,)), np.broadcast_to(0.0, (d, count)))
+
+    @property
+    def size(self) -> int:
+        """Number of functions, r."""
+        return int(self.axes.shape[1])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of it."""
+        return self.map.nbytes + 8 * (self.axes.size + self.centre.size)
+
+    @property
+    def work(self) -> Work:
+        """Work of a row."""
+        return self.map.work + Work.of(products=2.0 * self.axes.size)
+
+    def scratch(self, rows: int) -> int:
+        """Bytes needed for so many rows besides the result."""
+        return self.map.scratch(rows) + 16 * rows * self.map.n_features
+
+    def __call__(self, x: NDArray[Any]) -> Vector:
+        """The functions of rows (b, d), shape (b, r)."""
+        values = np.subtract(self.map(x), self.centre, dtype=np.float64)
+        return values @ self.axes
+
+
+class FeatureRows(NamedTuple):
+    """Features of some rows."""
+
+    x: Vector
+    """Shape (b, r_x)."""
+    y: Vector
+    """Shape (b, r_y)."""
+    given: Vector
+    """What x and y are regressed on, shape (b, p)."""
+    weights: Vector
+    """The constant 1 and functions of what is given, shape (b, r_w)."""
+
+    @property
+    def products(self) -> Vector:
+        """Features of x times the weights, shape (b, r_x r_w)."""
+        return (self.x[:, :, None] * self.weights[:, None, :]).reshape(len(self.x), -1)
+
+
+@dataclass(frozen=True)
+class ConditionalDesign:
+    """Features of all variables of a conditional test.
+
+    Parameters
+    ----------
+    x, y : Projection
+        Principal directions of their kernels.
+    given : tuple of Projection
+        Features on which they are regressed: the columns, kernels of every column by itself, wide
+        and narrow, and of all columns together where there are several.
+    weights : Projection
+        Principal directions of the kernel of all given columns.
+    """
+
+    x: Projection
+    y: Projection
+    given: tuple[Projection, ...]
+    weights: Projection
+
+    @classmethod
+    def of(
+        cls,
+        kernels: Sequence[Kernel],
+        samples: Sequence[Vector],
+        kinds: Sequence[str],
+        dtype: DTypeLike,
+    ) -> Self:
+        """Features that suit samples.
+
+        Parameters
+        ----------
+        kernels : sequence of Kernel
+            Of x and of y, fitted.
+        samples : sequence of ndarray, shapes (s, d_x), (s, d_y) and (s, d_z)
+            Rows of x, of y and of all given columns, drawn independently.
+        kinds : sequence of str
+            Kinds of the given columns.
+        dtype : dtype
+            Precision of the kernels.
+        """
+        x, y = (
+            Projection.principal(kernel, sample, _MOST_DIRECTIONS, dtype)
+            for kernel, sample in zip(kernels, samples[:2], strict=True)
+        )
+        z = samples[2]
+        joint = by_type(kinds, Gaussian()).fit(z)
+        weights = Projection.principal(joint, z, _MOST_WEIGHTS, dtype)
+        given = (*_linear(z, kinds, dtype), *projections(z, kinds, dtype))
+        return cls(x, y, given, weights)
+
+    @classmethod
+    def likely(
+        cls, kernels: Sequence[Kernel], dims: Sequence[int], kinds: Sequence[str], dtype: DTypeLike
+    ) -> Self:
+        """One of the largest size that `of` can make, for plans, which takes no memory."""
+        d = len(kinds)
+        joint = by_type(kinds, Gaussian()).fit(_guess(d))
+        x, y = (
+            Projection.likely(_likely_landmarks(kernel, columns, dtype), _MOST_DIRECTIONS)
+            for kernel, columns in zip(kernels, dims[:2], strict=True)
+        )
+        weights = Projection.likely(_likely_landmarks(joint, d, dtype), _MOST_WEIGHTS)
+        given = (*_linear(_guess(d), kinds, dtype), *projections(None, kinds, dtype))
+        return cls(x, y, given, weights)
+
+    @property
+    def parts(self) -> tuple[Projection, ...]:
+        """All projections."""
+        return (self.x, self.y, *self.given, self.weights)
+
+    @cached_property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Numbers of features of x, of y, of what is given, and of weights with the constant."""
+        return (
+            self.x.size,
+            self.y.size,
+            sum(one.size for one in self.given),
+            1 + self.weights.size,
+        )
+
+    @property
+    def size(self) -> int:
+        """Number of features of what is given, of x and of y."""
+        return sum(self.sizes[:3])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of it."""
+        return sum(one.nbytes for one in self.parts)
+
+    @property
+    def work(self) -> Work:
+        """Work of a row."""
+        return sum((one.work for one in self.parts), NOTHING)
+
+    def scratch(self, rows: int) -> int:
+        """Bytes needed for so many rows, the features among them."""
+        return max(one.scratch(rows) for one in self.parts) + 16 * rows * sum(self.sizes)
+
+    def __call__(self, values: Sequence[NDArray[Any]]) -> FeatureRows:
+        """Features of rows of x, y and every given variable."""
+        x, y, *others = values
+        z = others[0] if len(others) == 1 else np.concatenate(others, axis=1)
+        given = self.of_given(z)
+        weights = np.concatenate([np.ones((len(z), 1)), self.weights(z)], axis=1)
+        return FeatureRows(self.x(x), self.y(y), given, weights)
+
+    def of_given(self, z: NDArray[Any]) -> Vector:
+        """Features of rows (b, d_z) of all given columns, shape (b, p)."""
+        return np.concatenate([one(z) for one in self.given], axis=1)
+
+    def joined(self, values: Sequence[NDArray[Any]]) -> Vector:
+        """Side by side: of what is given, of x, of y."""
+        rows = self(values)
+        return np.concatenate([rows.given, rows.x, rows.y], axis=1)
+
+
+def projections(
+    sample: Vector | None, kinds: Sequence[str], dtype: DTypeLike
+) -> tuple[Projection, ...]:
+    """Nystrom features of every column by itself, wide and narrow, and of several together.
+
+    Parameters
+    ----------
+    sample : ndarray, shape (s, d), or None
+        Rows, of which the first are landmarks; none for features of the largest size, for plans,
+        which take no memory.
+    kinds : sequence of str
+        Kinds of the columns.
+    dtype : dtype
+        Precision of the kernels.
+
+    Returns
+    -------
+    tuple of Projection
+    """
+    d = len(kinds)
+    count = min(max(_OF_ALL_COLUMNS // d, _OF_A_COLUMN[0]), _OF_A_COLUMN[1])
+    rows = _guess(d) if sample is None else sample
+    single = by_column(kinds, Columns(Gaussian())).fit(rows)
+    widths = [single.widened(one) for one in _WIDTHS] if single.has_length else [single]
+    joint = [by_type(kinds, Gaussian()).fit(rows)] if d > 1 else []
+    if sample is None:
+        maps: list[FeatureMap] = [LandmarksByColumn.likely(one, d, count, dtype) for one in widths]
+        maps.extend(_likely_landmarks(one, d, dtype) for one in joint)
+        return tuple(Projection.likely(one, one.n_features) for one in maps)
+    found = [
+        Projection.whole(*LandmarksByColumn.of(one, sample, count, _TOLERANCE, dtype), sample)
+        for one in widths
+    ]
+    for kernel in joint:
+        landmarks = sample[:_LANDMARKS]
+        kept = pivoted_cholesky(kernel(landmarks), _TOLERANCE).in_order()
+        features = KernelFeatures.at(landmarks[kept.kept], kernel, dtype)
+        found.append(Projection.whole(features, kept.factor, sample))
+    return tuple(found)
+
+
+def _linear(sample: Vector, kinds: Sequence[str], dtype: DTypeLike) -> list[Projection]:
+    """The columns of numbers as they are, in units of their deviations; none without any."""
+    numbers = [j for j, kind in enumerate(kinds) if kind == "number"]
+    if not numbers:
+        return []
+    columns = ColumnFeatures.of(sample, dtype)
+    axes = np.eye(len(kinds))[:, numbers] * (_SLOPE / len(kinds) ** 0.5)
+    return [Projection(columns, columns(sample).mean(axis=0, dtype=np.float64), axes)]
+
+
+def _guess(d: int) -> Vector:
+    """Rows of d columns to which every kernel can be fitted."""
+    return np.arange(4.0)[:, None].repeat(d, axis=1)
+
+
+def _likely_landmarks(kernel: Kernel, d: int, dtype: DTypeLike) -> KernelFeatures:
+    """A kernel of d columns at landmarks that take no memory."""
+    zero = np.dtype(dtype).type(0)
+    return KernelFeatures(kernel, np.broadcast_to(zero, (_LANDMARKS, kernel.width(d))))

@@ -1,0 +1,177 @@
+"""Features of what is given that suit one variable: functions of its first predictions.
+
+The features of x are many functions of one thing, as of a sum of functions of z and noise. What z
+says of it is in the predictions of the two features that vary most, found with few degrees of
+freedom; functions of these two serve all features. Predictions of x serve x alone, so that given z
+and under the null hypothesis the residuals of x and of y stay independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dhsic._work import NOTHING, Work
+from dhsic.conditional.design import ConditionalDesign, FeatureRows, Projection, projections
+from dhsic.conditional.ridge import Ridges
+
+__all__ = ["Index", "IndexedDesign", "IndexedRows", "Places"]
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+_PREDICTIONS = 2
+
+
+@dataclass(frozen=True)
+class Index:
+    """Features of the predictions of the leading features of one variable.
+
+    Parameters
+    ----------
+    mean : ndarray, shape (p,)
+        Mean of the features of what is given.
+    slopes : ndarray, shape (p, 1 or 2)
+        Coefficients of the predictions.
+    parts : tuple of Projection
+        Of the predictions; none where they are constant.
+    """
+
+    mean: Vector
+    slopes: Vector
+    parts: tuple[Projection, ...]
+
+    @classmethod
+    def of(cls, ridges: Ridges, targets: slice, given: Vector, dtype: DTypeLike) -> Self:
+        """From first regressions, with landmarks among rows (s, p) of what is given."""
+        leading = slice(targets.start, min(targets.stop, targets.start + _PREDICTIONS))
+        slopes = ridges.slopes[:, leading]
+        sample = (given - ridges.mean) @ slopes
+        if np.ptp(sample, axis=0).max() == 0.0:
+            return cls(ridges.mean, slopes, ())
+        kinds = ("number",) * slopes.shape[1]
+        return cls(ridges.mean, slopes, projections(sample, kinds, dtype))
+
+    @classmethod
+    def likely(cls, p: int, dtype: DTypeLike) -> Self:
+        """One of the largest size, for plans, which takes no memory."""
+        slopes = np.broadcast_to(0.0, (p, _PREDICTIONS))
+        kinds = ("number",) * _PREDICTIONS
+        return cls(np.broadcast_to(0.0, (p,)), slopes, projections(None, kinds, dtype))
+
+    @property
+    def size(self) -> int:
+        """Number of features."""
+        return sum(one.size for one in self.parts)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of it."""
+        return 8 * (self.mean.size + self.slopes.size) + sum(one.nbytes for one in self.parts)
+
+    @property
+    def work(self) -> Work:
+        """Work of a row."""
+        own = Work.of(products=2.0 * self.slopes.size)
+        return sum((one.work for one in self.parts), own)
+
+    def scratch(self, rows: int) -> int:
+        """Bytes needed for so many rows, the features among them."""
+        largest = max((one.scratch(rows) for one in self.parts), default=0)
+        return largest + 8 * rows * (len(self.mean) + 2 * self.size)
+
+    def __call__(self, given: Vector) -> Vector:
+        """Of features of what is given (b, p), shape (b, size)."""
+        values = (given - self.mean) @ self.slopes
+        none = np.empty((len(given), 0))
+        return np.concatenate([none, *(one(values) for one in self.parts)], axis=1)
+
+
+class IndexedRows(NamedTuple):
+    """Features of some rows."""
+
+    base: FeatureRows
+    """Of all variables."""
+    x: Vector
+    """What x is regressed on, shape (b, p_x)."""
+    y: Vector
+    """What y is regressed on, shape (b, p_y)."""
+
+
+class Places(NamedTuple):
+    """Numbers of the columns of `IndexedDesign.joined`."""
+
+    given_x: Indices
+    """Those that x is regressed on."""
+    given_y: Indices
+    """Those that y is regressed on."""
+    x: Indices
+    """Features of x."""
+    products: Indices
+    """Features of x times the weights."""
+    y: Indices
+    """Features of y."""
+
+
+@dataclass(frozen=True)
+class IndexedDesign:
+    """Features of all variables, with those that suit x and those that suit y.
+
+    Parameters
+    ----------
+    base : ConditionalDesign
+        Features of all variables.
+    x, y : Index
+        Of either variable.
+    """
+
+    base: ConditionalDesign
+    x: Index
+    y: Index
+
+    @property
+    def size(self) -> int:
+        """Number of features, side by side."""
+        r_x, r_y, p, r_w = self.base.sizes
+        return p + self.x.size + self.y.size + r_x * r_w + r_y
+
+    @cached_property
+    def places(self) -> Places:
+        """Numbers of the features, side by side."""
+        r_x, r_y, p, r_w = self.base.sizes
+        counts = p, self.x.size, self.y.size, r_x * r_w, r_y
+        given, of_x, of_y, products, y = np.split(np.arange(self.size), np.cumsum(counts)[:-1])
+        joined = np.append(given, of_x), np.append(given, of_y)
+        return Places(*joined, products[::r_w], products, y)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of it."""
+        return self.base.nbytes + self.x.nbytes + self.y.nbytes
+
+    @property
+    def work(self) -> Work:
+        """Work of a row."""
+        return sum((one.work for one in (self.base, self.x, self.y)), NOTHING)
+
+    def scratch(self, rows: int) -> int:
+        """Bytes needed for so many rows, the features among them."""
+        copies = 16 * rows * (self.size + self.base.sizes[2])
+        return copies + sum(one.scratch(rows) for one in (self.base, self.x, self.y))
+
+    def __call__(self, values: Sequence[NDArray[Any]]) -> IndexedRows:
+        """Features of rows of x, y and every given variable."""
+        base = self.base(values)
+        x, y = (np.append(base.given, one(base.given), axis=1) for one in (self.x, self.y))
+        return IndexedRows(base, x, y)
+
+    def joined(self, values: Sequence[NDArray[Any]]) -> Vector:
+        """Side by side: of what is given, of either index, x times the weights, y."""
+        base = self.base(values)
+        own = self.x(base.given), self.y(base.given)
+        return np.concatenate([base.given, *own, base.products, base.y], axis=1)

@@ -1,0 +1,209 @@
+"""The conditional test on residuals of kernel features, in three passes over the data."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dhsic._random import generator
+from dhsic._work import Work
+from dhsic.conditional.design import ConditionalDesign
+from dhsic.conditional.indices import Index, IndexedDesign
+from dhsic.conditional.partial import partial_correlation
+from dhsic.conditional.products import ProductsPass, ProductSums
+from dhsic.conditional.ridge import DesignPass, DesignSums, Ridges
+from dhsic.engine.blocks import Kind, kinds_of
+from dhsic.engine.plan import DriverStep, PassPlan, Plan
+from dhsic.engine.session import Session
+from dhsic.errors import ApproximateNullWarning
+from dhsic.estimators.base import BANDWIDTH_ROWS, plan_of
+from dhsic.estimators.fitting_samples import FittingSamples
+from dhsic.kernels import Columns, Gaussian, Kernel, by_column
+
+__all__ = ["KernelResiduals", "ResidualProducts", "warn_of_limits"]
+
+Vector = NDArray[np.float64]
+
+_REMEDY = "take fewer given columns or fewer threads"
+_FIRST, _SECOND = "first regressions", "regressions"
+_FEWEST_ROWS = 50
+_DECIDING_ROWS = 25
+_LEFT = 1e-3  # of the variance of the features
+
+
+class ResidualProducts(NamedTuple):
+    """What the passes found."""
+
+    design: IndexedDesign
+    """The features."""
+    kernels: tuple[Kernel, ...]
+    """Those of x and of y, as fitted."""
+    sums: ProductSums
+    """Of the products of residuals."""
+    explained: tuple[float, float]
+    """Shares of the variances of x and of y that the regressions explain."""
+    correlation: float
+    """The kernel partial correlation coefficient."""
+
+
+@dataclass(frozen=True)
+class KernelResiduals:
+    """The test that residuals of features of x and of y given z are uncorrelated, at any weight.
+
+    With phi the features of x, psi those of y and w the weights, functions of z with the constant
+    among them, x and y are independent given z if and only if for rich enough features
+
+    E[(phi - E[phi | z]) (x) (psi - E[psi | z]) (x) w(z)] = 0
+
+    The expectations given z are ridge regressions on features of z. The statistic is n times the
+    squared norm of the mean of these products of residuals. In the limit it is a mixture of
+    chi-squares with the eigenvalues of their second moments as weights ([2]), which
+    takes noise whose spread follows z as it is.
+
+    References
+    ----------
+    .. [1] R. Pogodin, A. Schrab, Y. Li, D. Sutherland, A. Gretton. Practical kernel tests of
+       conditional independence. 2024.
+    .. [2] E. Strobl, K. Zhang, S. Visweswaran. Approximate kernel-based conditional independence
+       tests for fast non-parametric causal discovery. Journal of Causal Inference 7, 2019.
+    """
+
+    name: ClassVar[str] = "kernel-residuals"
+
+    def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
+        """The steps that would run, with features of the largest size."""
+        kinds, dims, dtype = _given_kinds(session), session.dims, session.dtype
+        base = ConditionalDesign.likely(kernels, dims, kinds, dtype)
+        r_x, r_y, p, _ = base.sizes
+        design = IndexedDesign(base, Index.likely(p, dtype), Index.likely(p, dtype))
+        places = design.places
+        second = ProductsPass(
+            design,
+            Ridges.likely(len(places.given_x), r_x),
+            Ridges.likely(len(places.given_y), r_y),
+            session.n,
+        )
+        rows = 8 * min(session.n, BANDWIDTH_ROWS) * (sum(dims) + p)
+        fetch = 3 * rows + max(source.take_bytes for source in session.sources)
+        steps: list[DriverStep | PassPlan] = [
+            DriverStep("fetch landmarks", fetch, rows + design.nbytes),
+            session.plan(DesignPass(base, _FIRST)),
+            _solving("solve", base.size),
+            session.plan(DesignPass(design, _SECOND)),
+            _solving("solve again", design.size),
+            session.plan(second),
+            DriverStep(
+                "spectrum", 3 * 8 * second.size**2, 0, Work.of(eigenvalues=float(second.size) ** 3)
+            ),
+        ]
+        return plan_of(session, steps, _REMEDY)
+
+    def run(self, session: Session, kernels: Sequence[Kernel]) -> ResidualProducts:
+        """All passes, over x, y and the given variables."""
+        n = session.n
+        session.step("fetch landmarks")
+        base, fitted, z = _drawn(session, kernels)
+        sums = session.run(DesignPass(base, _FIRST))
+        session.step("solve")
+        design = _indexed(base, sums, n, z, session.dtype)
+        sums = session.run(DesignPass(design, _SECOND))
+        session.step("solve again")
+        places = design.places
+        x = Ridges.fit(sums, n, places.given_x, places.x)
+        y = Ridges.fit(sums, n, places.given_y, places.y)
+        correlation = partial_correlation(places, sums, n)
+        products = session.run(ProductsPass(design, x, y, n))
+        session.step("spectrum")
+        return ResidualProducts(design, fitted, products, (x.explained, y.explained), correlation)
+
+
+def warn_of_limits(found: ResidualProducts, names: Sequence[str], n: int) -> str:
+    """Warn where the limit law or the regressions may mislead, and say why.
+
+    Parameters
+    ----------
+    found : ResidualProducts
+        Of the run.
+    names : sequence of str
+        Names of the variables.
+    n : int
+        Rows of the data.
+
+    Returns
+    -------
+    str
+        For the result; empty where nothing is amiss.
+    """
+    told = []
+    if n < _FEWEST_ROWS:
+        told.append(f"n = {n} is less than {_FEWEST_ROWS}, below which the limit may be far")
+    elif found.sums.rows < _DECIDING_ROWS:
+        told.append(
+            f"about {found.sums.rows:.2g} of {n:,} rows decide, so that the limit may be far: take "
+            "ranks, or leave out rare values"
+        )
+    for name, share in zip(names, found.explained, strict=False):
+        if 1.0 - share < _LEFT:
+            told.append(
+                f"{name} is nearly a function of what is given, so that errors of the regression "
+                "may pass for dependence"
+            )
+    text = "; ".join(told)
+    if text:
+        warnings.warn(f"conditional test: {text}", ApproximateNullWarning, stacklevel=4)
+    return text
+
+
+def _given_kinds(session: Session) -> tuple[Kind, ...]:
+    """Kinds of all given columns."""
+    return tuple(kind for source in session.sources[2:] for kind in kinds_of(source))
+
+
+def _drawn(
+    session: Session, kernels: Sequence[Kernel]
+) -> tuple[ConditionalDesign, tuple[Kernel, ...], Vector]:
+    """Features that suit drawn rows: of x, of y and of what is given each drawn by themselves.
+
+    One draw for all would let the features know of the pairing.
+    """
+    s = min(session.n, BANDWIDTH_ROWS)
+    draws = [
+        generator(session.seed, "landmarks", number).choice(session.n, size=s, replace=False)
+        for number in range(3)
+    ]
+    given = range(2, len(session.sources))
+    taken = session.take([*draws[:2], *(draws[2] for _ in given)])
+    columns = [by_column(kinds_of(session.sources[m]), Columns(Gaussian())) for m in given]
+    every = (*kernels, *columns)
+    samples = FittingSamples.of(session, zip(every, range(len(every)), strict=True), taken)
+    completed = [samples.of_kernel(kernel, m) for m, kernel in enumerate(every)]
+    fitted = tuple(kernel.fit(x) for kernel, x in zip(kernels, completed[:2], strict=True))
+    z = np.concatenate(completed[2:], axis=1)
+    kinds = _given_kinds(session)
+    design = ConditionalDesign.of(fitted, (*completed[:2], z), kinds, session.dtype)
+    return design, fitted, z
+
+
+def _indexed(
+    base: ConditionalDesign, sums: DesignSums, n: int, z: Vector, dtype: DTypeLike
+) -> IndexedDesign:
+    """With features that suit x and y, by first regressions; z are drawn rows of what is given."""
+    r_x, r_y, p, _ = base.sizes
+    numbers = np.arange(base.size)
+    ridges = Ridges.fit(sums, n, numbers[:p], numbers[p:])
+    given = base.of_given(z)
+    of_x, of_y = slice(0, r_x), slice(r_x, r_x + r_y)
+    return IndexedDesign(
+        base, *(Index.of(ridges, targets, given, dtype) for targets in (of_x, of_y))
+    )
+
+
+def _solving(name: str, q: int) -> DriverStep:
+    """Regressions from sums of q features."""
+    work = Work.of(eigenvalues=float(q) ** 3, products=8.0 * q**3)
+    return DriverStep(name, 6 * 8 * q * q, 8 * q * q, work)

@@ -1,0 +1,142 @@
+"""Products of residuals of features, whose mean is 0 under conditional independence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from dhsic._work import Work
+from dhsic.conditional.indices import IndexedDesign
+from dhsic.conditional.ridge import TILE_ROWS, Ridges
+from dhsic.engine.reduction import Footprint, RowBlock, add
+from dhsic.nulls import ChiSquareMixture
+
+__all__ = ["ProductSums", "ProductsPass"]
+
+Vector = NDArray[np.float64]
+
+_LEVERED_ROWS = 100_000
+
+
+class ProductSums(NamedTuple):
+    """Sums over rows of products of residuals."""
+
+    totals: Vector
+    """Shape (m,)."""
+    products: Vector
+    """Sums of products of two of them, scaled for their law, shape (m, m)."""
+    squares: float
+    """Sum of the squared norms of the rows."""
+    fourths: float
+    """Sum of the squares of these."""
+
+    def statistic(self, n: int) -> float:
+        """N times the squared norm of the mean."""
+        return float(self.totals @ self.totals) / n
+
+    def law(self, n: int) -> ChiSquareMixture:
+        """The limit of the statistic, from the second moments of the products."""
+        eigenvalues = scipy.linalg.eigvalsh(self.products / n, check_finite=False)
+        return ChiSquareMixture.of(np.maximum(eigenvalues, 0.0))
+
+    @property
+    def rows(self) -> float:
+        """How many rows of equal norm would vary as much: few where a few rows decide."""
+        return self.squares**2 / self.fourths if self.fourths > 0.0 else 0.0
+
+
+@dataclass(frozen=True)
+class ProductsPass:
+    """Products of the residuals of x and of y, and of the weights.
+
+    Parameters
+    ----------
+    design : IndexedDesign
+        Features.
+    x, y : Ridges
+        Regressions of the features of either variable.
+    n : int
+        Rows of the data.
+    name : str, optional
+        Name of the pass in progress reports.
+    """
+
+    design: IndexedDesign
+    x: Ridges
+    y: Ridges
+    n: int
+    name: str = "products of residuals"
+    row_multiple: int = 1
+
+    @property
+    def size(self) -> int:
+        """Number of products, m."""
+        r_x, r_y, _, r_w = self.design.base.sizes
+        return r_x * r_w * r_y
+
+    @property
+    def levered(self) -> bool:
+        """Whether leverages count: no row has any that matters beyond so many rows."""
+        return self.n <= _LEVERED_ROWS
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a block of so many rows."""
+        m, tile = self.size, min(rows, TILE_ROWS)
+        state = 8 * (m * (m + 1) + 2)
+        operations, width = 2.0 * m * m, 0
+        for one in (self.x, self.y):
+            operations += 2.0 * one.slopes.size
+            operations += 2.0 * (one.vectors.size + one.spread.size) * self.levered
+            width = max(width, 3 * len(one.mean))
+        scratch = self.design.scratch(tile) + 8 * tile * (3 * m + width) + state
+        return Footprint(
+            self.design.nbytes + self.x.nbytes + self.y.nbytes,
+            scratch,
+            state,
+            self.design.work + Work.of(products=operations, entries=8.0 * m),
+        )
+
+    def chunk(self, block: RowBlock) -> ProductSums:
+        """Sums over one block."""
+        totals, products = np.zeros(self.size), np.zeros((self.size, self.size))
+        squares = fourths = 0.0
+        for start in range(0, block.rows, TILE_ROWS):
+            some, scaled = self.products([x[start : start + TILE_ROWS] for x in block.values])
+            norms = np.einsum("ij,ij->i", some, some)
+            totals += some.sum(axis=0)
+            products += scaled.T @ scaled
+            squares += float(norms.sum())
+            fourths += float(norms @ norms)
+        return ProductSums(totals, products, squares, fourths)
+
+    def products(self, values: Sequence[NDArray[Any]]) -> tuple[Vector, Vector]:
+        """Of the rows of x, y and every given variable, shape (b, m); and scaled for their law.
+
+        With M the map from errors to residuals, of which 1 - h is the diagonal, a sum of products
+        of residuals of independent errors of variance 1 has the variance |M|^2, which is the sum of
+        1 - h for a projection, and that of their squares has the expectation sum (1 - h)^2. So the
+        squares are divided by 1 - h, of which x and y take a half each.
+        """
+        rows = self.design(values)
+        x = self.x.residuals(rows.x, rows.base.x)
+        y = self.y.residuals(rows.y, rows.base.y)
+        plain = _products(rows.base._replace(x=x).products, y)
+        if not self.levered:
+            return plain, plain
+        x /= self.x.left(rows.x, self.n) ** 0.25
+        y /= self.y.left(rows.y, self.n) ** 0.25
+        return plain, _products(rows.base._replace(x=x).products, y)
+
+    def combine(self, left: ProductSums, right: ProductSums) -> ProductSums:
+        """Add."""
+        return add(left, right)
+
+
+def _products(x: Vector, y: Vector) -> Vector:
+    """Of every column of x with every column of y, row by row."""
+    return (x[:, :, None] * y[:, None, :]).reshape(len(x), -1)

@@ -1,0 +1,62 @@
+"""The outcome of a test of conditional independence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from dhsic.results import IndependenceTestResult
+
+__all__ = ["ConditionalIndependenceTestResult"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ConditionalIndependenceTestResult(IndependenceTestResult):
+    """The outcome of a test that two variables are independent given others.
+
+    All fields are as in `IndependenceTestResult`, with two variables and these.
+
+    Parameters
+    ----------
+    estimate : float
+        With method "kernel" the kernel partial correlation coefficient of y and x given the others,
+        from 0 for conditional independence to 1 where y is a function of x and the others. With
+        "strata" the squared HSIC of the variables within strata.
+    given : tuple of str
+        Names of the given variables.
+    method : str
+        "kernel" or "strata".
+    method_reason : str
+        Why this one.
+    explained : tuple of float
+        Shares of the variance of the features of x, and of those of y, that the given variables
+        explain. Empty with "strata".
+    """
+
+    hypothesis: ClassVar[str] = "conditional independence"
+    question: ClassVar[str] = "Are {} conditionally independent?"
+
+    given: tuple[str, ...] = ()
+    method: str = ""
+    method_reason: str = ""
+    explained: tuple[float, ...] = ()
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and text of every line that a person reads."""
+        names = (one.name for one in self.variables)
+        shares = [
+            f"{100 * share:.3g} % of the variance of {name}"
+            for name, share in zip(names, self.explained, strict=False)
+        ]
+        told = f", which explain {' and '.join(shares)}" if shares else ""
+        first, *others = super().summary()
+        return [
+            first,
+            ("given", ", ".join(self.given) + told),
+            ("method", f"{self.method}: {self.method_reason}"),
+            *others,
+        ]
+
+    def records(self) -> list[dict[str, Any]]:
+        told = {"given": ", ".join(self.given), "method": self.method}
+        return [{**super().records()[0], **told}]

@@ -1,0 +1,224 @@
+"""Ridge regressions of features on features, from sums over rows, with the ridge chosen by them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from dhsic._work import Work
+from dhsic.engine.reduction import Footprint, RowBlock, add
+
+__all__ = ["TILE_ROWS", "DesignPass", "DesignSums", "Joined", "Ridges"]
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+TILE_ROWS = 2048
+
+_RIDGES = 10.0 ** np.arange(-9.0, 1.01, 0.5)
+_MOST_FREEDOM = 0.4  # of the rows
+_LEAST_LEFT = 0.1  # of 1 - h
+
+
+class Joined(Protocol):
+    """Features of rows, side by side."""
+
+    @property
+    def size(self) -> int:
+        """Number of features, q."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of it."""
+        ...
+
+    @property
+    def work(self) -> Work:
+        """Work of a row."""
+        ...
+
+    def scratch(self, rows: int) -> int:
+        """Bytes needed for so many rows, the features among them."""
+        ...
+
+    def joined(self, values: Sequence[NDArray[Any]]) -> Vector:
+        """Features of rows of every variable, shape (b, q)."""
+        ...
+
+
+class DesignSums(NamedTuple):
+    """Sums over rows of features and of their products."""
+
+    totals: Vector
+    """Shape (q,)."""
+    products: Vector
+    """Shape (q, q)."""
+
+    def covariance(self, n: int) -> Vector:
+        """Covariance of the features of n rows, shape (q, q)."""
+        mean = self.totals / n
+        return self.products / n - np.outer(mean, mean)
+
+
+@dataclass(frozen=True)
+class DesignPass:
+    """All that regressions of features on each other need, in one pass.
+
+    Parameters
+    ----------
+    design : Joined
+        Features.
+    name : str
+        Name of the pass in progress reports.
+    """
+
+    design: Joined
+    name: str
+    row_multiple: int = 1
+
+    def footprint(self, rows: int) -> Footprint:
+        """Cost of a block of so many rows."""
+        q, tile = self.design.size, min(rows, TILE_ROWS)
+        state = 8 * q * (q + 1)
+        scratch = self.design.scratch(tile) + 8 * tile * q + state
+        work = self.design.work + Work.of(products=2.0 * q * q)
+        return Footprint(self.design.nbytes, scratch, state, work)
+
+    def chunk(self, block: RowBlock) -> DesignSums:
+        """Sums over one block."""
+        q = self.design.size
+        totals, products = np.zeros(q), np.zeros((q, q))
+        for start in range(0, block.rows, TILE_ROWS):
+            rows = self.design.joined([x[start : start + TILE_ROWS] for x in block.values])
+            totals += rows.sum(axis=0)
+            products += rows.T @ rows
+        return DesignSums(totals, products)
+
+    def combine(self, left: DesignSums, right: DesignSums) -> DesignSums:
+        """Add."""
+        return add(left, right)
+
+
+@dataclass(frozen=True)
+class Ridges:
+    """Ridge regressions of targets, each with the ridge of the least generalised cross-validation.
+
+    With the covariance S = V diag(s) V' of the regressors, and c the covariances of a target with
+    the columns of V, the regression has coefficients V c / (s + ridge), tr S (S + ridge)^-1 + 1
+    degrees of freedom df, and
+
+    GCV(ridge) = n RSS(ridge) / (n - df)^2    ([1] section 1)
+
+    The constant is not shrunk.
+
+    Parameters
+    ----------
+    mean : ndarray, shape (p,)
+        Mean of the regressors.
+    slopes : ndarray, shape (p, t)
+        Coefficients of every target.
+    target_mean : ndarray, shape (t,)
+        Mean of the targets.
+    vectors : ndarray, shape (p, k)
+        V, of the directions whose variance is not 0.
+    spread : ndarray, shape (k, t)
+        1 / (n (s + ridge)).
+    errors : ndarray, shape (t,)
+        Estimates of the mean squared error of a prediction, GCV.
+    variances : ndarray, shape (t,)
+        Variances of the targets.
+
+    References
+    ----------
+    .. [1] G. Golub, M. Heath, G. Wahba. Generalized cross-validation as a method for choosing a
+       good ridge parameter. Technometrics 21, 1979.
+    """
+
+    mean: Vector
+    slopes: Vector
+    target_mean: Vector
+    vectors: Vector
+    spread: Vector
+    errors: Vector
+    variances: Vector
+
+    @classmethod
+    def fit(cls, sums: DesignSums, n: int, regressors: Indices, targets: Indices) -> Self:
+        """Regress features on features, both by their numbers."""
+        covariance, mean = sums.covariance(n), sums.totals / n
+        s, vectors = scipy.linalg.eigh(
+            covariance[np.ix_(regressors, regressors)], check_finite=False
+        )
+        kept = s > len(s) * np.finfo(np.float64).eps * max(float(s[-1]), 0.0)
+        s, vectors = s[kept], vectors[:, kept]
+        c = vectors.T @ covariance[np.ix_(regressors, targets)]
+        variances = covariance[targets, targets]
+        shrunk = s[:, None] + _RIDGES  # (k, ridges)
+        freedom = 1.0 + (s[:, None] / shrunk).sum(axis=0)
+        explained = 2.0 / shrunk - s[:, None] / shrunk**2
+        left = np.maximum(variances[:, None] - (c**2).T @ explained, 0.0)  # (t, ridges)
+        errors = left / np.maximum(1.0 - freedom / n, 1e-3) ** 2
+        errors[:, freedom > max(_MOST_FREEDOM * n, freedom[-1])] = np.inf
+        chosen = errors.argmin(axis=1)
+        inverse = 1.0 / shrunk[:, chosen]
+        return cls(
+            mean[regressors],
+            vectors @ (c * inverse),
+            mean[targets],
+            vectors,
+            inverse / n,
+            np.take_along_axis(errors, chosen[:, None], axis=1)[:, 0],
+            variances,
+        )
+
+    @classmethod
+    def likely(cls, p: int, targets: int) -> Self:
+        """One of the largest size, for plans, which takes no memory."""
+        mean, own = (np.broadcast_to(0.0, (k,)) for k in (p, targets))
+        square, each = (np.broadcast_to(0.0, (p, k)) for k in (p, targets))
+        return cls(mean, each, own, square, each, own, own)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of it."""
+        return 8 * (self.vectors.size + self.slopes.size + self.spread.size)
+
+    @property
+    def explained(self) -> float:
+        """The share of the variance of all targets together that is explained, at least 0."""
+        whole = float(self.variances.sum())
+        return max(0.0, 1.0 - float(self.errors.sum()) / whole) if whole > 0.0 else 0.0
+
+    def predicted(self, regressors: Vector, targets: slice = slice(None)) -> Vector:
+        """Predictions of some targets about their means, of regressors (b, p)."""
+        found: Vector = (regressors - self.mean) @ self.slopes[:, targets]
+        return found
+
+    def residuals(self, regressors: Vector, targets: Vector) -> Vector:
+        """Residuals of targets (b, t), of regressors (b, p)."""
+        return targets - self.target_mean - self.predicted(regressors)
+
+    def left(self, regressors: Vector, n: int) -> Vector:
+        """1 - h of rows, with h the leverage: the share of a target in its own prediction.
+
+        Parameters
+        ----------
+        regressors : ndarray, shape (b, p)
+            Of the rows.
+        n : int
+            Rows of the regression.
+
+        Returns
+        -------
+        ndarray, shape (b, t)
+            At least 0.1.
+        """
+        turned = (regressors - self.mean) @ self.vectors
+        leverage = 1.0 / n + np.square(turned, out=turned) @ self.spread
+        return np.maximum(1.0 - leverage, _LEAST_LEFT)

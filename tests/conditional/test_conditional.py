@@ -1,0 +1,163 @@
+"""Conditional independence: against dense matrices, by level and power, and in every form."""
+
+from functools import partial
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+
+import dhsic
+from dhsic._arguments import session_over
+from dhsic.conditional.kernel import KernelResiduals
+from dhsic.conditional.ridge import _MOST_FREEDOM, _RIDGES
+from dhsic.errors import ApproximateNullWarning, DataError, InvalidArgumentError
+from dhsic.io.open import open_data
+from dhsic.kernels import Gaussian
+from dhsic.nulls import ChiSquareMixture
+from tests import oracles
+
+test_given = partial(dhsic.conditional_independence_test, rng=0)
+test_given.__test__ = False
+
+
+def spread(n, seed, effect=0.0, d=1):
+    """Noise whose spread follows z; with an effect a part of it is shared."""
+    e, f, h, *z = np.random.default_rng([seed, n]).standard_normal((3 + d, n))
+    scale = np.abs(z[0])
+    return z[0] + scale * (e + effect * h), z[0] + scale * (f + effect * h), np.array(z).T
+
+
+def categories(n, seed, effect=0.0):
+    """Mean and spread follow a label."""
+    rng = np.random.default_rng([seed, n])
+    labels, (e, f) = rng.integers(4, size=n), rng.standard_normal((2, n))
+    return labels + (1 + labels) * e, labels + f + effect * e, np.array(list("abcd"))[labels]
+
+
+@pytest.mark.parametrize(("n", "d"), [(110, 1), (130, 3)])
+def test_kernel__is_what_dense_matrices_say(n, d):
+    x, y, z = spread(n, 0, 0.5, d)
+    found = test_given(x, y, given=z, rng=3, threads=1)
+    sources, _ = open_data((x, y, z), None, None, "refuse")
+    session = session_over(sources, 3, "float64", None, 1, "2GiB", None)
+    design = KernelResiduals().run(session, (Gaussian(), Gaussian())).design
+    rows = design([x[:, None], y[:, None], z])
+    most = _MOST_FREEDOM * n
+
+    def fits(regressors, targets):
+        return oracles.ridge_in_dual(regressors @ regressors.T, targets, _RIDGES, most)
+
+    x_fits, y_fits = fits(rows.x, rows.base.x), fits(rows.y, rows.base.y)
+    mean, moments = oracles.residual_products(
+        x_fits, y_fits, rows.base.x, rows.base.y, rows.base.weights
+    )
+    np.testing.assert_allclose(found.statistic, n * mean @ mean, rtol=1e-7)
+    law = ChiSquareMixture.of(np.maximum(np.linalg.eigvalsh(moments), 0.0))
+    np.testing.assert_allclose(found.pvalue, law.sf(n * mean @ mean), rtol=1e-6)
+    both = fits(np.hstack([rows.y, rows.base.products]), rows.base.y)
+    expected = oracles.partial_correlation(y_fits, both)
+    np.testing.assert_allclose(found.estimate, expected, rtol=1e-6)
+    assert 0.0 < found.estimate < 1.0
+
+
+def rejections(data, runs, n, **options):
+    results = (data(n, seed, **options) for seed in range(runs))
+    return np.mean([test_given(x, y, given=z).pvalue <= 0.05 for x, y, z in results])
+
+
+def test_kernel__keeps_its_level_where_the_spread_follows_z():
+    assert rejections(spread, 60, 300) <= 0.15  # 0.1 % of tests of level 5 % reject more
+    assert rejections(spread, 12, 300, effect=1.0) >= 0.9
+
+
+def test_kernel__sees_a_dependence_that_cancels_over_z():
+    def turning(n, seed):
+        z, e, f = np.random.default_rng(seed).standard_normal((3, n))
+        return z + e, z + np.sign(z) * e + f, z
+
+    assert rejections(turning, 10, 500) >= 0.9
+
+
+def test_kernel__finds_no_dependence_in_irrelevant_columns():
+    rng = np.random.default_rng(1)
+    z, (e, f) = rng.standard_normal((400, 10)), rng.standard_normal((2, 400))
+    x, y = np.tanh(z[:, 0] + e), (z[:, 0] + f) ** 3
+    assert dhsic.independence_test(x, y, null="gamma", rng=0).pvalue < 0.001
+    assert test_given(x, y, given=z).pvalue > 0.05
+
+
+def test_strata__are_taken_of_categories():
+    x, y, z = categories(150, 0, effect=1.0)
+    found = test_given(x, y, given=z)
+    assert found.method == "strata"
+    assert found.pvalue <= 0.01
+    expected = dhsic.independence_test(x, y, strata=z, rng=0)
+    assert (found.statistic, found.pvalue) == (expected.statistic, expected.pvalue)
+    assert test_given(x, y, given=z, method="kernel").method == "kernel"
+    both = test_given(x, y, given=[z, z == "a"])  # which says nothing new
+    assert both.pvalue == found.pvalue
+
+
+def test_estimate__grows_with_the_dependence():
+    estimates = [
+        test_given(*spread(800, 0, b)[:2], given=spread(800, 0, b)[2]).estimate
+        for b in (0.0, 0.5, 2.0)
+    ]
+    assert estimates[0] < 0.02
+    assert estimates[0] < estimates[1] < estimates[2] < 1.0
+
+
+def test_result__is_the_same_wherever_the_data_are(tmp_path):
+    x, y, z = spread(3000, 0, 0.1, 2)
+    root = zarr.open_group(tmp_path / "data.zarr", mode="w")
+    for name, values in {"x": x, "y": y, "z": z}.items():
+        root.create_array(name, data=values, chunks=(400, *values.shape[1:]))
+    usual = test_given(x, y, given=z)
+    stored = test_given("x", "y", given="z", data=str(tmp_path / "data.zarr"), threads=2)
+    frame = pd.DataFrame({"x": x, "y": y, "z1": z[:, 0], "z2": z[:, 1]})
+    named = test_given("x", "y", given=["z1", "z2"], data=frame)
+    lazy = test_given(*(da.from_array(one, chunks=900) for one in (x, y)), given=z, threads=1)
+    saved = test_given(x, y, given=z, checkpoint=str(tmp_path / "kept"))
+    again = test_given(x, y, given=z, checkpoint=str(tmp_path / "kept"))
+    for found in (stored, named, lazy, saved, again):
+        np.testing.assert_allclose(found.pvalue, usual.pvalue, rtol=1e-9)
+        np.testing.assert_allclose(found.estimate, usual.estimate, rtol=1e-9)
+    single = test_given(x, y, given=z, precision="float32")
+    np.testing.assert_allclose(single.statistic, usual.statistic, rtol=1e-2)
+
+
+def test_mixed__columns_can_be_given():
+    x, y, labels = categories(400, 0)
+    z = np.random.default_rng(5).standard_normal(400)
+    found = test_given(x + z, y + z, given=[labels, z])
+    assert found.method == "kernel"
+    assert found.pvalue > 0.01
+    assert test_given(x, labels, given=z).pvalue < 0.01
+
+
+def test_warnings__tell_where_the_law_may_be_far():
+    z, e, f = np.random.default_rng(0).standard_normal((3, 400))
+    with pytest.warns(ApproximateNullWarning, match="n = 40 is less than 50"):
+        test_given(e[:40], f[:40], given=z[:40])
+    with pytest.warns(ApproximateNullWarning, match="x is nearly a function of what is given"):
+        assert "function of what" in test_given(z**2, f, given=z).null_reason
+    rare = np.zeros(400)
+    rare[:2] = 1.0
+    with pytest.warns(ApproximateNullWarning, match="of 400 rows decide"):
+        test_given(rare, f, given=z)
+
+
+def test_input__is_refused_in_words():
+    x = np.arange(30.0)
+    with pytest.raises(InvalidArgumentError, match="given must hold a variable or more"):
+        test_given(x, x, given=[])
+    with pytest.raises(DataError, match="at least 20 rows, got 9"):
+        test_given(x[:9], x[:9], given=x[:9])
+    with pytest.raises(DataError, match="variable 'z' is constant"):
+        test_given(x, x**2, given=np.ones(30))
+    with pytest.raises(InvalidArgumentError, match="one of x and one of y"):
+        test_given(x, x, given=x, kernels=["gaussian"] * 3)
+    with pytest.raises(InvalidArgumentError, match="method must be"):
+        test_given(x, x, given=x, method="fast")
