@@ -131,7 +131,7 @@ def test_default__tries_several_kernels_where_the_method_can():
     assert found == replace_seconds(
         dhsic.independence_test(*data, kernels=dhsic.Grid.auto(), rng=0), found
     )
-    assert len(found.grid.combinations) == 10
+    assert len(found.grid.combinations) == 12
     assert found.pvalue < 0.02
     for options in (
         {"null": "gamma"},

@@ -67,6 +67,9 @@ CALLS: dict[str, Run] = {
     "interaction_test": lambda x, y, **o: dhsic.interaction_test(x[:, ::2], x[:, 1::2], y, **o),
     "sensitivity_map": lambda x, y, **o: dhsic.sensitivity_map(x, y, **o),
     "witness_functions": lambda x, y, **o: dhsic.witness_functions(x, y, **o),
+    "conditional_independence_test": lambda x, y, **o: dhsic.conditional_independence_test(
+        x[:, 0], y, given=x[:, 1:], **o
+    ),
     "causal.residual_independence_test": lambda x, y, **o: causal.residual_independence_test(
         x[:, 0], y, given=x[:, 1:], **o
     ),

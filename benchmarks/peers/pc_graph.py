@@ -35,7 +35,7 @@ COLLIDERS: tuple[Edge, ...] = ((0, 2), (1, 2), (4, 7), (6, 7))
 SQUARED: tuple[Edge, ...] = ((1, 2), (1, 5), (6, 7))
 LEVEL = 0.01
 # Approximate p-values, which take a tenth of the time of exact ones.
-DHSIC = PValue(threads=1, marginal={"null": "gamma"}, conditional={"null": "gamma"})
+DHSIC = PValue(threads=1, marginal={"null": "gamma"})
 
 
 def draw(n: int, shape: str, seed: int) -> NDArray[np.float64]:

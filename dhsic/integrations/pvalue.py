@@ -8,7 +8,7 @@ from typing import Any
 
 from dhsic._random import RngLike
 from dhsic.api import independence_test
-from dhsic.causal import residual_independence_test
+from dhsic.conditional import conditional_independence_test
 
 __all__ = ["PValue"]
 
@@ -29,7 +29,7 @@ class PValue:
         Other options of `dhsic.independence_test`, for tests where nothing is given, as
         ``{"null": "gamma"}``.
     conditional : mapping of str to object, optional
-        Other options of `dhsic.causal.residual_independence_test`, where something is.
+        Other options of `dhsic.conditional_independence_test`, where something is.
 
     Examples
     --------
@@ -71,4 +71,4 @@ class PValue:
         }
         if z is None or 0 in getattr(z, "shape", ()):
             return independence_test(x, y, **where, **self.marginal).pvalue
-        return residual_independence_test(x, y, given=z, **where, **self.conditional).pvalue
+        return conditional_independence_test(x, y, given=z, **where, **self.conditional).pvalue

@@ -33,7 +33,7 @@ def test_combine_and_aggregate__reach_the_test(run_test: TestJson) -> None:
     assert len(kernels_of(result)) == 2
     assert result.grid.aggregate == "min-p"
     plain = run_test(*options).grid
-    assert (plain.aggregate, round(plain.reference_share, 2)) == ("soft", 0.33)
+    assert (plain.aggregate, round(plain.reference_share, 2)) == ("soft", 0.5)
     assert run_test(*options, "--reference-share", 0).grid.reference_share == 0
 
 

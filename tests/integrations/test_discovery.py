@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dhsic
-from dhsic.causal import residual_independence_test
+from dhsic import conditional_independence_test
 from dhsic.integrations import PgmpyTest, PValue, causal_learn_test
 
 N = 400
@@ -29,7 +29,7 @@ def test_pvalue__is_that_of_the_public_functions(data):
     options = {"rng": 3, "threads": 1}
     test = PValue(**options, marginal={"null": "gamma"}, conditional={"kernels": "gaussian"})
     assert test(x, y) == dhsic.independence_test(x, y, null="gamma", **options).pvalue
-    given = residual_independence_test(x, y, given=z, kernels="gaussian", **options)
+    given = conditional_independence_test(x, y, given=z, kernels="gaussian", **options)
     assert test(x, y, z) == given.pvalue
     assert test(x, y, z[:, :0]) == test(x, y, None) == test(x, y)
     with pytest.raises(dhsic.errors.MemoryBudgetError):
