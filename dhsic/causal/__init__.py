@@ -4,7 +4,7 @@ from dhsic.causal.dags import DAG
 from dhsic.causal.decisions import CausalDirection, CausalDirections
 from dhsic.causal.pairs import direction, directions, plan_direction
 from dhsic.causal.regression import CrossFitted, Regression, find_regression
-from dhsic.causal.residual_test import (
+from dhsic.causal.residual_independence import (
     ResidualIndependenceTestResult,
     residual_independence_test,
 )

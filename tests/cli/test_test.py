@@ -58,7 +58,7 @@ def test_tries_several_kernels_where_none_is_given(invoke: Invoke, data: str) ->
 @pytest.mark.parametrize("kernels", [(), ONE])
 def test_accepts_what_is_independent(invoke: Invoke, data: str, kernels: tuple[str, ...]) -> None:
     independent = ("--variable", "x", "--variable", "z", "--landmarks", 40)
-    level = ("--level", 0.01)  # these rows have p = 0.02 by chance, whatever the estimator
+    level = ("--alpha", 0.01)  # these rows have p = 0.02 by chance, whatever the estimator
     done = invoke("test", data, *independent, *level, *kernels)
     assert done.exit_code == 0
     assert "independence not rejected at level 0.01" in done.stdout
