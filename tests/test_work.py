@@ -21,6 +21,7 @@ from dhsic.estimators.landmark.tuples import Tuples
 from dhsic.estimators.resample import Orbit, TwoSided
 from dhsic.features import FourierFeatures, KernelFeatures
 from dhsic.kernels import Columns, Combinations, Distance, Gaussian, Laplacian, Matern, OnColumns
+from dhsic.kernels import columns as kernels_of_columns
 from dhsic.kernels.shared import SharedTiles, tile_work
 from tests.engine.toys import threads
 
@@ -71,8 +72,13 @@ def made(monkeypatch):
         made.append(out.size)
         return out
 
-    of_columns = Columns.side_by_side
+    def at_once(rows, columns, out, work):
+        made.append(rows.shape[1] * out.size)
+        of_laplacians(rows, columns, out, work)
+
+    of_columns, of_laplacians = Columns.side_by_side, kernels_of_columns._add_laplacians
     monkeypatch.setattr(Columns, "side_by_side", side_by_side)
+    monkeypatch.setattr(kernels_of_columns, "_add_laplacians", at_once)
     return made
 
 

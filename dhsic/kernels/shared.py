@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic._work import NOTHING, Work
 from dhsic.kernels.base import Kernel, Matrix
 from dhsic.kernels.columns import Columns
+from dhsic.kernels.dot import Linear
 from dhsic.kernels.radial import Laplacian
 
 __all__ = ["Power", "SharedTiles", "TileKernel", "powers_among", "tile_work"]
@@ -226,8 +227,8 @@ def _squarings(narrow: tuple[TileKernel, int], wide: tuple[TileKernel, int]) -> 
 def tile_work(kernel: TileKernel, dtype: DTypeLike, width: int, parts: int = 1) -> Work:
     """Work of an entry of a tile, from prepared arrays of so many columns.
 
-    It is an exponential of a product, or of absolute differences that no BLAS adds up; a complex
-    one is a cosine and a sine.
+    It is an exponential of a product, or of absolute differences that no BLAS adds up, or the
+    product alone; a complex one is a cosine and a sine.
     """
     if parts > 1:
         return Work.of(dtype, products=2.0 * width, cosines=parts)
@@ -239,4 +240,6 @@ def tile_work(kernel: TileKernel, dtype: DTypeLike, width: int, parts: int = 1) 
         return sum(works, NOTHING)
     if width > 1 and isinstance(kernel, Laplacian):
         return Work.of(dtype, exponentials=1, differences=width)
+    if isinstance(kernel, Linear):
+        return Work.of(dtype, products=2.0 * width)
     return Work.of(dtype, products=2.0 * width, exponentials=1)

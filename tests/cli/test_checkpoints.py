@@ -239,6 +239,7 @@ def test_test__ended_by_a_signal_leaves_a_checkpoint(
         [
             *(sys.executable, "-m", "dhsic", "test", str(big), *PAIR, "--threads", "1"),
             *("--checkpoint", str(kept)),
+            *("--landmarks", "800"),  # so that it lasts long after three blocks
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

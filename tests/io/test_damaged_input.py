@@ -147,7 +147,7 @@ def test_paths__that_no_group_can_have_are_refused(tmp_path, name):
 
 
 def test_rows__that_would_fill_the_disk_are_refused(tmp_path):
-    said = refused("generate", tmp_path / "o.zarr", "--rows", "9" * 30)
+    said = refused("generate", tmp_path / "o.zarr", "--rows", "9" * 18)
     assert "rows must fit the disk" in said
     assert "columns must fit the memory" in refused(
         *("generate", tmp_path / "o.zarr", "--rows", 1, "--features", 10**9)
