@@ -75,12 +75,14 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "n", "d"), CASES)
 def test_default__is_not_refused(name, n, d):
     with pytest.raises(Started):
         calls(n, d)[name](rng=0, threads=2, progress=stop)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", names_of(1, 1))
 def test_name__is_not_refused(name):
     with pytest.raises(Started):

@@ -93,6 +93,7 @@ def _imported(tmp_path_factory):
     planned_and_peak(session_over(folder, "f4", "large chunks", "zstd", 2), "groups")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("layout", "codec", "dtype", "count", "kind"),
     [

@@ -154,6 +154,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 @pytest.mark.parametrize(("estimator", "null", "kernels"), CASES)
 def test_digest__counts_every_field_of_what_runs(

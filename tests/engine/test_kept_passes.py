@@ -79,6 +79,7 @@ class Stop:
             raise KeyboardInterrupt
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("kinds", "at"),
     [

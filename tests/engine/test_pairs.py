@@ -328,6 +328,7 @@ def test_plan_pairs__says_pairs():
     assert "pass    sums: 2 blocks of up to 4,096 rows, 3 tasks, " in texts[1]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["numpy", "zarr", "dask"])
 @pytest.mark.parametrize("chunk_rows", [250, 4000])
 def test_plan_pairs__bounds_the_memory_of_a_pass_and_not_by_far(kind, chunk_rows, tmp_path):

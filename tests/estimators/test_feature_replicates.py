@@ -292,6 +292,7 @@ STREAMED = [Shifts(200), Shifts(600), Permutation(20, "blocks", 200)]
 KINDS = ["numpy", "zarr", "dask"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("null", "where", "kind"),
     [

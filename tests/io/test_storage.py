@@ -239,6 +239,7 @@ def values(result):
     return result.statistic, result.pvalue, np.asarray(result.null_distribution).tobytes()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("place", ["threads", "processes"])
 def test_independence_test__survives_a_tenth_of_requests_refused(
     s3, proxy, library, cluster, place, tmp_path
