@@ -22,7 +22,7 @@ from dhsic.features import (
 from dhsic.kernels import Columns, Gaussian, Kernel, by_column, by_type
 from dhsic.linalg import pivoted_cholesky, solve_lower
 
-__all__ = ["ConditionalDesign", "FeatureRows", "Projection", "projections"]
+__all__ = ["ConditionalDesign", "FeatureRows", "Projection", "projections", "row_products"]
 
 Vector = NDArray[np.float64]
 
@@ -126,6 +126,11 @@ class Projection:
         return values @ self.axes
 
 
+def row_products(x: Vector, y: Vector) -> Vector:
+    """Products of every column of x (b, r) with every column of y (b, s), shape (b, r s)."""
+    return (x[:, :, None] * y[:, None, :]).reshape(len(x), -1)
+
+
 class FeatureRows(NamedTuple):
     """Features of some rows."""
 
@@ -141,7 +146,7 @@ class FeatureRows(NamedTuple):
     @property
     def products(self) -> Vector:
         """Features of x times the weights, shape (b, r_x r_w)."""
-        return (self.x[:, :, None] * self.weights[:, None, :]).reshape(len(self.x), -1)
+        return row_products(self.x, self.weights)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import scipy
 from numpy.typing import NDArray
 
 from dhsic._work import Work
+from dhsic.conditional.design import row_products
 from dhsic.conditional.indices import IndexedDesign
 from dhsic.conditional.ridge import TILE_ROWS, Ridges
 from dhsic.engine.reduction import Footprint, RowBlock, add
@@ -125,18 +126,13 @@ class ProductsPass:
         rows = self.design(values)
         x = self.x.residuals(rows.x, rows.base.x)
         y = self.y.residuals(rows.y, rows.base.y)
-        plain = _products(rows.base._replace(x=x).products, y)
+        plain = row_products(rows.base._replace(x=x).products, y)
         if not self.levered:
             return plain, plain
         x /= self.x.left(rows.x, self.n) ** 0.25
         y /= self.y.left(rows.y, self.n) ** 0.25
-        return plain, _products(rows.base._replace(x=x).products, y)
+        return plain, row_products(rows.base._replace(x=x).products, y)
 
     def combine(self, left: ProductSums, right: ProductSums) -> ProductSums:
         """Add."""
         return add(left, right)
-
-
-def _products(x: Vector, y: Vector) -> Vector:
-    """Of every column of x with every column of y, row by row."""
-    return (x[:, :, None] * y[:, None, :]).reshape(len(x), -1)
