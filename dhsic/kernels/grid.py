@@ -44,8 +44,8 @@ class Candidates:
     kernels : str, Kernel or a sequence of them, optional
         Families, as "gaussian" and "laplacian". Bandwidths that are not given follow the median
         heuristic. Where neither kernels nor factors are given: Gaussian kernels of the normal
-        scores of the columns, which find smooth dependence in any units, of three bandwidths;
-        a narrow one of the values, for fast dependence; the mean over columns of a narrow Laplacian
+        scores of the columns, which find smooth dependence in any units, of three bandwidths; two
+        narrow ones of the values, for fast dependence; the mean over columns of a narrow Laplacian
         one of each, for dependence on one of many; and a linear one of their spreads, see `Ranked`.
         A variable of a single number has a Gaussian kernel of its scores, two narrow ones of its
         values, a narrow one of its ranks, the Anderson-Darling kernel of its ranks, for trends, and
