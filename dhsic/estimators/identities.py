@@ -8,19 +8,29 @@ permutations exact.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.kernels import Combinations
+from dhsic.kernels import Combinations, Kernel
+from dhsic.linalg import solve_lower, squared_norms
 
-__all__ = ["compared", "compared_in_samples", "is_identity", "left_out_text", "nearness"]
+__all__ = [
+    "compared",
+    "compared_in_samples",
+    "is_held",
+    "is_identity",
+    "left_out_text",
+    "nearness",
+]
 
 _NEAR = 1e-3
 _ALONE = 2.0  # rows of all that a row is near, of which it is one itself
 _ROWS = 64  # whose neighbours in a sample are counted
+_HELD = 0.05  # of a kernel
+_OF_ROWS = 0.75  # so that rows which are landmarks themselves do not decide
 
 
 def nearness(values: NDArray[Any]) -> float:
@@ -33,42 +43,54 @@ def is_identity(near: float, n: int) -> bool:
     return near * n < _ALONE
 
 
-def compared(combinations: Combinations, near: Sequence[float], n: int) -> list[int]:
-    """Numbers of the combinations without a kernel that is the identity on n rows; the reference.
+def is_held(
+    kernel: Kernel, sample: NDArray[Any], values: NDArray[Any], factor: NDArray[np.float64]
+) -> bool:
+    """Whether landmarks hold a twentieth of a kernel, at a quarter of the rows or more.
+
+    The Nystrom features L^-1 k(z, x) of a row have the squared norm k(x, x), less its distance to
+    the span of the landmarks (Zhang et al. 2018, section 4.1). Of kernels so narrow that few rows
+    are near a landmark, next to nothing is left of it.
 
     Parameters
     ----------
-    combinations : Combinations
-        Combinations of K kernels.
-    near : sequence of float
-        The `nearness` of every kernel, of pairs that a row and itself are among.
-    n : int
-        Rows of the test.
+    kernel : Kernel
+        Fitted.
+    sample : ndarray, shape (s, d)
+        Rows.
+    values : ndarray, shape (s, D)
+        The kernel between these and the landmarks.
+    factor : ndarray, shape (D, D)
+        The lower triangular L of the landmarks.
+    """
+    some = slice(None, None, -(-len(sample) // _ROWS))
+    whole = kernel(sample[some]).diagonal()
+    held = squared_norms(solve_lower(factor, values[some].T.astype(np.float64)))
+    return float(np.quantile(held, _OF_ROWS)) >= _HELD * float(np.quantile(whole, _OF_ROWS))
 
-    Returns
-    -------
-    list of int
+
+def compared(combinations: Combinations, left_out: Container[int]) -> list[int]:
+    """Numbers of the combinations without any of some kernels; the reference.
 
     Examples
     --------
     >>> from dhsic.kernels import Gaussian
     >>> kernels = (Gaussian(gamma=1.0), Gaussian(gamma=900.0))
-    >>> compared(Combinations.against(kernels, Gaussian(gamma=1.0)), [0.5, 0.01, 0.5], 100)
+    >>> compared(Combinations.against(kernels, Gaussian(gamma=1.0)), {1})
     [0]
     """
-    identities = {k for k, share in enumerate(near) if is_identity(share, n)}
     reference = combinations.reference()
     return [
         c
         for c, pair in enumerate(combinations.chosen)
-        if c == reference or not identities & set(pair)
+        if c == reference or not any(k in left_out for k in pair)
     ]
 
 
 def compared_in_samples(
     combinations: Combinations, samples: Sequence[NDArray[np.float64]], n: int
 ) -> list[int]:
-    """As `compared`, by kernels that are fitted to samples of their variables.
+    """Those without a kernel that is the identity on n rows, fitted to samples of its variable.
 
     Kernels without a length are not looked at: they compare all rows.
     """
@@ -81,9 +103,14 @@ def compared_in_samples(
         return (1.0 + others * (n - 1) / max(1, len(sample) - 1)) / n
 
     pairs = zip(combinations.kernels, combinations.spread(samples), strict=True)
-    return compared(combinations, [near(*pair) for pair in pairs], n)
+    alone = {k for k, pair in enumerate(pairs) if is_identity(near(*pair), n)}
+    return compared(combinations, alone)
 
 
 def left_out_text(count: int) -> str:
     """Note on the combinations that were left out; empty for none."""
-    return f"combinations left out, with kernels that are 0 between rows: {count}" if count else ""
+    return (
+        f"combinations left out, with kernels that compare hardly any rows: {count}"
+        if count
+        else ""
+    )

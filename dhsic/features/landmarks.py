@@ -90,8 +90,16 @@ class KernelFeatures:
 
     def __call__(self, x: NDArray[Any]) -> Matrix:
         """Map rows (b, d) to features (b, D)."""
-        rows = self.kernel.rows(x, self.dtype)
-        single, shape = x.shape[1] == 1, (len(rows), self.n_features)
+        return self.of_rows(self.kernel.rows(x, self.dtype), single=x.shape[1] == 1)
+
+    def of_rows(self, rows: Matrix, *, single: bool) -> Matrix:
+        """Features of rows as the kernel prepares them, (b, w), whether of a single column or not.
+
+        Returns
+        -------
+        ndarray, shape (b, D)
+        """
+        shape = len(rows), self.n_features
         out = _empty(shape, self.dtype, single=single)
         work = _empty((self.kernel.work_tiles, *shape), self.dtype, single=single)
         self.kernel.tile(rows, self.columns, out, work)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, get_args
 
 import numpy as np
 import scipy
@@ -15,13 +15,22 @@ from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.kernels.bandwidth import as_sample
 from dhsic.kernels.base import Kernel, Matrix
 
-__all__ = ["AndersonDarling", "Ranked", "Scale"]
+__all__ = ["AndersonDarling", "OrderedColumns", "Ranked", "Scale"]
 
 Scale = Literal["ranks", "scores", "spread"]
 
 _MOST_KNOTS = 512
 
 _Knots: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
+
+
+class OrderedColumns(NamedTuple):
+    """Columns of rows (b, d) whose near numbers follow each other, for ranks on any scale."""
+
+    values: Matrix
+    """Shape (d, b)."""
+    orders: NDArray[np.intp]
+    """Where in the rows they are, shape (d, b)."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +124,22 @@ class Ranked(Kernel):
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         return self.kernel.rows(self._transformed(x), dtype)
 
+    def rows_of(self, ordered: OrderedColumns, dtype: DTypeLike = np.float64) -> Matrix:
+        """Those of rows in whose order other kernels of the variable are interested, too.
+
+        Parameters
+        ----------
+        ordered : OrderedColumns
+            As `ordered` gives them for any scale of ranks.
+        dtype : dtype, optional
+            Precision.
+
+        Returns
+        -------
+        ndarray, shape (b, w)
+        """
+        return self.kernel.rows(self._interpolated(ordered), dtype)
+
     def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         return self.kernel.columns(self._transformed(z), dtype)
 
@@ -129,6 +154,16 @@ class Ranked(Kernel):
 
     def _transformed(self, x: NDArray[Any]) -> NDArray[np.float64]:
         """Ranks or scores of rows (b, d), each column by its own knots."""
+        return self._interpolated(self.ordered(x))
+
+    def ordered(self, x: NDArray[Any]) -> OrderedColumns:
+        """The columns of rows (b, d) in an order in which the search for knots is quick.
+
+        Raises
+        ------
+        InvalidArgumentError
+            The kernel is not fitted, or was to another number of columns.
+        """
         x = np.asarray(x)
         if self.knots is None:
             msg = f"{self.scale}: knots must be set before use; got None: call fit(sample)"
@@ -140,12 +175,16 @@ class Ranked(Kernel):
             )
             raise InvalidArgumentError(msg)
         columns = np.ascontiguousarray(x.T)
-        out = np.empty(columns.shape)
         with np.errstate(over="ignore", invalid="ignore"):
             orders = _nearly_ascending(columns - self._middles[:, None])
-        for row, column, order, knots in zip(out, columns, orders, self._arrays, strict=True):
-            # near each other the search for knots takes a tenth of the time
-            row[order] = np.interp(column.take(order), *knots)
+        # near each other the search for knots takes a tenth of the time
+        return OrderedColumns(np.take_along_axis(columns, orders, axis=1), orders)
+
+    def _interpolated(self, ordered: OrderedColumns) -> NDArray[np.float64]:
+        """Ranks or scores, shape (b, d)."""
+        out = np.empty(ordered.values.shape)
+        for row, values, order, knots in zip(out, *ordered, self._arrays, strict=True):
+            row[order] = np.interp(values, *knots)
         return out.T
 
     @cached_property

@@ -5,7 +5,13 @@ import pytest
 
 import dhsic
 from dhsic.estimators.base import fit_combinations_on_sample
-from dhsic.estimators.identities import compared, compared_in_samples, nearness
+from dhsic.estimators.identities import (
+    compared,
+    compared_in_samples,
+    is_held,
+    is_identity,
+    nearness,
+)
 from dhsic.kernels import Combinations, Gaussian
 from tests.estimators.features import session_on
 from tests.estimators.levels import Check
@@ -20,8 +26,22 @@ def normals(n, d, seed=0):
 def test_compared__leaves_out_kernels_that_are_near_themselves_alone():
     kernels = tuple(Gaussian(gamma=g) for g in (1.0, 4.0, 16.0))
     combinations = Combinations.against(kernels, Gaussian(gamma=1.0))
-    assert compared(combinations, [0.5, 0.02, 0.019, 1.0], 100) == [0, 1]
-    assert compared(combinations, [0.0, 0.0, 0.5, 1.0], 100) == [0, 2]  # the reference stays
+    assert [is_identity(near, 100) for near in (0.5, 0.02, 0.019)] == [False, False, True]
+    assert compared(combinations, {2}) == [0, 1]
+    assert compared(combinations, {0, 1}) == [0, 2]  # the reference stays
+
+
+@pytest.mark.parametrize(("gamma", "held"), [(0.02, True), (0.3, False), (20.0, False)])
+def test_held__is_what_landmarks_span_of_a_kernel_at_most_rows(gamma, held):
+    """Of 16 columns, where rows are at squared distances of 32: exp(-0.3 32) is next to nothing."""
+    kernel = Gaussian(gamma=gamma)
+    sample, landmarks = normals(400, 16), normals(60, 16, seed=1)
+    sample[:80] = landmarks[:, None].repeat(2, axis=1).reshape(-1, 16)[:80]  # a fifth are landmarks
+    factor = np.linalg.cholesky(kernel(landmarks))
+    values = kernel(sample, landmarks)
+    assert is_held(kernel, sample, values, factor) is held
+    share = np.square(np.linalg.solve(factor, values.T)).sum(axis=0)
+    assert (np.quantile(share, 0.75) >= 0.05) is np.bool_(held)
 
 
 def test_nearness__counts_a_row_and_itself():
@@ -35,7 +55,7 @@ def test_narrow_kernels__of_many_columns_are_left_out_and_counted(estimator, d, 
     x, y = normals(300, d), normals(300, 1, seed=1)
     found = dhsic.independence_test(x, y, estimator=estimator, kernels=dhsic.Grid(), rng=0)
     assert len(found.grid.combinations) == tried - left_out
-    told = f"combinations left out, with kernels that are 0 between rows: {left_out}"
+    told = f"combinations left out, with kernels that compare hardly any rows: {left_out}"
     assert (told in found.null_reason) == (left_out > 0)
 
 

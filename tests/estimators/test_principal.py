@@ -9,11 +9,21 @@ import dhsic
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.feature.basis import Side
 from dhsic.estimators.feature.landmarks import landmarks_by_column, unpruned
+from dhsic.estimators.feature.layout import KernelSide, Layout
 from dhsic.estimators.feature.nystrom_hsic import NystromHSIC
 from dhsic.estimators.feature.principal import MOST_PRODUCTS, Directions, feature_counts
 from dhsic.estimators.resample import Orbit
 from dhsic.features import KernelFeatures
-from dhsic.kernels import Candidates, Columns, Combinations, Gaussian, Grid, Laplacian
+from dhsic.kernels import (
+    Candidates,
+    Columns,
+    Combinations,
+    Gaussian,
+    Grid,
+    Laplacian,
+    Linear,
+    Ranked,
+)
 from dhsic.nulls import Multiplier, Permutation, Shifts
 from tests import oracles
 from tests.estimators.features import (
@@ -171,10 +181,13 @@ def test_counts__keep_within_the_room_and_half_of_it_for_the_reference(most):
 
 def test_counts__are_all_that_weigh_of_the_reference_where_there_is_room():
     directions = [falling(0.5)] * 6
-    all_, weighty = (directions[0].needed(10**4, missed) for missed in (0.0, 0.01))
+    own, weighty = (directions[0].needed(10**4, missed) for missed in (0.001, 0.01))
     counts = feature_counts(GRID, directions, 10**4, MOST_PRODUCTS)
-    assert counts == [all_, weighty, weighty] * 2
-    assert weighty == 4  # the squares fall by 4: of 1 / 64 and 1 / 256 the latter is less
+    assert counts == [own, weighty, weighty] * 2
+    assert (own, weighty) == (
+        5,
+        4,
+    )  # the squares fall by 4: of 1 / 64 and 1 / 256 the latter is less
 
 
 def test_axes__make_features_without_covariance_that_have_the_variances():
@@ -194,10 +207,21 @@ def test_axes__make_features_without_covariance_that_have_the_variances():
         assert side.spread == pytest.approx(found.variances.sum(), rel=1e-5)
 
 
-def test_counts__of_a_reference_that_shares_its_kernels_are_like_the_others():
+def test_counts__of_a_reference_that_shares_its_kernels_come_first():
     every = Grid(Candidates("gaussian", (0.5, 1)), combine="all").combinations(2)
     counts = feature_counts(every, [flat(100)] * 4, 1000, 400)
-    assert set(counts) == {10}
+    (first, second), (other, another) = every.chosen[every.reference()], every.chosen[0]
+    assert counts[first] == counts[second] == 14  # 196 of 200
+    assert counts[other] == counts[another] == 6  # 204 = 36 + 2 * 14 * 6
+
+
+def test_counts__of_the_others_are_twice_those_of_the_reference_or_48():
+    directions = [falling(0.5), flat(200), falling(0.9), falling(0.97), flat(500), falling(0.9)]
+    counts = feature_counts(GRID, directions, 10**6, 10**5)
+    own = directions[3].needed(10**6, 0.001)
+    assert counts[3] == own > 48
+    assert counts[1] == 48
+    assert counts[4] == 2 * own
 
 
 def test_plan__holds_less_with_fewer_features():
@@ -216,7 +240,9 @@ def test_identity__is_left_out_and_said():
     options = {"estimator": NystromHSIC(40, n_features="auto"), "rng": 0, "n_resamples": 50}
     found = dhsic.independence_test(*data, kernels=narrow, **options)
     assert found.grid is None  # the reference alone is left
-    assert "combinations left out, with kernels that are 0 between rows: 1" in found.null_reason
+    assert (
+        "combinations left out, with kernels that compare hardly any rows: 1" in found.null_reason
+    )
     alone = dhsic.independence_test(*data, kernels="gaussian", **options)
     assert (found.statistic, found.pvalue) == (alone.statistic, alone.pvalue)
     every = Grid(narrow.candidates, combine="all")
@@ -279,3 +305,26 @@ def test_power__in_many_columns_is_that_of_all_features():
         found[name] = np.mean([next(some) <= 0.05 for _ in range(20)])
     assert found["principal"] > 0.8
     assert found["principal"] > found["tuples"]
+
+
+def test_features__of_ranks_order_a_variable_once(monkeypatch):
+    orders, ordered = [], Ranked.ordered
+
+    def counted(self, x):
+        orders.append(x.shape)
+        return ordered(self, x)
+
+    monkeypatch.setattr(Ranked, "ordered", counted)
+    x = np.random.default_rng(0).standard_normal((50, 2))
+    kernels = [Ranked(Gaussian(), "scores"), Ranked(Gaussian(), "spread"), Ranked(Linear())]
+    sides = {
+        k: KernelSide.plain(0, Side.of(KernelFeatures.at(x[:5], one.fit(x), np.float64), x))
+        for k, one in enumerate(kernels)
+    }
+    layout = Layout.of(sides | {3: sides[0]._replace(variable=1)}, [(0, 3), (1, 3), (2, 3)])
+    orders.clear()
+    found = {k: raw for k, _, raw in layout.raw([x, x[::-1]])}
+    assert orders == [(50, 2)] * 2
+    for k, one in enumerate(kernels):
+        expected = one.fit(x)(x, x[:5]) - sides[k].centre
+        np.testing.assert_allclose(found[k], expected, atol=1e-12)

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from dhsic._work import NOTHING, Work
 from dhsic.estimators.feature.basis import Side
 from dhsic.features import FeatureMap, KernelFeatures
+from dhsic.kernels import Ranked
+from dhsic.kernels.ranked import OrderedColumns
 from dhsic.kernels.shared import Power, powers_among
 
 __all__ = ["Crossing", "KernelSide", "Layout", "Pair", "Place", "Rectangle"]
@@ -230,7 +232,18 @@ class Layout:
     def scratch(self, rows: int) -> int:
         """Bytes of the features of so many rows and of what the costliest kernel needs."""
         one = max(side.scratch(rows) for _, side in self.kernels)
-        return one + rows * self.dtype.itemsize * (self.n_features + self.n_held)
+        ordered = 2 * 8 * sum(self._ranked_columns)
+        return one + rows * (ordered + self.dtype.itemsize * (self.n_features + self.n_held))
+
+    @cached_property
+    def _ranked_columns(self) -> list[int]:
+        """Columns of the variables that have kernels of ranks."""
+        widths = {
+            side.variable: len(side.map.kernel.knots or ())
+            for _, side in self.kernels
+            if isinstance(side.map, KernelFeatures) and isinstance(side.map.kernel, Ranked)
+        }
+        return list(widths.values())
 
     def place(self, pair: Pair) -> Place:
         """Where the products of two kernels are."""
@@ -256,10 +269,11 @@ class Layout:
         Those of a kernel that is a power of a wider one follow from that one's.
         """
         held: dict[int, Matrix] = {}
+        ordered: dict[int, OrderedColumns] = {}
         sides = dict(self.kernels)
         for number in self._wide_first:
             side, power = sides[number], self.powers.get(number)
-            whole = power.of(held[power.source]) if power else side.map(values[side.variable])
+            whole = power.of(held[power.source]) if power else _mapped(side, values, ordered)
             if number in self._sources:
                 held[number] = whole
                 yield number, side, whole - side.centre
@@ -270,6 +284,19 @@ class Layout:
     def _span(self, numbers: Sequence[int]) -> slice:
         """Where the features of kernels are that are side by side."""
         return slice(self.places[numbers[0]].start, self.places[numbers[-1]].stop)
+
+
+def _mapped(
+    side: KernelSide, values: Sequence[NDArray[Any]], ordered: dict[int, OrderedColumns]
+) -> Matrix:
+    """Features of rows of all variables, whose order is found once for all kernels of ranks."""
+    one, x = side.map, values[side.variable]
+    if not (isinstance(one, KernelFeatures) and isinstance(one.kernel, Ranked)):
+        return one(x)
+    if side.variable not in ordered:
+        ordered[side.variable] = one.kernel.ordered(x)
+    rows = one.kernel.rows_of(ordered[side.variable], one.dtype)
+    return one.of_rows(rows, single=x.shape[1] == 1)
 
 
 def _squarings(narrow: FeatureMap, wide: FeatureMap) -> int:

@@ -17,6 +17,7 @@ from dhsic.estimators.base import (
     Outcome,
     Resampling,
 )
+from dhsic.estimators.feature.basis import Side
 from dhsic.estimators.feature.landmarks import (
     LandmarkFeatures,
     OnLandmarks,
@@ -33,7 +34,14 @@ from dhsic.estimators.feature.ranking import (
     rank_features,
 )
 from dhsic.estimators.feature.tests import grid_outcome
-from dhsic.estimators.identities import compared, is_identity, left_out_text, nearness
+from dhsic.estimators.identities import (
+    compared,
+    is_held,
+    is_identity,
+    left_out_text,
+    nearness,
+)
+from dhsic.features.base import Matrix
 from dhsic.kernels import Combinations, Kernel
 
 __all__ = ["NystromHSIC"]
@@ -68,13 +76,15 @@ class NystromHSIC(OnLandmarks):
     n_features : int or str or None, optional
         How many principal directions of the features of a kernel a test with replicates keeps, by
         their variances in a sample of 1,000 rows that is drawn for every variable by itself. A
-        number is the most; "auto" takes all with at least 10 / n of the largest variance of the
-        reference of a grid, and of the other kernels all but the lightest, which hold a hundredth
-        of the variances squared; where the products of either would be more than 6,144, of every
-        kernel the same share of its variances squared; None takes all. Replicates take as long,
-        and as much memory, as there are products, and light directions have little power. Where it
-        is given, kernels that are 0 between all rows of the sample and the landmarks are left out,
-        and means over columns, `Columns`, have 2 to 32 quantiles of every column as landmarks.
+        number is the most; "auto" takes those with at least 10 / n of the largest variance, but
+        for the lightest of a grid, which hold a thousandth of the squared variances of its
+        reference, and a hundredth of those of the other kernels. These have at most twice as many
+        as the reference of their variable, or 48. Where the products of the reference would be more
+        than 6,144, or all of them more than 12,288, a larger share is left out, the same of every
+        kernel. None takes all. Replicates take as long, and as much memory, as there are products,
+        and light directions have little power. Where it is given, kernels of which landmarks hold
+        less than a twentieth are left out, and means over columns, `Columns`, have 2 to 48
+        quantiles of every column as landmarks.
     unbiased_estimate : bool, optional
         Whether estimates, those of `hsic` and of tests by shifts or permutations, have the
         expectation of U-HSIC, and are negative at times. |C|^2 is larger by a share of 1 / n, and
@@ -168,13 +178,16 @@ class NystromHSIC(OnLandmarks):
         if self.n_features is None:
             return drawn
         combinations = drawn.combinations
-        reference, near, found = combinations.chosen[combinations.reference()], [], []
-        for k, side in enumerate(drawn.sides):
+        reference = combinations.chosen[combinations.reference()]
+        found, left_out = [], set()
+        for k, (kernel, side) in enumerate(zip(combinations.kernels, drawn.sides, strict=True)):
             values = side.values()
-            near.append(nearness(values))
-            taken = k in reference or not is_identity(near[k], session.n)
-            found.append(Directions.of(side, values) if taken else Directions.guessed(1))
-        numbers = compared(combinations, near, session.n)
+            if k in reference or _compares(kernel, side, values, session.n):
+                found.append(Directions.of(side, values))
+            else:
+                found.append(Directions.guessed(1))
+                left_out.add(k)
+        numbers = compared(combinations, left_out)
         drawn, directions = drawn.part(numbers), combinations.used(found, numbers)
         counts = self.counts(session, drawn.combinations, directions)
         assert counts is not None
@@ -184,3 +197,12 @@ class NystromHSIC(OnLandmarks):
                 for side, one, count in zip(drawn.sides, directions, counts, strict=True)
             )
         )
+
+
+def _compares(kernel: Kernel, side: Side, values: Matrix, n: int) -> bool:
+    """Whether the features of a kernel tell rows apart by more than which of them are equal."""
+    assert side.sample is not None
+    assert side.factor is not None
+    if is_identity(nearness(values), n):
+        return False
+    return is_held(kernel, side.sample, values, side.factor)

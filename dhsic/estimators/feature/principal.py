@@ -3,14 +3,16 @@
 Under independence n |C|^2 is a mixture of chi-squares, weighted by products of the eigenvalues of
 the covariances of either side (Zhang et al. 2018, section 4.1.2). A direction of small variance
 takes as many numbers in every replicate as one that decides. So a test keeps the directions that
-weigh, and where all of them are too many for the replicates of a grid, the same share of every
-kernel: half of the room is for the reference, whose kernels serve smooth dependence best. Of the
-other kernels of a grid the lightest are left out in any case, which hold a hundredth of the null's
-variance and most of the directions.
+weigh. Half of the room of a grid is for its reference, whose kernels serve smooth dependence best;
+what it leaves is for the others, of every kernel the same share. Their lightest directions are left
+out in any case, which hold a hundredth of the null's variance and are most of all, and none has
+more than twice those of the reference of its variable, or 48: narrow kernels of many columns have
+hundreds of directions that weigh alike, and each takes as long as one of the reference.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -31,7 +33,9 @@ MOST_PRODUCTS = 3 * 2**12
 """Products of features of all combinations: 96 MiB of sums for 1,000 replicates."""
 
 _LIGHT = 0.01  # of the squared variances of the others: leaving it out costs no power
+_LIGHT_OF_REFERENCE = 0.001
 _LIGHTEST = 10.0  # over n, of the largest variance: dependence there drowns in that of the others
+_FEW = 48  # directions that every kernel may take
 _MISSED = np.linspace(0.0, 1.0, 1001)  # shares that are tried
 
 
@@ -128,24 +132,28 @@ def feature_counts(
     list of int
     """
     reference = combinations.chosen[combinations.reference()]
+    counts = np.array([one.needed(n, _MISSED) for one in directions])
     others = [pair for pair in combinations.chosen if pair != reference]
-    if not others or {k for pair in others for k in pair} & set(reference):
-        return _fitting(directions, n, combinations.chosen, most)
-    own = _fitting(directions, n, [reference], most // 2)
-    rest = _fitting(directions, n, others, most // 2, _LIGHT)
-    return [a if k in reference else b for k, (a, b) in enumerate(zip(own, rest, strict=True))]
+    if not others:
+        return [int(count) for count in counts[:, _fitting(counts, [reference], most)]]
+    whole = counts[:, _MISSED >= _LIGHT_OF_REFERENCE]
+    own = whole[:, _fitting(whole, [reference], most // 2)]
+    rest = np.minimum(counts[:, _MISSED >= _LIGHT], _most_of_others(combinations, own)[:, None])
+    rest[list(reference)] = own[list(reference), None]
+    room = most - math.prod(own[list(reference)])
+    return [int(count) for count in rest[:, _fitting(rest, others, room)]]
 
 
-def _fitting(
-    directions: Sequence[Directions],
-    n: int,
-    pairs: Sequence[tuple[int, ...]],
-    most: int,
-    least: float = 0.0,
-) -> list[int]:
-    """With the least share missed, from `least` on, by which the products of all pairs fit."""
-    shares = _MISSED[np.searchsorted(_MISSED, least) :]
-    counts = np.array([one.needed(n, shares) for one in directions])
+def _most_of_others(combinations: Combinations, own: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The most that every kernel has: twice as many as the reference of its variable, or 48.
+
+    Narrow kernels of many columns have hundreds of directions that weigh alike.
+    """
+    of = {combinations.variables[k]: own[k] for k in combinations.chosen[combinations.reference()]}
+    return np.array([max(2 * of[variable], _FEW) for variable in combinations.variables])
+
+
+def _fitting(counts: NDArray[np.intp], pairs: Sequence[tuple[int, ...]], most: int) -> int:
+    """Where counts (K, shares), falling, first make so few products of pairs; or the last."""
     products = sum(np.prod(counts[list(pair)], axis=0) for pair in pairs)
-    fitting = min(int(np.count_nonzero(products > most)), len(shares) - 1)
-    return [int(count) for count in counts[:, fitting]]
+    return min(int(np.count_nonzero(products > most)), len(counts.T) - 1)
