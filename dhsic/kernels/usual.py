@@ -17,12 +17,12 @@ _One: TypeAlias = tuple[str, float]
 _SCORES, _TREND = "scores(gaussian)", "ranks(anderson-darling)"
 _S, _T = (_SCORES, 1.0), (_TREND, 1.0)
 _MIDDLE, _WIDE = (_SCORES, 0.5), (_SCORES, 2.0)
-_HALF, _FINE, _FINER, _FINEST = (("gaussian", factor) for factor in (1 / 2, 1 / 4, 1 / 8, 1 / 32))
+_FINE, _FINER, _FINEST = (("gaussian", factor) for factor in (1 / 4, 1 / 8, 1 / 32))
 _RANKS = ("ranks(gaussian)", 0.125)
 _EACH = ("columns(laplacian)", 0.125)
 _SPREADS, _SPREAD = ("spread(linear)", 1.0), ("spread(anderson-darling)", 1.0)
 
-_NUMBER = (_S, _HALF, _FINEST, _RANKS, _T, _SPREAD)
+_NUMBER = (_S, _FINE, _FINEST, _RANKS, _T, _SPREAD)
 _SEVERAL = (_S, _MIDDLE, _WIDE, _FINE, _FINER, _EACH, _SPREADS)
 
 
@@ -34,7 +34,7 @@ def _both(*pairs: tuple[_One, _One]) -> list[tuple[_One, _One]]:
 _PAIRS: dict[tuple[Columns, Columns], list[tuple[_One, _One]]] = {
     ("one", "one"): _both(
         (_S, _S),
-        *((_HALF, one) for one in (_HALF, _RANKS, _T)),
+        *((_FINE, one) for one in (_FINE, _RANKS, _T)),
         *((_T, one) for one in (_T, _RANKS, _FINEST)),
         (_SPREAD, _SPREAD),
     ),
@@ -44,7 +44,7 @@ _PAIRS: dict[tuple[Columns, Columns], list[tuple[_One, _One]]] = {
     ),
     ("many", "one"): [
         *((one, _T) for one in (_S, _WIDE, _MIDDLE, _EACH, _SPREADS)),
-        *((_S, _RANKS), (_S, _HALF), (_FINE, _S), (_FINER, _S)),
+        *((_S, _RANKS), (_S, _FINE), (_FINE, _S), (_FINER, _S)),
     ],
 }
 _PAIRS["one", "many"] = [(b, a) for a, b in _PAIRS["many", "one"]]
