@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from dhsic._random import RngLike, resolve_seed
 from dhsic._validation import check_choice, parse_seconds, shown
-from dhsic.engine.blocks import Kind, Source, kinds_of
+from dhsic.engine.blocks import Source, ValueKind, kinds_of
 from dhsic.engine.budget import Budget
 from dhsic.engine.exchangeable import check_order, codes_of, moves_of
 from dhsic.engine.plan import Plan
@@ -45,7 +45,7 @@ from dhsic.nulls import Distribution, FromReplicates, Replicates, TimeOrder
 
 __all__ = [
     "ALL_ROWS",
-    "REMEDY",
+    "DROP_MISSING",
     "Method",
     "Missing",
     "Order",
@@ -63,7 +63,7 @@ __all__ = [
 
 Order = Literal["time"] | TimeOrder
 Precision = Literal["float64", "float32"]
-REMEDY = "; missing='drop' (--missing drop) drops those with NaN"
+DROP_MISSING = "; missing='drop' (--missing drop) drops those with NaN"
 
 
 class RowLabels(NamedTuple):
@@ -122,7 +122,7 @@ def open_session(
     where = client, threads, memory, progress, checkpoint
     constants = not tests
     session = session_over(sources, rng, precision, *where, time=time, takes_constants=constants)
-    session.dropped, session.remedy = dropped, REMEDY
+    session.dropped, session.remedy = dropped, DROP_MISSING
     own = codes.get("strata"), codes.get("groups")
     session.moves = moves_of(session.n, *own, series, session.seed)
     return session
@@ -381,7 +381,7 @@ def _checked(combinations: Combinations, sources: Sequence[Source]) -> Combinati
     return combinations
 
 
-def check_kernel(kernel: Kernel, kinds: Sequence[Kind], what: str) -> None:
+def check_kernel(kernel: Kernel, kinds: Sequence[ValueKind], what: str) -> None:
     """Refuse a kernel that compares the codes of categories as numbers.
 
     Raises

@@ -35,7 +35,7 @@ Progress = Listener | bool | None
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
 
-_PATIENCE_SECONDS = 2.0
+_BAR_DELAY_SECONDS = 2.0
 _PAGE_SECONDS = 0.25  # between two changes of a notebook's page
 _PAGE_WIDTH = 100
 _WITHIN: ContextVar[bool] = ContextVar("within", default=False)  # a function that shows progress
@@ -254,7 +254,7 @@ def _listener(asked: Any) -> Iterator[Listener | None]:
 @contextmanager
 def _seen(asked: bool) -> Iterator[Listener | None]:
     """A listener that draws where somebody looks; None where nobody does."""
-    seconds = 0.0 if asked else _PATIENCE_SECONDS
+    seconds = 0.0 if asked else _BAR_DELAY_SECONDS
     if _in_notebook():
         shown = _on_page
     elif sys.stderr.isatty():

@@ -12,7 +12,7 @@ from typing import Any
 from dhsic._validation import check_integer, check_path
 from dhsic.api import independence_test, plan
 from dhsic.bench.data import Data
-from dhsic.bench.places import Place, Places
+from dhsic.bench.places import StudyWorkers, WorkerPool
 from dhsic.bench.result import ScalingStudy
 from dhsic.bench.settings import SETTINGS, Setting, check_options, options_of, settings_of
 from dhsic.engine.events import Event, PassFinished
@@ -21,7 +21,7 @@ from dhsic.results import IndependenceTestResult
 
 __all__ = ["scaling_study"]
 
-Run = dict[str, Any]
+StudyRow = dict[str, Any]
 
 _MEMORY = "2GiB"
 
@@ -115,7 +115,7 @@ def scaling_study(
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="dhsic-", dir=folder))
         data = Data(variables, tests.pop("names", None), scratch)
-        places = stack.enter_context(Places(client, tests.get("memory", _MEMORY)))
+        places = stack.enter_context(WorkerPool(client, tests.get("memory", _MEMORY)))
         settings = settings_of(vary, weak=weak, most_rows=data.rows, workers=places.workers)
         usual = "threads" if client is None and "workers" not in vary else "processes"
         turns = _turns([{"scheduler": usual, **one} for one in settings], repeats, client)
@@ -159,7 +159,7 @@ def _check_folder(must: str, folder: str | os.PathLike[str] | None) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _run(place: Place, data: Data, setting: Setting, options: Mapping[str, Any]) -> Run:
+def _run(place: StudyWorkers, data: Data, setting: Setting, options: Mapping[str, Any]) -> StudyRow:
     """One test, and what it took."""
     sources = data.of(setting["rows"], setting.get("chunk_rows"))
     chosen = options_of(setting, options) | place.options
@@ -188,9 +188,9 @@ def _run(place: Place, data: Data, setting: Setting, options: Mapping[str, Any])
     }
 
 
-def _known(result: IndependenceTestResult) -> Run:
+def _known(result: IndependenceTestResult) -> StudyRow:
     """Settings that were not varied, as the result tells them."""
-    known: Run = dict.fromkeys(SETTINGS)
+    known: StudyRow = dict.fromkeys(SETTINGS)
     if result.landmarks is not None:
         known["landmarks"] = result.landmarks.drawn
     if result.pvalue_error is not None:

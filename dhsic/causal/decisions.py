@@ -20,15 +20,15 @@ from dhsic.causal.roc import (
 )
 from dhsic.results import AS_ASKED, BarResult, PassSummary, StoredArraySummary, rows_text
 
-__all__ = ["CausalDirection", "CausalDirections", "Criterion", "Side"]
+__all__ = ["CausalDirection", "CausalDirections", "DirectionCriterion", "DirectionEvidence"]
 
-Criterion = Literal["p-value", "larger-p-value", "hsic", "sensitivity"]
+DirectionCriterion = Literal["p-value", "larger-p-value", "hsic", "sensitivity"]
 
 UNDECIDED = "undecided"
 
 
 @dataclass(frozen=True)
-class Side:
+class DirectionEvidence:
     """One of both directions: how the residuals of the effect depend on the cause.
 
     Parameters
@@ -100,9 +100,9 @@ class CausalDirection(BarResult):
 
     names: tuple[str, str]
     score: float
-    forward: Side
-    backward: Side
-    criterion: Criterion
+    forward: DirectionEvidence
+    backward: DirectionEvidence
+    criterion: DirectionCriterion
     estimator: str
     null: str | None
     regression: str

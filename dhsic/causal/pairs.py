@@ -12,9 +12,9 @@ from dhsic._arguments import check_seeded, read_kernel
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, resolve_seed
 from dhsic._validation import named_arguments
-from dhsic.causal.decisions import CausalDirection, CausalDirections, Criterion
+from dhsic.causal.decisions import CausalDirection, CausalDirections, DirectionCriterion
 from dhsic.causal.directed import Directed
-from dhsic.causal.measure import Measure
+from dhsic.causal.measure import ResidualMeasure
 from dhsic.causal.nodes import open_nodes
 from dhsic.causal.pair_residuals import decided
 from dhsic.causal.regression import (
@@ -41,7 +41,7 @@ def direction(
     x: Any,
     y: Any,
     *,
-    criterion: Criterion = "p-value",
+    criterion: DirectionCriterion = "p-value",
     estimator: EstimatorName | Estimator = "auto",
     regression: RegressionName | Regression = "splines",
     null: NullName | Null | None = None,
@@ -145,7 +145,7 @@ def direction(
     'x -> y'
     """
     began = perf_counter()
-    measure = Measure(
+    measure = ResidualMeasure(
         criterion=criterion,
         estimator=estimator,
         null=null,
@@ -193,7 +193,7 @@ def plan_direction(
     x: Any,
     y: Any,
     *,
-    criterion: Criterion = "p-value",
+    criterion: DirectionCriterion = "p-value",
     estimator: EstimatorName | Estimator = "auto",
     regression: RegressionName | Regression = "splines",
     null: NullName | Null | None = None,
@@ -236,7 +236,7 @@ def plan_direction(
     >>> [step.name for step in causal.plan_direction(x, y, threads=1).passes][:2]
     ['means and standard deviations', 'regressions']
     """
-    measure = Measure(
+    measure = ResidualMeasure(
         criterion=criterion,
         estimator=estimator,
         null=null,

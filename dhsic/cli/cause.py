@@ -11,15 +11,15 @@ import click
 from dhsic.causal import DAGScores, DAGSearch, score_dags, search_dag
 from dhsic.causal import residual_independence_test as test_given
 from dhsic.cli.cause_options import (
+    CAUSE_RUN_OPTIONS,
     METHOD_OPTIONS,
     REGRESSION_OPTIONS,
-    RUN_OPTIONS,
     Seen,
     method_arguments,
     read_regression,
     seen,
 )
-from dhsic.cli.cause_pairs import direction, pairs
+from dhsic.cli.cause_pairs import direction_command, pairs
 from dhsic.cli.kernels import KERNEL_OPTION, KERNEL_OPTIONS, read_kernels, single_kernels
 from dhsic.cli.methods import NULL_OPTIONS, estimator_options, read_estimator, read_null
 from dhsic.cli.options import (
@@ -84,7 +84,7 @@ def _graph_options(command: Callable[..., Any]) -> Callable[..., Any]:
         (KERNEL_OPTION,),
         METHOD_OPTIONS,
         (LEVEL_OPTION, PLOT_OPTION),
-        RUN_OPTIONS,
+        CAUSE_RUN_OPTIONS,
     )
 
 
@@ -172,7 +172,7 @@ def _residual_options(command: Callable[..., Any]) -> Callable[..., Any]:
         NULL_OPTIONS,
         LEVEL_OPTIONS,
         (PLOT_OPTION,),
-        RUN_OPTIONS,
+        CAUSE_RUN_OPTIONS,
     )
 
 
@@ -216,5 +216,5 @@ def residuals(given: tuple[str, ...], **options: Any) -> None:
     print_result(found, options["alpha"])
 
 
-cause.add_command(direction)
+cause.add_command(direction_command)
 cause.add_command(pairs)

@@ -12,7 +12,7 @@ import numpy as np
 
 from dhsic.causal import CausalDirections, directions, plan_direction
 from dhsic.causal import direction as find_direction
-from dhsic.causal.decisions import Criterion
+from dhsic.causal.decisions import DirectionCriterion
 from dhsic.cli.cause_options import LANDMARKS_OPTION, REGRESSION_OPTIONS, read_regression, seen
 from dhsic.cli.methods import read_estimator, read_null, read_number
 from dhsic.cli.options import (
@@ -38,7 +38,7 @@ from dhsic.io.cause_effect_pairs import CauseEffectPair, read_pairs
 from dhsic.io.whole import write_whole
 from dhsic.kernels import parse
 
-__all__ = ["direction", "pairs"]
+__all__ = ["direction_command", "pairs"]
 
 _DIRECTION = """\b
 Example
@@ -54,7 +54,7 @@ Example
 _OPTIONS = (
     click.option(
         "--criterion",
-        type=click.Choice(get_args(Criterion)),
+        type=click.Choice(get_args(DirectionCriterion)),
         default="p-value",
         help="Compare p-values (larger-p-value scores a pair by the larger one), HSIC of cause "
         "and residuals, or the norms of its sensitivity maps.",
@@ -127,9 +127,11 @@ def _direction_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-@click.command(epilog=_DIRECTION, short_help="Infer which of two variables is the cause.")
+@click.command(
+    "direction", epilog=_DIRECTION, short_help="Infer which of two variables is the cause."
+)
 @_direction_options
-def direction(**options: Any) -> None:
+def direction_command(**options: Any) -> None:
     """Infer which of two variables of DATA is the cause of the other.
 
     The command regresses each variable on the other and compares the residuals: they depend less on

@@ -9,7 +9,7 @@ import click
 
 import dhsic
 from dhsic.cli.kernels import read_kernels
-from dhsic.cli.methods import Kind, read_null
+from dhsic.cli.methods import ClassChoice, read_null
 from dhsic.cli.options import (
     LEVEL_OPTION,
     MISSING_OPTIONS,
@@ -34,7 +34,7 @@ Example
       --variable 'rest=features[:, 12:]' --variable year
 """
 
-_KIND = Kind.estimators(INTERACTION_ESTIMATORS, without=("pairing",))
+_KIND = ClassChoice.estimators(INTERACTION_ESTIMATORS, without=("pairing",))
 _NULLS = {null.name: null for null in (Permutation, Multiplier)}
 _SEVERAL = ("factors", "combine", "aggregate", "reference_share")  # of a grid of kernels
 
@@ -73,7 +73,7 @@ _OPTIONS = (
         help="Null distribution: shifts of one variable (auto), permutations, or random signs "
         "(multiplier), an approximation.",
     ),
-    *Kind.nulls(_NULLS).options(),
+    *ClassChoice.nulls(_NULLS).options(),
 )
 
 _LEVEL = (

@@ -17,7 +17,7 @@ from dhsic._arguments import Missing, Precision
 from dhsic.cli.journal import STDERR
 from dhsic.cli.kernels import KERNEL_OPTION, KERNEL_OPTIONS, read_kernels, single_kernels
 from dhsic.cli.methods import NULL_OPTIONS, estimator_options, read_estimator, read_null
-from dhsic.cli.where import TIME_OPTION, WHERE_OPTIONS, Place, read_place
+from dhsic.cli.where import TIME_OPTION, WHERE_OPTIONS, RunResources, read_place
 from dhsic.engine.plan import Plan
 from dhsic.estimators import Estimator
 from dhsic.io.open import AnySource, open_group, open_group_labels
@@ -69,7 +69,7 @@ class Request:
 
     sources: list[AnySource]
     arguments: dict[str, Any]
-    place: Place
+    place: RunResources
     planner: Callable[..., Plan] = field(default_factory=lambda: dhsic.plan)
 
     def told(self, *, calibrate: bool) -> Plan:
@@ -363,7 +363,7 @@ def read_measure(options: dict[str, Any]) -> Request:
     return replace(request, arguments={**request.arguments, "kernels": kernels})
 
 
-def _asked(options: dict[str, Any], place: Place, estimator: str | Estimator) -> Request:
+def _asked(options: dict[str, Any], place: RunResources, estimator: str | Estimator) -> Request:
     """The data with what any measure needs to know, besides the kernels."""
     sources = opened(options, options["variables"])
     arguments = {

@@ -15,7 +15,7 @@ from dhsic.cli.output import print_columns, print_lines, print_summary
 from dhsic.cli.pages import Page
 from dhsic.cli.recipes import code_of_ranking
 from dhsic.cli.watching import check_targets, seen_run
-from dhsic.cli.where import Place, read_place
+from dhsic.cli.where import RunResources, read_place
 from dhsic.io.open import AnySource
 from dhsic.io.whole import write_whole
 from dhsic.kernels import Kernel, parse
@@ -185,7 +185,7 @@ def rank(**options: Any) -> None:
             _print(found, options)
 
 
-def _arguments(options: dict[str, Any], place: Place, features: AnySource) -> dict[str, Any]:
+def _arguments(options: dict[str, Any], place: RunResources, features: AnySource) -> dict[str, Any]:
     """Arguments that planning and ranking share, besides the client."""
     asked = {**options, "features": None}
     if (options["landmarks"] or "").lstrip("+-").isdigit():
@@ -214,7 +214,7 @@ def _run(
     target: AnySource,
     arguments: dict[str, Any],
     options: dict[str, Any],
-    place: Place,
+    place: RunResources,
     journal: Journal,
     page: Page,
 ) -> FeatureRanking:

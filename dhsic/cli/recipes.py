@@ -10,7 +10,7 @@ from typing import Any
 import dhsic
 from dhsic import kernels
 from dhsic.cli.options import Request
-from dhsic.cli.where import Place
+from dhsic.cli.where import RunResources
 from dhsic.io.urls import redacted
 
 __all__ = [
@@ -69,7 +69,9 @@ def code_of_map(options: Mapping[str, Any], request: Request) -> str:
     return _code(options, options["variables"], call, asked, request.place)
 
 
-def code_of_ranking(options: Mapping[str, Any], arguments: Mapping[str, Any], place: Place) -> str:
+def code_of_ranking(
+    options: Mapping[str, Any], arguments: Mapping[str, Any], place: RunResources
+) -> str:
     """Code that gives a ranking again, from the options and what they mean to `rank_features`."""
     call = "ranking", dhsic.rank_features
     asked = {"by": options["by"], **arguments}
@@ -103,7 +105,7 @@ def _code(
     variables: Sequence[str],
     call: tuple[str, Callable[..., Any]],
     asked: Mapping[str, Any],
-    place: Place,
+    place: RunResources,
     opener: str = "open_group",
 ) -> str:
     """Lines that open the variables, call a function and print what it returns."""

@@ -13,7 +13,7 @@ from dhsic._progress import progress_bar
 from dhsic.cli.following import Standing, follow, progress_of, read_result, standing, trouble, why
 from dhsic.cli.independence import test
 from dhsic.cli.output import print_columns, print_result
-from dhsic.cluster.submit import PLACES, Run, State, find_run, list_runs, runs_folder
+from dhsic.cluster.submit import PLACES, RunState, SubmittedRun, find_run, list_runs, runs_folder
 from dhsic.cluster.submit.quoting import shell_line
 from dhsic.errors import ClusterError, InvalidArgumentError
 
@@ -104,7 +104,7 @@ def cancel(identity: str, runs: Path | None) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _end(run: Run, state: State) -> None:
+def _end(run: SubmittedRun, state: RunState) -> None:
     run.tell(replace(state, cancelled=True))  # first, or who follows it sees a failure
     try:
         PLACES[run.where].cancel(run, state.job)
@@ -113,7 +113,7 @@ def _end(run: Run, state: State) -> None:
         raise
 
 
-def finish(run: Run, now: Standing, *, as_json: bool = False) -> None:
+def finish(run: SubmittedRun, now: Standing, *, as_json: bool = False) -> None:
     """Print the result of a run, or say why it has none.
 
     Raises
@@ -136,7 +136,7 @@ def finish(run: Run, now: Standing, *, as_json: bool = False) -> None:
     raise ClusterError(msg)
 
 
-def _progress(run: Run) -> str | None:
+def _progress(run: SubmittedRun) -> str | None:
     progress = progress_of(run)
     if progress is None:
         return None

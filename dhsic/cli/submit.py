@@ -16,7 +16,7 @@ from dhsic.cli.methods import read_estimator, read_null
 from dhsic.cli.options import read_request
 from dhsic.cli.runs import finish, runs_option
 from dhsic.cluster import ClusterSpec
-from dhsic.cluster.submit import PLACES, Run, State, Where, runs_folder
+from dhsic.cluster.submit import PLACES, RunState, SubmittedRun, Where, runs_folder
 from dhsic.cluster.submit.quoting import check_words
 from dhsic.errors import InvalidArgumentError
 from dhsic.io.urls import is_url
@@ -122,7 +122,9 @@ def _submit(
     words, own_checkpoint = _read_command(command, where)
     checkpoint = where == "slurm" and not own_checkpoint
     place = PLACES[where]
-    run = place.prepare(Run.new(where, words, cluster, runs_folder(runs), checkpoint=checkpoint))
+    run = place.prepare(
+        SubmittedRun.new(where, words, cluster, runs_folder(runs), checkpoint=checkpoint)
+    )
     text = place.render(run)
     if render_only:
         click.echo(text, nl=False)
@@ -141,7 +143,7 @@ def _submit(
     finish(run, now)
 
 
-def _handed_over(run: Run, text: str) -> str:
+def _handed_over(run: SubmittedRun, text: str) -> str:
     """Submit a run; nothing is left of one that was not, and no job that has no folder."""
     place = PLACES[run.where]
     run.write(text)
@@ -151,7 +153,7 @@ def _handed_over(run: Run, text: str) -> str:
         run.discard()
         raise
     try:
-        run.tell(State(job))
+        run.tell(RunState(job))
     except BaseException:
         place.cancel(run, job)
         raise

@@ -9,7 +9,7 @@ import click
 
 import dhsic
 from dhsic.cli.kernels import KERNEL_OPTIONS, read_kernels
-from dhsic.cli.methods import NULL_OPTIONS, Kind, read_null
+from dhsic.cli.methods import NULL_OPTIONS, ClassChoice, read_null
 from dhsic.cli.options import (
     LEVEL_OPTIONS,
     MISSING_OPTIONS,
@@ -36,7 +36,7 @@ Examples
       --estimator block-mmd --json drift.json
 """
 
-_KIND = Kind.estimators(MMD_ESTIMATORS, without=("pairing", "form"))
+_KIND = ClassChoice.estimators(MMD_ESTIMATORS, without=("pairing", "form"))
 
 _OPTIONS = (
     click.argument("data", metavar="DATA"),

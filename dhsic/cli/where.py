@@ -20,7 +20,7 @@ __all__ = [
     "THREADS_OPTION",
     "TIME_OPTION",
     "WHERE_OPTIONS",
-    "Place",
+    "RunResources",
     "memory_option",
     "read_place",
 ]
@@ -31,7 +31,7 @@ _FILES = {"tls_ca": "ca", "tls_cert": "cert", "tls_key": "key"}
 
 
 @dataclass(frozen=True)
-class Place:
+class RunResources:
     """Where a test runs.
 
     Parameters
@@ -149,7 +149,7 @@ WHERE_OPTIONS = (
 )
 
 
-def read_place(options: dict[str, Any]) -> Place:
+def read_place(options: dict[str, Any]) -> RunResources:
     """Translate the options, each of which is valid by itself; nothing is started.
 
     Raises
@@ -166,15 +166,15 @@ def read_place(options: dict[str, Any]) -> Place:
     memory = options["memory"] or parse_bytes(MEMORY)
     if options["cluster"] is not None:
         spec = ClusterSpec.read(options["cluster"])
-        return Place(spec.memory, None, spec)
+        return RunResources(spec.memory, None, spec)
     if options["workers"] is not None:
-        return Place(memory, None, ClusterSpec("local", options["workers"], memory=memory))
+        return RunResources(memory, None, ClusterSpec("local", options["workers"], memory=memory))
     if options["scheduler"] is not None or options["scheduler_file"] is not None:
         at = SchedulerAt(options["scheduler"], options["scheduler_file"])
         tls, insecure = _tls(options), options["insecure"]
         spec = ClusterSpec("scheduler", memory=memory, scheduler=at, tls=tls, insecure=insecure)
-        return Place(memory, None, spec)
-    return Place(memory, options["threads"], None)
+        return RunResources(memory, None, spec)
+    return RunResources(memory, options["threads"], None)
 
 
 def _refuse_unused(options: dict[str, Any]) -> None:

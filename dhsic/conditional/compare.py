@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._arguments import (
-    REMEDY,
+    DROP_MISSING,
     Method,
     Precision,
     check_kernel,
@@ -283,7 +283,7 @@ class _Asked:
             held = held_sources(list(self.sources[:2]), parse_bytes(memory), codes)
             session = session_over(held, rng, precision, *where)
             session.moves = moves_of(session.n, codes, None, None, session.seed)
-        session.dropped, session.remedy = self.dropped, REMEDY
+        session.dropped, session.remedy = self.dropped, DROP_MISSING
         return session
 
     def _codes(self) -> NDArray[np.intp]:

@@ -17,7 +17,7 @@ from dhsic.conditional.indices import Index, IndexedDesign
 from dhsic.conditional.partial import partial_correlation
 from dhsic.conditional.products import ProductsPass, ProductSums
 from dhsic.conditional.ridge import DesignPass, DesignSums, Ridges
-from dhsic.engine.blocks import Kind, kinds_of
+from dhsic.engine.blocks import ValueKind, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import ApproximateNullWarning
@@ -159,7 +159,7 @@ def warn_of_limits(found: ResidualProducts, names: Sequence[str], n: int) -> str
     return text
 
 
-def _given_kinds(session: Session) -> tuple[Kind, ...]:
+def _given_kinds(session: Session) -> tuple[ValueKind, ...]:
     """Kinds of all given columns."""
     return tuple(kind for source in session.sources[2:] for kind in kinds_of(source))
 

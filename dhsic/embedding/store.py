@@ -20,7 +20,7 @@ from dhsic.io.urls import is_url, redacted
 from dhsic.io.whole import written_whole
 from dhsic.kernels import Kernel, kernel_of_plain, plain_kernel
 
-__all__ = ["kernel_of_text", "kernel_text", "read_record", "write_record"]
+__all__ = ["kernel_json", "kernel_of_text", "read_record", "write_record"]
 
 _ATTRIBUTES = "attributes"
 _FORMAT = "dhsic mean embedding 1"
@@ -145,7 +145,7 @@ def _store(path: str | Path, *, read_only: bool) -> Any:
     return RemoteStore(str(path), read_only=read_only)
 
 
-def kernel_text(kernel: Kernel) -> str:
+def kernel_json(kernel: Kernel) -> str:
     """A fitted kernel of this package as JSON, with its origin.
 
     Examples
@@ -158,7 +158,7 @@ def kernel_text(kernel: Kernel) -> str:
 
 
 def kernel_of_text(text: str) -> Kernel:
-    """Read what `kernel_text` wrote.
+    """Read what `kernel_json` wrote.
 
     Examples
     --------

@@ -20,7 +20,7 @@ import numpy as np
 from dhsic._files import parse_json
 from dhsic._version import __version__
 from dhsic.engine.digest import can_digest, difference, digest, plain
-from dhsic.engine.folder import Folder
+from dhsic.engine.folder import AnyFolder
 from dhsic.engine.reduction import Partial
 from dhsic.engine.stored_state import BrokenStateError, pack, unpack
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
@@ -80,7 +80,7 @@ class Manifest:
     token: str
 
     @classmethod
-    def read(cls, folder: Folder) -> Manifest | None:
+    def read(cls, folder: AnyFolder) -> Manifest | None:
         """The manifest of a folder, or None where there is none.
 
         Raises
@@ -125,12 +125,12 @@ class Checkpoint:
         Of which variables of the run its passes are, where some are made on the way.
     """
 
-    folder: Folder
+    folder: AnyFolder
     manifest: Manifest
     part: Any = None
 
     @classmethod
-    def open(cls, folder: Folder, run: Mapping[str, Any]) -> Checkpoint:
+    def open(cls, folder: AnyFolder, run: Mapping[str, Any]) -> Checkpoint:
         """Open the checkpoint of a run, or start it.
 
         Parameters
@@ -246,13 +246,13 @@ class Shards:
         Shards in all.
     """
 
-    root: Folder
+    root: AnyFolder
     token: str
     key: str
     count: int
 
     @property
-    def folder(self) -> Folder:
+    def folder(self) -> AnyFolder:
         """The folder of the pass."""
         return self.root.inner(self.key)
 
@@ -315,7 +315,7 @@ def _check(root: Any, token: str) -> None:
     _refuse_other(root, token)
 
 
-def _refuse_other(root: Folder, token: str) -> None:
+def _refuse_other(root: AnyFolder, token: str) -> None:
     manifest = Manifest.read(root)
     if manifest is None or manifest.token != token:
         msg = (
@@ -330,7 +330,7 @@ def _name(number: int) -> str:
     return f"{SHARD}{number:04d}"
 
 
-def _start(folder: Folder, run: dict[str, Any]) -> Manifest:
+def _start(folder: AnyFolder, run: dict[str, Any]) -> Manifest:
     """Write the manifest; of several runs that start at a time, all get the same."""
     if any(not entry.is_partial for entry in folder.entries()):
         manifest = Manifest.read(folder)

@@ -10,11 +10,11 @@ from dhsic.engine.checkpoint import Checkpoint
 from dhsic.engine.supervision import StalledError
 from dhsic.errors import DhsicError, MemoryBudgetError
 
-__all__ = ["failures_in_words"]
+__all__ = ["explained_failures"]
 
 
 @contextmanager
-def failures_in_words(
+def explained_failures(
     checkpoint: Checkpoint | None = None, rows_of: Callable[[str], str] = lambda key: ""
 ) -> Iterator[None]:
     """Turn the loss of workers or of the scheduler into an error with a remedy.

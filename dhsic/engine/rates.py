@@ -42,7 +42,7 @@ Probe = Callable[[], Any]
 _SETTING = "DHSIC_RATES"
 _PROBE_SECONDS = 0.03  # of the repeats of a probe, of which the least counts
 _FEWEST_REPEATS = 3
-_PATIENCE = 60.0  # seconds that a busy cluster is waited for
+_PROBE_TIMEOUT_SECONDS = 60.0  # seconds that a busy cluster is waited for
 _MODEL = re.compile(r"^model name\s*: (.+)$", re.MULTILINE)
 
 
@@ -90,7 +90,7 @@ def _on_a_worker(client: Any, function: Callable[[], Any]) -> Any:
     future = client.submit(function, workers=[worker], allow_other_workers=False, pure=False)
     try:
         with aside():
-            return future.result(timeout=_PATIENCE)
+            return future.result(timeout=_PROBE_TIMEOUT_SECONDS)
     finally:
         future.cancel()
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dhsic.engine.blocks import BLOCK_BYTES, Source
 from dhsic.engine.compute import as_task, begin
 from dhsic.engine.digest import bytes_of, digest
-from dhsic.engine.failures import failures_in_words
+from dhsic.engine.failures import explained_failures
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.supervision import fetched
 from dhsic.engine.take import take_rows
@@ -76,7 +76,7 @@ def _computed(graphs: Sequence[Source], runtime: Runtime) -> Iterator[str]:
     tasks = [as_task(_sha)(block) for source in graphs for block in source.lazy(_bounds(source))]
     if not tasks:
         return iter(())
-    with failures_in_words(None):
+    with explained_failures(None):
         found = begin(tasks, runtime)
         return iter(found if runtime.client is None else fetched(found, runtime.client))
 

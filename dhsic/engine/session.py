@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic.engine.blocks import INEXACT, NonFiniteError, Source, is_exact
 from dhsic.engine.checkpoint import Checkpoint
 from dhsic.engine.events import Event, Listener, PassFinished, StepStarted
-from dhsic.engine.folder import Folder
+from dhsic.engine.folder import AnyFolder
 from dhsic.engine.inventory import check_unchanged, take_inventories
 from dhsic.engine.lazy import LazyRows
 from dhsic.engine.passes import plan_groups, plan_pairs, plan_pass
@@ -86,7 +86,7 @@ class Session:
         seed: int,
         dtype: DTypeLike = np.float64,
         listener: Listener | None = None,
-        folder: Folder | None = None,
+        folder: AnyFolder | None = None,
         *,
         takes_constants: bool = False,
     ) -> None:

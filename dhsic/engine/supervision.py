@@ -24,7 +24,7 @@ __all__ = [
 STALL_TIMEOUT = "dhsic.stall-timeout"
 """Seconds that a cluster may be without a worker that can work, in the configuration of Dask."""
 
-_PATIENCE_SECONDS = 60.0
+_STALL_SECONDS = 60.0
 _POLL_SECONDS = 0.01
 _LOOK_SECONDS = 1.0
 
@@ -145,7 +145,7 @@ def _patience() -> float:
     """Seconds that a cluster may be without a worker that can work."""
     import dask
 
-    return float(dask.config.get(STALL_TIMEOUT, _PATIENCE_SECONDS))
+    return float(dask.config.get(STALL_TIMEOUT, _STALL_SECONDS))
 
 
 def _on_loop(client: Any, ask: Callable[[], Awaitable[Any]]) -> Any:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dhsic.engine.blocks import Source
 from dhsic.engine.checkpoint import Checkpoint
 from dhsic.engine.compute import Job, as_task, begin, compute, held
-from dhsic.engine.failures import failures_in_words
+from dhsic.engine.failures import explained_failures
 from dhsic.engine.reduction import pickled
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.supervision import fetched
@@ -21,7 +21,7 @@ from dhsic.engine.together import take_block, together
 
 __all__ = ["count_tasks", "take_rows"]
 
-Rows = NDArray[np.intp]
+Indices = NDArray[np.intp]
 
 _TASK_BYTES = 32 * 2**20
 _CHUNK_BYTES = 2**20  # opening a chunk takes about as long as decoding so many bytes
@@ -32,7 +32,7 @@ _SMALL = 64 * 2**10
 
 def take_rows(
     sources: Sequence[Source],
-    rows: Sequence[Rows],
+    rows: Sequence[Indices],
     runtime: Runtime,
     checkpoint: Checkpoint | None = None,
 ) -> list[NDArray[Any]]:
@@ -46,7 +46,7 @@ def take_rows(
     stored = [at for at in groups if at[0] not in graphs]
     taken: dict[int, NDArray[Any]] = {}
     runtime.look(max((sources[m].take_bytes for m, *_ in stored), default=0))
-    with failures_in_words(checkpoint):
+    with explained_failures(checkpoint):
         computed = begin([sources[m].take(rows[m]) for m in graphs], runtime)
         asked = [([sources[m] for m in at], [rows[m] for m in at]) for at in stored]
         tasks = [_tasks(same, own, runtime) for same, own in asked]
@@ -73,7 +73,7 @@ def count_tasks(chunks: int, chunk_rows: int, row_bytes: int, wanted: int, threa
     return tasks if tasks > 1 and wanted <= _FEW * chunks * chunk_rows else 0
 
 
-def _tasks(sources: Sequence[Source], rows: Sequence[Rows], runtime: Runtime) -> list[Any]:
+def _tasks(sources: Sequence[Source], rows: Sequence[Indices], runtime: Runtime) -> list[Any]:
     """Tasks that take parts of the rows of sources of one array, where it is worth while."""
     first = sources[0]
     if runtime.client is None or first.place != "storage" or first.chunk_rows is None:
@@ -92,7 +92,7 @@ def _tasks(sources: Sequence[Source], rows: Sequence[Rows], runtime: Runtime) ->
     return [take(reader, own[a:b]) for a, b in pairwise(bounds)]
 
 
-def _by_chunk(rows: Sequence[Rows], step: int, chunks: Rows) -> list[list[Rows]]:
+def _by_chunk(rows: Sequence[Indices], step: int, chunks: Indices) -> list[list[Indices]]:
     """The rows of every source in each of some chunks."""
     starts = chunks * step
     parts = [
@@ -110,7 +110,7 @@ def _computed(tasks: list[Any], runtime: Runtime) -> list[list[NDArray[Any]]]:
     return compute(Job(tasks, [0] * len(tasks), list(tasks)), runtime, lambda _: None)
 
 
-def _taken(pickled: bytes, chunks: Sequence[Sequence[Rows]]) -> list[NDArray[Any]]:
+def _taken(pickled: bytes, chunks: Sequence[Sequence[Indices]]) -> list[NDArray[Any]]:
     """Rows of some chunks, of which one is held at a time."""
     sources: tuple[Source, ...] = pickle.loads(pickled)
     return _joined([take_block(sources, rows) for rows in chunks])

@@ -33,7 +33,7 @@ class Chained(NamedTuple):
     """Every stage by itself."""
 
 
-class _Tested(NamedTuple):
+class _StageTest(NamedTuple):
     """A stage with its p-value."""
 
     stage: ChainStage
@@ -70,7 +70,7 @@ def combine_chain(session: Session, found: ChainOutcome, grid: Grid, null: Chain
     return Chained(outcome, summary, stages)
 
 
-def _test(session: Session, found: ChainOutcome, stage: ChainStage, grid: Grid) -> _Tested:
+def _test(session: Session, found: ChainOutcome, stage: ChainStage, grid: Grid) -> _StageTest:
     """The p-value of a stage accounts for the choice among its statistics."""
     statistics, replicates, rounding = stage.resampled
     one = found.combinations.chosen[found.combinations.reference()]
@@ -87,20 +87,20 @@ def _test(session: Session, found: ChainOutcome, stage: ChainStage, grid: Grid) 
     )
     if len(stage.pairs) == 1:
         law, tie = Replicates(replicates[:, 0]), float(rounding[0])
-        return _Tested(stage, whole, pvalue(float(statistics[0]), law, session.dtype, tie))
-    return _Tested(
+        return _StageTest(stage, whole, pvalue(float(statistics[0]), law, session.dtype, tie))
+    return _StageTest(
         stage, whole, pvalue(whole.statistic, whole.distribution, session.dtype, whole.rounding)
     )
 
 
-def _combination_of(found: ChainOutcome, tested: _Tested) -> int:
+def _combination_of(found: ChainOutcome, tested: _StageTest) -> int:
     """A combination of kernels that has those of the statistic that decided."""
     pair = tested.stage.pairs[tested.whole.strongest]
     kernels = {*pair.left, pair.right}
     return next(c for c, one in enumerate(found.combinations.chosen) if kernels <= set(one))
 
 
-def _summary(session: Session, found: ChainOutcome, tested: _Tested) -> StageSummary:
+def _summary(session: Session, found: ChainOutcome, tested: _StageTest) -> StageSummary:
     pair = tested.stage.pairs[tested.whole.strongest]
     variables, kernels = found.combinations.variables, found.combinations.kernels
     return StageSummary(
@@ -112,7 +112,7 @@ def _summary(session: Session, found: ChainOutcome, tested: _Tested) -> StageSum
     )
 
 
-def _grid_summary(found: ChainOutcome, tested: _Tested, grid: Grid) -> GridSummary:
+def _grid_summary(found: ChainOutcome, tested: _StageTest, grid: Grid) -> GridSummary:
     """Every combination by the statistic of all its kernels at a stage."""
     m = found.combinations.variables[tested.stage.pairs[0].right]
     places = {(pair.left, pair.right): c for c, pair in enumerate(tested.stage.pairs)}

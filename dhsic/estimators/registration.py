@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_args, overload
 from dhsic._validation import check_integer, nearest, shown
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import ChainEstimator, Estimator, GridEstimator, Null
-from dhsic.estimators.registry import ESTIMATORS, NULLS, TABLE, Entry
+from dhsic.estimators.registry import ESTIMATORS, NULLS, TABLE, EstimatorEntry
 from dhsic.kernels import Kernel
 from dhsic.kernels.registry import FORMS, parse
 from dhsic.nulls import Chain, FromReplicates
@@ -20,7 +20,7 @@ from dhsic.nulls import Chain, FromReplicates
 __all__ = ["register", "unregister"]
 
 Class = TypeVar("Class", bound=type[Any])
-Names = str | type[Any] | Iterable[str | type[Any]]
+NamesOrClasses = str | type[Any] | Iterable[str | type[Any]]
 
 _NULL_CLASSES: tuple[type[Any], ...] = get_args(Null)
 _PROTOCOL = ("kernel", "choose_null", "plan", "estimate", "test")
@@ -38,8 +38,8 @@ def register(
     extension: Class,
     /,
     *,
-    nulls: Names | None = ...,
-    estimators: Names | None = ...,
+    nulls: NamesOrClasses | None = ...,
+    estimators: NamesOrClasses | None = ...,
     most_variables: int | None = ...,
     cost: str | None = ...,
 ) -> Class: ...
@@ -50,8 +50,8 @@ def register(
     extension: None = ...,
     /,
     *,
-    nulls: Names | None = ...,
-    estimators: Names | None = ...,
+    nulls: NamesOrClasses | None = ...,
+    estimators: NamesOrClasses | None = ...,
     most_variables: int | None = ...,
     cost: str | None = ...,
 ) -> Callable[[Class], Class]: ...
@@ -61,8 +61,8 @@ def register(
     extension: Any = None,
     /,
     *,
-    nulls: Names | None = None,
-    estimators: Names | None = None,
+    nulls: NamesOrClasses | None = None,
+    estimators: NamesOrClasses | None = None,
     most_variables: int | None = None,
     cost: str | None = None,
 ) -> Any:
@@ -254,7 +254,7 @@ def _add_kernel(cls: type[Kernel]) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _add_null(cls: type[Null], estimators: Names | None) -> None:
+def _add_null(cls: type[Null], estimators: NamesOrClasses | None) -> None:
     if estimators is None:
         _ANYWHERE.append(cls)
         with_it = [entry.estimator for entry in TABLE if _suits(cls, entry.nulls)]
@@ -274,7 +274,7 @@ def _suits(cls: type[Null], nulls: tuple[type[Null], ...]) -> bool:
 
 
 def _add_estimator(
-    cls: type[Estimator], nulls: Names | None, most_variables: int | None, cost: str | None
+    cls: type[Estimator], nulls: NamesOrClasses | None, most_variables: int | None, cost: str | None
 ) -> None:
     with_it = tuple(_found("nulls", () if nulls is None else nulls, NULLS))
     if most_variables is not None:
@@ -288,11 +288,13 @@ def _add_estimator(
     others = (null for null in _ANYWHERE if null not in with_it and _suits(null, with_it))
     with_it = (*with_it, *others)
     grids = issubclass(cls, GridEstimator)
-    TABLE.append(Entry(cls, with_it, most_variables, "?" if cost is None else str(cost), grids))
+    TABLE.append(
+        EstimatorEntry(cls, with_it, most_variables, "?" if cost is None else str(cost), grids)
+    )
     ESTIMATORS[cls.name] = cls
 
 
-def _found(argument: str, given: Names, known: dict[str, Any]) -> list[Any]:
+def _found(argument: str, given: NamesOrClasses, known: dict[str, Any]) -> list[Any]:
     """The classes that are named, in order, each once."""
     listed: Sequence[Any] = [given] if isinstance(given, str | type) else list(given)
     found = [known.get(one) if isinstance(one, str) else one for one in listed]

@@ -42,7 +42,7 @@ __all__ = [
     "ESTIMATORS",
     "NULLS",
     "TABLE",
-    "Entry",
+    "EstimatorEntry",
     "draws_replicates",
     "find_estimator",
     "find_null",
@@ -55,7 +55,7 @@ _EXACT_RESAMPLES = 999  # a smallest p-value of 1/1,000
 
 
 @dataclass(frozen=True)
-class Entry:
+class EstimatorEntry:
     """An estimator and what it can do.
 
     Parameters
@@ -89,24 +89,24 @@ _EXACT: tuple[type[Null], ...] = (Shifts, Permutation)
 _APPROXIMATE: tuple[type[Null], ...] = (Multiplier, Gamma, Spectral)
 
 TABLE = [
-    Entry(NystromMHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n", True, True, True),
-    Entry(NystromHSIC, (*_EXACT, *_APPROXIMATE), 2, "n", True, moves_sets=True),
-    Entry(RFFHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n", True, moves_sets=True),
-    Entry(NFSIC, (*_EXACT, Chain, Sequential, ChiSquare), None, "n"),
-    Entry(BlockHSIC, (Normal,), 2, "n b"),
-    Entry(COCO, _EXACT, 2, "n", moves_sets=True),
-    Entry(CKA, (*_EXACT, *_APPROXIMATE), 2, "n", moves_sets=True),
-    Entry(NOCCO, (*_EXACT, Multiplier, Gamma), 2, "n", moves_sets=True),
-    Entry(SubCorr, (*_EXACT, *_APPROXIMATE), 2, "n", moves_sets=True),
-    Entry(
+    EstimatorEntry(NystromMHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n", True, True, True),
+    EstimatorEntry(NystromHSIC, (*_EXACT, *_APPROXIMATE), 2, "n", True, moves_sets=True),
+    EstimatorEntry(RFFHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n", True, moves_sets=True),
+    EstimatorEntry(NFSIC, (*_EXACT, Chain, Sequential, ChiSquare), None, "n"),
+    EstimatorEntry(BlockHSIC, (Normal,), 2, "n b"),
+    EstimatorEntry(COCO, _EXACT, 2, "n", moves_sets=True),
+    EstimatorEntry(CKA, (*_EXACT, *_APPROXIMATE), 2, "n", moves_sets=True),
+    EstimatorEntry(NOCCO, (*_EXACT, Multiplier, Gamma), 2, "n", moves_sets=True),
+    EstimatorEntry(SubCorr, (*_EXACT, *_APPROXIMATE), 2, "n", moves_sets=True),
+    EstimatorEntry(
         VHSIC, (*_EXACT, Chain, Sequential, *_APPROXIMATE), None, "n^2", True, True, moves_sets=True
     ),
-    Entry(
+    EstimatorEntry(
         UHSIC, (*_EXACT, Sequential, Multiplier, Spectral), 2, "n^2", True, True, moves_sets=True
     ),
-    Entry(DCov, (*_EXACT, *_APPROXIMATE), 2, "n^2", moves_sets=True),
-    Entry(DCor, (*_EXACT, *_APPROXIMATE), 2, "n^2", moves_sets=True),
-    Entry(SubHSIC, (*_EXACT, Sequential, *_APPROXIMATE), 2, "n^2", moves_sets=True),
+    EstimatorEntry(DCov, (*_EXACT, *_APPROXIMATE), 2, "n^2", moves_sets=True),
+    EstimatorEntry(DCor, (*_EXACT, *_APPROXIMATE), 2, "n^2", moves_sets=True),
+    EstimatorEntry(SubHSIC, (*_EXACT, Sequential, *_APPROXIMATE), 2, "n^2", moves_sets=True),
 ]
 
 ESTIMATORS: dict[str, type[Estimator]] = {e.estimator.name: e.estimator for e in TABLE}
@@ -341,5 +341,5 @@ def _check_resampling(null: Null, n_resamples: int | None) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _entry(estimator: Estimator) -> Entry:
+def _entry(estimator: Estimator) -> EstimatorEntry:
     return next(entry for entry in TABLE if entry.estimator is type(estimator))

@@ -27,7 +27,7 @@ __all__ = [
     "exact_null",
     "narrower",
     "orbit_of",
-    "pairs_of",
+    "statistics_of",
     "suits_one_task",
     "tie_tolerance",
     "tile_error",
@@ -195,7 +195,7 @@ def chain_of(chosen: Sequence[tuple[int, ...]]) -> list[list[TwoSided]]:
     return stages
 
 
-def pairs_of(chosen: Sequence[tuple[int, ...]], null: object) -> list[TwoSided]:
+def statistics_of(chosen: Sequence[tuple[int, ...]], null: object) -> list[TwoSided]:
     """The statistics of a test: one a combination, or those of all stages of a chain."""
     if isinstance(null, Chain):
         return [pair for stage in chain_of(chosen) for pair in stage]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_choice, check_integer
-from dhsic.engine.blocks import Kind
+from dhsic.engine.blocks import ValueKind
 from dhsic.errors import InvalidArgumentError, require
 from dhsic.io.sources import ArraySource
 from dhsic.ranking import rank_features, select_features
@@ -42,7 +42,7 @@ except ImportError:
 
 __all__ = ["DependenceSelector", "dependence_score"]
 
-Method = Literal["pvalue", "cka", "hsic", "forward", "backward", "linear", "lasso"]
+SelectorMethod = Literal["pvalue", "cka", "hsic", "forward", "backward", "linear", "lasso"]
 Matrix = NDArray[np.float64]
 _RANKS = ("pvalue", "cka", "hsic")
 
@@ -183,7 +183,7 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         from sklearn.utils import check_random_state
         from sklearn.utils.validation import validate_data
 
-        method = check_choice("method", self.method, get_args(Method))
+        method = check_choice("method", self.method, get_args(SelectorMethod))
         values, target = validate_data(
             self, X, y, multi_output=True, y_numeric=False, ensure_min_samples=4
         )
@@ -265,5 +265,5 @@ def _target(y: Any) -> Any:
         return values
     _, codes = np.unique(values.astype(str), return_inverse=True)
     width = 1 if values.ndim == 1 else values.shape[1]
-    category: Kind = "category"
+    category: ValueKind = "category"
     return ArraySource("y", codes.reshape(values.shape), kinds=(category,) * width)

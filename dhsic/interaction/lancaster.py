@@ -23,7 +23,7 @@ from dhsic.estimators.landmark.draws import AUTO
 from dhsic.estimators.reach import planned
 from dhsic.interaction.landmarks import (
     FACTORISATIONS,
-    Replicated,
+    LancasterReplicates,
     plan_at_landmarks,
     replicate_at_landmarks,
 )
@@ -237,7 +237,7 @@ class _Method:
         combinations = Combinations.single(self.kernels)
         return planned(partial(_plan, null=self.null), self.estimator, session, combinations)
 
-    def run(self, session: Session) -> Replicated:
+    def run(self, session: Session) -> LancasterReplicates:
         """The statistic and its replicates."""
         if isinstance(self.estimator, VHSIC):
             assert isinstance(self.null, Permutation | Multiplier)
@@ -335,7 +335,7 @@ def _check_landmarks(estimator: NystromMHSIC) -> None:
 
 
 def _result(
-    session: Session, method: _Method, found: Replicated, began: float
+    session: Session, method: _Method, found: LancasterReplicates, began: float
 ) -> InteractionTestResult:
     """The result of three tests: that of the factorisation which is hardest to reject."""
     names, count = session.names, len(found.replicates)

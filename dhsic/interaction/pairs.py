@@ -18,8 +18,8 @@ from dhsic.estimators.gram.centring import Centring
 from dhsic.estimators.gram.orbits import GramOrbit
 from dhsic.estimators.gram.permutations import PermutedGrams, PermutedProducts
 from dhsic.estimators.gram.steps import (
+    CostedStep,
     HeldGrams,
-    Step,
     held_pass,
     held_steps,
     plan_steps,
@@ -27,7 +27,7 @@ from dhsic.estimators.gram.steps import (
 )
 from dhsic.estimators.gram.sums import GramSums
 from dhsic.estimators.resample import orbit_of
-from dhsic.interaction.landmarks import FACTORISATIONS, Replicated
+from dhsic.interaction.landmarks import FACTORISATIONS, LancasterReplicates
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Multiplier, Permutation
 
@@ -40,7 +40,9 @@ _PAIR = PermutedProducts((0, 1), ((0, 1),))
 _REMEDY = "take estimator='nystrom-lancaster', fewer rows, or fewer resamples"
 
 
-def replicate_pairs(session: Session, kernels: Sequence[Kernel], null: Asked) -> Replicated:
+def replicate_pairs(
+    session: Session, kernels: Sequence[Kernel], null: Asked
+) -> LancasterReplicates:
     """T = n |mu_L|^2 = (1/n) sum_ij A_ij B_ij C_ij of centred Gram matrices, with replicates.
 
     Under (a, b) _||_ s it is n HSIC of s and of a variable whose Gram matrix is the product of
@@ -50,7 +52,7 @@ def replicate_pairs(session: Session, kernels: Sequence[Kernel], null: Asked) ->
     note = guard_interaction(session, fitted, samples, null)
     values, error = run_steps(session, _steps(session, fitted, null))
     detail = orbit_of(session, null).detail if isinstance(null, Permutation) else note
-    return Replicated(values[0], values[1:], fitted.kernels, None, detail, error)
+    return LancasterReplicates(values[0], values[1:], fitted.kernels, None, detail, error)
 
 
 def plan_of_pairs(session: Session, kernels: Sequence[Kernel], null: Asked) -> Plan:
@@ -59,7 +61,7 @@ def plan_of_pairs(session: Session, kernels: Sequence[Kernel], null: Asked) -> P
     return plan_steps(session, [_steps(session, guessed, null)], _REMEDY)
 
 
-def _steps(session: Session, combinations: Combinations, null: Asked) -> list[Step]:
+def _steps(session: Session, combinations: Combinations, null: Asked) -> list[CostedStep]:
     """Hold the Gram matrices, and replicate; of values (b + 1, 3) and their rounding."""
     n, size = session.n, session.dtype.itemsize
     unseen = [np.zeros((1, d)) for d in session.dims]
@@ -78,7 +80,7 @@ def _steps(session: Session, combinations: Combinations, null: Asked) -> list[St
     if isinstance(null, Permutation):
         task = size * _PAIR.scratch_entries(n, n)
         working = 2 * size * n * n + session.runtime.threads * task + 16 * n * null.n_resamples
-    last = Step(DriverStep(f"{null.name} null", working), replicate)
+    last = CostedStep(DriverStep(f"{null.name} null", working), replicate)
     return [*held_steps(session, reduction), last]
 
 

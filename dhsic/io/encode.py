@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Kind
+from dhsic.engine.blocks import ValueKind
 from dhsic.errors import DataError
 
 __all__ = [
-    "Columns",
     "Encoded",
+    "EncodedColumns",
     "Labels",
     "encode",
     "encode_codes",
@@ -56,17 +56,17 @@ class Encoded(NamedTuple):
     """A column, or columns of one kind, as numbers; NaN where a value is missing."""
 
     values: NDArray[Any]
-    kind: Kind
+    kind: ValueKind
     categories: Labels = None
     """Labels of the codes of a category, in their order."""
 
 
-class Columns(NamedTuple):
+class EncodedColumns(NamedTuple):
     """Columns of any kinds as numbers."""
 
     values: NDArray[Any]
     """Shape (n,) or (n, d)."""
-    kinds: tuple[Kind, ...]
+    kinds: tuple[ValueKind, ...]
     categories: tuple[Labels, ...]
 
 
@@ -145,12 +145,12 @@ def encode_text(codes: NDArray[Any], texts: Sequence[Any], where: str) -> Encode
     return encode_codes(codes, texts, where)
 
 
-def encode_matrix(values: NDArray[Any], where: str) -> Columns:
+def encode_matrix(values: NDArray[Any], where: str) -> EncodedColumns:
     """The same of an array (n,) or (n, d), which is not copied where it holds numbers."""
     d = 1 if values.ndim == 1 else values.shape[1]
     if values.dtype.kind in "fiub":
-        kind: Kind = "boolean" if values.dtype.kind == "b" else "number"
-        return Columns(values, (kind,) * d, (None,) * d)
+        kind: ValueKind = "boolean" if values.dtype.kind == "b" else "number"
+        return EncodedColumns(values, (kind,) * d, (None,) * d)
     if values.ndim == 1:
         values = values[:, None]
     if not d:
@@ -160,10 +160,10 @@ def encode_matrix(values: NDArray[Any], where: str) -> Columns:
     return side_by_side(columns)
 
 
-def side_by_side(columns: Sequence[Encoded]) -> Columns:
+def side_by_side(columns: Sequence[Encoded]) -> EncodedColumns:
     """Columns of any kinds as one array (n, d)."""
     values, kinds, categories = zip(*columns, strict=True)
-    return Columns(np.column_stack(values), kinds, categories)
+    return EncodedColumns(np.column_stack(values), kinds, categories)
 
 
 def _column(where: str, j: int, d: int) -> str:

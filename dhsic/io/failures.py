@@ -11,7 +11,7 @@ from dhsic.io.urls import credentials_of, redacted
 
 __all__ = ["Failure", "RefusedError", "StorageError", "failure_of", "remedy_of"]
 
-Kind = Literal["absent", "no bucket", "refused", "passing", "lasting"]
+FailureKind = Literal["absent", "no bucket", "refused", "passing", "lasting"]
 
 _LENGTH = 200
 _PASSING_STATUS = {408, 425, 429, 500, 502, 503, 504}
@@ -56,7 +56,7 @@ class RefusedError(StorageError):
 class Failure(NamedTuple):
     """Description of a failure, and its kind."""
 
-    kind: Kind
+    kind: FailureKind
     """Whether the object is not there, or asking again may help, or not."""
     said: str
     """The answer of the store, in a line without credentials."""
@@ -81,7 +81,7 @@ def remedy_of(failure: Failure, url: str) -> str:
     return remedies.get(failure.kind, "check the URL and the settings of the store")
 
 
-def _kind(chain: list[BaseException], status: int | None) -> Kind:
+def _kind(chain: list[BaseException], status: int | None) -> FailureKind:
     text = " ".join(f"{type(one).__name__}: {_plain(one)}" for one in chain)
     if _NO_BUCKET.search(text):
         return "no bucket"

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Kind, kinds_of
+from dhsic.engine.blocks import ValueKind, kinds_of
 from dhsic.errors import DataError
 from dhsic.io.encode import encode_matrix, unusable
 from dhsic.io.frames import as_frame, frame_source
-from dhsic.io.sources import ArraySource, Columns, GraphSource, StoredSource
+from dhsic.io.sources import ArraySource, ColumnChoice, GraphSource, StoredSource
 from dhsic.io.stored import open_stored, stored_source
 
 __all__ = ["AnySource", "holds_columns", "is_of", "join_columns", "open_array", "open_one"]
@@ -182,7 +182,7 @@ def _is_buffer(x: Any) -> bool:
         return False
 
 
-def open_array(array: Any, name: str, columns: Columns = None) -> StoredSource:
+def open_array(array: Any, name: str, columns: ColumnChoice = None) -> StoredSource:
     """An array of zarr, or columns of it."""
     if array.ndim not in (1, 2):
         raise _shape_error(name, array.shape)
@@ -214,7 +214,7 @@ def _dask_frame(x: Any, name: str) -> GraphSource:
     return replace(source, kinds=tuple(kinds.values()), labels=labels)
 
 
-def _dask_kind(column: Any, label: Any, name: str) -> Kind:
+def _dask_kind(column: Any, label: Any, name: str) -> ValueKind:
     from pandas.api import types
 
     if isinstance(column.dtype, types.CategoricalDtype) and column.cat.known:
@@ -279,7 +279,7 @@ def _numeric(source: Opened) -> Opened:
     if source.array.ndim not in (1, 2):
         raise _shape_error(source.name, source.array.shape)
     if source.kinds is None and np.dtype(source.array.dtype).kind == "b":
-        boolean: Kind = "boolean"
+        boolean: ValueKind = "boolean"
         return replace(source, kinds=(boolean,) * source.shape[1])
     return source
 

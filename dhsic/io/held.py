@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Kind, Source, kinds_of, labels_of, read_whole
+from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of, read_whole
 from dhsic.engine.units import format_bytes
 from dhsic.errors import MemoryBudgetError
 
@@ -87,7 +87,7 @@ class HeldSource:
         return stored
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[ValueKind, ...]:
         """Kinds of the columns."""
         return kinds_of(self.whole)
 

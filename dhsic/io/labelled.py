@@ -20,11 +20,11 @@ from dhsic.io.frames import as_frame, part_of_frame, unknown_column
 from dhsic.io.sources import ArraySource, GraphSource
 
 __all__ = [
-    "check_rows",
+    "check_row_labels",
     "coded_alike",
     "columns_as_variables",
     "names_of",
-    "select",
+    "pick_variables",
     "single_columns",
 ]
 
@@ -103,7 +103,7 @@ def single_columns(source: AnySource, names: Sequence[str]) -> list[AnySource]:
     ]
 
 
-def select(variables: Sequence[Any], data: Any) -> tuple[list[Any], list[str]]:
+def pick_variables(variables: Sequence[Any], data: Any) -> tuple[list[Any], list[str]]:
     """Variables that are named, from the data that have them.
 
     Parameters
@@ -195,7 +195,7 @@ def _recoded(source: ArraySource, joint: Sequence[Labels]) -> ArraySource:
     return replace(source, array=values, columns=None, categories=tuple(joint))
 
 
-def check_rows(data: Sequence[Any]) -> None:
+def check_row_labels(data: Sequence[Any]) -> None:
     """Refuse rows whose labels say that they do not belong together.
 
     Raises

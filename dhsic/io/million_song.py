@@ -19,7 +19,7 @@ from dhsic._validation import check_path, check_progress
 from dhsic.errors import DataError
 from dhsic.io.shuffle import shuffled
 from dhsic.io.written import WrittenGroup
-from dhsic.io.zarr_output import Progress, new_group
+from dhsic.io.zarr_output import OnRowsWritten, new_group
 
 __all__ = ["convert_million_song"]
 
@@ -35,7 +35,7 @@ def convert_million_song(
     *,
     shuffle: int | None = None,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: OnRowsWritten | None = None,
 ) -> WrittenGroup:
     r"""Convert ``YearPredictionMSD.txt`` to a zarr group.
 

@@ -13,7 +13,13 @@ from dhsic._validation import check_choice, shown
 from dhsic.engine.blocks import Source, kinds_of, labels_of
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.forms import AnySource, is_of, open_array, open_one
-from dhsic.io.labelled import check_rows, coded_alike, columns_as_variables, names_of, select
+from dhsic.io.labelled import (
+    check_row_labels,
+    coded_alike,
+    columns_as_variables,
+    names_of,
+    pick_variables,
+)
 from dhsic.io.missing import Missing, without_missing
 from dhsic.io.stored import member_of, open_stored, sharing
 from dhsic.io.table_source import is_table
@@ -71,7 +77,7 @@ def open_variables(data: Sequence[Any], names: Sequence[str] | None = None) -> l
         )
         raise InvalidArgumentError(msg)
     given = _checked_names(data, names, "variable")
-    check_rows(data)
+    check_row_labels(data)
     return _aligned([open_one(x, name) for x, name in zip(data, given, strict=True)])
 
 
@@ -135,7 +141,7 @@ def open_labelled_data(
     elif isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
         opened = _of_group(data, variables, names)
     else:
-        chosen, own = select(variables, data) if variables else ([data], None)
+        chosen, own = pick_variables(variables, data) if variables else ([data], None)
         opened = open_variables(chosen, own if names is None else names)
     beside = [_labels_of(given, what, data) for what, given in labels.items()]
     for what, one in zip(labels, beside, strict=True):
@@ -165,7 +171,7 @@ def _labels_of(given: Any, what: str, data: Any) -> AnySource:
             raise InvalidArgumentError(msg)
         (found,) = _members(data, [given], False)
         return found
-    (chosen,), _ = select([given], data)
+    (chosen,), _ = pick_variables([given], data)
     return open_one(chosen, what)
 
 
@@ -257,7 +263,7 @@ def open_sample_data(
         members = _members(data, samples if is_table(data) else _words(samples), False)
         opened = open_samples(members, names)
     else:
-        chosen, own = select(samples, data)
+        chosen, own = pick_variables(samples, data)
         opened = open_samples(chosen, own if names is None else names)
     parts = [without_missing([one], missing) for one in opened]
     return [source for sources, _ in parts for source in sources], sum(count for _, count in parts)

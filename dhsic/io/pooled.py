@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Kind, Source, kinds_of, labels_of
+from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of
 from dhsic.io.rest import RestSource
 from dhsic.io.sources import GraphSource
 
@@ -136,7 +136,7 @@ class PooledSource:
         return tuple(one for sample in self.samples for one in getattr(sample, "stored", ()))
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[ValueKind, ...]:
         """Kinds of the columns."""
         return kinds_of(self.samples[0])
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_integer
-from dhsic.io.zarr_output import Progress, disk_errors
+from dhsic.io.zarr_output import OnRowsWritten, disk_errors
 
 __all__ = ["Block", "shuffled"]
 
@@ -26,7 +26,7 @@ def shuffled(
     seed: int,
     scratch: Path,
     expected_bytes: int,
-    progress: Progress | None = None,
+    progress: OnRowsWritten | None = None,
 ) -> Iterator[dict[str, NDArray[np.float64]]]:
     """Yield all rows of `blocks` in a random order, the same one for every array.
 

@@ -27,7 +27,7 @@ __all__ = ["RemoteStore", "StorageError", "stamps_of"]
 _UNLISTED = ("http", "https")
 _TRIES = 4
 _PAUSE_SECONDS = 0.25
-_PATIENCE_SECONDS = 20.0
+_RETRY_SECONDS = 20.0
 
 
 class RemoteStore(WrapperStore):  # type: ignore[misc]
@@ -168,7 +168,7 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
                 if failure.kind == "absent" and verb == "give":
                     return None
                 tries += 1
-                late = time.monotonic() - began > _PATIENCE_SECONDS
+                late = time.monotonic() - began > _RETRY_SECONDS
                 if failure.kind != "passing" or tries == _TRIES or late:
                     # Not from the error: answers of stores may hold names of keys and signatures.
                     refused = RefusedError if failure.kind == "refused" else StorageError

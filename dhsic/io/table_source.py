@@ -20,9 +20,9 @@ from dhsic.io.stray import (
     strays_of_text,
 )
 
-__all__ = ["Kind", "TableSource", "is_table", "open_table", "usual_delimiter"]
+__all__ = ["FieldKind", "TableSource", "is_table", "open_table", "usual_delimiter"]
 
-Kind = Literal["numeric", "categorical"]
+FieldKind = Literal["numeric", "categorical"]
 
 # The reader keeps some 35 blocks of CSV ahead; every Parquet column has a buffer.
 _CSV_BLOCK_BYTES = 2**20
@@ -62,7 +62,7 @@ class TableSource:
 
     path: Path
     columns: tuple[str, ...]
-    kinds: Mapping[str, Kind]
+    kinds: Mapping[str, FieldKind]
     types: Mapping[str, str]
     rows: int
     lines: CsvLines | None = None
@@ -95,7 +95,7 @@ class TableSource:
                     "numbers nor labels: make a column of each part of it"
                 )
                 raise DataError(msg)
-        given: dict[str, Kind] = dict.fromkeys(categorical, "categorical")
+        given: dict[str, FieldKind] = dict.fromkeys(categorical, "categorical")
         given |= dict.fromkeys(numeric, "numeric")
         return replace(
             self,
@@ -354,7 +354,7 @@ def _described(path: Path, schema: Any, rows: int) -> TableSource:
     return TableSource(path, tuple(schema.names), kinds, names, rows)
 
 
-def _kind(type_: Any) -> Kind | None:
+def _kind(type_: Any) -> FieldKind | None:
     from pyarrow import types
 
     if types.is_dictionary(type_):

@@ -18,9 +18,9 @@ from dhsic.io.csv_lines import Dialect, Quotes
 from dhsic.io.missing import Missing
 from dhsic.io.shuffle import shuffled
 from dhsic.io.stray import numbers_of_text
-from dhsic.io.table_source import Kind, TableSource, open_table, usual_delimiter
+from dhsic.io.table_source import FieldKind, TableSource, open_table, usual_delimiter
 from dhsic.io.written import WrittenColumn, WrittenGroup
-from dhsic.io.zarr_output import GroupWriter, Progress, chunk_rows, new_group
+from dhsic.io.zarr_output import GroupWriter, OnRowsWritten, chunk_rows, new_group
 
 __all__ = ["convert_table"]
 
@@ -45,7 +45,7 @@ def convert_table(
     encoding: str = "utf-8",
     shuffle: int | None = None,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: OnRowsWritten | None = None,
 ) -> WrittenGroup:
     r"""Convert columns of a CSV or Parquet file to a zarr group.
 
@@ -174,7 +174,7 @@ class _Encoder:
         self,
         table: TableSource,
         variables: Variables,
-        kinds: Mapping[str, Kind],
+        kinds: Mapping[str, FieldKind],
         missing: Missing,
     ) -> None:
         self.dropped = 0
@@ -371,7 +371,7 @@ def _check_words(**options: Sequence[str]) -> None:
             raise InvalidArgumentError(msg)
 
 
-def _variable_kind(table: TableSource, name: str, columns: Sequence[str]) -> Kind:
+def _variable_kind(table: TableSource, name: str, columns: Sequence[str]) -> FieldKind:
     kinds = {column: table.kinds[column] for column in columns}
     if len(set(kinds.values())) > 1:
         described = ", ".join(f"{column} ({kind})" for column, kind in kinds.items())

@@ -13,13 +13,13 @@ from uuid import uuid4
 
 from dhsic.errors import DataError
 
-__all__ = ["Place", "put_new", "put_whole", "write_whole", "written_whole"]
+__all__ = ["Destination", "put_new", "put_whole", "write_whole", "written_whole"]
 
 _Bytes = bytes | memoryview
 _CLAIM_SECONDS = 5.0
 
 
-class Place(NamedTuple):
+class Destination(NamedTuple):
     """Where a group is written."""
 
     scratch: Path

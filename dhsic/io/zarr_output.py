@@ -18,12 +18,12 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic._validation import check_flag, check_path
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.io.urls import is_url
-from dhsic.io.whole import Place
+from dhsic.io.whole import Destination
 from dhsic.io.written import WrittenGroup
 
 __all__ = [
     "GroupWriter",
-    "Progress",
+    "OnRowsWritten",
     "check_dtype",
     "check_new_group",
     "chunk_bytes",
@@ -32,7 +32,7 @@ __all__ = [
     "new_group",
 ]
 
-Progress = Callable[[int], object]
+OnRowsWritten = Callable[[int], object]
 """Called with the number of rows handled so far."""
 
 _CHUNK_BYTES = 8 * 2**20
@@ -102,7 +102,7 @@ class GroupWriter:
 
     def __init__(
         self,
-        place: Place,
+        place: Destination,
         columns: Mapping[str, int],
         dtype: np.dtype[Any],
         compress: bool,
@@ -316,13 +316,13 @@ def check_new_group(
 
 
 @contextmanager
-def _on_disk(destination: str, overwrite: bool) -> Iterator[Place]:
+def _on_disk(destination: str, overwrite: bool) -> Iterator[Destination]:
     target = _checked_destination(destination, overwrite)
     scratch = target.with_name(f".{target.name}.{uuid4().hex[:8]}.partial")
     try:
         with disk_errors(target):
             scratch.mkdir()
-        yield Place(scratch, scratch / "group", target)
+        yield Destination(scratch, scratch / "group", target)
         _install(scratch, target, overwrite)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -24,7 +24,7 @@ from dhsic.kernels.usual import (
     NARROWEST,
     OF_MANY,
     OF_ONE,
-    Columns,
+    OneOrMany,
     pairs_of,
 )
 
@@ -66,7 +66,7 @@ class Candidates:
     factors: Sequence[float] | Sequence[Sequence[float]] | None = None
     _left_open: bool = field(default=False, init=False, repr=False, compare=False)
     _thinned: bool = field(default=False, init=False, repr=False, compare=False)
-    _columns: Columns | None = field(default=None, init=False, repr=False, compare=False)
+    _columns: OneOrMany | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_left_open", self.kernels is None)
@@ -149,7 +149,7 @@ class Candidates:
         return tuple(tuple(map(float, one)) for one in each)
 
 
-def _usual(families: Any, columns: Columns | None = None) -> Candidates:
+def _usual(families: Any, columns: OneOrMany | None = None) -> Candidates:
     """Candidates that nobody asked for, and of which variables, where pairs of them are known."""
     found = Candidates(*families)
     object.__setattr__(found, "_thinned", True)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-__all__ = ["INVARIANT", "NARROWEST", "OF_MANY", "OF_ONE", "Columns", "Families", "pairs_of"]
+__all__ = ["INVARIANT", "NARROWEST", "OF_MANY", "OF_ONE", "Families", "OneOrMany", "pairs_of"]
 
-Columns: TypeAlias = Literal["one", "many"]
+OneOrMany: TypeAlias = Literal["one", "many"]
 Families: TypeAlias = tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]
 """Kernels, and the factors of each."""
 _One: TypeAlias = tuple[str, float]
@@ -31,7 +31,7 @@ def _both(*pairs: tuple[_One, _One]) -> list[tuple[_One, _One]]:
     return list(dict.fromkeys(one for a, b in pairs for one in ((a, b), (b, a))))
 
 
-_PAIRS: dict[tuple[Columns, Columns], list[tuple[_One, _One]]] = {
+_PAIRS: dict[tuple[OneOrMany, OneOrMany], list[tuple[_One, _One]]] = {
     ("one", "one"): _both(
         (_S, _S),
         *((_HALF, one) for one in (_HALF, _RANKS, _T)),
@@ -71,7 +71,7 @@ NARROWEST = 1 / 32
 """Of two factors of these: finer in both variables, power was lost and none won."""
 
 
-def pairs_of(first: Columns, second: Columns) -> list[tuple[int, ...]]:
+def pairs_of(first: OneOrMany, second: OneOrMany) -> list[tuple[int, ...]]:
     """Numbers of the candidates that two variables try together; the first pair is the reference.
 
     A trend of a number, the Anderson-Darling kernel of its ranks, is tried with kernels of all

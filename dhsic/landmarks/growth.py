@@ -18,7 +18,7 @@ __all__ = ["FEWEST", "Growth", "centred_gram", "grow", "missed_spread"]
 FEWEST = 32
 
 Matrix = NDArray[np.float64]
-Points = Sequence[Matrix]
+PointSets = Sequence[Matrix]
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Growth:
 
 def grow(
     kernels: Sequence[Kernel],
-    landmarks: Points,
-    pilot: Points,
+    landmarks: PointSets,
+    pilot: PointSets,
     allowed: float,
     tolerance: float,
     fewest: int = FEWEST,
@@ -121,7 +121,7 @@ def missed_spread(whole: Matrix, gram: Matrix, cross: Matrix, tolerance: float) 
     return _spread(whole - known.T @ known) / _spread(whole)
 
 
-def centred_gram(kernels: Sequence[Kernel], rows: Points) -> Matrix:
+def centred_gram(kernels: Sequence[Kernel], rows: PointSets) -> Matrix:
     """Inner products of the centred products xi of some rows, with their own means.
 
     xi = (x)_m phi_m - sum_m phi_m (x) (x)_{l != m} mu_l + (M - 1) (x)_m mu_m, for which all
@@ -151,7 +151,7 @@ def centred_gram(kernels: Sequence[Kernel], rows: Points) -> Matrix:
     return whole
 
 
-def _centred_products(kernels: Sequence[Kernel], landmarks: Points, rows: Points) -> Matrix:
+def _centred_products(kernels: Sequence[Kernel], landmarks: PointSets, rows: PointSets) -> Matrix:
     """The products xi of the rows at the landmarks, shape (p, e)."""
     tiles = [k(z, x) for k, z, x in zip(kernels, landmarks, rows, strict=True)]
     means = [tile.mean(axis=1, keepdims=True) for tile in tiles]

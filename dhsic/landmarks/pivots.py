@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from dhsic.landmarks.distances import Distances
 from dhsic.landmarks.pool import Pool
 
-__all__ = ["BLOCK", "Rule", "farthest_rows", "random_rows", "take_rows"]
+__all__ = ["BLOCK", "Rule", "farthest_rows", "random_rows", "take_pivots"]
 
 BLOCK = 128
 
 Rule = Callable[[Pool, Distances, int, np.random.Generator], None]
 
 
-def take_rows(
+def take_pivots(
     pool: Pool, distances: Distances, p: int, rule: Rule, rng: np.random.Generator
 ) -> NDArray[np.intp]:
     """Take rows until there are p, or until those taken leave nothing of the others.

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from dhsic.kernels import Kernel
 from dhsic.linalg import hadamard
 
-__all__ = ["ROW_TILE", "Pool"]
+__all__ = ["POOL_TILE_ROWS", "Pool"]
 
-ROW_TILE = 2048
+POOL_TILE_ROWS = 2048
 _DIAGONAL_TILE = 64
 
 Matrix = NDArray[np.float64]
-Rows = NDArray[np.intp] | slice
+RowChoice = NDArray[np.intp] | slice
 
 
 @dataclass(frozen=True)
@@ -65,15 +65,15 @@ class Pool:
         tiles = [slice(start, start + _DIAGONAL_TILE) for start in starts]
         return np.concatenate([self.gram(rows, rows).diagonal() for rows in tiles])
 
-    def gram(self, rows: Rows, columns: Rows) -> Matrix:
+    def gram(self, rows: RowChoice, columns: RowChoice) -> Matrix:
         """Gram matrix between some rows and some others, shape (b, c)."""
         parts = [
             (kernel, x[rows], z[columns])
             for kernel, (x, z) in zip(self.kernels, self._prepared, strict=True)
         ]
         gram = np.empty((len(parts[0][1]), len(parts[0][2])))
-        for start in range(0, len(gram), ROW_TILE):
-            at = slice(start, start + ROW_TILE)
+        for start in range(0, len(gram), POOL_TILE_ROWS):
+            at = slice(start, start + POOL_TILE_ROWS)
             gram[at] = hadamard(_tile(kernel, x[at], z) for kernel, x, z in parts)
         return gram
 

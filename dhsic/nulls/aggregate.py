@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.kernels import Aggregate
-from dhsic.nulls.distributions import Replicates, check_finite
+from dhsic.nulls.distributions import Replicates, check_no_overflow
 from dhsic.nulls.pvalue import pvalues
 
 __all__ = ["Aggregated", "Strength", "aggregate", "standardised"]
@@ -177,7 +177,7 @@ def standardised(
     DataError
         A value is NaN or infinite.
     """
-    check_finite(rows)
+    check_no_overflow(rows)
     ties = np.maximum(rounding, math.sqrt(np.finfo(dtype).eps) * np.abs(rows).max(axis=0))
     spread = rows.std(axis=0)
     errors = np.where(spread > ties, ties, 0.0) / np.where(spread > ties, spread, 1.0)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.errors import InvalidArgumentError
-from dhsic.nulls.distributions import check_finite
+from dhsic.nulls.distributions import check_no_overflow
 
 __all__ = ["ChiSquareMixture"]
 
@@ -68,7 +68,7 @@ class ChiSquareMixture:
     shift: float = 0.0
 
     def __post_init__(self) -> None:
-        check_finite(self.weights, self.shift)
+        check_no_overflow(self.weights, self.shift)
         if (self.weights < 0.0).any():
             msg = f"weights must be at least 0, got {float(self.weights.min())!r}"
             raise InvalidArgumentError(msg)
@@ -86,7 +86,7 @@ class ChiSquareMixture:
         -------
         ChiSquareMixture
         """
-        check_finite(eigenvalues)
+        check_no_overflow(eigenvalues)
         total = float(np.abs(eigenvalues).sum())
         if (eigenvalues < -_ROUNDING * total).any():
             low = float(eigenvalues.min())

@@ -10,9 +10,9 @@ from dhsic._validation import check_choice, check_integer
 from dhsic.nulls.distributions import Distribution, Replicates
 from dhsic.nulls.mixture import ChiSquareMixture
 
-__all__ = ["Method", "Spectral"]
+__all__ = ["MixtureMethod", "Spectral"]
 
-Method = Literal["inversion", "simulation"]
+MixtureMethod = Literal["inversion", "simulation"]
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class Spectral:
     Spectral(method='inversion', n_resamples=10000)
     """
 
-    method: Method = "inversion"
+    method: MixtureMethod = "inversion"
     n_resamples: int = 10_000
 
     name: ClassVar[str] = "spectral"
 
     def __post_init__(self) -> None:
-        check_choice("method", self.method, get_args(Method))
+        check_choice("method", self.method, get_args(MixtureMethod))
         check_integer("n_resamples", self.n_resamples, minimum=1)
 
     def distribution(self, mixture: ChiSquareMixture, seed: int) -> Distribution:

@@ -12,14 +12,14 @@ from numpy.typing import ArrayLike
 from dhsic._drawing import BLUE, GREY, ORANGE, PURPLE, axes_of, figure_of, shortened
 from dhsic._validation import check_integer
 from dhsic.errors import InvalidArgumentError
-from dhsic.plots.values import check_level, check_pvalues, finite_vector, names_of
+from dhsic.plots.values import check_level, check_pvalues, finite_vector, names_or_numbered
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["causal_graph", "dag_scores", "precision_recall_curves", "roc_curves"]
 
-Parents = Sequence[Sequence[int]]
+ParentLists = Sequence[Sequence[int]]
 
 _NAME, _SHORT_NAME = 22, 12  # characters beside a node, of few nodes and of many
 _FEW = 5
@@ -45,7 +45,7 @@ _CLEAR = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
 
 
 def causal_graph(
-    parents: Parents, names: Sequence[str] | None = None, *, ax: Axes | None = None
+    parents: ParentLists, names: Sequence[str] | None = None, *, ax: Axes | None = None
 ) -> Axes:
     """A directed acyclic graph: nodes on a circle, causes first, arrows from cause to effect.
 
@@ -77,7 +77,7 @@ def causal_graph(
     """
     edges = _checked_parents(parents)
     letters = _NAME if len(edges) <= _FEW else _SHORT_NAME
-    labels = [shortened(name, letters) for name in names_of(names, len(edges))]
+    labels = [shortened(name, letters) for name in names_or_numbered(names, len(edges))]
     order = _causal_order(edges)
     angles = np.empty(len(order))
     angles[order] = math.pi / 2 - 2.0 * math.pi * np.arange(len(order)) / len(order)
@@ -107,7 +107,7 @@ def causal_graph(
 
 def dag_scores(
     pvalues: ArrayLike,
-    graphs: Sequence[Parents],
+    graphs: Sequence[ParentLists],
     names: Sequence[str] | None = None,
     *,
     alpha: float = 0.05,
@@ -160,7 +160,7 @@ def dag_scores(
     if len(graphs) != len(values):
         msg = f"graphs must be {len(values)}, one a p-value, got {len(graphs)}"
         raise InvalidArgumentError(msg)
-    words = names_of(names, len(graphs[0]))
+    words = names_or_numbered(names, len(graphs[0]))
     order = np.argsort(-values, kind="stable")[:most]
     labels = [_edges_in_words(graphs[k], words) for k in order]
     axes, beside = _bars_and_graph(ax, len(order), max(map(len, labels)))
@@ -313,7 +313,7 @@ def _bars_and_graph(ax: Axes | None, bars: int, letters: int) -> tuple[Axes, Axe
     return axes, figure.add_subplot(grid[1])
 
 
-def _edges_in_words(parents: Parents, names: Sequence[str]) -> str:
+def _edges_in_words(parents: ParentLists, names: Sequence[str]) -> str:
     """Arrows of a graph, the causes of every node before it."""
     short = [shortened(name, _LETTERS.get(len(names), 6)) for name in names]
     arrows = [

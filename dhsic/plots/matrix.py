@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from dhsic._drawing import axes_of, figure_of, shortened
 from dhsic.errors import InvalidArgumentError
-from dhsic.plots.values import check_level, finite_vector, names_of, numbers_of
+from dhsic.plots.values import check_level, finite_vector, names_or_numbered, numbers_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["cluster_order", "dependence_matrix"]
+__all__ = ["cluster_order", "dependence_heatmap"]
 
 Vector = NDArray[np.float64]
 
@@ -25,7 +25,7 @@ _NAME = 26
 _DARK = 0.55  # colours of smaller values are dark
 
 
-def dependence_matrix(
+def dependence_heatmap(
     values: Any,
     names: Sequence[str] | None = None,
     *,
@@ -68,7 +68,7 @@ def dependence_matrix(
 
     Examples
     --------
-    >>> ax = dependence_matrix([[1, 0.1, 0.9], [0.1, 1, 0.2], [0.9, 0.2, 1]], ["a", "b", "c"])
+    >>> ax = dependence_heatmap([[1, 0.1, 0.9], [0.1, 1, 0.2], [0.9, 0.2, 1]], ["a", "b", "c"])
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['b', 'c', 'a']
     """
@@ -79,7 +79,7 @@ def dependence_matrix(
             values.adjusted if pvalues is None else pvalues,
         )
     level, sizes = check_level(alpha), _square("values", values)
-    labels = names_of(names, len(sizes))
+    labels = names_or_numbered(names, len(sizes))
     order = cluster_order(sizes) if clustered else np.arange(len(sizes))
     shown = sizes[np.ix_(order, order)]
     side = _CELL * max(len(sizes), 8)

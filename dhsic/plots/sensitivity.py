@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from dhsic._drawing import axes_of, figure_of, shortened
 from dhsic._validation import check_integer
 from dhsic.errors import InvalidArgumentError
-from dhsic.plots.values import names_of, spread_rows
+from dhsic.plots.values import names_or_numbered, spread_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["sensitivity_map"]
+__all__ = ["sensitivity_field"]
 
 Vector = NDArray[np.float64]
 
@@ -25,7 +25,7 @@ _LONG = 0.95  # quantile of the lengths that counts as long
 _NAME = 40
 
 
-def sensitivity_map(
+def sensitivity_field(
     x: Any,
     y: Any,
     maps: Any,
@@ -84,13 +84,13 @@ def sensitivity_map(
     --------
     >>> import numpy as np
     >>> x = np.linspace(-1.0, 1.0, 50)
-    >>> ax = sensitivity_map(x, x**2, (np.sign(x), np.ones(50)))
+    >>> ax = sensitivity_field(x, x**2, (np.sign(x), np.ones(50)))
     >>> len(ax.collections)  # points and arrows
     2
     """
     arrows = check_integer("arrows", arrows, minimum=0)
     most = check_integer("most", most, minimum=1)
-    labels = [shortened(name, _NAME) for name in names_of(names, 2)]
+    labels = [shortened(name, _NAME) for name in names_or_numbered(names, 2)]
     found = getattr(maps, "maps", maps)
     if not isinstance(found, Iterable):
         msg = f"maps must be a pair of arrays, a mapping or a result, got {found!r}: see `maps`"

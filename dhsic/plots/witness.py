@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dhsic._drawing import BLUE, axes_of, figure_of, shortened
 from dhsic.errors import InvalidArgumentError
-from dhsic.plots.values import finite_vector, names_of, spread_rows
+from dhsic.plots.values import finite_vector, names_or_numbered, spread_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,7 +74,7 @@ def witness_function(
     if columns > 2:
         msg = f"a witness function is drawn over one or two columns, got {columns}"
         raise InvalidArgumentError(msg)
-    labels = [shortened(name, _NAME) for name in names_of(names, columns)]
+    labels = [shortened(name, _NAME) for name in names_or_numbered(names, columns)]
     low, high = np.quantile(rows, [_TAIL, 1.0 - _TAIL], axis=0)
     axes = axes_of(ax, (6.0, 4.2))
     if columns == 1:

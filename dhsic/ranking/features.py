@@ -10,14 +10,14 @@ import numpy as np
 
 from dhsic._arguments import check_kernel
 from dhsic._validation import nearest
-from dhsic.engine.blocks import Kind, Source, kinds_of, labels_of
+from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of
 from dhsic.errors import InvalidArgumentError
 from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns, by_type, parse
 
-__all__ = ["FeatureKernels", "Features", "Groups", "read_features", "read_kernel"]
+__all__ = ["ColumnGroups", "FeatureKernels", "Features", "kernel_for_columns", "read_features"]
 
 FeatureKernels = str | Kernel | Sequence[str | Kernel | None] | None
-Groups = Mapping[str, Sequence[int | str]] | Sequence[Sequence[int | str]]
+ColumnGroups = Mapping[str, Sequence[int | str]] | Sequence[Sequence[int | str]]
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Features:
     names: tuple[str, ...]
     columns: tuple[tuple[int, ...], ...]
     kernels: tuple[Kernel, ...]
-    kinds: tuple[Kind, ...] | None = None
+    kinds: tuple[ValueKind, ...] | None = None
 
     def on(self, subset: Sequence[int]) -> OnColumns:
         """The kernel on all columns of some features, in units of their standard deviation."""
@@ -61,7 +61,7 @@ class Features:
 def read_features(
     source: Source,
     names: Sequence[str] | None,
-    groups: Groups | None,
+    groups: ColumnGroups | None,
     kernels: FeatureKernels,
 ) -> Features:
     """The features that were asked for.
@@ -93,7 +93,7 @@ def read_features(
     return Features(tuple(chosen), tuple(chosen.values()), read, None if kernels else kinds)
 
 
-def read_kernel(kernel: Any, kinds: Sequence[Kind], what: str) -> Kernel:
+def kernel_for_columns(kernel: Any, kinds: Sequence[ValueKind], what: str) -> Kernel:
     """A kernel that the values of columns allow: from its name, as it is, or by what they hold."""
     if kernel is None:
         return by_type(kinds, Gaussian())
@@ -118,7 +118,7 @@ def _column_names(source: Source, names: Sequence[str] | None) -> list[str]:
     return listed
 
 
-def _named(groups: Groups) -> Mapping[str, Sequence[int | str]]:
+def _named(groups: ColumnGroups) -> Mapping[str, Sequence[int | str]]:
     named = groups
     if not isinstance(groups, Mapping):
         listed = groups if isinstance(groups, Sequence) and not isinstance(groups, str) else ()
@@ -159,7 +159,7 @@ def _is_list(given: Any) -> bool:
 
 
 def _kernels(
-    given: FeatureKernels, chosen: Mapping[str, tuple[int, ...]], kinds: Sequence[Kind]
+    given: FeatureKernels, chosen: Mapping[str, tuple[int, ...]], kinds: Sequence[ValueKind]
 ) -> tuple[Kernel, ...]:
     one = given is None or isinstance(given, str | Kernel)
     listed: Any = [given] * len(chosen) if one else given
@@ -169,7 +169,7 @@ def _kernels(
         )
         raise InvalidArgumentError(msg)
     return tuple(
-        read_kernel(kernel, [kinds[j] for j in columns], f"feature {name!r}")
+        kernel_for_columns(kernel, [kinds[j] for j in columns], f"feature {name!r}")
         for kernel, (name, columns) in zip(listed, chosen.items(), strict=True)
     )
 

@@ -23,7 +23,7 @@ from dhsic.estimators import (
 )
 from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns
-from dhsic.ranking.features import Features, read_kernel
+from dhsic.ranking.features import Features, kernel_for_columns
 from dhsic.ranking.joint import JointReader
 from dhsic.results import AS_ASKED
 
@@ -97,7 +97,7 @@ def choose_ranking(
 
 def _target_kernel(session: Session, kernel: str | Kernel | None) -> Kernel:
     target = session.sources[1]
-    return read_kernel(kernel, kinds_of(target), f"target {target.name!r}")
+    return kernel_for_columns(kernel, kinds_of(target), f"target {target.name!r}")
 
 
 def _keep_few_landmarks(combinations: Combinations, target_columns: int) -> bool:

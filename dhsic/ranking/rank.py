@@ -30,7 +30,7 @@ from dhsic.io.labelled import names_of
 from dhsic.kernels import Kernel, KernelName, OnColumns
 from dhsic.nulls import Replicates, adjust, pvalue, standardised, step_down
 from dhsic.ranking.constants import without_constants
-from dhsic.ranking.features import FeatureKernels, Features, Groups, read_features
+from dhsic.ranking.features import ColumnGroups, FeatureKernels, Features, read_features
 from dhsic.ranking.joint import joint_reader
 from dhsic.ranking.method import choose_ranking
 from dhsic.ranking.result import By, FeatureRanking, RankedFeature
@@ -46,7 +46,7 @@ def rank_features(
     features: Any,
     target: Any,
     *,
-    groups: Groups | None = None,
+    groups: ColumnGroups | None = None,
     by: By = "pvalue",
     feature_kernels: FeatureKernels = None,
     target_kernel: KernelName | str | Kernel | None = None,
@@ -216,7 +216,7 @@ def plan_ranking(
     features: Any,
     target: Any,
     *,
-    groups: Groups | None = None,
+    groups: ColumnGroups | None = None,
     by: By = "pvalue",
     feature_kernels: FeatureKernels = None,
     target_kernel: KernelName | str | Kernel | None = None,

@@ -24,20 +24,20 @@ from dhsic.estimators import Estimator, EstimatorName, FeatureEstimator
 from dhsic.estimators.base import fit_combinations_on_sample, fitting_step, plan_of
 from dhsic.estimators.reach import plan_once, planned
 from dhsic.kernels import Combinations, Delta, Kernel, KernelName, Linear
-from dhsic.ranking.features import Features, Groups, read_features, read_kernel
-from dhsic.ranking.greedy import Measure, Subset, backward, forward
+from dhsic.ranking.features import ColumnGroups, Features, kernel_for_columns, read_features
+from dhsic.ranking.greedy import Subset, SubsetMeasure, backward, forward
 from dhsic.ranking.lasso import LassoPass, lasso_path
 from dhsic.ranking.linear import ClassPass, LinearPass, class_scores
 from dhsic.ranking.method import feature_estimator
 from dhsic.ranking.rank import open_features
 from dhsic.results import AS_ASKED, BarResult, StoredArraySummary, time_text
 
-__all__ = ["Criterion", "FeatureSelection", "SelectionMethod", "select_features"]
+__all__ = ["FeatureSelection", "SelectionCriterion", "SelectionMethod", "select_features"]
 
 State = TypeVar("State")
 Vector = NDArray[np.float64]
 SelectionMethod = Literal["forward", "backward", "linear", "lasso"]
-Criterion = Literal["hsic", "cka"]
+SelectionCriterion = Literal["hsic", "cka"]
 Scores = tuple[Sequence[int], Sequence[float]]
 
 _REMEDY = "take fewer features, threads, or groups of columns one after another"
@@ -142,8 +142,8 @@ def select_features(
     k: int,
     *,
     method: SelectionMethod = "forward",
-    criterion: Criterion = "cka",
-    groups: Groups | None = None,
+    criterion: SelectionCriterion = "cka",
+    groups: ColumnGroups | None = None,
     feature_kernel: KernelName | str | Kernel | None = None,
     target_kernel: KernelName | str | Kernel | None = None,
     estimator: EstimatorName | Estimator = "nystrom-m",
@@ -241,7 +241,7 @@ def select_features(
     """
     began = time.perf_counter()
     check_choice("method", method, get_args(SelectionMethod))
-    check_choice("criterion", criterion, get_args(Criterion))
+    check_choice("criterion", criterion, get_args(SelectionCriterion))
     check_integer("block_rows", block_rows, minimum=2)
     check_integer("n_permutations", n_permutations, minimum=1)
     check_number("share", share, "from 0 to below 1", lambda s: 0.0 <= s < 1.0, "take 0.1")
@@ -261,7 +261,7 @@ def select_features(
     source = session.sources[1]
     if target_kernel is None and method == "linear":
         target_kernel = "delta" if source.categorical else "linear"
-    of_target = read_kernel(target_kernel, kinds_of(source), f"target {source.name!r}")
+    of_target = kernel_for_columns(target_kernel, kinds_of(source), f"target {source.name!r}")
     reason = AS_ASKED
     if method == "linear":
         selected, scores = _largest(_linear_scores(session, chosen, of_target), k)
@@ -306,9 +306,9 @@ def _measure(
     features: Features,
     target: Kernel,
     estimator: str | Estimator,
-    criterion: Criterion,
+    criterion: SelectionCriterion,
     columns: int,
-) -> tuple[Measure, str]:
+) -> tuple[SubsetMeasure, str]:
     """The dependence of the target on sets of features, all sets in one pass where they fit.
 
     And why this estimator, which suits as many sets as there are features, of so many each.

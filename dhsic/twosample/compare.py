@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import REMEDY, Method, Precision, choose_method, session_over
+from dhsic._arguments import DROP_MISSING, Method, Precision, choose_method, session_over
 from dhsic._fields import tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
@@ -152,7 +152,7 @@ def two_sample_test(
     SampleSummary(name='x2', n=400)
     """
     began = time.perf_counter()
-    asked = _Asked.read(samples, kernels, estimator, names, data, missing)
+    asked = _IndependenceArguments.read(samples, kernels, estimator, names, data, missing)
     session = asked.session(rng, precision, client, threads, memory, progress, checkpoint)
     method = choose_method(session, asked.kernels, asked.estimator, null, n_resamples)
     session.begin(method.plan(session))
@@ -197,13 +197,13 @@ def plan_two_sample(
     >>> dhsic.plan_two_sample(np.zeros((6_000, 3)), np.zeros((4_000, 3)), threads=1).n
     10000
     """
-    asked = _Asked.read(samples, kernels, estimator, names, data, missing)
+    asked = _IndependenceArguments.read(samples, kernels, estimator, names, data, missing)
     session = asked.session(0, precision, client, threads, memory, None, None)
     return choose_method(session, asked.kernels, asked.estimator, null, n_resamples).plan(session)
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _IndependenceArguments:
     """Arguments that a test of samples passes to one of independence.
 
     Parameters
@@ -232,7 +232,7 @@ class _Asked:
         names: Sequence[str] | None,
         data: Any,
         missing: str,
-    ) -> _Asked:
+    ) -> _IndependenceArguments:
         """Check what the user passed."""
         if len(samples) < 2:
             more = "" if data is None else ": name two columns or more of data"
@@ -280,7 +280,7 @@ class _Asked:
         )
         where = client, threads, memory, progress, checkpoint
         session = session_over(sources, rng, precision, *where)
-        session.dropped, session.remedy = self.dropped, REMEDY
+        session.dropped, session.remedy = self.dropped, DROP_MISSING
         return session
 
 
@@ -330,7 +330,9 @@ def _kernels(kernels: Any) -> Grid | list[Any]:
     return replace(kernels, candidates=(listed[0], Candidates(Codes(), (1.0,))), combine=combine)
 
 
-def _result(asked: _Asked, method: Method, fields: dict[str, Any]) -> TwoSampleTestResult:
+def _result(
+    asked: _IndependenceArguments, method: Method, fields: dict[str, Any]
+) -> TwoSampleTestResult:
     """In words of samples."""
     grid: GridSummary | None = fields["grid"]
     statistic = fields["statistic"]

@@ -14,7 +14,7 @@ import dhsic
 from dhsic.cli import pages
 from dhsic.cli.options import Request
 from dhsic.cli.recipes import code_of_test
-from dhsic.cli.where import Place
+from dhsic.cli.where import RunResources
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError
 from dhsic.results import IndependenceTestResult
@@ -304,7 +304,7 @@ def test_report__is_written_after_the_json_and_before_the_end(
 
 def test_code__holds_no_credentials() -> None:
     request = Request(
-        [], {"kernels": [None, None], "threads": 2, "null": "auto"}, Place(1, 2, None)
+        [], {"kernels": [None, None], "threads": 2, "null": "auto"}, RunResources(1, 2, None)
     )
     options = {
         "data": "s3://me:SECRET@bucket/songs.zarr",

@@ -10,7 +10,7 @@ import yaml
 from dhsic._progress import Bar
 from dhsic.cli import following
 from dhsic.cluster.submit.manifests import RESULT
-from dhsic.cluster.submit.pods import trouble
+from dhsic.cluster.submit.pods import trouble_of_pods
 from dhsic.results import IndependenceTestResult
 from tests.cli.conftest import Invoke
 from tests.cli.submissions import (
@@ -206,7 +206,7 @@ def test_kubernetes__names_the_trouble_of_the_pod_that_leads_first() -> None:
     names = {"b": "worker", "c": "scheduler", "d": "job-runner", "a": "other"}
     pods = [pod(name, component, **status) for name, component in names.items()]
     for first in ("d", "c", "b"):
-        found = trouble(pods)
+        found = trouble_of_pods(pods)
         assert found is not None
         assert found.startswith(f"pod {first}: ErrImagePull")
         pods = [one for one in pods if one["metadata"]["name"] != first]

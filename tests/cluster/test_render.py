@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dhsic.cluster import ClusterSpec
-from dhsic.cluster.submit import PLACES, Run
+from dhsic.cluster.submit import PLACES, SubmittedRun
 from dhsic.cluster.submit.quoting import check_words, container_words, directive
 from dhsic.errors import InvalidArgumentError
 
@@ -56,9 +56,11 @@ WORDS = st.text(
 ).filter(lambda word: "://" not in word)
 
 
-def slurm_run(tmp: Path, command: tuple[str, ...] = COMMAND, **jobs: Any) -> Run:
+def slurm_run(tmp: Path, command: tuple[str, ...] = COMMAND, **jobs: Any) -> SubmittedRun:
     description = {"kind": "slurm", "workers": 4, "memory": "3GiB", "slurm": jobs}
-    run = Run.new("slurm", command, ClusterSpec.from_dict(description), tmp, checkpoint=True)
+    run = SubmittedRun.new(
+        "slurm", command, ClusterSpec.from_dict(description), tmp, checkpoint=True
+    )
     run = dataclasses.replace(
         run,
         identity="20260102-030405-abcdef",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dhsic.cluster import ClusterSpec, JobQueue
-from dhsic.cluster.submit import PLACES, Run
+from dhsic.cluster.submit import PLACES, SubmittedRun
 from tests.cluster.slurm import wait_until
 from tests.deploy.play import DEPLOY
 
@@ -41,7 +41,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def rendered(here: Path) -> list[str]:
     queue = JobQueue(python=str(here / "programs" / "dhsic"))
-    run = Run.new("slurm", ("test", "d.zarr"), ClusterSpec("slurm", 2, jobs=queue), here / "runs")
+    run = SubmittedRun.new(
+        "slurm", ("test", "d.zarr"), ClusterSpec("slurm", 2, jobs=queue), here / "runs"
+    )
     (here / "job.sh").write_text(PLACES["slurm"].render(PLACES["slurm"].prepare(run)))
     return ["bash", "job.sh"]
 

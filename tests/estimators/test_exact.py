@@ -19,7 +19,7 @@ from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.estimators.gram import permutations as gram_permutations
 from dhsic.estimators.gram import steps as gram_steps
-from dhsic.estimators.gram.sums import GramSums, hsic
+from dhsic.estimators.gram.sums import GramSums, gram_hsic
 from dhsic.estimators.null_moments import null_moments
 from dhsic.estimators.resample import orbit_of
 from dhsic.io.open import open_variables
@@ -316,7 +316,7 @@ def test_null_moments__are_those_of_independent_draws(m):
     for _ in range(1500):
         grams = [np.exp(-((x - x.T) ** 2)) for x in rng.standard_normal((m, 40, 1))]
         sums = GramSums.of(grams)
-        statistics.append(40 * hsic(sums, unbiased=False))
+        statistics.append(40 * gram_hsic(sums, unbiased=False))
         moments.append(null_moments(sums, unbiased=False))
     mean, variance = np.mean(moments, axis=0)
     assert mean == pytest.approx(np.mean(statistics), rel=0.02)

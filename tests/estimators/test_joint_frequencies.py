@@ -14,7 +14,7 @@ from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.estimators.feature.rff import RFFHSIC
 from dhsic.estimators.landmark.joint_frequencies import JointFrequencies
-from dhsic.estimators.landmark.orbits import MeansPass, OrbitPass
+from dhsic.estimators.landmark.orbits import MeansPass, TupleOrbitPass
 from dhsic.estimators.landmark.terms import SignedPass, SpectrumPass
 from dhsic.estimators.resample import Orbit
 from dhsic.io.open import open_variables
@@ -306,7 +306,7 @@ def test_plan__bounds_the_memory_of_passes_and_not_by_far(name, precision):
         "sums": MeansPass(tuples),
         "multiplier": SignedPass(tuples, means, 100, 0),
         "spectrum": SpectrumPass(tuples, means, "spectrum"),
-        "permutation": OrbitPass(tuples, orbit, tuple(range(6))),
+        "permutation": TupleOrbitPass(tuples, orbit, tuple(range(6))),
     }[name]
     moves = name == "permutation"
     run, plan = (session.run_groups, session.plan_groups) if moves else (session.run, session.plan)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["gone", "trouble"]
+__all__ = ["gone", "trouble_of_pods"]
 
 _IMAGE = "name an image that the nodes can pull"
 _SECRETS = "make the secrets that the file of the cluster names"
@@ -36,7 +36,7 @@ def gone(pod: str, run: str) -> str:
     return _GONE.format(pod=pod, run=run)
 
 
-def trouble(pods: Sequence[Mapping[str, Any]]) -> str | None:
+def trouble_of_pods(pods: Sequence[Mapping[str, Any]]) -> str | None:
     """Why some pods do not run, the most important of them first.
 
     Parameters

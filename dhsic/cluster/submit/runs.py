@@ -20,7 +20,7 @@ from dhsic.cluster.submit.quoting import yaml_text
 from dhsic.errors import ClusterError, InvalidArgumentError
 from dhsic.io.whole import write_whole
 
-__all__ = ["Run", "State", "Where", "find_run", "list_runs", "runs_folder"]
+__all__ = ["RunState", "SubmittedRun", "Where", "find_run", "list_runs", "runs_folder"]
 
 Where = Literal["slurm", "kubernetes"]
 
@@ -29,7 +29,7 @@ _IDENTITY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 
 
 @dataclass(frozen=True)
-class State:
+class RunState:
     """Outcome of a run, as far as its queue does not know it.
 
     Parameters
@@ -45,7 +45,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class Run:
+class SubmittedRun:
     """A test that a queue starts.
 
     Parameters
@@ -151,16 +151,16 @@ class Run:
         """Remove the folder of a run that no queue took."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def state(self) -> State | None:
+    def state(self) -> RunState | None:
         """The state last told; None before a queue took the run."""
         try:
-            return State(**parse_json((self.folder / "state.json").read_text("utf-8")))
+            return RunState(**parse_json((self.folder / "state.json").read_text("utf-8")))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError) as error:
             raise _unreadable(self.identity, self.folder) from error
 
-    def tell(self, state: State) -> None:
+    def tell(self, state: RunState) -> None:
         """Keep what became of the run."""
         self.keep("state.json", json.dumps({"job": state.job, "cancelled": state.cancelled}))
 
@@ -190,7 +190,7 @@ def runs_folder(chosen: Path | None) -> Path:
     return base / "dhsic" / "runs"
 
 
-def find_run(runs: Path, identity: str) -> Run:
+def find_run(runs: Path, identity: str) -> SubmittedRun:
     """Read a run.
 
     Raises
@@ -215,7 +215,7 @@ def find_run(runs: Path, identity: str) -> Run:
         raise _unreadable(identity, folder) from error
 
 
-def list_runs(runs: Path) -> list[Run]:
+def list_runs(runs: Path) -> list[SubmittedRun]:
     """All runs, the latest first."""
     return [find_run(runs, identity) for identity in sorted(_identities(runs), reverse=True)]
 
@@ -230,10 +230,10 @@ def _identities(runs: Path) -> list[str]:
         raise ClusterError(msg) from error
 
 
-def _read(folder: Path, facts: Mapping[str, Any]) -> Run:
+def _read(folder: Path, facts: Mapping[str, Any]) -> SubmittedRun:
     if facts["format"] != _FORMAT or facts["where"] not in ("slurm", "kubernetes"):
         raise ValueError(facts["format"])
-    return Run(
+    return SubmittedRun(
         identity=folder.name,
         where=cast(Where, facts["where"]),
         command=tuple(map(str, facts["command"])),

@@ -30,8 +30,8 @@ from dhsic.estimators.feature.principal import (
 )
 from dhsic.estimators.feature.ranking import (
     estimate_features,
+    measure_columns,
     plan_ranked_features,
-    rank_features,
 )
 from dhsic.estimators.feature.tests import grid_outcome
 from dhsic.estimators.identities import (
@@ -151,7 +151,7 @@ class NystromHSIC(OnLandmarks):
         self, session: Session, combinations: Combinations, null: Resampling
     ) -> FeatureOutcome:
         """The statistics of many features and their replicates."""
-        return rank_features(session, self.draw(session, combinations), null)
+        return measure_columns(session, self.draw(session, combinations), null)
 
     def estimate_features(self, session: Session, combinations: Combinations) -> FeatureEstimates:
         """The estimates of all features, in one pass."""

@@ -34,8 +34,8 @@ from dhsic.kernels import Combinations
 
 __all__ = [
     "estimate_features",
+    "measure_columns",
     "plan_ranked_features",
-    "rank_features",
 ]
 
 Vector = NDArray[np.float64]
@@ -46,14 +46,14 @@ def plan_ranked_features(
 ) -> Plan:
     """The steps that would run with as many landmarks as are likely to be kept.
 
-    Where more are kept, `rank_features` looks whether they fit before it reads the data.
+    Where more are kept, `measure_columns` looks whether they fit before it reads the data.
     """
     guessed = combinations.guessed(session.dims)
     kept = likely_counts(session, guessed, p)
     return _plan(session, guessed, null, p, unpruned(session, guessed, kept))
 
 
-def rank_features(session: Session, drawn: LandmarkFeatures, null: Resampling) -> FeatureOutcome:
+def measure_columns(session: Session, drawn: LandmarkFeatures, null: Resampling) -> FeatureOutcome:
     """The statistics, n |C|^2, of every feature and its replicates, with the estimates."""
     _plan(session, drawn.combinations, null, drawn.summary.drawn, drawn.maps).check()
     estimates = _estimates(session, drawn)

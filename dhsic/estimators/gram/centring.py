@@ -19,7 +19,7 @@ from dhsic.nulls import ChiSquareMixture
 __all__ = ["Centring", "centred_pairs", "limit_mixture"]
 
 Vector = NDArray[np.float64]
-Places = slice | NDArray[np.intp]
+RowPlaces = slice | NDArray[np.intp]
 Terms = dict[tuple[int, int], Any]
 
 _EVERY = slice(None)
@@ -63,7 +63,7 @@ class Centring:
         return totals
 
     def centre(
-        self, k: int, gram: Matrix, rows: Places = _EVERY, columns: Places = _EVERY
+        self, k: int, gram: Matrix, rows: RowPlaces = _EVERY, columns: RowPlaces = _EVERY
     ) -> Matrix:
         """Centre a tile of kernel k in place."""
         shift = self.means[k] - 0.5 * self.totals[k]
@@ -78,8 +78,8 @@ def centred_pairs(
     grams: Sequence[Matrix],
     chosen: Sequence[tuple[int, ...]],
     centring: Centring,
-    rows: Places = _EVERY,
-    columns: Places = _EVERY,
+    rows: RowPlaces = _EVERY,
+    columns: RowPlaces = _EVERY,
 ) -> Iterator[Matrix]:
     """H_ij = <xi_i, xi_j>, the Gram matrix of the centred products, of every combination.
 

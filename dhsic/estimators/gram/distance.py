@@ -21,7 +21,7 @@ from dhsic.estimators.base import Null, rounding_unit
 from dhsic.estimators.gram.fast_distance import SortedGrams
 from dhsic.estimators.gram.quadratic import Quadratic
 from dhsic.estimators.gram.sides import RowOrders
-from dhsic.estimators.gram.steps import Step, read_step
+from dhsic.estimators.gram.steps import CostedStep, read_step
 from dhsic.estimators.gram.sums import GramSums, marginal_hsic
 from dhsic.estimators.resample import orbit_of
 from dhsic.kernels import Combinations, Distance, Kernel
@@ -104,7 +104,7 @@ class _Distances(Quadratic):
         fitted: Combinations,
         samples: Sequence[Vector],
         null: Null | None,
-    ) -> list[Step]:
+    ) -> list[CostedStep]:
         """In O(n log n) for single columns, else those of all pairs of rows."""
         kernels = {one.exponent for one in fitted.kernels if isinstance(one, Distance)}
         if len(fitted) > 1 or kernels != {1.0} or not self._fast(session, null):
@@ -123,8 +123,8 @@ class _Distances(Quadratic):
 
         steps = [
             read_step(session, orbit.groups),
-            Step(DriverStep("sums of distances", 120 * n, 64 * n, _sorting(n)), sort),
-            Step(
+            CostedStep(DriverStep("sums of distances", 120 * n, 64 * n, _sorting(n)), sort),
+            CostedStep(
                 DriverStep("permutation null", 120 * n * threads, work=work, parallel=True), permute
             ),
         ]

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.estimators.gram.sides import RowOrders
-from dhsic.estimators.gram.sums import GramSums, hsic, rounding
+from dhsic.estimators.gram.sums import GramSums, gram_hsic, rounding
 from dhsic.estimators.resample import Resampled
 
 __all__ = ["SortedColumns", "SortedGrams", "distance_sums"]
 
 Vector = NDArray[np.float64]
-Points = NDArray[np.complex128]
+PlanePoints = NDArray[np.complex128]
 Ranks = NDArray[np.intp]
 
 _IN_CACHE = 2**14
@@ -25,7 +25,7 @@ _IN_CACHE = 2**14
 def distance_sums(x: Vector, y: Vector) -> GramSums:
     """Sums of the matrices of distances |x_i - x_j| and |y_i - y_j|.
 
-    By `dhsic.estimators.gram.sums` they give distance covariance: `hsic` is its square, as
+    By `dhsic.estimators.gram.sums` they give distance covariance: `gram_hsic` is its square, as
     a V-statistic or U-centred, and `marginal_hsic` gives the squared distance variances.
 
     Parameters
@@ -151,7 +151,7 @@ class SortedGrams:
     def _under(self, order: Ranks) -> float:
         rows = np.stack([self.sums.rows[0], self.sums.rows[1][order]])
         sums = self.sums._replace(rows=rows, joint=self.columns.joint(order))
-        return sums.n * hsic(sums, unbiased=self.unbiased)
+        return sums.n * gram_hsic(sums, unbiased=self.unbiased)
 
     @property
     def detail(self) -> str:
@@ -170,7 +170,7 @@ class SortedGrams:
 
     def resampled(self) -> Resampled:
         """The statistic and its replicates."""
-        statistic = self.sums.n * hsic(self.sums, unbiased=self.unbiased)
+        statistic = self.sums.n * gram_hsic(self.sums, unbiased=self.unbiased)
         return Resampled(np.array([statistic]), self.replicates[:, None], self.rounding())
 
     def rounding(self) -> Vector:
@@ -178,7 +178,7 @@ class SortedGrams:
         return np.array([rounding(self.sums, np.dtype(np.float64))])
 
 
-def _later_terms(points: Points, ranks: Ranks) -> float:
+def _later_terms(points: PlanePoints, ranks: Ranks) -> float:
     """Sum of Im z_j (z_j - z_i) over the pairs i < j whose ranks increase.
 
     It is 2 x_j y_j - x_j y_i - x_i y_j with z = x + iy. The highest bit in which two ranks differ
@@ -198,8 +198,8 @@ def _later_terms(points: Points, ranks: Ranks) -> float:
 
 
 def _split(
-    points: Points, ranks: Ranks, half: int
-) -> tuple[float, tuple[Points, Ranks], tuple[Points, Ranks]]:
+    points: PlanePoints, ranks: Ranks, half: int
+) -> tuple[float, tuple[PlanePoints, Ranks], tuple[PlanePoints, Ranks]]:
     """The terms of one bit of the ranks, and the points without and with it.
 
     Points come in groups of 2 half ranks, of which the last may lack some.

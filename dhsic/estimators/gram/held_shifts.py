@@ -21,7 +21,7 @@ from dhsic.engine.moved_groups import MovedGroups
 from dhsic.engine.reduction import GroupBlock
 from dhsic.engine.tiles import Matrix
 from dhsic.estimators.gram.lines import HeldLines
-from dhsic.estimators.gram.sides import GramSides, OrbitSums, RowOrders, Rows, Side
+from dhsic.estimators.gram.sides import CosetRows, GramSides, Members, PairSums, RowOrders
 
 __all__ = ["HeldShifts"]
 
@@ -36,7 +36,7 @@ _MOST_IN_VAIN = 4  # pairs of kernels that are multiplied for one that is wanted
 
 @dataclass(frozen=True)
 class HeldShifts:
-    """All sums of `OrbitSums` of statistics of two variables, where all rows are in one block.
+    """All sums of `PairSums` of statistics of two variables, where all rows are in one block.
 
     Parameters
     ----------
@@ -77,9 +77,9 @@ class HeldShifts:
         places = 2 * 8 * part * self._b + 8 * sides.orbit.cosets * n + 3 * 8 * self._lines
         return sides.dtype.itemsize * entries + places
 
-    def sums_of(self, block: GroupBlock) -> OrbitSums:
+    def sums_of(self, block: GroupBlock) -> PairSums:
         """Over all pairs of rows."""
-        sums = OrbitSums.zeros(self.sides, self.length // 2 + 1)
+        sums = PairSums.zeros(self.sides, self.length // 2 + 1)
         rows = self.sides.prepare(block, 0)
         self.sides.add_offsets(sums, rows, 0)
         most = max(len(self._lefts), len(self._rights))
@@ -93,7 +93,9 @@ class HeldShifts:
             sums.products[cosets.start : cosets.stop] = self._met(own, values, cosets)
         return sums
 
-    def _entries(self, some: Sequence[Side], rows: Rows, sums: OrbitSums, held: Matrix) -> Matrix:
+    def _entries(
+        self, some: Sequence[Members], rows: CosetRows, sums: PairSums, held: Matrix
+    ) -> Matrix:
         """Matrices entry by entry, shape (n^2, K): one place has all that is gathered at a time.
 
         They are computed in strips that the cache holds, and what they sum to is added.
@@ -226,12 +228,12 @@ class HeldShifts:
         return HeldLines.count_of(groups.size, groups.count, groups.n_left)
 
     @cached_property
-    def _lefts(self) -> list[Side]:
+    def _lefts(self) -> list[Members]:
         """The sides that stay."""
         return list(dict.fromkeys(left for left, _ in self.sides.pairs))
 
     @cached_property
-    def _rights(self) -> list[Side]:
+    def _rights(self) -> list[Members]:
         """The sides that move."""
         return list(dict.fromkeys((right,) for _, right in self.sides.pairs))
 

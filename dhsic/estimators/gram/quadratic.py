@@ -28,7 +28,7 @@ from dhsic.estimators.base import (
 from dhsic.estimators.gram.orbits import GramOrbit
 from dhsic.estimators.gram.signs import SignedGrams
 from dhsic.estimators.gram.steps import (
-    Step,
+    CostedStep,
     orbit_steps,
     plain_steps,
     plan_steps,
@@ -36,7 +36,7 @@ from dhsic.estimators.gram.steps import (
     signed_steps,
     spectral_steps,
 )
-from dhsic.estimators.gram.sums import GramSums, check_rows, hsic, marginal_hsic
+from dhsic.estimators.gram.sums import GramSums, check_rows, gram_hsic, marginal_hsic
 from dhsic.estimators.identities import compared_in_samples, left_out_text
 from dhsic.estimators.null_moments import null_moments
 from dhsic.estimators.resample import exact_null
@@ -104,11 +104,11 @@ class Quadratic:
 
     def size(self, sums: GramSums) -> float:
         """The multiple of the squared HSIC; n times it is the statistic."""
-        return self.factor(sums) * hsic(sums, unbiased=self.unbiased)
+        return self.factor(sums) * gram_hsic(sums, unbiased=self.unbiased)
 
     def estimated(self, sums: GramSums) -> float:
         """The multiple of the squared HSIC that the estimate tells."""
-        return self.factor(sums) * hsic(sums, unbiased=self.unbiased_estimate)
+        return self.factor(sums) * gram_hsic(sums, unbiased=self.unbiased_estimate)
 
     def reported(self, size: float) -> float:
         """The estimate, from its size."""
@@ -269,7 +269,7 @@ class Quadratic:
         statistics, replicates, errors = grams.resampled()
         estimates = statistics / each[0].n
         if self.unbiased_estimate and not self.unbiased:
-            estimates = np.array([hsic(one, unbiased=True) for one in each])
+            estimates = np.array([gram_hsic(one, unbiased=True) for one in each])
         return (
             factors * statistics,
             factors * estimates,
@@ -314,7 +314,7 @@ class Quadratic:
 
     def _guessed(
         self, session: Session, combinations: Combinations, null: Null | None
-    ) -> list[Step]:
+    ) -> list[CostedStep]:
         """The steps for kernels that are not fitted yet: costs depend on no value."""
         samples = [np.zeros((min(session.n, BANDWIDTH_ROWS), d)) for d in session.dims]
         return self._steps(session, combinations.guessed(session.dims), samples, null)
@@ -325,7 +325,7 @@ class Quadratic:
         fitted: Combinations,
         samples: Sequence[Vector],
         null: Null | None,
-    ) -> list[Step]:
+    ) -> list[CostedStep]:
         """All that a run does once kernels are fitted; the last step returns its sums."""
         if isinstance(null, Shifts | Chain | Permutation):
             return orbit_steps(session, fitted, samples, null, unbiased=self.unbiased)

@@ -13,7 +13,7 @@ from dhsic.errors import DataError
 from dhsic.estimators.base import rounding_unit
 from dhsic.linalg import hadamard
 
-__all__ = ["GramSums", "check_rows", "hsic", "marginal_hsic", "rounding"]
+__all__ = ["GramSums", "check_rows", "gram_hsic", "marginal_hsic", "rounding"]
 
 Vector = NDArray[np.float64]
 
@@ -74,7 +74,7 @@ def check_rows(n: int, *, unbiased: bool) -> None:
         raise DataError(msg)
 
 
-def hsic(sums: GramSums, *, unbiased: bool) -> float:
+def gram_hsic(sums: GramSums, *, unbiased: bool) -> float:
     """Squared HSIC.
 
     Parameters

@@ -22,11 +22,17 @@ from dhsic._work import Work
 from dhsic.engine.groups import RowGroups
 from dhsic.engine.reduction import Footprint, GroupBlock, RowBlock, add
 from dhsic.engine.tiles import Tile, as_real
-from dhsic.estimators.landmark.tiles import ROWS, Sides, TupleTiles, length, permuted
+from dhsic.estimators.landmark.tiles import (
+    LANDMARK_TILE_ROWS,
+    SideTiles,
+    TupleTiles,
+    length,
+    permuted,
+)
 from dhsic.estimators.landmark.tuples import Strip, Tuples
 from dhsic.estimators.resample import Orbit
 
-__all__ = ["MeansPass", "OrbitPass", "TupleSums"]
+__all__ = ["MeansPass", "TupleOrbitPass", "TupleSums"]
 
 Indices = NDArray[np.intp]
 Orders = dict[int, Indices]
@@ -66,7 +72,9 @@ class TupleSums(NamedTuple):
             np.zeros(q),
         )
 
-    def add_still(self, tuples: Tuples, strip: Strip, own: Sides, *, products: bool = True) -> None:
+    def add_still(
+        self, tuples: Tuples, strip: Strip, own: SideTiles, *, products: bool = True
+    ) -> None:
         """Add rows that no permutation moves, by their sides at a strip of landmarks."""
         for side, (at, _) in strip.sides.items():
             self.sides[:, at] += own[side].sum(axis=1)
@@ -96,7 +104,7 @@ class MeansPass:
     @cached_property
     def tiles(self) -> TupleTiles:
         """Tiles of some rows."""
-        return TupleTiles(self.tuples, ROWS * self.tuples.parts)
+        return TupleTiles(self.tuples, LANDMARK_TILE_ROWS * self.tuples.parts)
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
@@ -104,7 +112,7 @@ class MeansPass:
         q, s = t.starts[-1], t.n_side_values
         return Footprint(
             payload=t.nbytes,
-            scratch=self.tiles.scratch_bytes(min(rows, ROWS)),
+            scratch=self.tiles.scratch_bytes(min(rows, LANDMARK_TILE_ROWS)),
             state=(2 * size + 8) * q + (size + 8) * s,
             work=t.work
             + Work.of(t.dtype, entries=_ADDED * t.parts * (q * self.products + s + t.n_factors)),
@@ -113,8 +121,10 @@ class MeansPass:
     def chunk(self, block: RowBlock) -> TupleSums:
         """Sums over one block."""
         sums = TupleSums.zeros(self.tuples, 1)
-        for start in range(0, block.rows, ROWS):
-            for strip, tiles in self.tiles.of([x[start : start + ROWS] for x in block.values]):
+        for start in range(0, block.rows, LANDMARK_TILE_ROWS):
+            for strip, tiles in self.tiles.of(
+                [x[start : start + LANDMARK_TILE_ROWS] for x in block.values]
+            ):
                 own = self.tiles.sides(strip, tiles)
                 sums.add_still(self.tuples, strip, own, products=self.products)
         return sums
@@ -125,7 +135,7 @@ class MeansPass:
 
 
 @dataclass(frozen=True)
-class OrbitPass:
+class TupleOrbitPass:
     """All sums of `TupleSums`, in one pass.
 
     Parameters
@@ -257,7 +267,7 @@ class OrbitPass:
             self._add_spectra(sums.cross, strip, lefts, own, orders)
 
     def _add_products(
-        self, sums: Tile, strip: Strip, lefts: Sides, rights: Sides, moved: Orders
+        self, sums: Tile, strip: Strip, lefts: SideTiles, rights: SideTiles, moved: Orders
     ) -> None:
         """Add the sums of products under the permutations of a coset."""
         t = self.tuples
@@ -273,8 +283,8 @@ class OrbitPass:
         self,
         sums: Spectrum,
         strip: Strip,
-        lefts: Sequence[Sides],
-        rights: Sides,
+        lefts: Sequence[SideTiles],
+        rights: SideTiles,
         orders: Sequence[Orders],
     ) -> None:
         """Add the cross-spectra: all groups are summed before they are added.
@@ -324,8 +334,8 @@ def _products(left: Tile, right: Tile) -> Tile:
     sums = np.zeros(len(left), np.result_type(left.dtype, np.float64))
     if sums.dtype == left.dtype:
         return np.einsum("ji,ji->j", left, right, out=sums)
-    for start in range(0, left.shape[1], ROWS):
-        at = slice(start, start + ROWS)
+    for start in range(0, left.shape[1], LANDMARK_TILE_ROWS):
+        at = slice(start, start + LANDMARK_TILE_ROWS)
         sums += np.einsum("ji,ji->j", left[:, at], right[:, at])
     return sums
 

@@ -37,7 +37,7 @@ from dhsic.estimators.landmark.statistics import (
     resample_tuples,
 )
 from dhsic.estimators.landmark.tuples import Tuples, form_of
-from dhsic.estimators.resample import Resampled, TwoSided, pairs_of
+from dhsic.estimators.resample import Resampled, TwoSided, statistics_of
 from dhsic.kernels import Combinations
 from dhsic.landmarks import Pairing
 from dhsic.nulls import Chain, Gamma, Spectral
@@ -152,7 +152,7 @@ class LandmarkTests:
         """The steps that would run, with the landmarks as drawn: pruning makes none larger."""
         assert null is None or isinstance(null, TupleNull)
         p, guessed = self.draw.most(session), combinations.guessed(session.dims)
-        pairs = pairs_of(combinations.chosen, null)
+        pairs = statistics_of(combinations.chosen, null)
         tuples = Tuples.unseen(guessed, session.dims, p, pairs, session.dtype, form_of(null))
         held, likely = self.draw.held_bytes(session, len(pairs)), self.draw.likely(session, guessed)
         first = self.draw.steps(session, guessed, held, len(pairs))
@@ -182,7 +182,7 @@ class LandmarkTests:
         self, session: Session, combinations: Combinations, null: Null | None = None
     ) -> Prepared:
         """Landmarks, and the statistics of a test or of estimates at them."""
-        pairs = pairs_of(combinations.chosen, null)
+        pairs = statistics_of(combinations.chosen, null)
         basis = self.draw.basis(
             session,
             combinations,

@@ -29,10 +29,10 @@ from dhsic.estimators.base import (
 from dhsic.estimators.landmark.moments import measured
 from dhsic.estimators.landmark.statistics import ResampledTuples, plan_tuples, resample_tuples
 from dhsic.estimators.landmark.tuples import Tuples, form_of
-from dhsic.estimators.location.held import held_steps, held_test
+from dhsic.estimators.location.held import held_location_steps, held_test
 from dhsic.estimators.location.sums import LocationPass, Norm, independent_covariance
 from dhsic.estimators.location.training import Placed, Training, place
-from dhsic.estimators.resample import TwoSided, exact_null, pairs_of
+from dhsic.estimators.resample import TwoSided, exact_null, statistics_of
 from dhsic.io.rest import RestSource
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.kernels.shared import tile_work
@@ -168,12 +168,15 @@ class NFSIC:
             work = (_EVALUATIONS * trained * count) * tiles_work + prepared + calls
             steps.append(DriverStep("optimise locations", 6 * rows + 12 * tiles, rows, work))
         rest = _without(session, self._training(session))
-        guessed, pairs = combinations.guessed(session.dims), pairs_of(combinations.chosen, null)
+        guessed, pairs = (
+            combinations.guessed(session.dims),
+            statistics_of(combinations.chosen, null),
+        )
         tuples = Tuples.unseen(guessed, session.dims, count, pairs, session.dtype, form_of(null))
         steps.append(rest.plan(LocationPass(tuples)))
         steps.append(DriverStep("solve", 64 * count * (tuples.n_side_values + count)))
         if isinstance(null, Sequential):
-            steps += held_steps(rest, tuples, null)
+            steps += held_location_steps(rest, tuples, null)
         elif isinstance(null, Shifts | Chain | Permutation):
             steps += plan_tuples(rest, tuples, null)
         return plan_of(session, steps, _REMEDY)
@@ -216,7 +219,7 @@ class NFSIC:
         columns = [k.columns(z, session.dtype) for k, z in zip(*placed, strict=True)]
         warn_of_rounding(session.names, placed.kernels, columns, session.dtype)
         sampled = [k(x, z) for k, z, x in zip(*placed, samples, strict=True)]
-        pairs = pairs_of([tuple(range(m))], null)
+        pairs = statistics_of([tuple(range(m))], null)
         tuples = Tuples(
             placed.kernels,
             tuple(range(m)),
