@@ -146,7 +146,7 @@ _NULL_FIELDS: Final = {
         "Permute all rows, or permute within groups of rows.",
         {"type": click.Choice(get_args(Within))},
     ),
-    "group_rows": _Field("block_rows", "Number of rows in a group that is permuted.", _ROWS),
+    "group_rows": _Field("group_rows", "Number of rows in a group that is permuted.", _ROWS),
     "exceed": _Field(
         "n_exceed", "Stop after this many permuted statistics reach the observed one.", _ROWS
     ),

@@ -271,13 +271,13 @@ def _permuted(session: Session, null: Permutation, suits: Callable[[Orbit], bool
     """The identity and permutations drawn at random, of all rows or within groups."""
     n = session.n
     whole = Orbit(whole_group(session), null.n_resamples + 1, shifted=False)
-    if null.within == "all" or n <= null.block_rows or (null.within == "auto" and suits(whole)):
+    if null.within == "all" or n <= null.group_rows or (null.within == "auto" and suits(whole)):
         return whole
     groups: RowGroups
     if session.moves is None:
-        groups = Groups(n, n // round(n / null.block_rows), session.seed)
+        groups = Groups(n, n // round(n / null.group_rows), session.seed)
     else:
-        groups = session.moves.groups(null.block_rows)
+        groups = session.moves.groups(null.group_rows)
     return Orbit(groups, null.n_resamples + 1, shifted=False)
 
 

@@ -299,9 +299,9 @@ def _check_null(null: Any, estimator: NystromMHSIC | VHSIC) -> None:
     if not isinstance(null, Resampling):
         names = ("auto", Shifts.name, Permutation.name, Multiplier.name)
         check_choice("null", null, names)
-    elif isinstance(null, Permutation) and null.within == "blocks" and isinstance(estimator, VHSIC):
+    elif isinstance(null, Permutation) and null.within == "groups" and isinstance(estimator, VHSIC):
         msg = (
-            "estimator 'v-lancaster' permutes all rows, got within='blocks': take within='all', or "
+            "estimator 'v-lancaster' permutes all rows, got within='groups': take within='all', or "
             "estimator='nystrom-lancaster'"
         )
         raise InvalidArgumentError(msg)

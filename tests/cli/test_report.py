@@ -83,7 +83,7 @@ RANKINGS: list[tuple[object, ...]] = [
     ("--landmarks", 30, "--seed", 4),
     ("--by", "cka", "--kernel", "laplacian", "--target-kernel", "imq:2", "--precision", "float32"),
     ("--by", "sensitivity", "--landmarks", 25, "--pairing", "joint", "--threads", 1),
-    ("--estimator", "v-hsic", "--null", "permutation", "--within", "blocks", "--group-rows", 200),
+    ("--estimator", "v-hsic", "--null", "permutation", "--within", "groups", "--group-rows", 200),
     ("--group", "first=0", "--group", "both=0,2", "--group", "all=0:3", "--null", "multiplier"),
 ]
 

@@ -25,7 +25,7 @@ from tests.ranking import oracles as ranking_oracles
 NULLS = [
     dhsic.Multiplier(30),
     dhsic.Permutation(30, "all"),
-    dhsic.Permutation(30, "blocks", 64),
+    dhsic.Permutation(30, "groups", 64),
 ]
 
 

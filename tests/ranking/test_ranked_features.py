@@ -35,7 +35,7 @@ from tests.estimators.features import (
 NULLS = [
     dhsic.Multiplier(15),
     dhsic.Permutation(15, "all"),
-    dhsic.Permutation(15, "blocks", 64),
+    dhsic.Permutation(15, "groups", 64),
     dhsic.Shifts(15),
 ]
 

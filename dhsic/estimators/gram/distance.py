@@ -133,7 +133,7 @@ class _Distances(Quadratic):
     def _fast(self, session: Session, null: Null | None) -> bool:
         """Whether one column each, exponent 1 and the null allow the fast way."""
         columns = session.dims == (1, 1) and self.exponent == 1.0
-        all_rows = isinstance(null, Permutation) and null.within != "blocks"
+        all_rows = isinstance(null, Permutation) and null.within != "groups"
         return columns and (null is None or isinstance(null, Gamma) or all_rows)
 
 
