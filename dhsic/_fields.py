@@ -34,7 +34,7 @@ _SHOWN = 1000
 
 def tested_fields(session: Session, method: Method, began: float) -> dict[str, Any]:
     """Run a test, and return the fields that its result has."""
-    outcome, grid, stages = _run(session, method)
+    outcome, grid, stages = _outcome_of_test(session, method)
     distribution = method.law(outcome.distribution)
     p = pvalue(outcome.statistic, distribution, session.dtype, outcome.rounding)
     if isinstance(distribution, Replicates):
@@ -68,7 +68,7 @@ def _measured(outcome: Outcome, values: NDArray[np.float64]) -> dict[str, Any]:
     }
 
 
-def _run(
+def _outcome_of_test(
     session: Session, method: Method
 ) -> tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]:
     """The outcome of the test; of several kernels or stages, with what each says by itself."""
@@ -102,10 +102,10 @@ def _run(
         whole.rounding,
         whole.strength,
     )
-    return outcome, _grid_summary(found, whole, method), ()
+    return outcome, _summary_of_grid(found, whole, method), ()
 
 
-def _grid_summary(found: GridOutcome, whole: Aggregated, method: Method) -> GridSummary:
+def _summary_of_grid(found: GridOutcome, whole: Aggregated, method: Method) -> GridSummary:
     columns = zip(found.statistics, whole.standardised, whole.pvalues, strict=True)
     combinations = (
         KernelCombination(

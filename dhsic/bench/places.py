@@ -120,14 +120,14 @@ class WorkerPool:
         if scheduler == "threads":
             return StudyWorkers(None, workers)
         if self.client is not None:
-            _scale(self.client, workers)
-            self.client.run(_load)
+            _scale_cluster(self.client, workers)
+            self.client.run(_import_for_tasks)
             return StudyWorkers(self.client, None)
         if workers not in self._local:
             from dhsic.cluster import local_cluster
 
             started = self._stack.enter_context(local_cluster(workers, self._memory))
-            started.run(_load)
+            started.run(_import_for_tasks)
             self._local[workers] = started
         return StudyWorkers(self._local[workers], None)
 
@@ -135,13 +135,13 @@ class WorkerPool:
 def _asked_for(client: Any) -> int:
     """Workers that the cluster of a client is to have, there or not; those of any other client."""
     asked = len(getattr(client.cluster, "plan", ())) or len(client.nthreads())
-    fewest, most = _bounds(client.cluster) or (asked, asked)
+    fewest, most = _adaptive_limits(client.cluster) or (asked, asked)
     return int(min(max(asked, fewest), most))
 
 
-def _scale(client: Any, workers: int) -> None:
+def _scale_cluster(client: Any, workers: int) -> None:
     """Bring the cluster of a client to so many workers, and wait for them."""
-    stays = _bounds(client.cluster) in (None, (workers, workers))
+    stays = _adaptive_limits(client.cluster) in (None, (workers, workers))
     if stays and len(client.nthreads()) == workers == _asked_for(client):
         return
     if not hasattr(client.cluster, "scale"):
@@ -162,7 +162,7 @@ def _scale(client: Any, workers: int) -> None:
         time.sleep(_LOOK)
 
 
-def _bounds(cluster: Any) -> tuple[int, int] | None:
+def _adaptive_limits(cluster: Any) -> tuple[int, int] | None:
     """Fewest and most workers of a cluster that adapts; Dask has no public name for it."""
     adaptive = getattr(cluster, "_adaptive", None)
     return None if adaptive is None else (adaptive.minimum, adaptive.maximum)
@@ -170,7 +170,7 @@ def _bounds(cluster: Any) -> tuple[int, int] | None:
 
 def _ask_for(cluster: Any, fewest: int, most: int) -> None:
     """Scale; what adapts, as job queues do to bring lost workers back, would scale back again."""
-    if _bounds(cluster) is None:
+    if _adaptive_limits(cluster) is None:
         cluster.scale(most)
     else:
         cluster.adapt(minimum=fewest, maximum=most)
@@ -179,15 +179,15 @@ def _ask_for(cluster: Any, fewest: int, most: int) -> None:
 @contextmanager
 def _as_it_was(client: Any, workers: int) -> Iterator[None]:
     """Ask for as many workers as before at the end."""
-    before = _bounds(client.cluster)
+    before = _adaptive_limits(client.cluster)
     try:
         yield
     finally:
         with suppress(Exception):
-            if before != _bounds(client.cluster) or _asked_for(client) != workers:
+            if before != _adaptive_limits(client.cluster) or _asked_for(client) != workers:
                 _ask_for(client.cluster, *(before or (workers, workers)))
 
 
-def _load() -> None:
+def _import_for_tasks() -> None:
     """Import what a first task would, so that no run is longer by it."""
     import dhsic.api  # noqa: F401

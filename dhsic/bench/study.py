@@ -126,12 +126,12 @@ def scaling_study(
         for number, turn in enumerate(turns, 1):
             if found.has(turn):
                 continue
-            run = _run(places.at(turn["scheduler"], turn["workers"]), data, turn, tests)
+            run = _run_setting(places.at(turn["scheduler"], turn["workers"]), data, turn, tests)
             found = found.with_run({**run, "study": study})
             if csv is not None:
                 found.to_csv(csv)
             if progress is not None:
-                progress(f"run {number} of {len(turns)}: {_words(turn)}: {run['seconds']:.3g} s")
+                progress(f"run {number} of {len(turns)}: {_in_words(turn)}: {run['seconds']:.3g} s")
     return found.of(turns)
 
 
@@ -159,7 +159,9 @@ def _check_folder(must: str, folder: str | os.PathLike[str] | None) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _run(place: StudyWorkers, data: Data, setting: Setting, options: Mapping[str, Any]) -> StudyRow:
+def _run_setting(
+    place: StudyWorkers, data: Data, setting: Setting, options: Mapping[str, Any]
+) -> StudyRow:
     """One test, and what it took."""
     sources = data.of(setting["rows"], setting.get("chunk_rows"))
     chosen = options_of(setting, options) | place.options
@@ -174,7 +176,7 @@ def _run(place: StudyWorkers, data: Data, setting: Setting, options: Mapping[str
     with place.measured() as usage:
         result = independence_test(*sources, **chosen, progress=hear)
     return {
-        **_known(result),
+        **_settings_of_result(result),
         **setting,
         "seconds": result.seconds,
         "pass_seconds": sum(done.seconds for done in result.passes),
@@ -188,7 +190,7 @@ def _run(place: StudyWorkers, data: Data, setting: Setting, options: Mapping[str
     }
 
 
-def _known(result: IndependenceTestResult) -> StudyRow:
+def _settings_of_result(result: IndependenceTestResult) -> StudyRow:
     """Settings that were not varied, as the result tells them."""
     known: StudyRow = dict.fromkeys(SETTINGS)
     if result.landmarks is not None:
@@ -198,7 +200,7 @@ def _known(result: IndependenceTestResult) -> StudyRow:
     return {**known, "precision": result.precision}
 
 
-def _words(setting: Setting) -> str:
+def _in_words(setting: Setting) -> str:
     return ", ".join(
         f"{name.replace('_', ' ')} {f'{value:,}' if isinstance(value, int) else value}"
         for name, value in setting.items()

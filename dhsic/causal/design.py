@@ -179,7 +179,7 @@ def additive_fit(
     at = np.concatenate([functions, own])
     moments = sums[np.ix_(at, at)] - n * np.outer(step[at], step[at])
     gram, cross, squares = moments[:p, :p], moments[:p, p:], np.diagonal(moments)[p:]
-    vectors, penalised = _diagonalised(gram, _scaled(design, gram, given))
+    vectors, penalised = _diagonalised(gram, _scaled_penalties(design, gram, given))
     # In these coordinates G + P is the identity and P diagonal.
     rotated = vectors.T @ cross
     shrunk = 1.0 + np.multiply.outer(_WEIGHTS - 1.0, penalised)
@@ -203,7 +203,7 @@ def additive_fit(
     )
 
 
-def _scaled(design: SplineDesign, gram: Vector, given: Sequence[int]) -> Vector:
+def _scaled_penalties(design: SplineDesign, gram: Vector, given: Sequence[int]) -> Vector:
     """The penalties of all columns, each in units of what it penalises."""
     blocks, start = [np.empty((0, 0))], 0
     penalties = dict(zip(design.regressors, design.penalties, strict=True))

@@ -295,7 +295,7 @@ def directions(
     array([ True, False])
     """
     began = perf_counter()
-    named = _named(pairs)
+    named = _named_pairs(pairs)
     check_seeded(rng, checkpoint)
     seed = resolve_seed(rng)
     results = []
@@ -338,7 +338,7 @@ def _own_seed(seed: int, number: int) -> int:
     return int(np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(1, np.uint64)[0])
 
 
-def _named(pairs: Any) -> dict[str, tuple[Any, Any]]:
+def _named_pairs(pairs: Any) -> dict[str, tuple[Any, Any]]:
     if isinstance(pairs, Mapping):
         named = {str(name): pair for name, pair in pairs.items()}
         if len(named) < len(pairs):

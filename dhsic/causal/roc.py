@@ -182,7 +182,7 @@ def roc_curve(scores: ArrayLike, truth: ArrayLike, weights: ArrayLike | None = N
     >>> roc_curve([0.9, 0.8, 0.3], [True, False, True], [1, 1, 2]).auc
     0.3333333333333333
     """
-    sizes, positive, shares = _checked(scores, truth, weights)
+    sizes, positive, shares = _checked_scores(scores, truth, weights)
     if positive.all():
         _refuse_one_class("negative")
     metrics = _metrics("A ROC curve")
@@ -219,7 +219,7 @@ def precision_recall_curve(
     >>> found.precision
     array([1.  , 0.5 , 0.75])
     """
-    sizes, positive, shares = _checked(scores, truth, weights)
+    sizes, positive, shares = _checked_scores(scores, truth, weights)
     metrics = _metrics("A precision-recall curve")
     precision, recall, thresholds = metrics.precision_recall_curve(
         positive, sizes, sample_weight=shares
@@ -259,7 +259,7 @@ def accuracy_curve(
     >>> accuracy_curve([-3.0, 2.0, 1.0], [False, True, False]).accuracy
     array([1.        , 1.        , 0.66666667])
     """
-    sizes, positive, shares = _checked(scores, truth, weights, classes=False)
+    sizes, positive, shares = _checked_scores(scores, truth, weights, classes=False)
     right = np.where(sizes == 0.0, 0.5, (sizes > 0.0) == positive)
     order = np.argsort(-np.abs(sizes), kind="stable")
     last = np.append(np.diff(np.abs(sizes)[order]) != 0.0, True)
@@ -279,11 +279,11 @@ def _metrics(purpose: str) -> Any:
     return metrics
 
 
-def _checked(
+def _checked_scores(
     scores: ArrayLike, truth: ArrayLike, weights: ArrayLike | None, *, classes: bool = True
 ) -> tuple[Vector, NDArray[np.bool_], Vector]:
     """Scores, classes and weights of what has a weight."""
-    sizes = _numbers("scores", scores)
+    sizes = _checked_numbers("scores", scores)
     try:
         positive = np.asarray(truth)
     except ValueError as error:
@@ -295,7 +295,9 @@ def _checked(
             f"{positive.shape}: True where the first variable is the cause"
         )
         raise InvalidArgumentError(msg)
-    shares = np.ones(len(sizes)) if weights is None else _numbers("weights", weights, len(sizes))
+    shares = (
+        np.ones(len(sizes)) if weights is None else _checked_numbers("weights", weights, len(sizes))
+    )
     if shares.min() < 0.0 or not shares.any():
         msg = f"weights must be at least 0 and not all 0, got {shares.min():g} to {shares.max():g}"
         raise InvalidArgumentError(msg)
@@ -310,7 +312,7 @@ def _refuse_one_class(missing: str) -> None:
     raise InvalidArgumentError(msg)
 
 
-def _numbers(name: str, values: Any, length: int | None = None) -> Vector:
+def _checked_numbers(name: str, values: Any, length: int | None = None) -> Vector:
     try:
         given = np.asarray(values)
         if given.dtype.kind == "c":

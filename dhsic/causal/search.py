@@ -352,7 +352,7 @@ class _Search:
         left, order = list(range(len(self.session.sources))), list[int]()
         tests: list[SearchTest] = []
         while len(left) > 1:
-            found = [self._test(j, rest := _without(left, j), rest) for j in left]
+            found = [self._test(j, rest := _nodes_without(left, j), rest) for j in left]
             tests += found
             last = min(zip(left, found, strict=True), key=lambda x: (-x[1].pvalue, x[1].statistic))
             order.insert(0, last[0])
@@ -367,10 +367,10 @@ class _Search:
             before = tuple(sorted(order[:place]))
             own = before
             for candidate in before:
-                found = self._test(node, _without(own, candidate), before)
+                found = self._test(node, _nodes_without(own, candidate), before)
                 tests.append(found)
                 if found.pvalue > alpha:
-                    own = _without(own, candidate)
+                    own = _nodes_without(own, candidate)
             parents[node] = own
         return tuple(parents[node] for node in sorted(parents)), tuple(tests)
 
@@ -402,5 +402,5 @@ class _Search:
         return score, method.estimator_reason
 
 
-def _without(nodes: Sequence[int], node: int) -> tuple[int, ...]:
+def _nodes_without(nodes: Sequence[int], node: int) -> tuple[int, ...]:
     return tuple(j for j in nodes if j != node)

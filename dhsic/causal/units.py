@@ -123,7 +123,7 @@ def standardised_variables(session: Session) -> list[Source]:
     edges = np.cumsum([0, *session.dims])
     for m, source in enumerate(session.sources):
         own = slice(edges[m], edges[m + 1])
-        _check_varied(source.name, deviations[own])
+        _check_deviations(source.name, deviations[own])
         function = _Standardise(centres[m], exponents[m], means[own], deviations[own])
         out.append(DerivedSource(source.name, (source,), function, source.shape[1]))
     return out
@@ -145,7 +145,7 @@ def standing_in(name: str, others: tuple[Source, ...], width: int) -> Source:
     return DerivedSource(name, others, nothing, width)
 
 
-def _check_varied(name: str, deviations: Vector) -> None:
+def _check_deviations(name: str, deviations: Vector) -> None:
     (constant,) = np.nonzero(deviations == 0.0)
     if len(constant):
         msg = f"variable {name!r} is constant in column {int(constant[0])}: leave the column out"

@@ -100,7 +100,7 @@ def dags(**options: Any) -> None:
     its causes in the graph, are jointly independent. Prints the graphs with the largest p-values,
     the number of graphs not rejected at the level alpha, and the minimal ones among these.
     """
-    found: DAGScores = _found(score_dags, options)
+    found: DAGScores = _run_and_write(score_dags, options)
     _print_scores(found, options)
 
 
@@ -113,11 +113,11 @@ def order(**options: Any) -> None:
     the others. It then drops edges without which the residuals stay independent at the level alpha.
     Prints the graph and the order.
     """
-    found: DAGSearch = _found(search_dag, {**options, "level": options["alpha"]})
+    found: DAGSearch = _run_and_write(search_dag, {**options, "level": options["alpha"]})
     print_summary(found.summary())
 
 
-def _found(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+def _run_and_write(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Run a function over the variables, and write what was asked for."""
     with seen(options, options["data"]) as run:
         place = read_place(options)
@@ -129,12 +129,12 @@ def _found(function: Callable[..., Any], options: dict[str, Any]) -> Any:
             arguments["alpha"] = options["level"]
         with run.run(place) as watched:
             found = function(*sources, kernels=kernels, **arguments, **watched)
-        _write(found, options)
+        _write_found(found, options)
         _tell_graph(run, found)
         return found
 
 
-def _write(found: DAGScores | DAGSearch, options: dict[str, Any]) -> None:
+def _write_found(found: DAGScores | DAGSearch, options: dict[str, Any]) -> None:
     if options["json_path"] is not None:
         write_whole(options["json_path"], found.to_json(indent=2) + "\n")
     if isinstance(found, DAGScores):

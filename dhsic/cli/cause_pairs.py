@@ -179,12 +179,14 @@ def pairs(folder: str, **options: Any) -> None:
     """
     with seen(options, folder) as run:
         read = read_pairs(folder)
-        known = _known(read)
+        known = _known_directions(read)
         if options["plot_path"] is not None:
             _check_plot(known)
         with run.run(read_place(options)) as watched:
             found = directions(
-                {pair.name: (pair.x, pair.y) for pair in read}, **watched, **_arguments(options)
+                {pair.name: (pair.x, pair.y) for pair in read},
+                **watched,
+                **_direction_arguments(options),
             )
         if options["json_path"] is not None:
             write_whole(options["json_path"], found.to_json(indent=2) + "\n")
@@ -209,7 +211,7 @@ def _check_plot(known: Known | None) -> None:
 Known = tuple[np.ndarray[Any, np.dtype[np.bool_]], np.ndarray[Any, np.dtype[np.float64]]]
 
 
-def _known(read: Sequence[CauseEffectPair]) -> Known | None:
+def _known_directions(read: Sequence[CauseEffectPair]) -> Known | None:
     """True directions and weights, where both classes have any."""
     truth = np.array([pair.first_is_cause is True for pair in read])
     weights = np.array([pair.weight for pair in read])
@@ -242,11 +244,11 @@ def _request(options: dict[str, Any]) -> Request:
     """
     sources = opened(options, options["variables"])
     names = [source.name for source in sources]
-    arguments = {"names": names, "missing": options["missing"], **_arguments(options)}
+    arguments = {"names": names, "missing": options["missing"], **_direction_arguments(options)}
     return Request(sources, arguments, read_place(options), plan_direction)
 
 
-def _arguments(options: dict[str, Any]) -> dict[str, Any]:
+def _direction_arguments(options: dict[str, Any]) -> dict[str, Any]:
     """Arguments of `dhsic.causal.direction` from the options."""
     place = read_place(options)
     for name in () if options["criterion"].endswith("p-value") else ("null", "resamples"):

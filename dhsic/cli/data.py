@@ -216,13 +216,13 @@ def _print_columns(written: WrittenGroup) -> None:
     for column in written.columns:
         counts = f"{column.missing:,}", f"{column.rejected:,}"
         read_as = "numbers" if column.kind == "numeric" else "labels"
-        texts = column.name, column.variable, column.type, _labels(column.categories)
+        texts = column.name, column.variable, column.type, _labels_text(column.categories)
         *first, labels = (escape(printable(text)) for text in texts)
         table.add_row(*first, read_as, *counts, labels)
     Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH).print(table)
 
 
-def _labels(categories: Sequence[str]) -> str:
+def _labels_text(categories: Sequence[str]) -> str:
     if not categories:
         return ""
     shown = ", ".join(categories[:_LABELS]) + (", ..." if len(categories) > _LABELS else "")

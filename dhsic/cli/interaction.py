@@ -88,12 +88,12 @@ _LEVEL = (
 )
 
 
-def _options(command: Command) -> Command:
+def _interaction_options(command: Command) -> Command:
     return with_options(command, _OPTIONS, _LEVEL, MISSING_OPTIONS, PLAN_OPTIONS, RUN_OPTIONS)
 
 
 @click.command(epilog=_EPILOG, short_help="Test three variables of DATA for interaction.")
-@_options
+@_interaction_options
 def interaction(**options: Any) -> None:
     """Test whether three variables of DATA interact.
 
@@ -102,12 +102,12 @@ def interaction(**options: Any) -> None:
     at the level alpha.
     """
     if options["only_plan"]:
-        print_plan(_read(options), calibrate=options["calibrate"])
+        print_plan(_read_interaction(options), calibrate=options["calibrate"])
     else:
-        print_test(options, _read, dhsic.interaction_test, code_of_interaction)
+        print_test(options, _read_interaction, dhsic.interaction_test, code_of_interaction)
 
 
-def _read(options: dict[str, Any]) -> Request:
+def _read_interaction(options: dict[str, Any]) -> Request:
     """Open the variables and translate the options.
 
     Raises

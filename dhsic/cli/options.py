@@ -316,7 +316,7 @@ def read_request(options: dict[str, Any]) -> Request:
     """
     place = read_place(options)
     estimator, null = read_estimator(options), read_null(options)
-    request = _asked(options, place, estimator)
+    request = _request_of(options, place, estimator)
     arguments = {
         **request.arguments,
         "kernels": read_kernels(options, request.arguments["names"]),
@@ -358,12 +358,14 @@ def read_measure(options: dict[str, Any]) -> Request:
     click.UsageError, DhsicError
         As for `read_request`; or several kernels of a variable.
     """
-    request = _asked(options, read_place(options), read_estimator(options))
+    request = _request_of(options, read_place(options), read_estimator(options))
     kernels = single_kernels(options["kernels"], request.arguments["names"])
     return replace(request, arguments={**request.arguments, "kernels": kernels})
 
 
-def _asked(options: dict[str, Any], place: RunResources, estimator: str | Estimator) -> Request:
+def _request_of(
+    options: dict[str, Any], place: RunResources, estimator: str | Estimator
+) -> Request:
     """The data with what any measure needs to know, besides the kernels."""
     sources = opened(options, options["variables"])
     arguments = {

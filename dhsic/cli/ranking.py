@@ -163,7 +163,7 @@ def rank(**options: Any) -> None:
     page = Page(options["page_path"], command)
     place = read_place(options)
     features, target = opened(options, [options["variable"], options["target"]])
-    arguments = _arguments(options, place, features)
+    arguments = _ranking_arguments(options, place, features)
     if place.planned is not None or options["only_plan"]:
         planned = dhsic.plan_ranking(
             features, target, by=options["by"], client=place.planned, **arguments
@@ -174,7 +174,7 @@ def rank(**options: Any) -> None:
     if options["only_plan"]:
         return
     with open_journal(options["log_path"], command, options["data"]) as journal:
-        found = _run(features, target, arguments, options, place, journal, page)
+        found = _run_ranking(features, target, arguments, options, place, journal, page)
         try:
             if options["json_path"] is not None:
                 write_whole(options["json_path"], found.to_json(indent=2) + "\n")
@@ -185,16 +185,18 @@ def rank(**options: Any) -> None:
             _print(found, options)
 
 
-def _arguments(options: dict[str, Any], place: RunResources, features: AnySource) -> dict[str, Any]:
+def _ranking_arguments(
+    options: dict[str, Any], place: RunResources, features: AnySource
+) -> dict[str, Any]:
     """Arguments that planning and ranking share, besides the client."""
     asked = {**options, "features": None}
     if (options["landmarks"] or "").lstrip("+-").isdigit():
         asked["landmarks"] = int(options["landmarks"])
     null = read_null(asked)
     return {
-        "groups": _groups(options["groups"], features.shape[1]),
-        "feature_kernels": _kernel(options["feature_kernels"]),
-        "target_kernel": _kernel(options["target_kernel"]),
+        "groups": _column_groups(options["groups"], features.shape[1]),
+        "feature_kernels": _kernel_of_option(options["feature_kernels"]),
+        "target_kernel": _kernel_of_option(options["target_kernel"]),
         "estimator": read_estimator(asked),
         "null": null,
         "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
@@ -205,11 +207,11 @@ def _arguments(options: dict[str, Any], place: RunResources, features: AnySource
     }
 
 
-def _kernel(text: str | None) -> Kernel | None:
+def _kernel_of_option(text: str | None) -> Kernel | None:
     return None if text is None else parse(text)
 
 
-def _run(
+def _run_ranking(
     features: AnySource,
     target: AnySource,
     arguments: dict[str, Any],
@@ -235,7 +237,7 @@ def _print(ranking: FeatureRanking, options: dict[str, Any]) -> None:
     print_summary([("found", f"{count}{f': {listed}' if found else ''}")], width)
 
 
-def _groups(texts: Sequence[str], d: int) -> dict[str, list[int | str]] | None:
+def _column_groups(texts: Sequence[str], d: int) -> dict[str, list[int | str]] | None:
     """Read ``NAME=COLUMNS`` of every group."""
     groups: dict[str, list[int | str]] = {}
     for text in texts:

@@ -40,7 +40,7 @@ def runs(runs: Path | None) -> None:
         click.echo("no runs yet: submit one with 'dhsic submit'", err=True)
         return
     header = ["run", "where", "submitted", "command"]
-    shown = [(run, _short(shell_line(run.command))) for run in found]
+    shown = [(run, _shortened_text(shell_line(run.command))) for run in found]
     print_columns(header, [[run.identity, run.where, run.created, text] for run, text in shown])
 
 
@@ -95,7 +95,7 @@ def cancel(identity: str, runs: Path | None) -> None:
     run = find_run(runs_folder(runs), identity)
     now, state = standing(run), run.state()
     if state is not None and now in ("waiting", "running"):
-        _end(run, state)
+        _end_run(run, state)
         click.echo(f"cancelled {identity}")
     elif state is not None and PLACES[run.where].clear(run, state.job):
         click.echo(f"{identity} is {now}: removed what it left in {run.where}")
@@ -104,7 +104,7 @@ def cancel(identity: str, runs: Path | None) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _end(run: SubmittedRun, state: RunState) -> None:
+def _end_run(run: SubmittedRun, state: RunState) -> None:
     run.tell(replace(state, cancelled=True))  # first, or who follows it sees a failure
     try:
         PLACES[run.where].cancel(run, state.job)
@@ -144,6 +144,6 @@ def _progress(run: SubmittedRun) -> str | None:
     return f"{progress['name']}, {amount}"
 
 
-def _short(text: str) -> str:
+def _shortened_text(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 3]}..."

@@ -73,7 +73,7 @@ def sensitivity(**options: Any) -> None:
     with open_journal(options["log_path"], command, options["data"]) as journal:
         request = read_measure(options)
         _check_out(request, options)
-        found = _run(request, options, journal, page)
+        found = _run_map(request, options, journal, page)
         try:
             if options["json_path"] is not None:
                 write_whole(options["json_path"], found.to_json(indent=2) + "\n")
@@ -92,7 +92,9 @@ def _check_out(request: Request, options: dict[str, Any]) -> None:
         check_new_group(options["out_path"], columns, overwrite=options["overwrite"])
 
 
-def _run(request: Request, options: dict[str, Any], journal: Journal, page: Page) -> SensitivityMap:
+def _run_map(
+    request: Request, options: dict[str, Any], journal: Journal, page: Page
+) -> SensitivityMap:
     """Compute a map, write it and draw from it, seen on the terminal and in the journal."""
     with seen_run(request.place.client, options, journal, page) as seen:
         found = dhsic.sensitivity_map(

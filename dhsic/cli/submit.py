@@ -86,7 +86,7 @@ def slurm(**options: Any) -> None:
 
     The test keeps a checkpoint in the folder of the run unless it names another one.
     """
-    _submit("slurm", **options)
+    _submit_to("slurm", **options)
 
 
 @submit.command(
@@ -104,10 +104,10 @@ def kubernetes(**options: Any) -> None:
 
     Data, and a checkpoint where one is wanted, must be URLs that the pods can read.
     """
-    _submit("kubernetes", **options)
+    _submit_to("kubernetes", **options)
 
 
-def _submit(
+def _submit_to(
     where: Where,
     spec: Path,
     runs: Path | None,

@@ -73,14 +73,14 @@ _PLAN = (
 )
 
 
-def _options(command: Command) -> Command:
+def _two_sample_options(command: Command) -> Command:
     return with_options(
         command, _OPTIONS, KERNEL_OPTIONS, NULL_OPTIONS, LEVEL_OPTIONS, _PLAN, RUN_OPTIONS
     )
 
 
 @click.command("two-sample", epilog=_EPILOG, short_help="Compare samples of DATA.")
-@_options
+@_two_sample_options
 def two_sample(**options: Any) -> None:
     """Test whether samples of DATA come from one distribution.
 
@@ -88,12 +88,12 @@ def two_sample(**options: Any) -> None:
     level alpha.
     """
     if options["only_plan"]:
-        print_plan(_read(options), calibrate=options["calibrate"])
+        print_plan(_read_two_samples(options), calibrate=options["calibrate"])
     else:
-        print_test(options, _read, dhsic.two_sample_test, code_of_samples)
+        print_test(options, _read_two_samples, dhsic.two_sample_test, code_of_samples)
 
 
-def _read(options: dict[str, Any]) -> Request:
+def _read_two_samples(options: dict[str, Any]) -> Request:
     """Open the samples and translate the options.
 
     Raises
@@ -101,7 +101,7 @@ def _read(options: dict[str, Any]) -> Request:
     click.UsageError, DhsicError
         Options that do not go together, or samples that cannot be opened.
     """
-    place, estimator, null = read_place(options), _estimator(options), read_null(options)
+    place, estimator, null = read_place(options), _estimator_of_options(options), read_null(options)
     allowed = options["allow_missing_chunks"]
     samples = open_group_samples(
         location(options["data"]), options["samples"], allow_missing_chunks=allowed
@@ -120,7 +120,7 @@ def _read(options: dict[str, Any]) -> Request:
     return Request(samples, arguments, place, dhsic.plan_two_sample)
 
 
-def _estimator(options: dict[str, Any]) -> str | Estimator:
+def _estimator_of_options(options: dict[str, Any]) -> str | Estimator:
     name: str = options["estimator"]
     given = _KIND.given(options)
     return MMD_ESTIMATORS[name](**given) if given else name

@@ -128,15 +128,17 @@ def line(name: str, value: Any) -> str:
 
 def lines(name: str, value: Any) -> tuple[str, ...]:
     """Return several lines of text."""
-    return tuple(line(name, one) for one in _listed(name, value))
+    return tuple(line(name, one) for one in _checked_sequence(name, value))
 
 
 def words(name: str, value: Any) -> tuple[str, ...]:
     """Return names of objects of Kubernetes."""
-    return tuple(str(resource_name(name, line(name, one))) for one in _listed(name, value))
+    return tuple(
+        str(resource_name(name, line(name, one))) for one in _checked_sequence(name, value)
+    )
 
 
-def _listed(name: str, value: Any) -> Sequence[Any]:
+def _checked_sequence(name: str, value: Any) -> Sequence[Any]:
     if isinstance(value, str) or not isinstance(value, Sequence):
         refuse(name, "a list", value, "write one item after a dash in each line")
     return tuple(value)

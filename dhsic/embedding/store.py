@@ -100,7 +100,7 @@ def read_record(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, An
     """
     path = check_path("path", path)
     try:
-        arrays, told = _read(path)
+        arrays, told = _read_embedding(path)
         if told.pop("format") != _FORMAT:
             msg = "another format"
             raise ValueError(msg)
@@ -114,7 +114,7 @@ def read_record(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, An
     return arrays, told
 
 
-def _read(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+def _read_embedding(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     if str(path).endswith(".npz"):
         check_regular(path)
         with np.load(path, allow_pickle=False) as file:

@@ -165,9 +165,9 @@ class Checkpoint:
         found = difference(manifest.run, here)
         if found is not None:
             msg = (
-                f"checkpoint {folder} is of another run: {found.field} was {_said(found.there)} "
-                f"there and is {_said(found.here)} now; take another URL, or remove it with "
-                "'dhsic checkpoints clean'"
+                f"checkpoint {folder} is of another run: {found.field} was "
+                f"{_value_text(found.there)} there and is {_value_text(found.here)} now; "
+                "take another URL, or remove it with 'dhsic checkpoints clean'"
             )
             raise InvalidArgumentError(msg)
         return cls(folder, manifest)
@@ -259,7 +259,7 @@ class Shards:
     def present(self) -> frozenset[int]:
         """Numbers of the shards that are there, by their names; none is read."""
         names = {entry.name for entry in self.folder.entries()}
-        return frozenset(number for number in range(self.count) if _name(number) in names)
+        return frozenset(number for number in range(self.count) if _name_of_key(number) in names)
 
     def check(self) -> None:
         """Refuse to work where the folder is not the one that the driver sees.
@@ -269,13 +269,13 @@ class Shards:
         InvalidArgumentError
             It is not there, or is another of the same name.
         """
-        _check(self.root, self.token)
+        _check_token(self.root, self.token)
 
     def write(self, number: int, partial: Partial[Any]) -> None:
         """Keep a shard."""
         parts = pack((self.key, number, partial))
         try:
-            self.folder.write(_name(number), parts)
+            self.folder.write(_name_of_key(number), parts)
         except DataError:
             _refuse_other(self.root, self.token)
             raise
@@ -289,7 +289,7 @@ class Shards:
             It is not there or not whole.
         """
         try:
-            with self.folder.open(_name(number)) as file:
+            with self.folder.open(_name_of_key(number)) as file:
                 if file is None:
                     raise MissingShardError(number, "it is gone")
                 found = unpack(file)
@@ -302,16 +302,16 @@ class Shards:
 
     def drop(self, missing: MissingShardError) -> None:
         """Remove what is left of a shard that cannot be used, and warn."""
-        self.folder.remove(_name(missing.number))
+        self.folder.remove(_name_of_key(missing.number))
         msg = (
             f"a part of checkpoint {self.root} cannot be used and is computed again "
-            f"({self.key}/{_name(missing.number)}: {missing.reason})"
+            f"({self.key}/{_name_of_key(missing.number)}: {missing.reason})"
         )
         warnings.warn(msg, CheckpointWarning, stacklevel=2)
 
 
 @lru_cache(maxsize=64)  # once a process
-def _check(root: Any, token: str) -> None:
+def _check_token(root: Any, token: str) -> None:
     _refuse_other(root, token)
 
 
@@ -326,7 +326,7 @@ def _refuse_other(root: AnyFolder, token: str) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _name(number: int) -> str:
+def _name_of_key(number: int) -> str:
     return f"{SHARD}{number:04d}"
 
 
@@ -351,6 +351,6 @@ def _start(folder: AnyFolder, run: dict[str, Any]) -> Manifest:
     return manifest
 
 
-def _said(value: Any) -> str:
+def _value_text(value: Any) -> str:
     text = json.dumps(value) if value is not None else "missing"
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -43,12 +43,12 @@ def explained_failures(
         msg = f"{error.seen}: {error.remedy}, and {again}"
         raise DhsicError(msg) from error
     except Exception as error:
-        if (told := _told(error, again, rows_of)) is None:
+        if (told := _explained(error, again, rows_of)) is None:
             raise
         raise told from error
 
 
-def _told(error: Exception, again: str, rows_of: Callable[[str], str]) -> DhsicError | None:
+def _explained(error: Exception, again: str, rows_of: Callable[[str], str]) -> DhsicError | None:
     """Explain an error of a cluster; None for other errors."""
     if "distributed" not in sys.modules:  # slow to import, and no error is one of its own
         return None

@@ -65,7 +65,7 @@ class LazyRows:
         )
         spans = list(pairwise(self.plan.bounds))
         parts = blocks_of(self.sources, self.plan, spans, self.runtime)
-        rows = as_task(_rows)
+        rows = as_task(_rows_of_payload)
         return [rows(payload, span, *parts[span]) for span in spans]
 
     def array(self, number: int, width: int | None, dtype: DTypeLike) -> Any:
@@ -144,6 +144,6 @@ class LazyRows:
         self.listener(BlockFinished(self.plan.name, amount))
 
 
-def _rows(payload: Payload, span: tuple[int, int], *parts: NDArray[Any]) -> Arrays:
+def _rows_of_payload(payload: Payload, span: tuple[int, int], *parts: NDArray[Any]) -> Arrays:
     arrays: Arrays = run_chunk(payload, (span,), *parts).state
     return arrays

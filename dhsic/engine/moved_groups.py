@@ -112,14 +112,14 @@ class MovedGroups:
 
     def ranges(self, first: int, last: int) -> Ranges:
         """Ranges of rows that hold the groups first..last-1."""
-        starts, stops = _pieces(np.sort(self._members(first, last)))
+        starts, stops = _runs_of_rows(np.sort(self._members(first, last)))
         return tuple(zip(starts.tolist(), stops.tolist(), strict=True))
 
     def runs(self, bounds: Sequence[int]) -> Indices:
         """Where the ranges of the runs of groups between bounds start and stop, as of `Groups`."""
         key = tuple(bounds)
         if key not in self._runs:
-            found = [_pieces(np.sort(self._members(*span))) for span in pairwise(bounds)]
+            found = [_runs_of_rows(np.sort(self._members(*span))) for span in pairwise(bounds)]
             pieces = max(len(starts) for starts, _ in found)
             ends = np.zeros((2, len(found), pieces), np.intp)
             for run, both in enumerate(found):
@@ -135,7 +135,7 @@ class MovedGroups:
         """Where the rows of the groups first..last-1 are."""
         members = self._members(first, last)
         ascending = np.sort(members)
-        starts, stops = _pieces(ascending)
+        starts, stops = _runs_of_rows(ascending)
         ranges = tuple(zip(starts.tolist(), stops.tolist(), strict=True))
         return Arrangement(ranges, np.searchsorted(ascending, members))
 
@@ -153,7 +153,7 @@ class MovedGroups:
         return np.concatenate([self.rows[first:last].ravel(), left])
 
 
-def _pieces(rows: Indices) -> tuple[Indices, Indices]:
+def _runs_of_rows(rows: Indices) -> tuple[Indices, Indices]:
     """Where the ranges of consecutive rows start and stop, of rows that ascend."""
     breaks = np.flatnonzero(np.diff(rows) > 1) + 1
     starts = np.concatenate([rows[:1], rows[breaks]])

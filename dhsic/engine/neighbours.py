@@ -147,7 +147,7 @@ class Neighbours:
         self._taken: list[Matrix] = []
         graphs = any(source.place == "graph" for source in session.sources)
         if session.moves is None and not graphs and session.n >= _FEWEST_ROWS:
-            rows, self._starts = _runs(session)
+            rows, self._starts = _drawn_runs(session)
             self._taken = session.take_along(rows)
 
     def warn(self) -> None:
@@ -184,7 +184,7 @@ def _is_sorted(values: NDArray[np.float64], starts: Sequence[int]) -> bool:
     return bool((ordered & (steps != 0.0).any(axis=0)).any())
 
 
-def _runs(session: Session) -> tuple[NDArray[np.intp], list[int]]:
+def _drawn_runs(session: Session) -> tuple[NDArray[np.intp], list[int]]:
     """Rows in a few runs of consecutive ones, and where these start."""
     n = session.n
     if n <= _ROWS:

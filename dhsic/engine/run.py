@@ -124,7 +124,7 @@ def run_pass(
     spans = _spans(plan)
     shards, groups = None, [spans]
     if checkpoint is not None:
-        groups = _groups(spans, plan.fan_in)
+        groups = _leaves_of_shards(spans, plan.fan_in)
         determined = (reduction, plan.bounds, plan.pairs, plan.groups, finite, plan.fan_in)
         shards = checkpoint.shards(plan.name, len(groups), determined)
     payload = Payload(reduction, shared, finite, shards, plan.groups, runtime.budget)
@@ -214,7 +214,7 @@ def _amount(plan: PassPlan, spans: Spans) -> int:
     return math.comb(sizes[0] + 1, 2) if spans[1:] == spans[:1] else math.prod(sizes)
 
 
-def _groups(spans: list[Spans], fan_in: int) -> list[list[Spans]]:
+def _leaves_of_shards(spans: list[Spans], fan_in: int) -> list[list[Spans]]:
     """Leaves of every shard: whole subtrees of the tree that combines, as few as are enough."""
     size = 1
     while -(-len(spans) // size) > _MOST_SHARDS:
@@ -298,7 +298,7 @@ def run_chunk(payload: Payload, spans: Spans, *parts: NDArray[Any]) -> Partial[A
     """The partial result of a block or pair, given the blocks that no task reads by itself."""
     if payload.shards is not None:
         payload.shards.check()
-    _look(payload)
+    _check_process_memory(payload)
     began = time.perf_counter()
     numbers = [number for number, source in enumerate(payload.sources) if source is None]
     given = iter(parts)
@@ -308,7 +308,7 @@ def run_chunk(payload: Payload, spans: Spans, *parts: NDArray[Any]) -> Partial[A
         blocks[start, stop] = _block(payload, start, stop, computed)
     with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused in words
         state = payload.reduction.chunk(*(blocks[span] for span in spans))
-    _look(payload)
+    _check_process_memory(payload)
     seconds = time.perf_counter() - began
     count_task(payload.reduction.name, blocks.values(), seconds)
     return Partial(state, seconds)
@@ -320,23 +320,23 @@ def _block(
     """The rows between two bounds, in the order of the groups where there are any."""
     if payload.groups is None:
         ranges: Ranges = ((start, stop),)
-        _look(payload, read_bytes(payload.sources, ranges))
+        _check_process_memory(payload, read_bytes(payload.sources, ranges))
         values = read_block(payload.sources, ranges, computed, payload.finite)
         return RowBlock(start, values)
     ranges, places = payload.groups.arrange(start, stop)
-    _look(payload, read_bytes(payload.sources, ranges))
+    _check_process_memory(payload, read_bytes(payload.sources, ranges))
     values = read_block(payload.sources, ranges, computed, payload.finite)
     return GroupBlock(start, payload.groups, tuple(x[places] for x in values))
 
 
-def _look(shared: Payload | ReplicateTask, more: int = 0) -> None:
+def _check_process_memory(shared: Payload | ReplicateTask, more: int = 0) -> None:
     """Compare the memory of this process with what it may take."""
     if shared.budget is not None:
         shared.budget.look(more)
 
 
 def _combine(payload: Payload, first: Partial[Any], *others: Partial[Any]) -> Partial[Any]:
-    _look(payload)
+    _check_process_memory(payload)
     for other in others:
         state = payload.reduction.combine(first.state, other.state)
         first = Partial(state, first.seconds + other.seconds)
@@ -346,6 +346,6 @@ def _combine(payload: Payload, first: Partial[Any], *others: Partial[Any]) -> Pa
 def _apply(replicates: ReplicateTask, numbers: range) -> Partial[Any]:
     if replicates.shards is not None:
         replicates.shards.check()
-    _look(replicates)
+    _check_process_memory(replicates)
     began = time.perf_counter()
     return Partial(replicates.function(numbers), time.perf_counter() - began)

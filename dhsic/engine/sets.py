@@ -112,7 +112,7 @@ class RowSets:
         size = self._best_size(most)
         if size not in self._made:
             parts = enumerate(self.parts)
-            found = [part.rows[_drawn(part, size, self.seed, k)] for k, part in parts]
+            found = [part.rows[_drawn_orders(part, size, self.seed, k)] for k, part in parts]
             self._made[size] = MovedGroups.of(self.n, size, self.seed, found, self.what)
         return self._made[size]
 
@@ -314,7 +314,7 @@ class WholeSets:
         return order[None]
 
 
-def _drawn(part: Items, size: int, seed: int, number: int) -> Indices:
+def _drawn_orders(part: Items, size: int, seed: int, number: int) -> Indices:
     """Items of groups in a random order, shape (groups, size), from all over their set.
 
     Which items of a set are left over is drawn. The others make as many segments of consecutive

@@ -50,7 +50,7 @@ def take_rows(
         computed = begin([sources[m].take(rows[m]) for m in graphs], runtime)
         asked = [([sources[m] for m in at], [rows[m] for m in at]) for at in stored]
         tasks = [_tasks(same, own, runtime) for same, own in asked]
-        parts = iter(_computed([task for some in tasks for task in some], runtime))
+        parts = iter(_computed_rows([task for some in tasks for task in some], runtime))
         for at, some, (same, own) in zip(stored, tasks, asked, strict=True):
             found = [next(parts) for _ in some]
             whole = (
@@ -87,7 +87,7 @@ def _tasks(sources: Sequence[Source], rows: Sequence[Indices], runtime: Runtime)
     # argument to the worker that has it, and others wait until they steal them.
     data = pickled(tuple(sources))
     reader = data if len(data) <= _SMALL else held(data, runtime)
-    take, bounds = as_task(_taken), [len(chunks) * i // count for i in range(count + 1)]
+    take, bounds = as_task(_rows_of_chunks), [len(chunks) * i // count for i in range(count + 1)]
     own = _by_chunk(rows, first.chunk_rows, chunks)
     return [take(reader, own[a:b]) for a, b in pairwise(bounds)]
 
@@ -104,18 +104,18 @@ def _by_chunk(rows: Sequence[Indices], step: int, chunks: Indices) -> list[list[
     ]
 
 
-def _computed(tasks: list[Any], runtime: Runtime) -> list[list[NDArray[Any]]]:
+def _computed_rows(tasks: list[Any], runtime: Runtime) -> list[list[NDArray[Any]]]:
     if not tasks:
         return []
     return compute(Job(tasks, [0] * len(tasks), list(tasks)), runtime, lambda _: None)
 
 
-def _taken(pickled: bytes, chunks: Sequence[Sequence[Indices]]) -> list[NDArray[Any]]:
+def _rows_of_chunks(pickled: bytes, chunks: Sequence[Sequence[Indices]]) -> list[NDArray[Any]]:
     """Rows of some chunks, of which one is held at a time."""
     sources: tuple[Source, ...] = pickle.loads(pickled)
-    return _joined([take_block(sources, rows) for rows in chunks])
+    return _joined_parts([take_block(sources, rows) for rows in chunks])
 
 
-def _joined(parts: Sequence[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
+def _joined_parts(parts: Sequence[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
     """The parts of every source, one after another."""
     return [np.concatenate(own) for own in zip(*parts, strict=True)]

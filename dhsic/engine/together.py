@@ -92,10 +92,10 @@ def read_block(
         found.update(zip(numbers, _read_together(same, ranges), strict=True))
     values = tuple(found[number] for number in range(len(sources)))
     if finite and not all(np.isfinite(block).all() for block in values):
-        msg = f"NaN or infinity in {_in_words(ranges)}: drop or fill such rows"
+        msg = f"NaN or infinity in {_ranges_text(ranges)}: drop or fill such rows"
         raise NonFiniteError(msg)
     if not all(map(is_exact, values)):
-        msg = f"{_in_words(ranges)} hold {INEXACT}"
+        msg = f"{_ranges_text(ranges)} hold {INEXACT}"
         raise DataError(msg)
     return values
 
@@ -161,5 +161,5 @@ def _read_together(
     return [source.cut(block) for source in sources if is_cut(source)]
 
 
-def _in_words(ranges: Sequence[tuple[int, int]]) -> str:
+def _ranges_text(ranges: Sequence[tuple[int, int]]) -> str:
     return "rows " + ", ".join(f"{start} to {stop - 1}" for start, stop in sorted(ranges))

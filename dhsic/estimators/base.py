@@ -180,11 +180,11 @@ def fit_combinations(
     pairs = list(zip(combinations.kernels, combinations.variables, strict=True))
     distinct = dict.fromkeys(pairs)
     whole = FittingSamples.of(session, distinct, samples)
-    fitted = {(k, m): _fit(k, whole.of_kernel(k, m), session.names[m]) for k, m in distinct}
+    fitted = {(k, m): _fit_kernel(k, whole.of_kernel(k, m), session.names[m]) for k, m in distinct}
     return combinations.fitted(fitted[pair] for pair in pairs)
 
 
-def _fit(kernel: Kernel, sample: NDArray[Any], name: str) -> Kernel:
+def _fit_kernel(kernel: Kernel, sample: NDArray[Any], name: str) -> Kernel:
     try:
         return kernel.fit(sample)
     except DataError as error:

@@ -59,18 +59,20 @@ def combine_chain(session: Session, found: ChainOutcome, grid: Grid, null: Chain
     -------
     Chained
     """
-    tested = [_test(session, found, stage, grid) for stage in found.stages]
+    tested = [_test_of_stage(session, found, stage, grid) for stage in found.stages]
     statistic, law = combine_pvalues([one.pvalue for one in tested], null.combined_by)
     strongest = min(tested, key=lambda one: one.pvalue)
     estimate = found.estimate(_combination_of(found, strongest))
-    summary = _grid_summary(found, strongest, grid) if len(found.combinations) > 1 else None
+    summary = _summary_of_stage(found, strongest, grid) if len(found.combinations) > 1 else None
     stages = tuple(_summary(session, found, one) for one in tested)
     strength = Strength.largest([one.whole.strength for one in tested])
     outcome = Outcome(statistic, law, estimate, found.detail, strength=strength)
     return Chained(outcome, summary, stages)
 
 
-def _test(session: Session, found: ChainOutcome, stage: ChainStage, grid: Grid) -> _StageTest:
+def _test_of_stage(
+    session: Session, found: ChainOutcome, stage: ChainStage, grid: Grid
+) -> _StageTest:
     """The p-value of a stage accounts for the choice among its statistics."""
     statistics, replicates, rounding = stage.resampled
     one = found.combinations.chosen[found.combinations.reference()]
@@ -112,7 +114,7 @@ def _summary(session: Session, found: ChainOutcome, tested: _StageTest) -> Stage
     )
 
 
-def _grid_summary(found: ChainOutcome, tested: _StageTest, grid: Grid) -> GridSummary:
+def _summary_of_stage(found: ChainOutcome, tested: _StageTest, grid: Grid) -> GridSummary:
     """Every combination by the statistic of all its kernels at a stage."""
     m = found.combinations.variables[tested.stage.pairs[0].right]
     places = {(pair.left, pair.right): c for c, pair in enumerate(tested.stage.pairs)}

@@ -136,7 +136,7 @@ def register(
     if not isinstance(extension, type):
         msg = f"register needs a class, got {extension!r}: pass the class of the value"
         raise InvalidArgumentError(msg)
-    kind, add, takes = _kind(extension)
+    kind, add, takes = _kind_of_class(extension)
     foreign = [name for name, value in given.items() if value is not None and name not in takes]
     if foreign:
         msg = (
@@ -189,7 +189,7 @@ def unregister(extension: str | type[Any]) -> None:
     ]
 
 
-def _kind(cls: type[Any]) -> tuple[str, Callable[..., None], tuple[str, ...]]:
+def _kind_of_class(cls: type[Any]) -> tuple[str, Callable[..., None], tuple[str, ...]]:
     """Kind of a class, how it is added, and which arguments go with it."""
     if issubclass(cls, Kernel):
         return "a kernel", _add_kernel, ()
@@ -259,7 +259,7 @@ def _add_null(cls: type[Null], estimators: NamesOrClasses | None) -> None:
         _ANYWHERE.append(cls)
         with_it = [entry.estimator for entry in TABLE if _suits(cls, entry.nulls)]
     else:
-        with_it = _found("estimators", estimators, ESTIMATORS)
+        with_it = _named_classes("estimators", estimators, ESTIMATORS)
     NULLS[cls.name] = cls
     TABLE[:] = [
         replace(entry, nulls=(*entry.nulls, cls)) if entry.estimator in with_it else entry
@@ -276,7 +276,7 @@ def _suits(cls: type[Null], nulls: tuple[type[Null], ...]) -> bool:
 def _add_estimator(
     cls: type[Estimator], nulls: NamesOrClasses | None, most_variables: int | None, cost: str | None
 ) -> None:
-    with_it = tuple(_found("nulls", () if nulls is None else nulls, NULLS))
+    with_it = tuple(_named_classes("nulls", () if nulls is None else nulls, NULLS))
     if most_variables is not None:
         check_integer("most_variables", most_variables, minimum=2)
     if Chain in with_it and not issubclass(cls, ChainEstimator):
@@ -294,7 +294,7 @@ def _add_estimator(
     ESTIMATORS[cls.name] = cls
 
 
-def _found(argument: str, given: NamesOrClasses, known: dict[str, Any]) -> list[Any]:
+def _named_classes(argument: str, given: NamesOrClasses, known: dict[str, Any]) -> list[Any]:
     """The classes that are named, in order, each once."""
     listed: Sequence[Any] = [given] if isinstance(given, str | type) else list(given)
     found = [known.get(one) if isinstance(one, str) else one for one in listed]

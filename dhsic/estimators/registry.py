@@ -133,7 +133,7 @@ def find_estimator(estimator: Any, session: Session) -> tuple[Estimator, str]:
         load_plugins()
     if isinstance(estimator, str):
         estimator = ESTIMATORS[check_choice("estimator", estimator, ("auto", *ESTIMATORS))]()
-    if not _known(estimator):
+    if not _is_registered(estimator):
         if isinstance(estimator, type):
             msg = f"estimator must be a value, got the class: write {estimator.__name__}()"
             raise InvalidArgumentError(msg)
@@ -143,7 +143,7 @@ def find_estimator(estimator: Any, session: Session) -> tuple[Estimator, str]:
             "adds a class"
         )
         raise InvalidArgumentError(msg)
-    m, most = len(session.sources), _entry(estimator).most_variables
+    m, most = len(session.sources), _entry_of_estimator(estimator).most_variables
     if most is not None and m > most:
         more = " or ".join(e.estimator.name for e in TABLE if (e.most_variables or m) >= m)
         msg = f"estimator {estimator.name!r} takes at most {most} variables, got {m}: take {more}"
@@ -151,18 +151,18 @@ def find_estimator(estimator: Any, session: Session) -> tuple[Estimator, str]:
     return estimator, AS_ASKED
 
 
-def _known(estimator: object) -> bool:
+def _is_registered(estimator: object) -> bool:
     return type(estimator) in ESTIMATORS.values()
 
 
 def tries_grids(estimator: Estimator) -> bool:
     """Whether a test tries several kernels where none are given."""
-    return _entry(estimator).tries_grids
+    return _entry_of_estimator(estimator).tries_grids
 
 
 def takes_null(estimator: Estimator, null: str | Null | None) -> bool:
     """Whether a null stands with an estimator; "auto" does, and none for estimates."""
-    nulls = _entry(estimator).nulls
+    nulls = _entry_of_estimator(estimator).nulls
     if null is None or isinstance(null, str):
         return null in (None, "auto", *(cls.name for cls in nulls))
     return _stands(null, nulls)
@@ -218,7 +218,7 @@ def find_null(
 
 def _check_moves(null: Null, estimator: Estimator, session: Session, moves: Moves) -> None:
     """Refuse replicates that would not keep to the strata, groups or series of the rows."""
-    if not _entry(estimator).moves_sets:
+    if not _entry_of_estimator(estimator).moves_sets:
         names = ", ".join(entry.estimator.name for entry in TABLE if entry.moves_sets)
         msg = (
             f"estimator {estimator.name!r} cannot keep to strata, groups or the order of rows: "
@@ -231,7 +231,9 @@ def _check_moves(null: Null, estimator: Estimator, session: Session, moves: Move
     if moves.serial:
         allowed = (Chain,) if many else (Shifts,)
     if not isinstance(drawn, allowed):
-        names = " or ".join(repr(one.name) for one in allowed if one in _entry(estimator).nulls)
+        names = " or ".join(
+            repr(one.name) for one in allowed if one in _entry_of_estimator(estimator).nulls
+        )
         where = "a series in time" if moves.serial else "strata or groups"
         msg = (
             f"null {drawn.name!r} cannot keep to {where} of {len(session.sources)} variables: "
@@ -241,7 +243,7 @@ def _check_moves(null: Null, estimator: Estimator, session: Session, moves: Move
 
 
 def _check_grid(estimator: Estimator, null: Null) -> None:
-    if not _entry(estimator).grids or not isinstance(null, _Shared):
+    if not _entry_of_estimator(estimator).grids or not isinstance(null, _Shared):
         names = ", ".join(entry.estimator.name for entry in TABLE if entry.grids)
         msg = (
             f"several kernels for a variable need estimator {names} and null "
@@ -258,10 +260,10 @@ def _find_null(
     n_resamples: int | None,
     n_combinations: int,
 ) -> tuple[Null, str]:
-    supported = _entry(estimator).nulls
+    supported = _entry_of_estimator(estimator).nulls
     if isinstance(null, str) and null not in ("auto", *NULLS):
         load_plugins()
-        supported = _entry(estimator).nulls
+        supported = _entry_of_estimator(estimator).nulls
     if not isinstance(null, str) and _stands(null, supported):
         if n_resamples is not None:
             msg = (
@@ -341,5 +343,5 @@ def _check_resampling(null: Null, n_resamples: int | None) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _entry(estimator: Estimator) -> EstimatorEntry:
+def _entry_of_estimator(estimator: Estimator) -> EstimatorEntry:
     return next(entry for entry in TABLE if entry.estimator is type(estimator))

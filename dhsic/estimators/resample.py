@@ -238,7 +238,7 @@ def orbit_of(
         the null leaves the choice and rows are many.
     """
     if isinstance(null, Permutation):
-        return _permuted(session, null, suits)
+        return _permuted_orbit(session, null, suits)
     stages = len(session.sources) - 1 if isinstance(null, Chain) else 1
     return _shifted(session, null.n_resamples * stages, _WIDEST)
 
@@ -267,7 +267,7 @@ def _shifted(session: Session, n_resamples: int, most: int) -> Orbit:
     return Orbit(groups, 1 if serial else -(-n_resamples // groups.size))
 
 
-def _permuted(session: Session, null: Permutation, suits: Callable[[Orbit], bool]) -> Orbit:
+def _permuted_orbit(session: Session, null: Permutation, suits: Callable[[Orbit], bool]) -> Orbit:
     """The identity and permutations drawn at random, of all rows or within groups."""
     n = session.n
     whole = Orbit(whole_group(session), null.n_resamples + 1, shifted=False)

@@ -82,8 +82,8 @@ def dependence_score(X: Any, y: Any, *, rng: Any = 0, **options: Any) -> tuple[M
     >>> int(scores.argmax()), bool(pvalues[1] <= 0.01)
     (1, True)
     """
-    ranking = rank_features(_features(X), _target(y), rng=rng, progress=False, **options)
-    return _standardised(ranking), np.array([one.pvalue for one in ranking.features])
+    ranking = rank_features(_checked_matrix(X), _target(y), rng=rng, progress=False, **options)
+    return _standardised_ranking(ranking), np.array([one.pvalue for one in ranking.features])
 
 
 class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
@@ -197,7 +197,7 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             options["estimator"] = self.estimator
         count = self._count(values.shape[1], ranks=method in _RANKS)
         find = self._rank if method in _RANKS else self._select
-        find(_features(values), _target(target), count, options)
+        find(_checked_matrix(values), _target(target), count, options)
         return self
 
     def _count(self, d: int, *, ranks: bool) -> int | None:
@@ -221,7 +221,7 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _rank(self, x: Matrix, y: Any, count: int | None, options: dict[str, Any]) -> None:
         ranking = rank_features(x, y, by=self.method, **options)
-        self.scores_ = _standardised(ranking)
+        self.scores_ = _standardised_ranking(ranking)
         self.pvalues_ = np.array([one.pvalue for one in ranking.features])
         if self.alpha is not None:
             chosen = set(ranking.rejected(self.alpha, self.control))
@@ -250,11 +250,11 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _standardised(ranking: FeatureRanking) -> Matrix:
+def _standardised_ranking(ranking: FeatureRanking) -> Matrix:
     return np.array([one.standardised for one in ranking.features])
 
 
-def _features(X: Any) -> Matrix:
+def _checked_matrix(X: Any) -> Matrix:
     return np.asarray(X, np.float64)
 
 

@@ -152,7 +152,7 @@ def interaction_test(
     method = _Method.choose(session, kernels, estimator, null, n_resamples)
     session.begin(method.plan(session))
     session.resume(computes="interaction test", **method.described)
-    return _result(session, method, method.run(session), began)
+    return _interaction_result(session, method, method.run(session), began)
 
 
 @named_arguments
@@ -216,13 +216,13 @@ class _Method:
         n_resamples: int | None,
     ) -> _Method:
         """Check what the user passed, and choose the rest."""
-        asked = _estimator(estimator)
+        asked = _read_estimator(estimator)
         _check_kernels(kernels)
         _check_null(null, asked)
-        found, why = _find_null(null, asked, session, n_resamples)
+        found, why = _interaction_null(null, asked, session, n_resamples)
         name_or_value = asked.name if isinstance(estimator, str) else asked
         chosen, reason, fitting = choose_measure(
-            session, kernels, name_or_value, planner=partial(_plan, null=found)
+            session, kernels, name_or_value, planner=partial(_interaction_plan, null=found)
         )
         assert isinstance(chosen, NystromMHSIC | VHSIC)
         return cls(chosen, reason, fitting, found, why)
@@ -235,7 +235,9 @@ class _Method:
     def plan(self, session: Session) -> Plan:
         """The plan of the run; a refusal names the largest numbers that fit."""
         combinations = Combinations.single(self.kernels)
-        return planned(partial(_plan, null=self.null), self.estimator, session, combinations)
+        return planned(
+            partial(_interaction_plan, null=self.null), self.estimator, session, combinations
+        )
 
     def run(self, session: Session) -> LancasterReplicates:
         """The statistic and its replicates."""
@@ -245,7 +247,7 @@ class _Method:
         return replicate_at_landmarks(session, self.estimator, self.kernels, self.null)
 
 
-def _plan(
+def _interaction_plan(
     estimator: Estimator, session: Session, combinations: Combinations, null: Resampling
 ) -> Plan:
     if isinstance(estimator, VHSIC):
@@ -255,7 +257,7 @@ def _plan(
     return plan_at_landmarks(session, estimator, combinations.kernels, null)
 
 
-def _find_null(
+def _interaction_null(
     null: Any, estimator: NystromMHSIC | VHSIC, session: Session, n_resamples: int | None
 ) -> tuple[Resampling, str]:
     # Three variables of which one is moved: shifts, where joint independence takes a chain.
@@ -307,7 +309,7 @@ def _check_null(null: Any, estimator: NystromMHSIC | VHSIC) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _estimator(estimator: Any) -> NystromMHSIC | VHSIC:
+def _read_estimator(estimator: Any) -> NystromMHSIC | VHSIC:
     if isinstance(estimator, str):
         given = {cls.name: name for cls, name in _NAMES.items()}.get(estimator, estimator)
         return INTERACTION_ESTIMATORS[check_choice("estimator", given, [*_NAMES.values()])]()
@@ -334,7 +336,7 @@ def _check_landmarks(estimator: NystromMHSIC) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _result(
+def _interaction_result(
     session: Session, method: _Method, found: LancasterReplicates, began: float
 ) -> InteractionTestResult:
     """The result of three tests: that of the factorisation which is hardest to reject."""

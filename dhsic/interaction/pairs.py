@@ -50,7 +50,7 @@ def replicate_pairs(
     """
     fitted, samples = fit_combinations_on_sample(session, Combinations.single(kernels))
     note = guard_interaction(session, fitted, samples, null)
-    values, error = run_steps(session, _steps(session, fitted, null))
+    values, error = run_steps(session, _pair_steps(session, fitted, null))
     detail = orbit_of(session, null).detail if isinstance(null, Permutation) else note
     return LancasterReplicates(values[0], values[1:], fitted.kernels, None, detail, error)
 
@@ -58,10 +58,10 @@ def replicate_pairs(
 def plan_of_pairs(session: Session, kernels: Sequence[Kernel], null: Asked) -> Plan:
     """The steps that `replicate_pairs` would run."""
     guessed = Combinations.single(kernels).guessed(session.dims)
-    return plan_steps(session, [_steps(session, guessed, null)], _REMEDY)
+    return plan_steps(session, [_pair_steps(session, guessed, null)], _REMEDY)
 
 
-def _steps(session: Session, combinations: Combinations, null: Asked) -> list[CostedStep]:
+def _pair_steps(session: Session, combinations: Combinations, null: Asked) -> list[CostedStep]:
     """Hold the Gram matrices, and replicate; of values (b + 1, 3) and their rounding."""
     n, size = session.n, session.dtype.itemsize
     unseen = [np.zeros((1, d)) for d in session.dims]
@@ -73,7 +73,7 @@ def _steps(session: Session, combinations: Combinations, null: Asked) -> list[Co
         for k, gram in enumerate(held.grams):
             centring.centre(k, gram)
         pairs = ([held.grams[a] * held.grams[b], held.grams[s]] for a, b, s in FACTORISATIONS)
-        values = [_values(session, pair, held, null) for pair in pairs]
+        values = [_pair_replicates(session, pair, held, null) for pair in pairs]
         return np.transpose(values), float(grams.rounding()[0])
 
     working = 2 * size * n * n + 2 * size * n * null.n_resamples
@@ -84,7 +84,7 @@ def _steps(session: Session, combinations: Combinations, null: Asked) -> list[Co
     return [*held_steps(session, reduction), last]
 
 
-def _values(session: Session, grams: list[Matrix], held: HeldGrams, null: Asked) -> Vector:
+def _pair_replicates(session: Session, grams: list[Matrix], held: HeldGrams, null: Asked) -> Vector:
     """The statistic and its replicates from Gram matrices of two variables, shape (b + 1,).
 
     The first is overwritten. With signs the factor is n / (n - 2), see

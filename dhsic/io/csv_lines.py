@@ -133,13 +133,13 @@ def count_csv(path: Path, dialect: Dialect) -> CsvLines:
     """
     counter = _Counter(path, dialect)
     held = b""
-    for block in _blocks(path, dialect):
+    for block in _decoded_blocks(path, dialect):
         held = counter.take(held + block)
     counter.take(held + b"\n", last=True)
     return CsvLines(dialect, max(counter.rows - 1, 0), counter.row_bytes, counter.line_breaks)
 
 
-def _blocks(path: Path, dialect: Dialect) -> Iterator[bytes]:
+def _decoded_blocks(path: Path, dialect: Dialect) -> Iterator[bytes]:
     """The file as UTF-8 with line feeds alone, without its mark of byte order."""
     decoder = codecs.getincrementaldecoder(dialect.encoding)()
     line, carriage, first = 1, b"", True

@@ -156,7 +156,7 @@ def encode_matrix(values: NDArray[Any], where: str) -> EncodedColumns:
     if not d:
         msg = f"{where} must have rows and columns, got {len(values)} x 0"
         raise DataError(msg)
-    columns = [encode(values[:, j], _column(where, j, d)) for j in range(d)]
+    columns = [encode(values[:, j], _column_in_words(where, j, d)) for j in range(d)]
     return side_by_side(columns)
 
 
@@ -166,7 +166,7 @@ def side_by_side(columns: Sequence[Encoded]) -> EncodedColumns:
     return EncodedColumns(np.column_stack(values), kinds, categories)
 
 
-def _column(where: str, j: int, d: int) -> str:
+def _column_in_words(where: str, j: int, d: int) -> str:
     return where if d == 1 else f"column {j} of {where}"
 
 
@@ -175,10 +175,10 @@ def _of_objects(values: list[Any], where: str) -> Encoded:
 
     All are looked at by functions of C, since there may be a hundred million: their types first.
     """
-    kinds = {kind: _kind(kind) for kind in set(map(type, values))}
+    kinds = {kind: _kind_of_labels(kind) for kind in set(map(type, values))}
     present = set(kinds.values()) - {None}
     if present <= {"number"}:
-        return Encoded(_numbers(values, None in kinds.values(), where), "number")
+        return Encoded(_encoded_numbers(values, None in kinds.values(), where), "number")
     floats = {kind for kind, said in kinds.items() if said == "number"}
     if floats and all(_is_missing(value) for value in values if type(value) in floats):
         present.remove("number")
@@ -189,7 +189,7 @@ def _of_objects(values: list[Any], where: str) -> Encoded:
     raise _refusal(values, where)
 
 
-def _kind(kind: type) -> str | None:
+def _kind_of_labels(kind: type) -> str | None:
     """Labels of the values of a type; None of those that say that one is missing."""
     if kind is type(None) or kind.__name__ in _MARKS:
         return None
@@ -208,7 +208,7 @@ def _codes_of(values: Sequence[Any]) -> tuple[NDArray[np.int32], list[Any]]:
     return np.fromiter(map(codes.__getitem__, values), np.int32, len(values)), labels
 
 
-def _numbers(values: list[Any], some_missing: bool, where: str) -> NDArray[Any]:
+def _encoded_numbers(values: list[Any], some_missing: bool, where: str) -> NDArray[Any]:
     """Numbers, whole where all are, and NaN where one is missing."""
     if some_missing:
         values = [np.nan if _is_missing(value) else value for value in values]
@@ -241,7 +241,7 @@ def _refuse_written_numbers(labels: Sequence[Any], where: str) -> None:
     if not (share >= 0.5 if written else share > 0.5 and others):
         return
     beside = f", beside {others[0]!r}" if others else ""
-    signs = written and not _plain(written[0])  # of thousands, currencies and percent
+    signs = written and not _is_plain_text(written[0])  # of thousands, currencies and percent
     how = "pandas.to_numeric, after .str.replace of the signs" if signs else "pandas.to_numeric"
     msg = (
         f"{where} holds numbers that are written as text, as {(written or numbers)[0]!r}{beside}: "
@@ -250,7 +250,7 @@ def _refuse_written_numbers(labels: Sequence[Any], where: str) -> None:
     raise DataError(msg)
 
 
-def _plain(text: str) -> bool:
+def _is_plain_text(text: str) -> bool:
     try:
         float(text)
     except ValueError:
@@ -271,7 +271,7 @@ def _refusal(values: list[Any], where: str) -> DataError:
                 what = type(values[row]).__name__
                 return DataError(f"{where} must hold real numbers, got {what}: {_REMEDIES[kind]}")
     texts = [row for row in rows if isinstance(values[row], str | bytes)]
-    if texts and any(_is_number(values[row]) for row in rows):
+    if texts and any(_is_real_number(values[row]) for row in rows):
         return DataError(
             f"{where} holds text beside numbers, first {values[texts[0]]!r} in row {texts[0]}: "
             "make all of them numbers, as by pandas.to_numeric, or all text, for categories"
@@ -280,7 +280,7 @@ def _refusal(values: list[Any], where: str) -> DataError:
     return DataError(f"{where} must hold numbers or labels, got values of type {kinds}: convert it")
 
 
-def _is_number(value: Any) -> bool:
+def _is_real_number(value: Any) -> bool:
     return isinstance(value, Real | Decimal) and not isinstance(value, bool | np.bool_)
 
 

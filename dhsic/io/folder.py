@@ -101,7 +101,9 @@ class Folder:
                 found = fs.ls(path, detail=True)
             except FileNotFoundError:
                 return []
-        entries = (_entry(one) for one in found if one["name"].rstrip("/") != path.rstrip("/"))
+        entries = (
+            _folder_entry(one) for one in found if one["name"].rstrip("/") != path.rstrip("/")
+        )
         return sorted(entries)
 
     def is_file(self) -> bool:
@@ -199,7 +201,7 @@ class Folder:
             raise DataError(msg) from error
 
 
-def _entry(found: Any) -> FolderEntry:
+def _folder_entry(found: Any) -> FolderEntry:
     modified = found.get("mtime") or found.get("LastModified") or found.get("created")
     stamp = getattr(modified, "timestamp", None)
     return FolderEntry(

@@ -77,9 +77,9 @@ def open_one(x: Any, name: str) -> AnySource:
     if is_of(x, "scipy.sparse", "sparray", "spmatrix"):
         return _sparse(x, name)
     if isinstance(x, list | tuple | range):
-        return _array(_listed(x, name), name)
+        return _array_source(_array_of_list(x, name), name)
     if isinstance(x, np.ndarray):
-        return _array(x, name)
+        return _array_source(x, name)
     if is_of(x, "pandas", "Categorical"):  # as of pandas.cut, whose labels are intervals
         x = sys.modules["pandas"].Series(x)
     if (frame := as_frame(x)) is not None:
@@ -87,7 +87,7 @@ def open_one(x: Any, name: str) -> AnySource:
     if _is_sliced(x):
         chunks = getattr(x, "chunks", None)
         return _with_shape(_numeric(StoredSource(name, x, int(chunks[0]) if chunks else None)))
-    return _array(_as_array(x, name), name)
+    return _array_source(_as_array(x, name), name)
 
 
 def _is_sliced(x: Any) -> bool:
@@ -122,19 +122,19 @@ def join_columns(columns: Mapping[str, Any], name: str) -> AnySource:
         name,
         values,
         kinds=tuple(kind for one in arrays for kind in kinds_of(one)),
-        labels=tuple(label for one in arrays for label in _labels(one)),
+        labels=tuple(label for one in arrays for label in _labels_of_source(one)),
         categories=tuple(c for one in arrays for c in one.categories or (None,) * one.shape[1]),
     )
 
 
-def _labels(source: ArraySource) -> tuple[str, ...]:
+def _labels_of_source(source: ArraySource) -> tuple[str, ...]:
     d = source.shape[1]
     if d == 1:
         return (source.name,)
     return tuple(f"{source.name}[{label}]" for label in source.labels or range(d))
 
 
-def _array(x: NDArray[Any], name: str) -> ArraySource:
+def _array_source(x: NDArray[Any], name: str) -> ArraySource:
     """An array in memory; masked values are missing."""
     if np.ma.is_masked(x):
         msg = f"variable {name!r} has masked values: fill them with NaN, or drop such rows"
@@ -146,7 +146,7 @@ def _array(x: NDArray[Any], name: str) -> ArraySource:
     return _with_shape(ArraySource(name, values, kinds=kinds, categories=categories))
 
 
-def _listed(x: Any, name: str) -> NDArray[Any]:
+def _array_of_list(x: Any, name: str) -> NDArray[Any]:
     try:
         array = np.asarray(x)
     except ValueError as error:

@@ -66,7 +66,7 @@ def frame_source(frame: Any, name: str) -> ArraySource:
     """
     where = f"variable {name!r}"
     if not hasattr(frame, "columns"):
-        values, kind, categories = _column(frame, where)
+        values, kind, categories = _encoded_column(frame, where)
         own = _own_name(frame.name)
         return ArraySource(name, values, kinds=(kind,), labels=own, categories=(categories,))
     labels = tuple(map(str, frame.columns))
@@ -78,7 +78,7 @@ def frame_source(frame: Any, name: str) -> ArraySource:
         if values.dtype.kind in "fiu":
             return ArraySource(name, values, labels=labels)
     columns = [
-        _column(column, where if len(labels) == 1 else f"column {label!r} of {where}")
+        _encoded_column(column, where if len(labels) == 1 else f"column {label!r} of {where}")
         for label, column in zip(labels, frame.iter_columns(), strict=True)
     ]
     values, kinds, categories = side_by_side(columns)
@@ -109,7 +109,7 @@ def unknown_column(name: Any, known: Sequence[str]) -> InvalidArgumentError:
     )
 
 
-def _column(column: Any, where: str) -> Encoded:
+def _encoded_column(column: Any, where: str) -> Encoded:
     import narwhals as nw
 
     native = column.to_native()

@@ -40,7 +40,7 @@ def names_of(data: Sequence[Any], usual: Sequence[str] | None = None) -> list[st
     >>> names_of([pd.Series([1, 2], name="AT"), [3, 4]])
     ['AT', 'x2']
     """
-    own = [_name_of(x) for x in data]
+    own = [_name_of_column(x) for x in data]
     counts = Counter(own)
     opened = [isinstance(x, AnySource) for x in data]
     others = [f"x{number}" for number in range(1, len(data) + 1)] if usual is None else list(usual)
@@ -51,7 +51,7 @@ def names_of(data: Sequence[Any], usual: Sequence[str] | None = None) -> list[st
     return found if len(set(found)) == len(found) or any(opened) else others
 
 
-def _name_of(x: Any) -> str | None:
+def _name_of_column(x: Any) -> str | None:
     if isinstance(x, AnySource):
         return x.name
     if isinstance(x, str | bytes) or hasattr(x, "__fspath__"):

@@ -78,7 +78,7 @@ def open_variables(data: Sequence[Any], names: Sequence[str] | None = None) -> l
         raise InvalidArgumentError(msg)
     given = _checked_names(data, names, "variable")
     check_row_labels(data)
-    return _aligned([open_one(x, name) for x, name in zip(data, given, strict=True)])
+    return _aligned_sources([open_one(x, name) for x, name in zip(data, given, strict=True)])
 
 
 def open_data(
@@ -181,10 +181,10 @@ def _of_group(data: Any, variables: Sequence[Any], names: Sequence[str] | None) 
         return _renamed(open_table_variables(data, variables), names)
     group = open_stored(os.fspath(data), "group") if isinstance(data, str | os.PathLike) else data
     variables = variables or sorted(key for key, _ in group.arrays())
-    return _renamed(open_group(group, _words(variables)), names)
+    return _renamed(open_group(group, _variable_texts(variables)), names)
 
 
-def _words(variables: Sequence[Any]) -> list[str]:
+def _variable_texts(variables: Sequence[Any]) -> list[str]:
     if all(isinstance(one, str) for one in variables):
         return list(variables)
     msg = (
@@ -235,7 +235,7 @@ def open_samples(data: Sequence[Any], names: Sequence[str] | None = None) -> lis
     """
     pairs = zip(data, _checked_names(data, names, "sample"), strict=True)
     sources = [open_one(x, name) for x, name in pairs]
-    _check_columns(sources)
+    _check_same_columns(sources)
     return coded_alike(sources)
 
 
@@ -260,7 +260,7 @@ def open_sample_data(
     if data is None:
         opened = open_samples(samples, names)
     elif isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
-        members = _members(data, samples if is_table(data) else _words(samples), False)
+        members = _members(data, samples if is_table(data) else _variable_texts(samples), False)
         opened = open_samples(members, names)
     else:
         chosen, own = pick_variables(samples, data)
@@ -269,7 +269,7 @@ def open_sample_data(
     return [source for sources, _ in parts for source in sources], sum(count for _, count in parts)
 
 
-def _check_columns(samples: Sequence[AnySource]) -> None:
+def _check_same_columns(samples: Sequence[AnySource]) -> None:
     """Refuse samples whose columns are others, hold something else, or have another order."""
     held = [[kind == "category" for kind in kinds_of(one)] for one in samples]
     if any(one != held[0] for one in held):
@@ -325,7 +325,7 @@ def open_group(
     if len(opened) < 2 or len(set(names)) != len(names):
         msg = f"a test needs two or more variables of different names, got {names!r}"
         raise InvalidArgumentError(msg)
-    return _aligned(opened)
+    return _aligned_sources(opened)
 
 
 def open_group_labels(
@@ -378,7 +378,7 @@ def _word(name: Any) -> Any:
     return str(name) if isinstance(name, str) else name  # of NumPy too
 
 
-def _aligned(sources: Sequence[AnySource]) -> list[AnySource]:
+def _aligned_sources(sources: Sequence[AnySource]) -> list[AnySource]:
     if len({source.shape[0] for source in sources}) > 1:
         lengths = ", ".join(f"{source.name!r} {source.shape[0]}" for source in sources)
         msg = f"variables must have the same rows, one observation each; got {lengths}"

@@ -148,7 +148,7 @@ class PooledSource:
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1."""
         numbers, places = rows_of_samples(np.arange(start, stop), self.sizes)
-        return _merged(
+        return _merged_rows(
             numbers,
             {
                 k: sample.read(int(own[0]), int(own[-1]) + 1)
@@ -166,7 +166,7 @@ class PooledSource:
             if len(own := places[numbers == k])
         }
         if self.place != "graph":
-            return _merged(numbers, taken)
+            return _merged_rows(numbers, taken)
         import dask.array as da
 
         order = np.argsort(np.argsort(numbers, kind="stable"), kind="stable")
@@ -246,7 +246,7 @@ class LabelSource:
         raise NotImplementedError
 
 
-def _merged(numbers: Indices, parts: dict[int, NDArray[Any]]) -> NDArray[Any]:
+def _merged_rows(numbers: Indices, parts: dict[int, NDArray[Any]]) -> NDArray[Any]:
     """Rows of the samples, each in its own order, in that of the pool."""
     columns = next(iter(parts.values())).shape[1]
     merged = np.empty((len(numbers), columns), np.result_type(*parts.values()))

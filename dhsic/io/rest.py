@@ -108,7 +108,7 @@ class RestSource:
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1."""
         first, last = self._rows(np.array([start, stop - 1])).tolist()
-        return _without(self.whole.read(first, last + 1), self._left_out(first, last + 1))
+        return _rows_without(self.whole.read(first, last + 1), self._left_out(first, last + 1))
 
     def take(self, rows: Indices) -> Any:
         """Rows by increasing number."""
@@ -120,7 +120,7 @@ class RestSource:
 
         inner = self._rows(np.array(bounds[1:-1], np.intp)).tolist()
         outer = [0, *inner, self.whole.shape[0]]
-        drop = delayed(_without, pure=False)
+        drop = delayed(_rows_without, pure=False)
         return [
             drop(block, left_out) if len(left_out := self._left_out(*span)) else block
             for block, span in zip(self.whole.lazy(outer), pairwise(outer), strict=True)
@@ -141,5 +141,5 @@ class RestSource:
         return self.left_out[slice(*np.searchsorted(self.left_out, [start, stop]))] - start
 
 
-def _without(block: NDArray[Any], left_out: Indices) -> NDArray[Any]:
+def _rows_without(block: NDArray[Any], left_out: Indices) -> NDArray[Any]:
     return np.delete(block, left_out, axis=0) if len(left_out) else block

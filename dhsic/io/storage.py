@@ -68,7 +68,7 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
         return RemoteStore(self.url, read_only=read_only, fills=self._fills)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.url, self._read_only, self._fills)
+        return _restored_store, (self.url, self._read_only, self._fills)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RemoteStore) and other.__reduce__() == self.__reduce__()
@@ -189,5 +189,5 @@ async def stamps_of(store: Any, prefix: str) -> dict[str, Stamp] | None:
     return await listed_stamps(store, prefix) if store.supports_listing else None
 
 
-def _restored(url: str, read_only: bool, fills: bool) -> RemoteStore:
+def _restored_store(url: str, read_only: bool, fills: bool) -> RemoteStore:
     return RemoteStore(url, read_only=read_only, fills=fills)

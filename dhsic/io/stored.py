@@ -43,18 +43,20 @@ def open_stored(path: str, kind: Literal["array", "group"], *, fills: bool = Fal
     opener = zarr.open_array if kind == "array" else zarr.open_group
     if not is_url(path):
         check_metadata(path)
-        return _opened(opener, path, kind, None)
+        return _opened_array(opener, path, kind, None)
     from dhsic.io.storage import RemoteStore  # by zarr
 
     store = RemoteStore(path, fills=fills)
     try:
         # Format by format, since a store may refuse to say that the names of the other are absent.
-        return _opened(opener, store, kind, 3)
+        return _opened_array(opener, store, kind, 3)
     except FileNotFoundError:
-        return _opened(opener, store, kind, 2)
+        return _opened_array(opener, store, kind, 2)
 
 
-def _opened(opener: Callable[..., Any], place: Any, kind: str, zarr_format: int | None) -> Any:
+def _opened_array(
+    opener: Callable[..., Any], place: Any, kind: str, zarr_format: int | None
+) -> Any:
     try:
         return opener(place, mode="r", zarr_format=zarr_format)
     except DhsicError:

@@ -301,7 +301,7 @@ def open_table(
         msg = f"{path} is no known kind of table: its name must end in one of {known}"
         raise DataError(msg)
     with _readable(path), pq.ParquetFile(path) as file:
-        return _described(path, file.schema_arrow, file.metadata.num_rows)
+        return _described_table(path, file.schema_arrow, file.metadata.num_rows)
 
 
 def usual_delimiter(path: Path) -> str:
@@ -329,7 +329,7 @@ def _open_csv(path: Path, dialect: Dialect, na_values: Sequence[str]) -> TableSo
     lines = count_csv(path, dialect)
     options = {"null_values": _null_values(na_values)}
     with _readable(path), _csv_reader(path, lines, options) as reader:
-        table = _described(path, reader.schema, lines.rows)
+        table = _described_table(path, reader.schema, lines.rows)
     return replace(table, lines=lines)
 
 
@@ -347,14 +347,16 @@ def _null_values(more: Sequence[str]) -> list[str]:
     return [*csv.ConvertOptions().null_values, *more]
 
 
-def _described(path: Path, schema: Any, rows: int) -> TableSource:
+def _described_table(path: Path, schema: Any, rows: int) -> TableSource:
     types = dict(zip(schema.names, schema.types, strict=True))
-    kinds = {name: kind for name, type_ in types.items() if (kind := _kind(type_)) is not None}
+    kinds = {
+        name: kind for name, type_ in types.items() if (kind := _kind_of_field(type_)) is not None
+    }
     names = {name: str(type_) for name, type_ in types.items()}
     return TableSource(path, tuple(schema.names), kinds, names, rows)
 
 
-def _kind(type_: Any) -> FieldKind | None:
+def _kind_of_field(type_: Any) -> FieldKind | None:
     from pyarrow import types
 
     if types.is_dictionary(type_):

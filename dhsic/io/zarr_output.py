@@ -285,7 +285,7 @@ def new_group(
 
     stored = check_dtype(dtype)
     overwrite, compress = check_flag("overwrite", overwrite), check_flag("compress", compress)
-    _check_columns(columns)
+    _check_output_columns(columns)
     _check_memory(columns, stored)
     text = check_path("destination", destination)
     # Zarr is called in the pool's thread only: Ctrl-C reaches the main thread alone, and the
@@ -309,7 +309,7 @@ def check_new_group(
     InvalidArgumentError
         As for `new_group`.
     """
-    _check_columns(columns)
+    _check_output_columns(columns)
     text = check_path("destination", destination)
     if not is_url(text):
         _checked_destination(text, overwrite)
@@ -338,7 +338,7 @@ def disk_errors(target: Path | str) -> Iterator[None]:
         raise DataError(msg) from error
 
 
-def _check_columns(columns: Mapping[str, int]) -> None:
+def _check_output_columns(columns: Mapping[str, int]) -> None:
     if not columns:
         msg = "a group needs at least one array; none was named"
         raise InvalidArgumentError(msg)

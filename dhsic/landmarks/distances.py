@@ -132,7 +132,7 @@ class SpanDistances:
         self.factor[:, known : known + width] = new.T
         self.squared[:] -= squared_norms(new)
         self.taken.extend(rows.tolist())
-        _drop(self.squared, rows, self.tolerance)
+        _drop_spanned(self.squared, rows, self.tolerance)
 
 
 @dataclass(frozen=True)
@@ -183,9 +183,9 @@ class NearestDistances:
         apart += self.diagonal[rows]
         np.minimum(self.squared, self.diagonal + apart.min(axis=1), out=self.squared)
         self.taken.extend(rows.tolist())
-        _drop(self.squared, rows, self.tolerance)
+        _drop_spanned(self.squared, rows, self.tolerance)
 
 
-def _drop(squared: Vector, rows: Indices, tolerance: float) -> None:
+def _drop_spanned(squared: Vector, rows: Indices, tolerance: float) -> None:
     squared[squared <= tolerance] = 0.0
     squared[rows] = 0.0

@@ -87,7 +87,7 @@ def grow(
     32
     """
     whole = centred_gram(kernels, pilot)
-    if not _spread(whole) > len(whole) * np.finfo(np.float64).eps:
+    if not _gram_norm(whole) > len(whole) * np.finfo(np.float64).eps:
         return Growth(len(landmarks[0]), None)
     cross = _centred_products(kernels, landmarks, pilot)
     for size in _sizes(fewest, len(cross)):
@@ -118,7 +118,7 @@ def missed_spread(whole: Matrix, gram: Matrix, cross: Matrix, tolerance: float) 
     """
     factor = pivoted_cholesky(gram, tolerance)
     known = solve_lower(factor.factor, cross[factor.kept])
-    return _spread(whole - known.T @ known) / _spread(whole)
+    return _gram_norm(whole - known.T @ known) / _gram_norm(whole)
 
 
 def centred_gram(kernels: Sequence[Kernel], rows: PointSets) -> Matrix:
@@ -163,7 +163,7 @@ def _centred_products(kernels: Sequence[Kernel], landmarks: PointSets, rows: Poi
     return products
 
 
-def _spread(gram: Matrix) -> float:
+def _gram_norm(gram: Matrix) -> float:
     return float(np.linalg.norm(gram))
 
 

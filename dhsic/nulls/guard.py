@@ -116,21 +116,21 @@ def kernel_moments(gram: NDArray[np.floating[Any]]) -> KernelMoments:
     squares = centred**2
     square = float(squares.sum()) / (s * count)
     cube = float(np.vdot(squares, centred)) / (s * count)
-    if square <= _UNSEEN * _largest(norms) ** 2:
+    if square <= _UNSEEN * _largest_norm(norms) ** 2:
         square = cube = 0.0
-    alike = bool(np.ptp(norms) <= _ALIKE * _largest(norms))
+    alike = bool(np.ptp(norms) <= _ALIKE * _largest_norm(norms))
     return KernelMoments(mean, square, cube, float(norms.mean()) - mean, alike)
 
 
 def _mostly_tied(gram: Vector, norms: Vector) -> bool:
     """Whether half of the rows or more equal another one."""
-    same = _SAME * _largest(norms)
+    same = _SAME * _largest_norm(norms)
     equal = np.abs(gram - norms) <= same
     equal &= np.abs(gram - norms[:, None]) <= same
     return bool((equal.sum(axis=1) > 1).mean() >= 0.5)
 
 
-def _largest(norms: Vector) -> np.float64:
+def _largest_norm(norms: Vector) -> np.float64:
     return np.float64(np.abs(norms).max())
 
 
@@ -270,15 +270,15 @@ def guard(null: str, spreads: Sequence[JointSpread], n: int, needs: Needs) -> st
     few = [spread.rows for spread in spreads if spread.rows < needs.rows]
     if few:
         found.append(
-            f"{_some(few, spreads)}about {_about(min(few))} of {n:,} rows show how independent "
-            f"variables vary together, and it needs {_about(needs.rows)}, so that p-values may be "
+            f"{_some(few, spreads)}about {_short(min(few))} of {n:,} rows show how independent "
+            f"variables vary together, and it needs {_short(needs.rows)}, so that p-values may be "
             "far too small"
         )
     crowds = [spread.directions for spread in spreads if spread.directions > needs.directions]
     if crowds:
         found.append(
-            f"{_some(crowds, spreads)}kernels vary in about {_about(max(crowds))} directions, more "
-            f"than {_about(needs.directions)}, so that {needs.crowded}"
+            f"{_some(crowds, spreads)}kernels vary in about {_short(max(crowds))} directions, more "
+            f"than {_short(needs.directions)}, so that {needs.crowded}"
         )
     if found:
         msg = f"null {null!r} is an approximation: {'; and '.join(found)}; {needs.remedy}"
@@ -290,6 +290,6 @@ def _some(found: Sequence[float], spreads: Sequence[JointSpread]) -> str:
     return f"in {len(found):,} of {len(spreads):,} combinations " if len(spreads) > 1 else ""
 
 
-def _about(value: float) -> str:
+def _short(value: float) -> str:
     """Two digits of it."""
     return f"{float(f'{value:.2g}'):,g}"

@@ -176,7 +176,9 @@ def dag_scores(
     axes.axvline(level, color=ORANGE, linestyle="--", linewidth=1.5, label=said)
     room = 0.02 * max(float(shown.max()), level)
     for place, value in zip(at, shown, strict=True):
-        axes.text(value + room, float(place), _rounded(value), va="center", fontsize=7, bbox=_CLEAR)
+        axes.text(
+            value + room, float(place), _rounded_text(value), va="center", fontsize=7, bbox=_CLEAR
+        )
     axes.set_yticks(at, labels)
     axes.tick_params(axis="y", labelsize=8, length=0)
     axes.set(ylim=(len(order) - 0.4, -0.6), xlim=(0.0, 1.16 * max(float(shown.max()), level)))
@@ -189,7 +191,7 @@ def dag_scores(
     if beside is not None:
         causal_graph(graphs[order[0]], words, ax=beside)
         beside.set_anchor("N")
-        beside.set_title(f"largest p-value, {_rounded(float(shown[0]))}", fontsize=10)
+        beside.set_title(f"largest p-value, {_rounded_text(float(shown[0]))}", fontsize=10)
     return axes
 
 
@@ -221,7 +223,7 @@ def roc_curves(curves: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
     >>> ax.get_legend().get_texts()[0].get_text()
     'HSIC, AUC 0.50'
     """
-    named = _named(curves)
+    named = _named_curves(curves)
     axes = axes_of(ax, _square_size(curves))
     axes.plot([0.0, 1.0], [0.0, 1.0], color="0.7", linewidth=1.0, linestyle=":")
     for (name, curve), (colour, line) in zip(named, _styles(curves), strict=True):
@@ -232,7 +234,7 @@ def roc_curves(curves: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
             linestyle=line,
             label=f"{shortened(name, _LABEL)}, AUC {curve.auc:.2f}",
         )
-    _square(axes, "false positive rate", "true positive rate")
+    _square_axes(axes, "false positive rate", "true positive rate")
     return axes
 
 
@@ -264,7 +266,7 @@ def precision_recall_curves(curves: Mapping[str, Any], *, ax: Axes | None = None
     >>> precision_recall_curves({"HSIC": curve}).get_ylabel()
     'precision'
     """
-    named = _named(curves)
+    named = _named_curves(curves)
     axes = axes_of(ax, _square_size(curves))
     for (name, curve), (colour, line) in zip(named, _styles(curves), strict=True):
         axes.step(
@@ -275,11 +277,11 @@ def precision_recall_curves(curves: Mapping[str, Any], *, ax: Axes | None = None
             linestyle=line,
             label=f"{shortened(name, _LABEL)}, AP {curve.average_precision:.2f}",
         )
-    _square(axes, "recall", "precision")
+    _square_axes(axes, "recall", "precision")
     return axes
 
 
-def _named(curves: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+def _named_curves(curves: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     if not isinstance(curves, Mapping) or not curves:
         msg = f"curves must be a mapping of names to one or more curves, got {curves!r}"
         raise InvalidArgumentError(msg)
@@ -295,7 +297,7 @@ def _square_size(curves: Mapping[str, Any]) -> tuple[float, float]:
     return 4.8, 4.3 + 0.19 * len(curves)
 
 
-def _square(axes: Axes, x: str, y: str) -> None:
+def _square_axes(axes: Axes, x: str, y: str) -> None:
     axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), xlabel=x, ylabel=y)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), fontsize=8, frameon=False)
@@ -324,7 +326,7 @@ def _edges_in_words(parents: ParentLists, names: Sequence[str]) -> str:
     return ", ".join(arrows) or "no edge"
 
 
-def _rounded(value: float) -> str:
+def _rounded_text(value: float) -> str:
     return f"{value:.3f}" if value >= _SMALL else f"{value:.0e}"
 
 

@@ -78,7 +78,7 @@ def dependence_heatmap(
             values.names if names is None else names,
             values.adjusted if pvalues is None else pvalues,
         )
-    level, sizes = check_level(alpha), _square("values", values)
+    level, sizes = check_level(alpha), _square_matrix("values", values)
     labels = names_or_numbered(names, len(sizes))
     order = cluster_order(sizes) if clustered else np.arange(len(sizes))
     shown = sizes[np.ix_(order, order)]
@@ -93,7 +93,7 @@ def dependence_heatmap(
     figure_of(axes).colorbar(image, ax=axes, shrink=0.8, label=quantity)
     crossed = np.zeros(shown.shape, dtype=bool)
     if pvalues is not None:
-        crossed = _square("pvalues", pvalues, len(sizes))[np.ix_(order, order)] > level
+        crossed = _square_matrix("pvalues", pvalues, len(sizes))[np.ix_(order, order)] > level
         axes.set_title(f"× not significant at {100 * level:g} %", fontsize=9)
     _mark(axes, shown, crossed)
     return axes
@@ -128,7 +128,7 @@ def cluster_order(similarity: Vector) -> NDArray[np.intp]:
     return np.asarray(leaves_list(tree), dtype=np.intp)
 
 
-def _square(name: str, values: Any, count: int | None = None) -> Vector:
+def _square_matrix(name: str, values: Any, count: int | None = None) -> Vector:
     matrix = numbers_of(name, values)
     if matrix.ndim != 2 or len(set(matrix.shape)) > 1 or count not in (None, len(matrix)):
         wanted = "square" if count is None else f"{count} by {count}"

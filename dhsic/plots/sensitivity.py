@@ -102,9 +102,9 @@ def sensitivity_field(
             "arrays, or a result that varies both"
         )
         raise InvalidArgumentError(msg)
-    first = _column("x", x, None, most)
+    first = _plotted_column("x", x, None, most)
     n = len(x)
-    others = [_column(name, values, n, most) for name, values in _named(y, pair)]
+    others = [_plotted_column(name, values, n, most) for name, values in _named_axes(y, pair)]
     points, gradients = np.column_stack([first, others[0]]), np.column_stack(others[1:])
     norms = np.linalg.norm(gradients, axis=1)
     axes = axes_of(ax, (6.0, 4.6))
@@ -120,11 +120,11 @@ def sensitivity_field(
     return axes
 
 
-def _named(y: Any, pair: Sequence[Any]) -> list[tuple[str, Any]]:
+def _named_axes(y: Any, pair: Sequence[Any]) -> list[tuple[str, Any]]:
     return [("y", y), ("the map of x", pair[0]), ("the map of y", pair[1])]
 
 
-def _column(name: str, data: Any, n: int | None, most: int) -> Vector:
+def _plotted_column(name: str, data: Any, n: int | None, most: int) -> Vector:
     rows = spread_rows(name, data, n, most=most)
     if rows.shape[1] != 1:
         msg = (

@@ -87,9 +87,11 @@ def read_features(
     if groups is None:
         chosen = {name: (j,) for j, name in enumerate(columns)}
     else:
-        chosen = {name: _columns_of(name, at, columns) for name, at in _named(groups).items()}
+        chosen = {
+            name: _columns_of(name, at, columns) for name, at in _named_groups(groups).items()
+        }
     kinds = kinds_of(source)
-    read = _kernels(kernels, chosen, kinds)
+    read = _kernels_of_features(kernels, chosen, kinds)
     return Features(tuple(chosen), tuple(chosen.values()), read, None if kernels else kinds)
 
 
@@ -97,7 +99,7 @@ def kernel_for_columns(kernel: Any, kinds: Sequence[ValueKind], what: str) -> Ke
     """A kernel that the values of columns allow: from its name, as it is, or by what they hold."""
     if kernel is None:
         return by_type(kinds, Gaussian())
-    read = _kernel(kernel)
+    read = _checked_kernel(kernel)
     check_kernel(read, kinds, what)
     return read
 
@@ -118,7 +120,7 @@ def _column_names(source: Source, names: Sequence[str] | None) -> list[str]:
     return listed
 
 
-def _named(groups: ColumnGroups) -> Mapping[str, Sequence[int | str]]:
+def _named_groups(groups: ColumnGroups) -> Mapping[str, Sequence[int | str]]:
     named = groups
     if not isinstance(groups, Mapping):
         listed = groups if isinstance(groups, Sequence) and not isinstance(groups, str) else ()
@@ -158,7 +160,7 @@ def _is_list(given: Any) -> bool:
     return not one and (isinstance(given, Sequence) or np.ndim(given) == 1)
 
 
-def _kernels(
+def _kernels_of_features(
     given: FeatureKernels, chosen: Mapping[str, tuple[int, ...]], kinds: Sequence[ValueKind]
 ) -> tuple[Kernel, ...]:
     one = given is None or isinstance(given, str | Kernel)
@@ -174,7 +176,7 @@ def _kernels(
     )
 
 
-def _kernel(kernel: Any) -> Kernel:
+def _checked_kernel(kernel: Any) -> Kernel:
     if isinstance(kernel, str):
         return parse(kernel)
     if isinstance(kernel, Kernel):

@@ -46,11 +46,11 @@ class RankingMethod:
 
     def plan(self, session: Session, read: JointReader) -> Plan:
         """The plan of the run; a refusal names the largest numbers that fit."""
-        planner = partial(_plan, null=self.null, n_resamples=None, read=read)
+        planner = partial(_ranking_plan, null=self.null, n_resamples=None, read=read)
         return planned(planner, self.estimator, session, self.combinations)
 
 
-def _plan(
+def _ranking_plan(
     estimator: Estimator,
     session: Session,
     combinations: Combinations,
@@ -81,7 +81,7 @@ def choose_ranking(
     if not draws_replicates(null):
         raise InvalidArgumentError(msg)
     combinations = features.against(_target_kernel(session, kernel))
-    planner = partial(_plan, null=null, n_resamples=n_resamples, read=read)
+    planner = partial(_ranking_plan, null=null, n_resamples=n_resamples, read=read)
     asked = session, combinations, null, n_resamples, planner
     chosen, reason = feature_estimator(estimator, *asked)
     few = _keep_few_landmarks(combinations, session.dims[1])

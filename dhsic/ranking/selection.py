@@ -264,13 +264,13 @@ def select_features(
     of_target = kernel_for_columns(target_kernel, kinds_of(source), f"target {source.name!r}")
     reason = AS_ASKED
     if method == "linear":
-        selected, scores = _largest(_linear_scores(session, chosen, of_target), k)
+        selected, scores = _largest_scores(_linear_scores(session, chosen, of_target), k)
     elif method == "lasso":
         found = _lasso_scores(session, chosen, of_target, k, block_rows, n_permutations)
-        selected, scores = _largest(found, min(k, int(np.count_nonzero(found))))
+        selected, scores = _largest_scores(found, min(k, int(np.count_nonzero(found))))
     else:
         columns = k if method == "forward" else len(chosen)
-        measure, reason = _measure(session, chosen, of_target, estimator, criterion, columns)
+        measure, reason = _subset_measure(session, chosen, of_target, estimator, criterion, columns)
         selected, scores = (
             forward(measure, len(chosen), k)
             if method == "forward"
@@ -296,12 +296,12 @@ def select_features(
     )
 
 
-def _largest(scores: Vector, k: int) -> Scores:
+def _largest_scores(scores: Vector, k: int) -> Scores:
     order = np.argsort(-scores, kind="stable")[:k]
     return order.tolist(), scores[order].tolist()
 
 
-def _measure(
+def _subset_measure(
     session: Session,
     features: Features,
     target: Kernel,
@@ -320,14 +320,14 @@ def _measure(
 
     def measure(subsets: Sequence[Subset]) -> Vector:
         combinations = Combinations.against([features.on(one) for one in subsets], target)
-        session.begin(planned(_plan, chosen, session, combinations))
+        session.begin(planned(_selection_plan, chosen, session, combinations))
         estimates = chosen.estimate_features(session, combinations)
         return estimates.cka if criterion == "cka" else estimates.hsic
 
     return measure, reason
 
 
-def _plan(estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
+def _selection_plan(estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
     return plan_once(estimator, session, combinations, None)
 
 
@@ -338,9 +338,9 @@ def _linear_scores(session: Session, features: Features, target: Kernel) -> Vect
         if q > 1:
             msg = f"method 'linear' with kernel 'delta' needs a target of one column, got {q}"
             raise InvalidArgumentError(msg)
-        scores = class_scores(_run(session, ClassPass(d)))
+        scores = class_scores(_run_pass(session, ClassPass(d)))
     elif isinstance(target, Linear):
-        scores = _run(session, LinearPass(d, q)).scores
+        scores = _run_pass(session, LinearPass(d, q)).scores
     else:
         msg = f"method 'linear' needs target_kernel 'linear' or 'delta', got {target.spec()!r}"
         raise InvalidArgumentError(msg)
@@ -360,10 +360,10 @@ def _lasso_scores(
     combinations = Combinations.against(kernels, target)
     fitted, _ = fit_combinations_on_sample(session, combinations)
     reduction = LassoPass(fitted, session.dims, block_rows, n_permutations, session.seed)
-    return lasso_path(_run(session, reduction, fitting_step(session)), k)
+    return lasso_path(_run_pass(session, reduction, fitting_step(session)), k)
 
 
-def _run(session: Session, reduction: RowReduction[State], *before: DriverStep) -> State:
+def _run_pass(session: Session, reduction: RowReduction[State], *before: DriverStep) -> State:
     """Run a pass that fits the memory."""
     session.begin(plan_of(session, [*before, session.plan(reduction)], _REMEDY))
     return session.run(reduction)

@@ -78,11 +78,11 @@ def timings(
     table = Table("Passes over the data", header, rows) if rows else None
     return Section.of(
         "Time and memory",
-        [Facts([("whole time", f"{seconds:.3g} s")]), table, _memory(memory)],
+        [Facts([("whole time", f"{seconds:.3g} s")]), table, _memory_part(memory)],
     )
 
 
-def _memory(memory: Sequence[MemoryUse]) -> Part:
+def _memory_part(memory: Sequence[MemoryUse]) -> Part:
     if not memory:
         return Note("The peak of memory was not measured.")
     rows = [

@@ -97,14 +97,14 @@ def write_report(
     sections = [
         Section("Result", [Facts(result.summary()), *pictures]),
         Section.of("Data and method", [*tables, *notes]),
-        *_made(result.origin, known),
+        *_provenance_sections(result.origin, known),
     ]
     page = _page(found.title, found.lead, [one for one in sections if one.parts], known)
     # Names may hold what UTF-8 cannot, such as the halves of a broken pair, and control characters.
     write_whole(target, printable(page, keep="\n\t"))
 
 
-def _made(result: Any, run: Run) -> list[Section]:
+def _provenance_sections(result: Any, run: Run) -> list[Section]:
     """How it came about, as far as it tells."""
     made_by, seed = getattr(result, "version", None), getattr(result, "seed", None)
     again = reproduction(run, seed, made_by or __version__)

@@ -333,7 +333,7 @@ class IndependenceTestResult(_Result):
 
     @property
     def _subject(self) -> str:
-        return self.question.format(_listed(self._asked))
+        return self.question.format(_names_in_sentence(self._asked))
 
     @property
     def _asked(self) -> tuple[str, ...]:
@@ -403,12 +403,12 @@ class IndependenceTestResult(_Result):
             resampled=self.pvalue_error is not None,
             labels=NullLabels(f"{self.null} null", said, f"{self.estimator} {measured}"),
         )
-        names = shortened(_listed(self._asked), _TITLE_WIDTH)
+        names = shortened(_names_in_sentence(self._asked), _TITLE_WIDTH)
         axes.set_title(self.question.format(names), fontsize=11)
         return axes
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _names_in_sentence(names: tuple[str, ...]) -> str:
     """Names in a sentence."""
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last

@@ -157,7 +157,7 @@ def two_sample_test(
     method = choose_method(session, asked.kernels, asked.estimator, null, n_resamples)
     session.begin(method.plan(session))
     session.resume(computes="two-sample test", **method.described)
-    return _result(asked, method, tested_fields(session, method, began))
+    return _two_sample_result(asked, method, tested_fields(session, method, began))
 
 
 @named_arguments
@@ -246,7 +246,7 @@ class _IndependenceArguments:
                     f"{sample.shape[0]}: give more, or leave it out"
                 )
                 raise DataError(msg)
-        return cls(tuple(opened), dropped, _estimator(estimator), _kernels(kernels))
+        return cls(tuple(opened), dropped, _mmd_estimator(estimator), _sample_kernels(kernels))
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -291,7 +291,7 @@ def _common_name(samples: Sequence[Source]) -> str:
     return labels[0] if labels and not found and labels[0] != _SAMPLE else "values"
 
 
-def _estimator(estimator: str | Estimator) -> str | Estimator:
+def _mmd_estimator(estimator: str | Estimator) -> str | Estimator:
     if isinstance(estimator, str):
         given = {cls.name: name for cls, name in _NAMES.items()}.get(estimator, estimator)
         name = check_choice("estimator", given, ("auto", *MMD_ESTIMATORS))
@@ -309,7 +309,7 @@ def _estimator(estimator: str | Estimator) -> str | Estimator:
     return estimator
 
 
-def _kernels(kernels: Any) -> Grid | list[Any]:
+def _sample_kernels(kernels: Any) -> Grid | list[Any]:
     """Those of the values, and of the codes."""
     if not isinstance(kernels, Grid):
         if isinstance(kernels, Sequence) and not isinstance(kernels, str):
@@ -330,7 +330,7 @@ def _kernels(kernels: Any) -> Grid | list[Any]:
     return replace(kernels, candidates=(listed[0], Candidates(Codes(), (1.0,))), combine=combine)
 
 
-def _result(
+def _two_sample_result(
     asked: _IndependenceArguments, method: Method, fields: dict[str, Any]
 ) -> TwoSampleTestResult:
     """In words of samples."""

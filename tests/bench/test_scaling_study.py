@@ -14,7 +14,7 @@ import dhsic
 from dhsic.bench import ScalingStudy, scaling_study
 from dhsic.bench import study as module
 from dhsic.bench.data import Data
-from dhsic.bench.places import StudyWorkers, WorkerPool, _load
+from dhsic.bench.places import StudyWorkers, WorkerPool, _import_for_tasks
 from dhsic.engine.runtime import Runtime
 from dhsic.errors import ClusterError, DataError, InvalidArgumentError
 from dhsic.io.sources import GraphSource, StoredSource
@@ -238,7 +238,7 @@ def test_study__scales_the_cluster_of_a_client_and_puts_it_back(data, client, mo
         place = places.at("processes", 3)
         assert place.client.cluster is cluster
         places.at("processes", 3)
-    assert ran == [_load, _load]  # on workers that were there before, too
+    assert ran == [_import_for_tasks, _import_for_tasks]  # on workers that were there before, too
     assert cluster.asked == [3, 2]
     monkeypatch.setattr("dhsic.bench.places._WORKERS_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr(Scaled, "nthreads", lambda self: {"worker": 1})

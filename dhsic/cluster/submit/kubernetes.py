@@ -31,7 +31,7 @@ class KubernetesPlace:
 
     def prepare(self, run: SubmittedRun) -> SubmittedRun:
         """Name the context and the namespace, which may be others by the time of a later call."""
-        section = _section(run)
+        section = _section_of_run(run)
         context = section.context or _configured("current-context")
         shown = ("view", "--minify", "--output=jsonpath={.contexts[0].context.namespace}")
         given = () if context is None else (f"--context={context}",)
@@ -80,8 +80,8 @@ class KubernetesPlace:
             pods = parse_json(_kubectl(run, words))["items"]
         except ClusterError:
             return None
-        if phase == "ended" and _runner(job) not in (pod["metadata"]["name"] for pod in pods):
-            return gone(_runner(job), run.identity)
+        if phase == "ended" and _runner_pod(job) not in (pod["metadata"]["name"] for pod in pods):
+            return gone(_runner_pod(job), run.identity)
         return trouble_of_pods(pods)
 
     def cancel(self, run: SubmittedRun, job: str) -> None:
@@ -95,7 +95,7 @@ class KubernetesPlace:
         return True
 
 
-def _runner(job: str) -> str:
+def _runner_pod(job: str) -> str:
     """Name of the pod that leads a run."""
     return f"{job}-runner"
 
@@ -103,7 +103,7 @@ def _runner(job: str) -> str:
 def _keep_printed(run: SubmittedRun, job: str, *part: str) -> bool:
     """Put the log, the events and the result where those of other runs are, if there is a pod."""
     try:
-        log = _kubectl(run, ["logs", f"pod/{_runner(job)}", "--container=dhsic", *part])
+        log = _kubectl(run, ["logs", f"pod/{_runner_pod(job)}", "--container=dhsic", *part])
     except ClusterError as error:
         if _NOT_FOUND in str(error):
             return False
@@ -118,7 +118,7 @@ def _keep_printed(run: SubmittedRun, job: str, *part: str) -> bool:
 
 
 def _kubectl(run: SubmittedRun, words: Sequence[str], given: str | None = None) -> str:
-    section = _section(run)
+    section = _section_of_run(run)
     options = {"context": section.context, "namespace": section.namespace}
     where = [f"--{name}={value}" for name, value in options.items() if value is not None]
     return call(["kubectl", *where, *words], _MISSING, given)
@@ -131,7 +131,7 @@ def _configured(*words: str) -> str | None:
     return None
 
 
-def _section(run: SubmittedRun) -> Kubernetes:
+def _section_of_run(run: SubmittedRun) -> Kubernetes:
     assert run.spec.kubernetes is not None
     return run.spec.kubernetes
 

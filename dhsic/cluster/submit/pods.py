@@ -65,12 +65,12 @@ def _rank(pod: Mapping[str, Any]) -> int:
 def _reasons(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Reasons for which there is a remedy, each with what is said of it."""
     status = pod.get("status", {})
-    for place in (status, *_refused(status), *_states(status)):
+    for place in (status, *_unschedulable(status), *_states(status)):
         if place.get("reason") in _REMEDIES:
             yield place["reason"], place.get("message", "")
 
 
-def _refused(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _unschedulable(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     conditions = status.get("conditions", [])
     return [one for one in conditions if one["type"] == "PodScheduled" and one["status"] == "False"]
 

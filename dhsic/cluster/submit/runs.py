@@ -210,7 +210,7 @@ def find_run(runs: Path, identity: str) -> SubmittedRun:
     folder = runs / identity
     try:
         facts = parse_json((folder / "run.json").read_text("utf-8"))
-        return _read(folder, facts)
+        return _read_run(folder, facts)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise _unreadable(identity, folder) from error
 
@@ -230,7 +230,7 @@ def _identities(runs: Path) -> list[str]:
         raise ClusterError(msg) from error
 
 
-def _read(folder: Path, facts: Mapping[str, Any]) -> SubmittedRun:
+def _read_run(folder: Path, facts: Mapping[str, Any]) -> SubmittedRun:
     if facts["format"] != _FORMAT or facts["where"] not in ("slurm", "kubernetes"):
         raise ValueError(facts["format"])
     return SubmittedRun(

@@ -89,7 +89,7 @@ class SlurmPlace:
 
     def phase(self, run: SubmittedRun, job: str) -> Phase:
         """Ask squeue."""
-        number, *where = _told(job)
+        number, *where = _job_options(job)
         words = ["squeue", *where, "--noheader", "--format=%T", f"--jobs={number}"]
         try:
             said = call(words, _MISSING).split()
@@ -106,7 +106,7 @@ class SlurmPlace:
 
     def cancel(self, run: SubmittedRun, job: str) -> None:
         """End the job that leads; it ends those of its workers."""
-        number, *where = _told(job)
+        number, *where = _job_options(job)
         call(["scancel", *where, number], _MISSING)
 
     def clear(self, run: SubmittedRun, job: str) -> bool:
@@ -114,7 +114,7 @@ class SlurmPlace:
         return False
 
 
-def _told(job: str) -> list[str]:
+def _job_options(job: str) -> list[str]:
     """The number of a job, and where one of several clusters has it, the option that says which."""
     number, _, cluster = job.partition(";")
     return [number, f"--clusters={cluster}"] if cluster else [number]

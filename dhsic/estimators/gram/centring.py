@@ -116,16 +116,16 @@ def centred_pairs(
 
     @lru_cache(maxsize=len(chosen[0]) - 1)
     def grown(one: tuple[int, ...]) -> Terms:
-        return _times(grown(one[:-1]), terms(one[-1])) if one[1:] else terms(one[0])
+        return _times_variable(grown(one[:-1]), terms(one[-1])) if one[1:] else terms(one[0])
 
     for one in chosen:
         if len(one) == 2:
             yield grams[one[0]] * grams[one[1]]
         else:
-            yield _times(grown(one[:-1]), terms(one[-1]), {(2, 2)})[2, 2]
+            yield _times_variable(grown(one[:-1]), terms(one[-1]), {(2, 2)})[2, 2]
 
 
-def _times(f: Terms, by: Terms, wanted: Container[tuple[int, int]] | None = None) -> Terms:
+def _times_variable(f: Terms, by: Terms, wanted: Container[tuple[int, int]] | None = None) -> Terms:
     """The sums F multiplied by one more variable; all of them, or those that are wanted."""
     found: Terms = {}
     for ((p, q), value), ((one, other), factor) in product(f.items(), by.items()):

@@ -189,7 +189,7 @@ def _later_terms(points: PlanePoints, ranks: Ranks) -> float:
     total = 0.0
     for bit in reversed(range((len(ranks) - 1).bit_length())):
         half = 1 << bit
-        terms, low, high = _split(points, ranks, half)
+        terms, low, high = _split_by_bit(points, ranks, half)
         total += terms
         if len(ranks) > _IN_CACHE:
             return total + _later_terms(*low) + _later_terms(*high)
@@ -197,7 +197,7 @@ def _later_terms(points: PlanePoints, ranks: Ranks) -> float:
     return total
 
 
-def _split(
+def _split_by_bit(
     points: PlanePoints, ranks: Ranks, half: int
 ) -> tuple[float, tuple[PlanePoints, Ranks], tuple[PlanePoints, Ranks]]:
     """The terms of one bit of the ranks, and the points without and with it.

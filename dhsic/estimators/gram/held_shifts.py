@@ -89,7 +89,7 @@ class HeldShifts:
         values = self._entries(self._rights, rows, sums, held)
         standing = standing.T @ self._standing(values)
         sums.constants[:] = [standing[at] for at in self._places_of_pairs]
-        for cosets in _cut(self.sides.orbit.cosets, self._batch):
+        for cosets in _ranges_of(self.sides.orbit.cosets, self._batch):
             sums.products[cosets.start : cosets.stop] = self._met(own, values, cosets)
         return sums
 
@@ -104,7 +104,7 @@ class HeldShifts:
         values = held[: n**2 * len(some)].reshape(n, n, len(some))
         needed = sides.shared.sources(number for (number,) in some)
         buffers = np.empty((k + 1 + sides.shared.work_tiles, self._strip * n), sides.dtype)
-        for part in _cut(n, self._strip):
+        for part in _ranges_of(n, self._strip):
             at = slice(part.start, part.stop)
             tiles = buffers[:, : len(part) * n].reshape(-1, len(part), n)
             prepared = [x[at] for x in rows.rows]
@@ -131,7 +131,7 @@ class HeldShifts:
         weights = self._held_lines.weights.astype(values.dtype)
         shape = self.length // 2 + 1, self._lines, len(self._lefts)
         own: Spectrum = np.empty(shape, np.result_type(values.dtype, np.complex64))
-        for part in _cut(self._lines, self._part):
+        for part in _ranges_of(self._lines, self._part):
             at = slice(part.start, part.stop)
             np.conj(self._spectra(values, range(1), part), out=own[:, at])
             own[:, at] *= weights[at, None]
@@ -173,7 +173,7 @@ class HeldShifts:
         """The cross-spectra of all statistics in some cosets, shape (R, C, F)."""
         shape = *own.shape[:2], len(cosets) * len(self._rights)
         met: Spectrum = np.zeros(shape, own.dtype)  # of all pairs of a left and a right side
-        for part in _cut(self._lines, self._part):
+        for part in _ranges_of(self._lines, self._part):
             met += own[..., part.start : part.stop] @ self._spectra(values, cosets, part)
         met = met.reshape(*own.shape[:2], len(cosets), -1)
         lefts, rights = zip(*self._places_of_pairs, strict=True)
@@ -238,7 +238,7 @@ class HeldShifts:
         return list(dict.fromkeys((right,) for _, right in self.sides.pairs))
 
 
-def _cut(count: int, step: int) -> Iterator[range]:
+def _ranges_of(count: int, step: int) -> Iterator[range]:
     """So many at a time."""
     for start in range(0, count, step):
         yield range(start, min(start + step, count))

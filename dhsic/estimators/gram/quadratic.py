@@ -236,9 +236,9 @@ class Quadratic:
         if len(fitted) > 1 and isinstance(null, Resampling) and not fitted.features:
             numbers = compared_in_samples(fitted, samples, session.n)
             if len(numbers) < len(fitted):
-                fitted, numbered = fitted.part(numbers), _kept(numbered, numbers)
+                fitted, numbered = fitted.part(numbers), _ranges_left(numbered, numbers)
         note = guard_grams(session, fitted, samples, null)
-        parts = _cut(fitted, numbered)
+        parts = _cut_combinations(fitted, numbered)
         runs = (run_steps(session, self._steps(session, one, samples, null)) for one in parts)
         return fitted, note, zip(parts, runs, strict=True)
 
@@ -299,7 +299,7 @@ class Quadratic:
             return [range(start, min(start + size, count)) for start in range(0, count, size)]
 
         def exceeds(size: int) -> bool:  # kernels of some parts take more than those of others
-            return not plan_of_parts(*_cut(combinations, parts_of(size))).fits
+            return not plan_of_parts(*_cut_combinations(combinations, parts_of(size))).fits
 
         if count == 1 or isinstance(null, Chain):
             return _Planned([range(count)], plan_of_parts(combinations))
@@ -310,7 +310,7 @@ class Quadratic:
                 return _Planned([range(count)], whole)
             size = max(bisect_left(range(1, count), True, key=exceeds), 1)
         parts = parts_of(size)
-        return _Planned(parts, plan_of_parts(*_cut(combinations, parts)))
+        return _Planned(parts, plan_of_parts(*_cut_combinations(combinations, parts)))
 
     def _guessed(
         self, session: Session, combinations: Combinations, null: Null | None
@@ -336,12 +336,12 @@ class Quadratic:
         return plain_steps(session, fitted, samples)
 
 
-def _kept(parts: Sequence[range], numbers: Sequence[int]) -> list[range]:
+def _ranges_left(parts: Sequence[range], numbers: Sequence[int]) -> list[range]:
     """The parts that are left of some combinations, which are numbered anew."""
     counts = (sum(c in part for c in numbers) for part in parts)
     ends = list(accumulate(filter(None, counts), initial=0))
     return [range(*both) for both in pairwise(ends)]
 
 
-def _cut(combinations: Combinations, parts: Sequence[range]) -> list[Combinations]:
+def _cut_combinations(combinations: Combinations, parts: Sequence[range]) -> list[Combinations]:
     return [combinations.part(one) for one in parts] if len(parts) > 1 else [combinations]

@@ -194,8 +194,8 @@ class _Task:
         same, cosets = left.first == right.first, range(self._sides.orbit.cosets)
         first = [self._sides.prepare(left, coset) for coset in cosets]
         second = first if same else [self._sides.prepare(right, coset) for coset in cosets]
-        groups, staying = _cut(first, left)
-        others, others_staying = (groups, staying) if same else _cut(second, right)
+        groups, staying = _cut_groups(first, left)
+        others, others_staying = (groups, staying) if same else _cut_groups(second, right)
         for g, own in enumerate(groups):
             for h in range(g if same else 0, len(others)):
                 self._add_groups(own, own if same and g == h else others[h])
@@ -284,7 +284,7 @@ class _Task:
                 part.add_sums(padded, sums[0][number], sums[1][number])
             begin = len(sides.sides) if coset else 0
             found[side] = self._buffers.spectra[begin + place, : len(part)]
-            _transform(lines, self._shifted.length, found[side])
+            _transform_lines(lines, self._shifted.length, found[side])
         return found
 
     def _raise(self, tiles: dict[int, Matrix], coset: int, count: int) -> None:
@@ -322,7 +322,7 @@ def _offsets(
     return {side: lines.of_rows(one, other) for (side, one), other in both}
 
 
-def _cut(
+def _cut_groups(
     rows: Sequence[CosetRows], block: GroupBlock
 ) -> tuple[list[list[CosetRows]], list[CosetRows]]:
     """Groups of rows, and those that are in none; of every coset."""
@@ -338,7 +338,7 @@ def _is_quick(length: int) -> bool:
     return length == 1
 
 
-def _transform(lines: Matrix, length: int, out: NDArray[Any]) -> None:
+def _transform_lines(lines: Matrix, length: int, out: NDArray[Any]) -> None:
     """Write the transforms of lines; SciPy is quicker in float32, and makes new arrays."""
     if lines.dtype == np.float64:
         np.fft.rfft(lines, length, axis=1, out=out)

@@ -131,7 +131,7 @@ def orbit_steps(
     -------
     list of Step
     """
-    orbit = _orbit(session, combinations, null)
+    orbit = _orbit_in_memory(session, combinations, null)
     sides = GramSides.of(session, combinations, samples, orbit, null, unbiased=unbiased)
     if orbit.shifted:
         return _passing_steps(session, ShiftedGramPass(sides))
@@ -160,10 +160,12 @@ def plain_steps(
     session: Session, combinations: Combinations, samples: Sequence[Vector]
 ) -> list[CostedStep]:
     """The steps of an estimate; the last one returns a `GramOrbit`."""
-    return _passing_steps(session, PermutedGramPass(_plain(session, combinations, samples)))
+    return _passing_steps(session, PermutedGramPass(_data_alone(session, combinations, samples)))
 
 
-def _plain(session: Session, combinations: Combinations, samples: Sequence[Vector]) -> GramSides:
+def _data_alone(
+    session: Session, combinations: Combinations, samples: Sequence[Vector]
+) -> GramSides:
     """The statistics of the data alone."""
     groups = Groups.of(session.n, min(session.n, _FEWEST), session.seed)
     return GramSides.of(session, combinations, samples, Orbit(groups, 1, shifted=False))
@@ -185,7 +187,7 @@ def _statistics(session: Session, reduction: ShiftedGramPass | PermutedGramPass)
     return CostedStep(cost, lambda sums: GramOrbit(reduction, sums))
 
 
-def _orbit(session: Session, combinations: Combinations, null: Permuting) -> Orbit:
+def _orbit_in_memory(session: Session, combinations: Combinations, null: Permuting) -> Orbit:
     """All rows are permuted where half the memory holds what that takes for one combination.
 
     As many combinations are taken at a time as fit. Shifts are more than were asked for where fewer
@@ -210,7 +212,7 @@ def signed_steps(
     unbiased: bool,
 ) -> list[CostedStep]:
     """The steps of a test by multipliers; the last one returns `SignedGrams`."""
-    sides = _plain(session, combinations, samples)
+    sides = _data_alone(session, combinations, samples)
 
     def pass_of(centring: Centring) -> SignedGramPass:
         return SignedGramPass(sides, centring, null.n_resamples, session.seed)

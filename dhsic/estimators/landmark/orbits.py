@@ -78,10 +78,10 @@ class TupleSums(NamedTuple):
         """Add rows that no permutation moves, by their sides at a strip of landmarks."""
         for side, (at, _) in strip.sides.items():
             self.sides[:, at] += own[side].sum(axis=1)
-            self.side_squares[at] += _norms(own[side])
+            self.side_squares[at] += _squared_row_norms(own[side])
         for place, pair in zip(strip.pairs, tuples.pairs, strict=True) if products else ():
             left, right = own[pair.left][place.left], own[pair.right,][place.right]
-            self.left_over[place.at] += _products(left, right)
+            self.left_over[place.at] += _sums_of_products(left, right)
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,10 @@ class TupleOrbitPass:
         """Add what some whole groups contribute at a strip of landmarks."""
         t, b = self.tuples, self.groups.size
         own = self.tiles.sides(strip, tiles)
-        norms = {side: _norms(x.reshape(len(x), x.shape[1] // b, b)) for side, x in own.items()}
+        norms = {
+            side: _squared_row_norms(x.reshape(len(x), x.shape[1] // b, b))
+            for side, x in own.items()
+        }
         for side, (at, _) in strip.sides.items():
             sums.side_squares[at] += norms[side].sum(axis=1)
         for place, pair in zip(strip.pairs, t.pairs, strict=True):
@@ -277,7 +280,7 @@ class TupleOrbitPass:
                 own, order = rights[pair.right,], moved.get(t.variables[pair.right])
                 found[pair.right] = own if order is None else permuted(own, order)
             left, right = lefts[pair.left][place.left], found[pair.right][place.right]
-            sums[place.at] += _products(left, right)
+            sums[place.at] += _sums_of_products(left, right)
 
     def _add_spectra(
         self,
@@ -308,13 +311,13 @@ class TupleOrbitPass:
                         first[key] = _reversed_transform(lefts[r][left][:, group])
                     if right not in second:
                         x, order = rights[right,][:, group], moved.get(t.variables[right])
-                        second[right] = _transform(x if order is None else x[:, order[g]])
+                        second[right] = _transform_rows(x if order is None else x[:, order[g]])
                     found[r, start:stop] += first[key][place.left] * second[right][place.right]
         for place, start, stop in zip(strip.pairs, ends, ends[1:], strict=False):
             sums[:, place.at] += found[:, start:stop]
 
 
-def _transform(values: Tile) -> Spectrum:
+def _transform_rows(values: Tile) -> Spectrum:
     """Along rows; of real numbers half of the frequencies say all."""
     transform = scipy.fft.fft if np.iscomplexobj(values) else scipy.fft.rfft
     found: Spectrum = transform(values, axis=1)
@@ -323,10 +326,10 @@ def _transform(values: Tile) -> Spectrum:
 
 def _reversed_transform(values: Tile) -> Spectrum:
     """The transform of the rows in reverse order, with which a product is a correlation."""
-    return np.conj(_transform(np.conj(values)))
+    return np.conj(_transform_rows(np.conj(values)))
 
 
-def _products(left: Tile, right: Tile) -> Tile:
+def _sums_of_products(left: Tile, right: Tile) -> Tile:
     """Sums over rows of the products of two tiles, shape (r,), in double precision.
 
     Short sums of float32 keep their digits, and are many times quicker than a conversion.
@@ -340,7 +343,7 @@ def _products(left: Tile, right: Tile) -> Tile:
     return sums
 
 
-def _norms(values: Tile) -> Vector:
+def _squared_row_norms(values: Tile) -> Vector:
     """Sums over the last axis of the squared absolute values."""
     real = as_real(np.ascontiguousarray(values))
     norms: Vector = np.einsum("...i,...i->...", real, real).astype(np.float64, copy=False)

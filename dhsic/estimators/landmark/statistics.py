@@ -125,11 +125,11 @@ def resample_tuples(
     """
     if isinstance(null, Multiplier):
         return _by_signs(session, tuples, whiten, null)
-    orbit = _orbit(session, tuples, null)
+    orbit = _shared_orbit(session, tuples, null)
     b, n = orbit.n_shifts, session.n
     values, errors = np.empty((len(orbit), len(tuples.pairs))), np.empty(len(tuples.pairs))
     moments = no_moments(tuples)
-    for numbers, cosets, reduction in _pieces(session, _Orbiting(tuples, orbit)):
+    for numbers, cosets, reduction in _program_pieces(session, _Orbiting(tuples, orbit)):
         part, sums = reduction.tuples, session.run_groups(reduction)
         session.step("solve")
         write_means(moments, part, sums, n)
@@ -150,7 +150,7 @@ def _by_signs(
     about, left_means, moments = _about_means(session, tuples)
     norms: list[Vector] = []
     signing = _Signing(about, left_means, null.n_resamples, session.seed)
-    for numbers, _, reduction in _pieces(session, signing):
+    for numbers, _, reduction in _program_pieces(session, signing):
         part, sums = reduction.tuples, session.run(reduction)
         session.step("solve")
         functions = _signed_functions(sums, session.n)
@@ -167,7 +167,7 @@ def fit_tuples(
     """T of every statistic and its fitted null distribution, in two passes where they fit."""
     about, left_means, moments = _about_means(session, tuples)
     tested: list[StatisticWithLaw] = []
-    for numbers, _, reduction in _pieces(session, _Fitting(about, left_means, null)):
+    for numbers, _, reduction in _program_pieces(session, _Fitting(about, left_means, null)):
         for c, both in zip(numbers, reduction.of(session.run(reduction)), strict=True):
             tested.append(_fitted(session, *both, whiten[c], null))
             moments.u[c] = both[0] / session.n
@@ -177,15 +177,15 @@ def fit_tuples(
 def plan_tuples(session: Session, tuples: Tuples, null: TupleNull | None) -> list[PlannedStep]:
     """The passes of `resample_tuples`, `fit_tuples` or `measure_tuples` and what follows each."""
     if isinstance(null, Shifts | Chain | Permutation):
-        return _steps(session, _Orbiting(tuples, _orbit(session, tuples, null)))
+        return _tuple_steps(session, _Orbiting(tuples, _shared_orbit(session, tuples, null)))
     first = session.plan(MeansPass(tuples, products=null is None))
     if null is None:
         return [first]
     means = np.broadcast_to(tuples.sums.type(0), tuples.starts[-1])
     if isinstance(null, Multiplier):
         signing = _Signing(tuples, means, null.n_resamples, session.seed)
-        return [first, *_steps(session, signing)]
-    return [first, *_steps(session, _Fitting(tuples, means, null))]
+        return [first, *_tuple_steps(session, signing)]
+    return [first, *_tuple_steps(session, _Fitting(tuples, means, null))]
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class _Orbiting:
 
     def after(self, reduction: TupleOrbitPass) -> list[DriverStep]:
         """The permutations of one coset and statistic at a time."""
-        return [_solve(reduction.tuples, self.orbit.n_shifts)]
+        return [_solve_step(reduction.tuples, self.orbit.n_shifts)]
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ class _Signing:
     def after(self, reduction: SignedPass) -> list[DriverStep]:
         """The functions of all statistics, and copies of those of one."""
         part, count = reduction.tuples, self.n_resamples + 1
-        functions, solve = part.sums.itemsize * part.starts[-1] * count, _solve(part, count)
+        functions, solve = part.sums.itemsize * part.starts[-1] * count, _solve_step(part, count)
         return [replace(solve, working_bytes=2 * functions + solve.working_bytes)]
 
 
@@ -279,10 +279,10 @@ class _Piece(NamedTuple, Generic[TuplePass]):
     reduction: TuplePass
 
 
-def _steps(session: Session, program: _Program[TuplePass]) -> list[PlannedStep]:
+def _tuple_steps(session: Session, program: _Program[TuplePass]) -> list[PlannedStep]:
     """The steps of all pieces, for a plan."""
     steps: list[PlannedStep] = []
-    for piece in _pieces(session, program):
+    for piece in _program_pieces(session, program):
         steps += [_planned(session, piece.reduction), *program.after(piece.reduction)]
     return steps
 
@@ -293,7 +293,7 @@ def _planned(session: Session, reduction: TupleOrbitPass | SignedPass | Spectrum
     return session.plan(reduction)
 
 
-def _solve(part: Tuples, count: int) -> DriverStep:
+def _solve_step(part: Tuples, count: int) -> DriverStep:
     """So many functions of one statistic, and a factor beside them."""
     sizes = [part.parts * len(kept) for kept in part.kept]
     working = 8 * max(sizes) * (_FUNCTIONS * count + 2 * max(sizes))
@@ -302,7 +302,7 @@ def _solve(part: Tuples, count: int) -> DriverStep:
     return DriverStep("solve", working, work=count * (Work.of(factors=solves) + back))
 
 
-def _pieces(session: Session, program: _Program[TuplePass]) -> Iterator[_Piece[TuplePass]]:
+def _program_pieces(session: Session, program: _Program[TuplePass]) -> Iterator[_Piece[TuplePass]]:
     """Statistics and cosets that one pass takes: all where they fit in memory, else halves.
 
     The driver may hold factors beside a pass and a solve, see `NystromMHSIC`.
@@ -325,7 +325,7 @@ def _pieces(session: Session, program: _Program[TuplePass]) -> Iterator[_Piece[T
             left[:0] = [(numbers, cosets[:middle]), (numbers, cosets[middle:])]
 
 
-def _orbit(session: Session, tuples: Tuples, null: Shifts | Chain | Permutation) -> Orbit:
+def _shared_orbit(session: Session, tuples: Tuples, null: Shifts | Chain | Permutation) -> Orbit:
     """The permutations, which all statistics share."""
 
     def suits(orbit: Orbit) -> bool:

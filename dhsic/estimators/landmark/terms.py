@@ -89,7 +89,7 @@ class SignedPass:
             for strip, tiles in self.tiles.of(values):
                 for _, at, xi in self.tiles.terms(strip, tiles, self.left_means):
                     sums.plain[at] += xi.sum(axis=1)
-                    sums.signed[at] += _times(xi, signs)
+                    sums.signed[at] += _times_signs(xi, signs)
         return sums
 
     def combine(self, left: SignedTupleSums, right: SignedTupleSums) -> SignedTupleSums:
@@ -97,7 +97,7 @@ class SignedPass:
         return add(left, right)
 
 
-def _times(xi: Tile, signs: Matrix) -> Tile:
+def _times_signs(xi: Tile, signs: Matrix) -> Tile:
     """Xi W, where signs need not become complex."""
     product: Tile = xi.real @ signs
     return product + 1j * (xi.imag @ signs) if np.iscomplexobj(xi) else product

@@ -291,20 +291,20 @@ class Strip(NamedTuple):
         sides = {}
         for side, at in its.items():
             begin = tuples.side_places[side].start + within(tuples.sides[side]).start
-            members = [_found(local[tuples.roots[k]], at) for k in side]
+            members = [_places_among(local[tuples.roots[k]], at) for k in side]
             sides[side] = slice(begin, begin + len(at)), members
         places = []
         for (left, right), kept, begin in zip(
             tuples.pairs, tuples.kept, tuples.starts, strict=False
         ):
             own = within(kept)
-            one, other = _found(its[left], kept[own]), _found(its[right,], kept[own])
-            members = [_found(local[tuples.roots[k]], kept[own]) for k in (*left, right)]
+            one, other = _places_among(its[left], kept[own]), _places_among(its[right,], kept[own])
+            members = [_places_among(local[tuples.roots[k]], kept[own]) for k in (*left, right)]
             place = slice(begin + own.start, begin + own.stop)
             places.append(StripPlace(place, own, one, other, tuple(members)))
         return cls(roots, sides, places)
 
 
-def _found(among: Indices, wanted: Indices) -> Indices | slice:
+def _places_among(among: Indices, wanted: Indices) -> Indices | slice:
     """Places of ascending numbers among others: all, or one after another."""
     return slice(None) if len(among) == len(wanted) else np.searchsorted(among, wanted)

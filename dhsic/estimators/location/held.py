@@ -91,7 +91,7 @@ def held_test(session: Session, tuples: Tuples, norm: Norm, null: Sequential) ->
         When to stop.
     """
     session.step("rows in memory")
-    orbit = _orbit(session, null)
+    orbit = _orbit_of_all_rows(session, null)
     ranges, places = orbit.groups.arrange(0, 1)
     rows = np.concatenate([np.arange(*one) for one in ranges])[places]
     values = tuple(session.take([rows] * len(session.sources)))
@@ -106,12 +106,12 @@ def held_test(session: Session, tuples: Tuples, norm: Norm, null: Sequential) ->
 def held_location_steps(session: Session, tuples: Tuples, null: Sequential) -> list[DriverStep]:
     """The steps of `held_test`, for a plan."""
     largest = tuple(range(max(null.batches)))
-    cost = TupleOrbitPass(tuples, _orbit(session, null), largest).footprint(session.n)
+    cost = TupleOrbitPass(tuples, _orbit_of_all_rows(session, null), largest).footprint(session.n)
     rows = 8 * session.n * sum(session.dims)
     work = cost.payload + session.runtime.threads * (cost.scratch + cost.state)
     return [DriverStep("rows in memory", 2 * rows, rows), DriverStep("permutation null", work)]
 
 
-def _orbit(session: Session, null: Sequential) -> Orbit:
+def _orbit_of_all_rows(session: Session, null: Sequential) -> Orbit:
     """The identity and permutations of all rows."""
     return Orbit(Groups(session.n, session.n, session.seed), null.n_resamples + 1, shifted=False)

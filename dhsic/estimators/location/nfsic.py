@@ -167,7 +167,7 @@ class NFSIC:
             prepared = Work.of(entries=_PREPARED * trained * sum(session.dims))
             work = (_EVALUATIONS * trained * count) * tiles_work + prepared + calls
             steps.append(DriverStep("optimise locations", 6 * rows + 12 * tiles, rows, work))
-        rest = _without(session, self._training(session))
+        rest = _session_without(session, self._training(session))
         guessed, pairs = (
             combinations.guessed(session.dims),
             statistics_of(combinations.chosen, null),
@@ -215,7 +215,7 @@ class NFSIC:
         """Fit the kernels, place the locations and measure the other rows there."""
         fitted, samples = fit_on_sample(session, kernels)
         training, m = self._training(session), len(kernels)
-        rest, placed = _without(session, training), self._place(session, fitted, training)
+        rest, placed = _session_without(session, training), self._place(session, fitted, training)
         columns = [k.columns(z, session.dtype) for k, z in zip(*placed, strict=True)]
         warn_of_rounding(session.names, placed.kernels, columns, session.dtype)
         sampled = [k(x, z) for k, z, x in zip(*placed, samples, strict=True)]
@@ -278,6 +278,6 @@ class NFSIC:
         return min(_LOCATIONS, max(1, most))
 
 
-def _without(session: Session, rows: NDArray[np.intp]) -> Session:
+def _session_without(session: Session, rows: NDArray[np.intp]) -> Session:
     """The run over all rows but these."""
     return session.over([RestSource(source, rows) for source in session.sources])
