@@ -81,28 +81,28 @@ def _outcome_of_test(
         return estimator.test(session, combinations.kernels, null), None, ()
     assert isinstance(estimator, GridEstimator)
     assert isinstance(null, Resampling)
-    found = estimator.test_grid(session, combinations, null)
-    if len(found.combinations) == 1:
-        return found.only, None, ()
+    tested = estimator.test_grid(session, combinations, null)
+    if len(tested.combinations) == 1:
+        return tested.only, None, ()
     whole = aggregate(
-        found.statistics,
-        found.replicates,
+        tested.statistics,
+        tested.replicates,
         method.grid.aggregate,
-        found.rounding,
+        tested.rounding,
         session.dtype,
-        reference=found.combinations.reference(),
+        reference=tested.combinations.reference(),
         share=method.grid.reference_share,
     )
-    estimate = found.estimate(whole.strongest)
+    estimate = tested.estimate(whole.strongest)
     outcome = Outcome(
         whole.statistic,
         whole.distribution,
         estimate,
-        found.detail,
+        tested.detail,
         whole.rounding,
         whole.strength,
     )
-    return outcome, _summary_of_grid(found, whole, method), ()
+    return outcome, _summary_of_grid(tested, whole, method), ()
 
 
 def _summary_of_grid(found: GridOutcome, whole: Aggregated, method: Method) -> GridSummary:

@@ -137,13 +137,13 @@ def least_landmarks(delta: float, *spectra: CovarianceSpectrum) -> int:
     581
     """
     _check_delta(delta, 1.0)
-    others = [one for one in spectra if not isinstance(one, CovarianceSpectrum)]
+    others = [spectrum for spectrum in spectra if not isinstance(spectrum, CovarianceSpectrum)]
     if others:
         msg = (
             f"a spectrum must be a CovarianceSpectrum, got {shown(others[0])}: make one of a pilot"
         )
         raise InvalidArgumentError(msg)
-    c = max(_LEAST, *(12.0 * one.supremum**2 / one.norm for one in spectra))
+    c = max(_LEAST, *(12.0 * spectrum.supremum**2 / spectrum.norm for spectrum in spectra))
     return math.ceil(-c * float(scipy.special.lambertw(-delta / c, k=-1).real))
 
 

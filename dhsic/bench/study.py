@@ -122,17 +122,17 @@ def scaling_study(
         varied = f"{', '.join(sorted(vary))} vary{', weak' if weak else ''}"
         fixed = (f"{name}={value!r}" for name, value in sorted(tests.items()))
         study = "; ".join([data.described(places.runtime), places.described, varied, *fixed])
-        found = ScalingStudy.kept(csv, study)
+        table = ScalingStudy.kept(csv, study)
         for number, turn in enumerate(turns, 1):
-            if found.has(turn):
+            if table.has(turn):
                 continue
             run = _run_setting(places.at(turn["scheduler"], turn["workers"]), data, turn, tests)
-            found = found.with_run({**run, "study": study})
+            table = table.with_run({**run, "study": study})
             if csv is not None:
-                found.to_csv(csv)
+                table.to_csv(csv)
             if progress is not None:
                 progress(f"run {number} of {len(turns)}: {_in_words(turn)}: {run['seconds']:.3g} s")
-    return found.of(turns)
+    return table.of(turns)
 
 
 def _turns(settings: Sequence[Setting], repeats: int, client: Any) -> list[Setting]:

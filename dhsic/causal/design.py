@@ -165,7 +165,7 @@ def additive_fit(
     DataError
         There are not more rows than coefficients.
     """
-    own, functions = design.columns(target, given)
+    target_columns, functions = design.columns(target, given)
     n, p = sums[-1, -1], len(functions)
     if n <= p + 1:
         msg = (
@@ -176,7 +176,7 @@ def additive_fit(
         raise DataError(msg)
     step = sums[-1, :-1] / n
     means = design.centre + step
-    at = np.concatenate([functions, own])
+    at = np.concatenate([functions, target_columns])
     moments = sums[np.ix_(at, at)] - n * np.outer(step[at], step[at])
     gram, cross, squares = moments[:p, :p], moments[:p, p:], np.diagonal(moments)[p:]
     vectors, penalised = _diagonalised(gram, _scaled_penalties(design, gram, given))
@@ -188,18 +188,18 @@ def additive_fit(
     explained = (2.0 / shrunk - free / shrunk**2) @ rotated**2
     residual = np.maximum(squares - explained, 0.0)
     scores = n * residual / (n - degrees[:, None]) ** 2
-    best, own_column = np.argmin(scores, axis=0), np.arange(len(own))
+    best, own_column = np.argmin(scores, axis=0), np.arange(len(target_columns))
     left = residual[best, own_column]
     return AdditiveFit(
         target,
         tuple(given),
-        means[own],
+        means[target_columns],
         means[functions],
         vectors @ (rotated / shrunk[best].T),
         _WEIGHTS[best],
         degrees[best],
         scores[best, own_column],
-        np.divide(left, squares, out=np.zeros(len(own)), where=squares > 0.0),
+        np.divide(left, squares, out=np.zeros(len(target_columns)), where=squares > 0.0),
     )
 
 

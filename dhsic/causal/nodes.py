@@ -94,8 +94,8 @@ def kernels_of_nodes(kernels: Any, session: Session) -> tuple[Kernel, ...]:
     if not isinstance(listed, Sequence) or len(listed) != m:
         msg = f"kernels must be one, or one for each of {m} nodes, got {kernels!r}"
         raise InvalidArgumentError(msg)
-    read = tuple(parse(one) if isinstance(one, str) else one for one in listed)
-    if not all(isinstance(one, Kernel) for one in read):
+    read = tuple(parse(kernel) if isinstance(kernel, str) else kernel for kernel in listed)
+    if not all(isinstance(kernel, Kernel) for kernel in read):
         msg = f"kernels must be names or Kernel values, got {kernels!r}"
         raise InvalidArgumentError(msg)
     return read

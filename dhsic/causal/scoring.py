@@ -329,21 +329,21 @@ def choose_residual_test(
     if not (isinstance(null, str) and null == "auto"):
         # One combination at a time: a grid would be one test of all of them.
         one = Combinations.single([estimator.kernel(None)] * len(session.sources))
-        found, why = find_null(null, estimator, session, n_resamples, one)
+        chosen, why = find_null(null, estimator, session, n_resamples, one)
     elif n_resamples is not None:
-        found, why = Multiplier(n_resamples), "tests share its replicates"
+        chosen, why = Multiplier(n_resamples), "tests share its replicates"
     elif isinstance(estimator, NystromMHSIC) and n_tests > _MANY_GRAPHS:
-        found, why = Multiplier(_RESAMPLES), f"more than {_MANY_GRAPHS} tests share its replicates"
+        chosen, why = Multiplier(_RESAMPLES), f"more than {_MANY_GRAPHS} tests share its replicates"
     else:
-        found, why = Gamma(), "p-values without a smallest step"
-    if not isinstance(found, Gamma | Spectral | Resampling):
+        chosen, why = Gamma(), "p-values without a smallest step"
+    if not isinstance(chosen, Gamma | Spectral | Resampling):
         msg = (
-            f"graphs share replicates or need none, so null must not be {found.name!r}, which "
+            f"graphs share replicates or need none, so null must not be {chosen.name!r}, which "
             "draws its own, or tests one variable after another: take 'permutation', or 'shifts' "
             "for two nodes, for exact p-values"
         )
         raise InvalidArgumentError(msg)
-    return ResidualTest(estimator, reason, found, why, names)
+    return ResidualTest(estimator, reason, chosen, why, names)
 
 
 def _read_dags(dags: Any, names: tuple[str, ...]) -> tuple[Parents, ...]:

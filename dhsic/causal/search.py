@@ -365,13 +365,13 @@ class _Search:
         tests: list[SearchTest] = []
         for place, node in enumerate(order):
             before = tuple(sorted(order[:place]))
-            own = before
+            parents_left = before
             for candidate in before:
-                found = self._test(node, _nodes_without(own, candidate), before)
+                found = self._test(node, _nodes_without(parents_left, candidate), before)
                 tests.append(found)
                 if found.pvalue > alpha:
-                    own = _nodes_without(own, candidate)
-            parents[node] = own
+                    parents_left = _nodes_without(parents_left, candidate)
+            parents[node] = parents_left
         return tuple(parents[node] for node in sorted(parents)), tuple(tests)
 
     def joint(self, parents: Parents) -> tuple[Score, str]:

@@ -33,7 +33,7 @@ from dhsic.cli.options import (
 )
 from dhsic.cli.output import print_columns, print_result, print_summary
 from dhsic.cli.pictures import write_picture
-from dhsic.cli.where import read_place
+from dhsic.cli.resources import read_resources
 from dhsic.io.whole import write_whole
 
 __all__ = ["cause"]
@@ -120,7 +120,7 @@ def order(**options: Any) -> None:
 def _run_and_write(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Run a function over the variables, and write what was asked for."""
     with seen(options, options["data"]) as run:
-        place = read_place(options)
+        place = read_resources(options)
         sources = opened(options, options["variables"])
         names = [source.name for source in sources]
         arguments = method_arguments(options, place)
@@ -143,21 +143,21 @@ def _write_found(found: DAGScores | DAGSearch, options: dict[str, Any]) -> None:
         write_picture(options["plot_path"], found.plot)
 
 
-def _tell_graph(run: Seen, found: DAGScores | DAGSearch) -> None:
-    best = found.best if isinstance(found, DAGScores) else found
-    fields = {"graph": str(best.dag), "pvalue": best.pvalue, "estimator": found.estimator}
-    run.journal.tell("result", **fields, seed=found.seed, seconds=round(found.seconds, 3))
+def _tell_graph(run: Seen, result: DAGScores | DAGSearch) -> None:
+    best = result.best if isinstance(result, DAGScores) else result
+    fields = {"graph": str(best.dag), "pvalue": best.pvalue, "estimator": result.estimator}
+    run.journal.tell("result", **fields, seed=result.seed, seconds=round(result.seconds, 3))
 
 
-def _print_scores(found: DAGScores, options: dict[str, Any]) -> None:
+def _print_scores(scores: DAGScores, options: dict[str, Any]) -> None:
     alpha, top = options["alpha"], options["top"]
-    ranked = found.ranked[:top]
-    rows = [(f"{one.pvalue:.4g}", f"{one.statistic:.4g}", str(one.dag)) for one in ranked]
+    ranked = scores.ranked[:top]
+    rows = [(f"{graph.pvalue:.4g}", f"{graph.statistic:.4g}", str(graph.dag)) for graph in ranked]
     print_columns(("p-value", "statistic", "graph"), rows)
-    kept = len(found.accepted(alpha))
-    said = f"{kept:,} of {len(found):,} graphs are not rejected at level {alpha:g}"
-    minimal = [("minimal", str(one.dag)) for one in found.minimal(alpha)[:top]]
-    others = [row for row in found.summary() if row[0] not in _OWN_ROWS]
+    kept = len(scores.accepted(alpha))
+    said = f"{kept:,} of {len(scores):,} graphs are not rejected at level {alpha:g}"
+    minimal = [("minimal", str(graph.dag)) for graph in scores.minimal(alpha)[:top]]
+    others = [row for row in scores.summary() if row[0] not in _OWN_ROWS]
     print_summary([("accepted", said), *minimal, *others])
 
 
@@ -189,7 +189,7 @@ def residuals(given: tuple[str, ...], **options: Any) -> None:
         msg = f"two variables are needed: give --variable twice; got {len(options['variables'])}"
         raise click.UsageError(msg)
     with seen(options, options["data"]) as run:
-        place = read_place(options)
+        place = read_resources(options)
         sources = opened(options, [*options["variables"], *given])
         names = [source.name for source in sources]
         null = read_null(options)

@@ -24,8 +24,8 @@ from dhsic.cli.options import (
 )
 from dhsic.cli.pages import Page
 from dhsic.cli.pictures import check_picture
-from dhsic.cli.watching import check_targets, seen_run
-from dhsic.cli.where import WHERE_OPTIONS, RunResources
+from dhsic.cli.resources import RESOURCE_OPTIONS, RunResources
+from dhsic.cli.run_display import check_targets, seen_run
 from dhsic.estimators import NystromMHSIC
 
 __all__ = [
@@ -98,7 +98,7 @@ METHOD_OPTIONS = (
 CAUSE_RUN_OPTIONS = (
     SEED_OPTION,
     PRECISION_OPTION,
-    *WHERE_OPTIONS,
+    *RESOURCE_OPTIONS,
     JSON_OPTION,
     CHECKPOINT_OPTION,
     LOG_OPTION,

@@ -31,8 +31,8 @@ from dhsic.cli.options import (
 )
 from dhsic.cli.output import print_columns, print_summary
 from dhsic.cli.pictures import write_picture
-from dhsic.cli.tested import PLAN_OPTIONS, check_planned, print_plan
-from dhsic.cli.where import TIME_OPTION, WHERE_OPTIONS, read_place
+from dhsic.cli.printing import PLAN_OPTIONS, check_planned, print_plan
+from dhsic.cli.resources import RESOURCE_OPTIONS, TIME_OPTION, read_resources
 from dhsic.errors import DataError, MissingDependencyError, require
 from dhsic.io.cause_effect_pairs import CauseEffectPair, read_pairs
 from dhsic.io.whole import write_whole
@@ -97,7 +97,7 @@ _OPTIONS = (
 _RUN = (
     TIME_OPTION,
     SEED_OPTION,
-    *WHERE_OPTIONS,
+    *RESOURCE_OPTIONS,
     JSON_OPTION,
     CHECKPOINT_OPTION,
     LOG_OPTION,
@@ -149,12 +149,12 @@ def direction_command(**options: Any) -> None:
         request = _request(options)
         x, y = request.sources
         with run.run(request) as watched:
-            found = find_direction(x, y, **request.arguments, **watched)
+            result = find_direction(x, y, **request.arguments, **watched)
         if options["json_path"] is not None:
-            write_whole(options["json_path"], found.to_json(indent=2) + "\n")
-        fields = {"direction": found.direction, "score": found.score, "seed": found.seed}
-        run.journal.tell("result", **fields, seconds=round(found.seconds, 3))
-    print_summary(found.summary())
+            write_whole(options["json_path"], result.to_json(indent=2) + "\n")
+        fields = {"direction": result.direction, "score": result.score, "seed": result.seed}
+        run.journal.tell("result", **fields, seconds=round(result.seconds, 3))
+    print_summary(result.summary())
 
 
 def _pairs_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -182,20 +182,20 @@ def pairs(folder: str, **options: Any) -> None:
         known = _known_directions(read)
         if options["plot_path"] is not None:
             _check_plot(known)
-        with run.run(read_place(options)) as watched:
-            found = directions(
+        with run.run(read_resources(options)) as watched:
+            result = directions(
                 {pair.name: (pair.x, pair.y) for pair in read},
                 **watched,
                 **_direction_arguments(options),
             )
         if options["json_path"] is not None:
-            write_whole(options["json_path"], found.to_json(indent=2) + "\n")
+            write_whole(options["json_path"], result.to_json(indent=2) + "\n")
         if known is not None and options["plot_path"] is not None:
-            draw = partial(found.roc_curve(*known).plot, label=options["criterion"])
+            draw = partial(result.roc_curve(*known).plot, label=options["criterion"])
             write_picture(options["plot_path"], draw)
-        run.journal.tell("result", pairs=len(read), seed=found.seed, seconds=found.seconds)
-    print_columns(*found.table(options["top"]))
-    print_summary([*found.summary(), *_areas(found, known)])
+        run.journal.tell("result", pairs=len(read), seed=result.seed, seconds=result.seconds)
+    print_columns(*result.table(options["top"]))
+    print_summary([*result.summary(), *_areas(result, known)])
 
 
 def _check_plot(known: Known | None) -> None:
@@ -245,12 +245,12 @@ def _request(options: dict[str, Any]) -> Request:
     sources = opened(options, options["variables"])
     names = [source.name for source in sources]
     arguments = {"names": names, "missing": options["missing"], **_direction_arguments(options)}
-    return Request(sources, arguments, read_place(options), plan_direction)
+    return Request(sources, arguments, read_resources(options), plan_direction)
 
 
 def _direction_arguments(options: dict[str, Any]) -> dict[str, Any]:
     """Arguments of `dhsic.causal.direction` from the options."""
-    place = read_place(options)
+    place = read_resources(options)
     for name in () if options["criterion"].endswith("p-value") else ("null", "resamples"):
         if options[name] is not None:
             got = options["criterion"]

@@ -64,12 +64,12 @@ def list_checkpoints(url: str) -> None:
         passes = kept_passes(folder)
         rows = [
             (
-                f"  {one.name}",
-                f"{one.shards} of {one.of}",
-                format_bytes(one.size),
-                _age(one.modified),
+                f"  {kept.name}",
+                f"{kept.shards} of {kept.of}",
+                format_bytes(kept.size),
+                _age(kept.modified),
             )
-            for one in passes
+            for kept in passes
         ]
         if rows:
             print_columns(("  pass", "parts", "size", "last written"), rows)

@@ -9,8 +9,8 @@ import click
 import dhsic
 from dhsic.cli.methods import pairs_table
 from dhsic.cli.options import read_request, test_options
+from dhsic.cli.printing import CALIBRATE_OPTION, print_plan, print_test
 from dhsic.cli.recipes import code_of_test
-from dhsic.cli.tested import CALIBRATE_OPTION, print_plan, print_test
 
 __all__ = ["plan_command", "test"]
 

@@ -18,9 +18,9 @@ from dhsic.cli.options import (
     opened,
     with_options,
 )
+from dhsic.cli.printing import PLAN_OPTIONS, print_plan, print_test
 from dhsic.cli.recipes import code_of_interaction
-from dhsic.cli.tested import PLAN_OPTIONS, print_plan, print_test
-from dhsic.cli.where import read_place
+from dhsic.cli.resources import read_resources
 from dhsic.interaction import INTERACTION_ESTIMATORS
 from dhsic.nulls import Multiplier, Permutation
 
@@ -115,7 +115,7 @@ def _read_interaction(options: dict[str, Any]) -> Request:
     click.UsageError, DhsicError
         Options that do not go together, or variables that cannot be opened.
     """
-    place, null, given = read_place(options), read_null(options), _KIND.given(options)
+    place, null, given = read_resources(options), read_null(options), _KIND.given(options)
     sources = opened(options, options["variables"])
     names = [source.name for source in sources]
     name: str = options["estimator"]

@@ -97,12 +97,12 @@ def read_kernels(options: dict[str, Any], names: Sequence[str]) -> Grid | list[K
     listed = _listed_kernels(options["kernels"], names)
     factors = options["factors"]
     how = ("combine", "aggregate", "reference_share")
-    told = {name: options[name] for name in how if options[name] is not None}
-    if factors is None and not told and all(len(kernels) <= 1 for kernels in listed):
+    given = {name: options[name] for name in how if options[name] is not None}
+    if factors is None and not given and all(len(kernels) <= 1 for kernels in listed):
         return [kernels[0] if kernels else None for kernels in listed]
-    grid = Grid(tuple(_candidates_of_option(kernels, factors) for kernels in listed), **told)
-    if told and len(grid.combinations(len(names))) == 1:
-        option = next(iter(told)).replace("_", "-")
+    grid = Grid(tuple(_candidates_of_option(kernels, factors) for kernels in listed), **given)
+    if given and len(grid.combinations(len(names))) == 1:
+        option = next(iter(given)).replace("_", "-")
         msg = (
             f"--{option} needs several kernels of a variable: list them as --kernel "
             "'gaussian|laplacian', or give --factors"

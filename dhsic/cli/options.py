@@ -17,7 +17,7 @@ from dhsic._arguments import Missing, Precision
 from dhsic.cli.journal import STDERR
 from dhsic.cli.kernels import KERNEL_OPTION, KERNEL_OPTIONS, read_kernels, single_kernels
 from dhsic.cli.methods import NULL_OPTIONS, estimator_options, read_estimator, read_null
-from dhsic.cli.where import TIME_OPTION, WHERE_OPTIONS, RunResources, read_place
+from dhsic.cli.resources import RESOURCE_OPTIONS, TIME_OPTION, RunResources, read_resources
 from dhsic.engine.plan import Plan
 from dhsic.estimators import Estimator
 from dhsic.io.open import AnySource, open_group, open_group_labels
@@ -259,7 +259,7 @@ CHECKPOINT_OPTION = click.option(
 RUN_OPTIONS = (
     SEED_OPTION,
     PRECISION_OPTION,
-    *WHERE_OPTIONS,
+    *RESOURCE_OPTIONS,
     JSON_OPTION,
     CHECKPOINT_OPTION,
     LOG_OPTION,
@@ -314,7 +314,7 @@ def read_request(options: dict[str, Any]) -> Request:
     click.UsageError, DhsicError
         Options that do not go together, or data that cannot be opened.
     """
-    place = read_place(options)
+    place = read_resources(options)
     estimator, null = read_estimator(options), read_null(options)
     request = _request_of(options, place, estimator)
     arguments = {
@@ -358,7 +358,7 @@ def read_measure(options: dict[str, Any]) -> Request:
     click.UsageError, DhsicError
         As for `read_request`; or several kernels of a variable.
     """
-    request = _request_of(options, read_place(options), read_estimator(options))
+    request = _request_of(options, read_resources(options), read_estimator(options))
     kernels = single_kernels(options["kernels"], request.arguments["names"])
     return replace(request, arguments={**request.arguments, "kernels": kernels})
 

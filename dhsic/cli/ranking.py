@@ -14,8 +14,8 @@ from dhsic.cli.options import LEVEL_OPTION, MISSING_OPTIONS, RUN_OPTIONS, opened
 from dhsic.cli.output import print_columns, print_lines, print_summary
 from dhsic.cli.pages import Page
 from dhsic.cli.recipes import code_of_ranking
-from dhsic.cli.watching import check_targets, seen_run
-from dhsic.cli.where import RunResources, read_place
+from dhsic.cli.resources import RunResources, read_resources
+from dhsic.cli.run_display import check_targets, seen_run
 from dhsic.io.open import AnySource
 from dhsic.io.whole import write_whole
 from dhsic.kernels import Kernel, parse
@@ -161,7 +161,7 @@ def rank(**options: Any) -> None:
     check_targets(options)
     command = ("dhsic", *click.get_current_context().find_root().obj)
     page = Page(options["page_path"], command)
-    place = read_place(options)
+    place = read_resources(options)
     features, target = opened(options, [options["variable"], options["target"]])
     arguments = _ranking_arguments(options, place, features)
     if place.planned is not None or options["only_plan"]:
@@ -174,15 +174,15 @@ def rank(**options: Any) -> None:
     if options["only_plan"]:
         return
     with open_journal(options["log_path"], command, options["data"]) as journal:
-        found = _run_ranking(features, target, arguments, options, place, journal, page)
+        result = _run_ranking(features, target, arguments, options, place, journal, page)
         try:
             if options["json_path"] is not None:
-                write_whole(options["json_path"], found.to_json(indent=2) + "\n")
-            page.write(found, options, place, code_of_ranking(options, arguments, place))
-            strongest = found.ranked()[0].name
-            journal.tell("result", features=len(found.features), strongest=strongest)
+                write_whole(options["json_path"], result.to_json(indent=2) + "\n")
+            page.write(result, options, place, code_of_ranking(options, arguments, place))
+            strongest = result.ranked()[0].name
+            journal.tell("result", features=len(result.features), strongest=strongest)
         finally:
-            _print(found, options)
+            _print(result, options)
 
 
 def _ranking_arguments(

@@ -10,7 +10,7 @@ from typing import Any
 import dhsic
 from dhsic import kernels
 from dhsic.cli.options import Request
-from dhsic.cli.where import RunResources
+from dhsic.cli.resources import RunResources
 from dhsic.io.urls import redacted
 
 __all__ = [

@@ -18,9 +18,9 @@ from dhsic.cli.options import (
     location,
     with_options,
 )
+from dhsic.cli.printing import CALIBRATE_OPTION, print_plan, print_test
 from dhsic.cli.recipes import code_of_samples
-from dhsic.cli.tested import CALIBRATE_OPTION, print_plan, print_test
-from dhsic.cli.where import read_place
+from dhsic.cli.resources import read_resources
 from dhsic.estimators import Estimator
 from dhsic.io.open import open_group_samples
 from dhsic.twosample import MMD_ESTIMATORS
@@ -101,7 +101,11 @@ def _read_two_samples(options: dict[str, Any]) -> Request:
     click.UsageError, DhsicError
         Options that do not go together, or samples that cannot be opened.
     """
-    place, estimator, null = read_place(options), _estimator_of_options(options), read_null(options)
+    place, estimator, null = (
+        read_resources(options),
+        _estimator_of_options(options),
+        read_null(options),
+    )
     allowed = options["allow_missing_chunks"]
     samples = open_group_samples(
         location(options["data"]), options["samples"], allow_missing_chunks=allowed

@@ -147,17 +147,17 @@ def take_inventories(sources: Sequence[Source]) -> tuple[tuple[Stored, Inventory
     """
     arrays: dict[object, list[Stored]] = {}
     for source in sources:
-        for one in getattr(source, "stored", ()):
-            arrays.setdefault(one.identity, []).append(one)
+        for array in getattr(source, "stored", ()):
+            arrays.setdefault(array.identity, []).append(array)
     listed = [(same, same[0].inventory(within=True)) for same in arrays.values()]
-    for same, found in listed:
-        if found is None:
+    for same, inventory in listed:
+        if inventory is None:
             continue
-        if not any(one.allow_missing_chunks for one in same):
-            _refuse_absent(found)
-        for one in same:
-            one.seen(found)
-    return tuple((same[0], found) for same, found in listed if found is not None)
+        if not any(array.allow_missing_chunks for array in same):
+            _refuse_absent(inventory)
+        for array in same:
+            array.seen(inventory)
+    return tuple((same[0], inventory) for same, inventory in listed if inventory is not None)
 
 
 def check_unchanged(before: Iterable[tuple[Stored, Inventory]]) -> None:

@@ -55,19 +55,19 @@ def find_checkpoints(root: AnyFolder) -> Found:
     manifest = Manifest.read(root)
     if manifest is not None:
         return Found([(root, manifest)], [])
-    found = Found([], [])
+    listed = Found([], [])
     for folder in (root.inner(entry.name) for entry in root.entries() if entry.is_folder):
         try:
             manifest = Manifest.read(folder)
         except DataError as error:
-            found.broken.append(error)
+            listed.broken.append(error)
         else:
             if manifest is not None:
-                found.checkpoints.append((folder, manifest))
-    if not found.checkpoints and not found.broken:
+                listed.checkpoints.append((folder, manifest))
+    if not listed.checkpoints and not listed.broken:
         msg = f"there must be a checkpoint, or a folder of some, at {root}, and there is none"
         raise DataError(msg)
-    return found
+    return listed
 
 
 def kept_passes(folder: AnyFolder) -> list[KeptPass]:

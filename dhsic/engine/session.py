@@ -375,8 +375,8 @@ class Session:
         DataError
             A value is NaN or infinite.
         """
-        keys = [(one.variable, one.columns, one.value.tobytes()) for one in still]
-        new = {k: one for k, one in zip(keys, still, strict=True) if k not in self._differing}
+        keys = [(item.variable, item.columns, item.value.tobytes()) for item in still]
+        new = {k: item for k, item in zip(keys, still, strict=True) if k not in self._differing}
         if new:
             extent, finished = self._scan(tuple(new.values()))
             check_finite(extent, self.sources, self.remedy)

@@ -329,12 +329,12 @@ def _drawn_orders(part: Items, size: int, seed: int, number: int) -> Indices:
     units = counts // size
     kept = np.flatnonzero(rank < units[sets] * size)
     kept = kept[np.argsort(sets[kept], kind="stable")]
-    own = sets[kept]
-    place = np.arange(len(kept)) - (np.cumsum(units * size) - units * size)[own]
-    segments = size * own + place // units[own]
+    set_of_item = sets[kept]
+    place = np.arange(len(kept)) - (np.cumsum(units * size) - units * size)[set_of_item]
+    segments = size * set_of_item + place // units[set_of_item]
     unit = np.empty(len(kept), np.intp)
-    unit[np.argsort(segments + rng.random(len(kept)))] = place % units[own]
-    unit += (np.cumsum(units) - units)[own]
+    unit[np.argsort(segments + rng.random(len(kept)))] = place % units[set_of_item]
+    unit += (np.cumsum(units) - units)[set_of_item]
     return kept[np.argsort(unit + rng.random(len(kept)))].reshape(-1, size)
 
 

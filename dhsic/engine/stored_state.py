@@ -131,18 +131,19 @@ def _class_name(cls: type) -> str:
 def _class_of_name(name: str) -> type:
     """A named tuple or dataclass of this package, by its name."""
     module, _, path = name.partition(":")
-    found: Any = None
+    target: Any = None
     if module.split(".")[0] == _PACKAGE:
-        found = importlib.import_module(module)
+        target = importlib.import_module(module)
         for part in path.split("."):
-            found = getattr(found, part, None)
-    kept = isinstance(found, type) and (
-        dataclasses.is_dataclass(found) or (issubclass(found, tuple) and hasattr(found, "_fields"))
+            target = getattr(target, part, None)
+    kept = isinstance(target, type) and (
+        dataclasses.is_dataclass(target)
+        or (issubclass(target, tuple) and hasattr(target, "_fields"))
     )
-    if not kept or not found.__module__.startswith(_PACKAGE):
+    if not kept or not target.__module__.startswith(_PACKAGE):
         msg = f"{name} is no class of a state"
         raise BrokenStateError(msg)
-    return found  # type: ignore[no-any-return]
+    return target  # type: ignore[no-any-return]
 
 
 def _field_names(cls: Any) -> Sequence[str]:

@@ -96,11 +96,12 @@ def _by_chunk(rows: Sequence[Indices], step: int, chunks: Indices) -> list[list[
     """The rows of every source in each of some chunks."""
     starts = chunks * step
     parts = [
-        map(slice, np.searchsorted(own, starts), np.searchsorted(own, starts + step))
-        for own in rows
+        map(slice, np.searchsorted(wanted, starts), np.searchsorted(wanted, starts + step))
+        for wanted in rows
     ]
     return [
-        [own[at] for own, at in zip(rows, ats, strict=True)] for ats in zip(*parts, strict=True)
+        [wanted[at] for wanted, at in zip(rows, ats, strict=True)]
+        for ats in zip(*parts, strict=True)
     ]
 
 

@@ -117,14 +117,14 @@ def take_block(sources: Sequence[Source], rows: Sequence[NDArray[np.intp]]) -> l
     """
     first = sources[0]
     if len(sources) == 1 or not is_cut(first) or first.chunk_rows is None:
-        return [source.take(own) for source, own in zip(sources, rows, strict=True)]
+        return [source.take(wanted) for source, wanted in zip(sources, rows, strict=True)]
     whole, step = first.whole, first.chunk_rows
 
     def pick(part: NDArray[np.intp]) -> list[NDArray[Any]]:
         start = part[0] // step * step
-        ends = (np.searchsorted(own, (start, start + step)) for own in rows)
-        here = (own[slice(*at)] for own, at in zip(rows, ends, strict=True))
-        places = [np.searchsorted(part, own) for own in here]
+        ends = (np.searchsorted(wanted, (start, start + step)) for wanted in rows)
+        here = (wanted[slice(*at)] for wanted, at in zip(rows, ends, strict=True))
+        places = [np.searchsorted(part, wanted) for wanted in here]
         block, pairs = whole.take(part), zip(sources, places, strict=True)
         return [source.cut(block[at]) for source, at in pairs if is_cut(source)]
 

@@ -41,14 +41,14 @@ class _StageTest(NamedTuple):
     pvalue: float
 
 
-def combine_chain(session: Session, found: ChainOutcome, grid: Grid, null: Chain) -> Chained:
+def combine_chain(session: Session, chain: ChainOutcome, grid: Grid, null: Chain) -> Chained:
     """Combine the stages of a chain.
 
     Parameters
     ----------
     session : Session
         The run.
-    found : ChainOutcome
+    chain : ChainOutcome
         Its stages.
     grid : Grid
         How the statistics of a stage become one.
@@ -59,14 +59,14 @@ def combine_chain(session: Session, found: ChainOutcome, grid: Grid, null: Chain
     -------
     Chained
     """
-    tested = [_test_of_stage(session, found, stage, grid) for stage in found.stages]
-    statistic, law = combine_pvalues([one.pvalue for one in tested], null.combined_by)
-    strongest = min(tested, key=lambda one: one.pvalue)
-    estimate = found.estimate(_combination_of(found, strongest))
-    summary = _summary_of_stage(found, strongest, grid) if len(found.combinations) > 1 else None
-    stages = tuple(_summary(session, found, one) for one in tested)
-    strength = Strength.largest([one.whole.strength for one in tested])
-    outcome = Outcome(statistic, law, estimate, found.detail, strength=strength)
+    tested = [_test_of_stage(session, chain, stage, grid) for stage in chain.stages]
+    statistic, law = combine_pvalues([stage_test.pvalue for stage_test in tested], null.combined_by)
+    strongest = min(tested, key=lambda stage_test: stage_test.pvalue)
+    estimate = chain.estimate(_combination_of(chain, strongest))
+    summary = _summary_of_stage(chain, strongest, grid) if len(chain.combinations) > 1 else None
+    stages = tuple(_summary(session, chain, stage_test) for stage_test in tested)
+    strength = Strength.largest([stage_test.whole.strength for stage_test in tested])
+    outcome = Outcome(statistic, law, estimate, chain.detail, strength=strength)
     return Chained(outcome, summary, stages)
 
 
@@ -95,16 +95,16 @@ def _test_of_stage(
     )
 
 
-def _combination_of(found: ChainOutcome, tested: _StageTest) -> int:
+def _combination_of(chain: ChainOutcome, tested: _StageTest) -> int:
     """A combination of kernels that has those of the statistic that decided."""
     pair = tested.stage.pairs[tested.whole.strongest]
     kernels = {*pair.left, pair.right}
-    return next(c for c, one in enumerate(found.combinations.chosen) if kernels <= set(one))
+    return next(c for c, one in enumerate(chain.combinations.chosen) if kernels <= set(one))
 
 
-def _summary(session: Session, found: ChainOutcome, tested: _StageTest) -> StageSummary:
+def _summary(session: Session, chain: ChainOutcome, tested: _StageTest) -> StageSummary:
     pair = tested.stage.pairs[tested.whole.strongest]
-    variables, kernels = found.combinations.variables, found.combinations.kernels
+    variables, kernels = chain.combinations.variables, chain.combinations.kernels
     return StageSummary(
         variable=session.names[variables[pair.right]],
         others=tuple(session.names[variables[k]] for k in pair.left),
@@ -114,25 +114,25 @@ def _summary(session: Session, found: ChainOutcome, tested: _StageTest) -> Stage
     )
 
 
-def _summary_of_stage(found: ChainOutcome, tested: _StageTest, grid: Grid) -> GridSummary:
+def _summary_of_stage(chain: ChainOutcome, tested: _StageTest, grid: Grid) -> GridSummary:
     """Every combination by the statistic of all its kernels at a stage."""
-    m = found.combinations.variables[tested.stage.pairs[0].right]
+    m = chain.combinations.variables[tested.stage.pairs[0].right]
     places = {(pair.left, pair.right): c for c, pair in enumerate(tested.stage.pairs)}
-    at = [places[one[:m], one[m]] for one in found.combinations.chosen]
+    at = [places[one[:m], one[m]] for one in chain.combinations.chosen]
     combinations = tuple(
         KernelCombination(
-            tuple(kernel.spec() for kernel in found.combinations.kernels_of(c)),
+            tuple(kernel.spec() for kernel in chain.combinations.kernels_of(c)),
             float(tested.stage.resampled.statistics[place]),
             float(tested.whole.standardised[place]),
             float(tested.whole.pvalues[place]),
-            found.combinations.factors_of(c),
+            chain.combinations.factors_of(c),
         )
         for c, place in enumerate(at)
     )
     return GridSummary(
         grid.aggregate,
         grid.reference_share,
-        found.combinations.reference(),
-        _combination_of(found, tested),
+        chain.combinations.reference(),
+        _combination_of(chain, tested),
         combinations,
     )

@@ -249,6 +249,6 @@ def plan_test(
     """That of a test or an estimate, once."""
     if null is None:
         return plan_once(estimator, session, combinations, None)
-    found, _ = find_null(null, estimator, session, n_resamples, combinations)
-    found = found.replicates if isinstance(found, FromReplicates) else found
-    return plan_once(estimator, session, combinations, found)
+    chosen, _ = find_null(null, estimator, session, n_resamples, combinations)
+    chosen = chosen.replicates if isinstance(chosen, FromReplicates) else chosen
+    return plan_once(estimator, session, combinations, chosen)

@@ -94,14 +94,14 @@ def _completed(sample: Sample, found: Mapping[ColumnNumbers, Differing], n: int)
     They are as many as their share of the n rows, and five where that is less, which is enough for
     a typical distance; each set of columns has them in other rows of the sample.
     """
-    if not any(one.total for one in found.values()):
+    if not any(differing.total for differing in found.values()):
         return sample
     sample, start = sample.copy(), 0
-    for columns, one in found.items():
-        share = round(len(sample) * one.total / n)
-        count = min(max(share, _FEWEST), len(one.values), len(sample) - 1)
+    for columns, differing in found.items():
+        share = round(len(sample) * differing.total / n)
+        count = min(max(share, _FEWEST), len(differing.values), len(sample) - 1)
         rows = np.arange(start, start + count) % len(sample)
-        sample[rows[:, None], np.array(columns)] = one.values[:count]
+        sample[rows[:, None], np.array(columns)] = differing.values[:count]
         start += count
     return sample
 

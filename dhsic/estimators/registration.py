@@ -297,10 +297,13 @@ def _add_estimator(
 def _named_classes(argument: str, given: NamesOrClasses, known: dict[str, Any]) -> list[Any]:
     """The classes that are named, in order, each once."""
     listed: Sequence[Any] = [given] if isinstance(given, str | type) else list(given)
-    found = [known.get(one) if isinstance(one, str) else one for one in listed]
-    for one, cls in zip(listed, found, strict=True):
+    found = [
+        known.get(name_or_class) if isinstance(name_or_class, str) else name_or_class
+        for name_or_class in listed
+    ]
+    for name_or_class, cls in zip(listed, found, strict=True):
         if cls not in known.values():
-            shown = one.__name__ if inspect.isclass(one) else one
+            shown = name_or_class.__name__ if inspect.isclass(name_or_class) else name_or_class
             msg = (
                 f"{argument} must be among {', '.join(known)}, or their classes, got "
                 f"{shown!r}{nearest(str(shown), known)}"

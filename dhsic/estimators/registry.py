@@ -276,17 +276,17 @@ def _find_null(
         check_integer("n_resamples", n_resamples, minimum=1)
     if isinstance(null, str) and null == "auto":
         count = n_resamples or _RESAMPLES
-        found, reason = estimator.choose_null(session, count * n_combinations)
+        chosen, reason = estimator.choose_null(session, count * n_combinations)
         if session.moves is not None and session.moves.serial:  # whose rows no one permutes
-            found, reason = exact_null(len(session.sources), count)
-        if isinstance(found, Resampling | Chain):
-            permutes = isinstance(found, Permutation)
-            usual = _EXACT_RESAMPLES if permutes else type(found)().n_resamples
-            found = replace(found, n_resamples=n_resamples or usual)
+            chosen, reason = exact_null(len(session.sources), count)
+        if isinstance(chosen, Resampling | Chain):
+            permutes = isinstance(chosen, Permutation)
+            usual = _EXACT_RESAMPLES if permutes else type(chosen)().n_resamples
+            chosen = replace(chosen, n_resamples=n_resamples or usual)
         elif n_combinations > 1:
-            found, reason = Multiplier(count), "several kernels need replicates that they share"
-        _check_resampling(found, n_resamples)
-        return found, reason
+            chosen, reason = Multiplier(count), "several kernels need replicates that they share"
+        _check_resampling(chosen, n_resamples)
+        return chosen, reason
     names = [cls.name for cls in supported]
     if not isinstance(null, str) or null not in names:
         raise _unavailable(null, estimator, names)

@@ -222,12 +222,12 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     def _rank(self, x: Matrix, y: Any, count: int | None, options: dict[str, Any]) -> None:
         ranking = rank_features(x, y, by=self.method, **options)
         self.scores_ = _standardised_ranking(ranking)
-        self.pvalues_ = np.array([one.pvalue for one in ranking.features])
+        self.pvalues_ = np.array([column.pvalue for column in ranking.features])
         if self.alpha is not None:
             chosen = set(ranking.rejected(self.alpha, self.control))
         else:
-            chosen = {one.name for one in ranking.ranked()[:count]}
-        self.support_ = np.array([one.name in chosen for one in ranking.features])
+            chosen = {column.name for column in ranking.ranked()[:count]}
+        self.support_ = np.array([column.name in chosen for column in ranking.features])
 
     def _select(self, x: Matrix, y: Any, count: int | None, options: dict[str, Any]) -> None:
         assert count is not None

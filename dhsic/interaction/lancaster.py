@@ -337,29 +337,31 @@ def _check_landmarks(estimator: NystromMHSIC) -> None:
 
 
 def _interaction_result(
-    session: Session, method: _Method, found: LancasterReplicates, began: float
+    session: Session, method: _Method, replicated: LancasterReplicates, began: float
 ) -> InteractionTestResult:
     """The result of three tests: that of the factorisation which is hardest to reject."""
-    names, count = session.names, len(found.replicates)
-    roundings = np.broadcast_to(found.rounding, len(found.statistics)).tolist()
+    names, count = session.names, len(replicated.replicates)
+    roundings = np.broadcast_to(replicated.rounding, len(replicated.statistics)).tolist()
     pvalues = [
         pvalue(statistic, Replicates(replicates), session.dtype, rounding)
         for statistic, replicates, rounding in zip(
-            found.statistics, found.replicates.T, roundings, strict=True
+            replicated.statistics, replicated.replicates.T, roundings, strict=True
         )
     ]
     largest = int(np.argmax(pvalues))
-    statistic = float(found.statistics[largest])
-    estimate = Estimate(statistic / session.n, found.kernels, found.landmarks, quantity=_QUANTITY)
+    statistic = float(replicated.statistics[largest])
+    estimate = Estimate(
+        statistic / session.n, replicated.kernels, replicated.landmarks, quantity=_QUANTITY
+    )
     fields = result_fields(session, method.estimator, method.estimator_reason, estimate, began)
     fields["estimator"] = _NAMES[type(method.estimator)]
     return InteractionTestResult(
         statistic=statistic,
         pvalue=pvalues[largest],
         pvalue_error=monte_carlo_error(pvalues[largest], count),
-        null_distribution=found.replicates[:, largest],
+        null_distribution=replicated.replicates[:, largest],
         null=method.null.name,
-        null_reason="; ".join(filter(None, (method.null_reason, found.detail))),
+        null_reason="; ".join(filter(None, (method.null_reason, replicated.detail))),
         factorisations=tuple(
             Factorisation(names[s], (names[a], names[b]), p, monte_carlo_error(p, count))
             for (a, b, s), p in zip(FACTORISATIONS, pvalues, strict=True)

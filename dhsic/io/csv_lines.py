@@ -61,9 +61,14 @@ class Dialect:
         InvalidArgumentError
             One of the three is none of its kind.
         """
-        one = self.delimiter
-        if not isinstance(one, str) or len(one) != 1 or not one.isascii() or one in '"\r\n':
-            msg = f"delimiter must be one character such as ';' or a tab, got {shown(one)}"
+        delimiter = self.delimiter
+        if (
+            not isinstance(delimiter, str)
+            or len(delimiter) != 1
+            or not delimiter.isascii()
+            or delimiter in '"\r\n'
+        ):
+            msg = f"delimiter must be one character such as ';' or a tab, got {shown(delimiter)}"
             raise InvalidArgumentError(msg)
         check_choice("quotes", self.quotes, get_args(Quotes))
         try:

@@ -82,15 +82,15 @@ def remedy_of(failure: Failure, url: str) -> str:
 
 
 def _kind_of_failure(chain: list[BaseException], status: int | None) -> FailureKind:
-    text = " ".join(f"{type(one).__name__}: {_error_text(one)}" for one in chain)
+    text = " ".join(f"{type(error).__name__}: {_error_text(error)}" for error in chain)
     if _NO_BUCKET.search(text):
         return "no bucket"
-    if status == 404 or any(isinstance(one, FileNotFoundError) for one in chain):
+    if status == 404 or any(isinstance(error, FileNotFoundError) for error in chain):
         return "absent"
-    refused = status in (401, 403) or any(isinstance(one, PermissionError) for one in chain)
+    refused = status in (401, 403) or any(isinstance(error, PermissionError) for error in chain)
     if refused or _REFUSED.search(text):
         return "refused"
-    names = {base.__name__ for one in chain for base in type(one).__mro__}
+    names = {base.__name__ for error in chain for base in type(error).__mro__}
     if names & _PASSING_TYPES:
         return "passing"
     if status is not None:

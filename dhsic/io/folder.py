@@ -201,12 +201,12 @@ class Folder:
             raise DataError(msg) from error
 
 
-def _folder_entry(found: Any) -> FolderEntry:
-    modified = found.get("mtime") or found.get("LastModified") or found.get("created")
+def _folder_entry(listing: Any) -> FolderEntry:
+    modified = listing.get("mtime") or listing.get("LastModified") or listing.get("created")
     stamp = getattr(modified, "timestamp", None)
     return FolderEntry(
-        found["name"].rstrip("/").rpartition("/")[2],
-        found["type"] == "directory",
-        int(found.get("size") or 0),
+        listing["name"].rstrip("/").rpartition("/")[2],
+        listing["type"] == "directory",
+        int(listing.get("size") or 0),
         stamp() if stamp else modified,
     )

@@ -105,7 +105,7 @@ def join_columns(columns: Mapping[str, Any], name: str) -> AnySource:
         They are not in memory, or of unequal lengths.
     """
     opened = [open_one(x, key) for key, x in columns.items()]
-    arrays = [one for one in opened if isinstance(one, ArraySource)]
+    arrays = [array for array in opened if isinstance(array, ArraySource)]
     if not opened or len(arrays) < len(opened):
         msg = (
             f"columns of one variable must be in memory, one or more, got {list(columns)} for "
@@ -113,17 +113,19 @@ def join_columns(columns: Mapping[str, Any], name: str) -> AnySource:
             "store them as one array (n, d)"
         )
         raise DataError(msg)
-    if len({one.shape[0] for one in arrays}) > 1:
-        lengths = ", ".join(f"{one.name!r} {one.shape[0]}" for one in arrays)
+    if len({array.shape[0] for array in arrays}) > 1:
+        lengths = ", ".join(f"{array.name!r} {array.shape[0]}" for array in arrays)
         msg = f"columns of one variable must have the same rows; got {lengths}"
         raise DataError(msg)
-    values = np.hstack([one.read(0, one.shape[0]) for one in arrays])
+    values = np.hstack([array.read(0, array.shape[0]) for array in arrays])
     return ArraySource(
         name,
         values,
-        kinds=tuple(kind for one in arrays for kind in kinds_of(one)),
-        labels=tuple(label for one in arrays for label in _labels_of_source(one)),
-        categories=tuple(c for one in arrays for c in one.categories or (None,) * one.shape[1]),
+        kinds=tuple(kind for array in arrays for kind in kinds_of(array)),
+        labels=tuple(label for array in arrays for label in _labels_of_source(array)),
+        categories=tuple(
+            c for array in arrays for c in array.categories or (None,) * array.shape[1]
+        ),
     )
 
 

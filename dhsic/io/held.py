@@ -158,10 +158,12 @@ def held_sources(
         They take more than a quarter of the memory.
     """
     held: list[Source] = [
-        one if one.place == "memory" and strata is None else HeldSource(one, strata)
-        for one in sources
+        source if source.place == "memory" and strata is None else HeldSource(source, strata)
+        for source in sources
     ]
-    needed = sum(one.row_bytes * one.shape[0] for one in held if isinstance(one, HeldSource))
+    needed = sum(
+        source.row_bytes * source.shape[0] for source in held if isinstance(source, HeldSource)
+    )
     if _SHARE * needed > memory:
         msg = (
             "rows that move within strata or as groups are held in memory, in a quarter of what is "

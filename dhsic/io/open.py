@@ -271,21 +271,21 @@ def open_sample_data(
 
 def _check_same_columns(samples: Sequence[AnySource]) -> None:
     """Refuse samples whose columns are others, hold something else, or have another order."""
-    held = [[kind == "category" for kind in kinds_of(one)] for one in samples]
-    if any(one != held[0] for one in held):
+    held = [[kind == "category" for kind in kinds_of(sample)] for sample in samples]
+    if any(sample != held[0] for sample in held):
         found = ", ".join(
-            f"{one.name!r} {sum(kinds)} of categories and {len(kinds) - sum(kinds)} of numbers"
-            for one, kinds in zip(samples, held, strict=True)
+            f"{sample.name!r} {sum(kinds)} of categories and {len(kinds) - sum(kinds)} of numbers"
+            for sample, kinds in zip(samples, held, strict=True)
         )
         msg = f"samples must have the same columns, got {found}: compare the columns they share"
         raise DataError(msg)
-    named = [one for one in samples if labels_of(one) is not None and one.shape[1] > 1]
-    for one in named[1:]:
-        if labels_of(one) != labels_of(named[0]):
+    named = [sample for sample in samples if labels_of(sample) is not None and sample.shape[1] > 1]
+    for sample in named[1:]:
+        if labels_of(sample) != labels_of(named[0]):
             msg = (
                 f"samples must have the same columns in the same order, got {labels_of(named[0])} "
-                f"in {named[0].name!r} and {labels_of(one)} in {one.name!r}: choose those they "
-                "share, or rename them"
+                f"in {named[0].name!r} and {labels_of(sample)} in {sample.name!r}: choose those "
+                "they share, or rename them"
             )
             raise DataError(msg)
 

@@ -84,13 +84,15 @@ def columns_by_variable(
     {'air': ['o3', 'no2'], 'wind': ['wind']}
     """
     found: dict[str, list[str]] = {}
-    for one in variables:
+    for text in variables:
         name, columns = (
-            _variable_of_text(one, known, named) if isinstance(one, str) else _joined_variable(one)
+            _variable_of_text(text, known, named)
+            if isinstance(text, str)
+            else _joined_variable(text)
         )
         if not name or not columns or not all(columns):
             form = "NAME=COL,COL,..." if named else "[NAME=]COL,COL,..."
-            msg = f"--variable must be {form}; got {one!r}: name the columns"
+            msg = f"--variable must be {form}; got {text!r}: name the columns"
             raise InvalidArgumentError(msg)
         if name in found:
             msg = f"--variable {name!r} is given twice: list all its columns in one"

@@ -266,24 +266,24 @@ def guard(null: str, spreads: Sequence[JointSpread], n: int, needs: Needs) -> st
             f"independent none of {n:,} does: {needs.remedy}"
         )
         raise InvalidArgumentError(msg)
-    found = []
+    reasons = []
     few = [spread.rows for spread in spreads if spread.rows < needs.rows]
     if few:
-        found.append(
+        reasons.append(
             f"{_some(few, spreads)}about {_short(min(few))} of {n:,} rows show how independent "
             f"variables vary together, and it needs {_short(needs.rows)}, so that p-values may be "
             "far too small"
         )
     crowds = [spread.directions for spread in spreads if spread.directions > needs.directions]
     if crowds:
-        found.append(
+        reasons.append(
             f"{_some(crowds, spreads)}kernels vary in about {_short(max(crowds))} directions, more "
             f"than {_short(needs.directions)}, so that {needs.crowded}"
         )
-    if found:
-        msg = f"null {null!r} is an approximation: {'; and '.join(found)}; {needs.remedy}"
+    if reasons:
+        msg = f"null {null!r} is an approximation: {'; and '.join(reasons)}; {needs.remedy}"
         warnings.warn(msg, ApproximateNullWarning, stacklevel=3)
-    return "; ".join(found)
+    return "; ".join(reasons)
 
 
 def _some(found: Sequence[float], spreads: Sequence[JointSpread]) -> str:

@@ -91,11 +91,11 @@ def sensitivity_field(
     arrows = check_integer("arrows", arrows, minimum=0)
     most = check_integer("most", most, minimum=1)
     labels = [shortened(name, _NAME) for name in names_or_numbered(names, 2)]
-    found = getattr(maps, "maps", maps)
-    if not isinstance(found, Iterable):
-        msg = f"maps must be a pair of arrays, a mapping or a result, got {found!r}: see `maps`"
+    given = getattr(maps, "maps", maps)
+    if not isinstance(given, Iterable):
+        msg = f"maps must be a pair of arrays, a mapping or a result, got {given!r}: see `maps`"
         raise InvalidArgumentError(msg)
-    pair = tuple(found.values() if isinstance(found, Mapping) else found)
+    pair = tuple(given.values() if isinstance(given, Mapping) else given)
     if len(pair) != 2:
         msg = (
             f"maps must be those of two variables, x and y, got {len(pair)}: give a pair of "

@@ -47,7 +47,7 @@ class Run:
         A line for a shell that gives the result again; without credentials.
     python : str, optional
         Code that does.
-    where : str, optional
+    ran_on : str, optional
         On what it ran.
     memory : sequence of MemoryUse, optional
         Memory of every kind of process.
@@ -56,7 +56,7 @@ class Run:
     data: str = ""
     command: str = ""
     python: str = ""
-    where: str = ""
+    ran_on: str = ""
     memory: Sequence[MemoryUse] = ()
 
 

@@ -90,16 +90,16 @@ def write_report(
     _check_run(run)
     target = Path(check_path("path", path))
     known = run or Run()
-    found = result.findings(check_level(alpha), control)
-    pictures = [Picture.drawn(sketch) for sketch in found.sketches]
-    tables = [Table.of(name, records) for name, records in found.tables.items()]
-    notes = [Note(text) for text in found.notes]
+    findings = result.findings(check_level(alpha), control)
+    pictures = [Picture.drawn(sketch) for sketch in findings.sketches]
+    tables = [Table.of(name, records) for name, records in findings.tables.items()]
+    notes = [Note(text) for text in findings.notes]
     sections = [
         Section("Result", [Facts(result.summary()), *pictures]),
         Section.of("Data and method", [*tables, *notes]),
         *_provenance_sections(result.origin, known),
     ]
-    page = _page(found.title, found.lead, [one for one in sections if one.parts], known)
+    page = _page(findings.title, findings.lead, [one for one in sections if one.parts], known)
     # Names may hold what UTF-8 cannot, such as the halves of a broken pair, and control characters.
     write_whole(target, printable(page, keep="\n\t"))
 

@@ -338,12 +338,12 @@ def _two_sample_result(
     statistic = fields["statistic"]
     if grid is not None:
         statistic = grid.combinations[grid.strongest].statistic
-        combinations = (replace(one, kernels=one.kernels[:1]) for one in grid.combinations)
+        combinations = (replace(sample, kernels=sample.kernels[:1]) for sample in grid.combinations)
         fields["grid"] = replace(grid, combinations=tuple(combinations))
     if not isinstance(method.estimator, BlockHSIC):
         fields["estimate"] = statistic / fields["n"]
     fields["quantity"] = "squared MMD" if len(asked.samples) == 2 else "mean squared MMD of pairs"
     fields["estimator"] = _NAMES[type(method.estimator)]
     fields["variables"] = fields["variables"][:1]
-    samples = tuple(SampleSummary(one.name, one.shape[0]) for one in asked.samples)
+    samples = tuple(SampleSummary(sample.name, sample.shape[0]) for sample in asked.samples)
     return TwoSampleTestResult(samples=samples, **fields)

@@ -14,7 +14,7 @@ import dhsic
 from dhsic.cli import pages
 from dhsic.cli.options import Request
 from dhsic.cli.recipes import code_of_test
-from dhsic.cli.where import RunResources
+from dhsic.cli.resources import RunResources
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError
 from dhsic.results import IndependenceTestResult

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dhsic.cluster import ClusterSpec, JobQueue
-from dhsic.cluster.submit import PLACES, SubmittedRun
+from dhsic.cluster.submit import QUEUES, SubmittedRun
 from tests.cluster.slurm import wait_until
 from tests.deploy.play import DEPLOY
 
@@ -44,7 +44,7 @@ def rendered(here: Path) -> list[str]:
     run = SubmittedRun.new(
         "slurm", ("test", "d.zarr"), ClusterSpec("slurm", 2, jobs=queue), here / "runs"
     )
-    (here / "job.sh").write_text(PLACES["slurm"].render(PLACES["slurm"].prepare(run)))
+    (here / "job.sh").write_text(QUEUES["slurm"].render(QUEUES["slurm"].prepare(run)))
     return ["bash", "job.sh"]
 
 

@@ -28,7 +28,7 @@ def run(text="x"):
         data=f"data {text}",
         command=f"dhsic test {text}",
         python=f"print('{text}')",
-        where=f"threads {text}",
+        ran_on=f"threads {text}",
         memory=[MemoryUse(f"a {text}", 200 * 2**20, 100 * 2**20), MemoryUse("other", 2**20, None)],
     )
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, Protocol, get_args
 
-from dhsic.cluster.submit.runs import SubmittedRun, Where
+from dhsic.cluster.submit.runs import QueueName, SubmittedRun
 
-__all__ = ["PHASES", "Phase", "RunQueue", "Where"]
+__all__ = ["PHASES", "Phase", "QueueName", "RunQueue"]
 
 Phase = Literal["waiting", "running", "ended"]
 PHASES: tuple[Phase, ...] = get_args(Phase)

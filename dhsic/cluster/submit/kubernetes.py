@@ -16,7 +16,7 @@ from dhsic.cluster.submit.runs import SubmittedRun
 from dhsic.cluster.submit.tools import call
 from dhsic.errors import ClusterError
 
-__all__ = ["KubernetesPlace"]
+__all__ = ["KubernetesQueue"]
 
 _MISSING = "install it and give it the address of the cluster"
 _ENDED = ("Successful", "Failed")
@@ -26,7 +26,7 @@ _NOT_FOUND = "(NotFound)"
 _TAIL = 50
 
 
-class KubernetesPlace:
+class KubernetesQueue:
     """Runs on Kubernetes."""
 
     def prepare(self, run: SubmittedRun) -> SubmittedRun:

@@ -20,9 +20,9 @@ from dhsic.cluster.submit.quoting import yaml_text
 from dhsic.errors import ClusterError, InvalidArgumentError
 from dhsic.io.whole import write_whole
 
-__all__ = ["RunState", "SubmittedRun", "Where", "find_run", "list_runs", "runs_folder"]
+__all__ = ["QueueName", "RunState", "SubmittedRun", "find_run", "list_runs", "runs_folder"]
 
-Where = Literal["slurm", "kubernetes"]
+QueueName = Literal["slurm", "kubernetes"]
 
 _FORMAT = 1
 _IDENTITY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
@@ -52,7 +52,7 @@ class SubmittedRun:
     ----------
     identity : str
         Name that the user gave it.
-    where : str
+    queue : str
         The queue.
     command : tuple of str
         The words after ``dhsic``.
@@ -69,7 +69,7 @@ class SubmittedRun:
     """
 
     identity: str
-    where: Where
+    queue: QueueName
     command: tuple[str, ...]
     directory: str
     created: str
@@ -80,7 +80,7 @@ class SubmittedRun:
     @classmethod
     def new(
         cls,
-        where: Where,
+        queue: QueueName,
         command: tuple[str, ...],
         spec: ClusterSpec,
         runs: Path,
@@ -92,7 +92,7 @@ class SubmittedRun:
         identity = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         created = now.isoformat(timespec="seconds")
         folder = runs / identity
-        return cls(identity, where, command, os.getcwd(), created, spec, folder, checkpoint)
+        return cls(identity, queue, command, os.getcwd(), created, spec, folder, checkpoint)
 
     @property
     def name(self) -> str:
@@ -102,7 +102,7 @@ class SubmittedRun:
     @property
     def text(self) -> Path:
         """File of what the queue was given."""
-        return self.folder / {"slurm": "job.sh", "kubernetes": "manifests.yaml"}[self.where]
+        return self.folder / {"slurm": "job.sh", "kubernetes": "manifests.yaml"}[self.queue]
 
     @property
     def log(self) -> Path:
@@ -172,7 +172,7 @@ class SubmittedRun:
         return {
             "format": _FORMAT,
             "identity": self.identity,
-            "where": self.where,
+            "queue": self.queue,
             "command": list(self.command),
             "directory": self.directory,
             "created": self.created,
@@ -231,11 +231,11 @@ def _identities(runs: Path) -> list[str]:
 
 
 def _read_run(folder: Path, facts: Mapping[str, Any]) -> SubmittedRun:
-    if facts["format"] != _FORMAT or facts["where"] not in ("slurm", "kubernetes"):
+    if facts["format"] != _FORMAT or facts["queue"] not in ("slurm", "kubernetes"):
         raise ValueError(facts["format"])
     return SubmittedRun(
         identity=folder.name,
-        where=cast(Where, facts["where"]),
+        queue=cast(QueueName, facts["queue"]),
         command=tuple(map(str, facts["command"])),
         directory=str(facts["directory"]),
         created=str(facts["created"]),

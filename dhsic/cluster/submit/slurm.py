@@ -23,7 +23,7 @@ from dhsic.cluster.submit.runs import SubmittedRun
 from dhsic.cluster.submit.tools import call
 from dhsic.errors import ClusterError
 
-__all__ = ["SlurmPlace"]
+__all__ = ["SlurmQueue"]
 
 _MISSING = "run this where SLURM's commands are, such as a login node"
 _JOB = re.compile(r"(\d+(?:;[\w.-]+)?)\s*")
@@ -54,7 +54,7 @@ exit "$code"
 """
 
 
-class SlurmPlace:
+class SlurmQueue:
     """Runs on SLURM."""
 
     def prepare(self, run: SubmittedRun) -> SubmittedRun:

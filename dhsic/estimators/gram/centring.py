@@ -115,14 +115,18 @@ def centred_pairs(
         return {(0, 0): c, (1, 0): left, (0, 1): right, (1, 1): grams[k]}
 
     @lru_cache(maxsize=len(chosen[0]) - 1)
-    def grown(one: tuple[int, ...]) -> Terms:
-        return _times_variable(grown(one[:-1]), terms(one[-1])) if one[1:] else terms(one[0])
+    def grown(combination: tuple[int, ...]) -> Terms:
+        return (
+            _times_variable(grown(combination[:-1]), terms(combination[-1]))
+            if combination[1:]
+            else terms(combination[0])
+        )
 
-    for one in chosen:
-        if len(one) == 2:
-            yield grams[one[0]] * grams[one[1]]
+    for combination in chosen:
+        if len(combination) == 2:
+            yield grams[combination[0]] * grams[combination[1]]
         else:
-            yield _times_variable(grown(one[:-1]), terms(one[-1]), {(2, 2)})[2, 2]
+            yield _times_variable(grown(combination[:-1]), terms(combination[-1]), {(2, 2)})[2, 2]
 
 
 def _times_variable(f: Terms, by: Terms, wanted: Container[tuple[int, int]] | None = None) -> Terms:

@@ -169,13 +169,15 @@ class HeldShifts:
         entries: Matrix = values[(n * left[:, None] + left).ravel()]
         return entries
 
-    def _met(self, own: Spectrum, values: Matrix, cosets: range) -> Spectrum:
+    def _met(self, left_spectra: Spectrum, values: Matrix, cosets: range) -> Spectrum:
         """The cross-spectra of all statistics in some cosets, shape (R, C, F)."""
-        shape = *own.shape[:2], len(cosets) * len(self._rights)
-        met: Spectrum = np.zeros(shape, own.dtype)  # of all pairs of a left and a right side
+        shape = *left_spectra.shape[:2], len(cosets) * len(self._rights)
+        met: Spectrum = np.zeros(
+            shape, left_spectra.dtype
+        )  # of all pairs of a left and a right side
         for part in _ranges_of(self._lines, self._part):
-            met += own[..., part.start : part.stop] @ self._spectra(values, cosets, part)
-        met = met.reshape(*own.shape[:2], len(cosets), -1)
+            met += left_spectra[..., part.start : part.stop] @ self._spectra(values, cosets, part)
+        met = met.reshape(*left_spectra.shape[:2], len(cosets), -1)
         lefts, rights = zip(*self._places_of_pairs, strict=True)
         return np.conj(met[:, list(lefts), :, list(rights)]).transpose(2, 0, 1)
 

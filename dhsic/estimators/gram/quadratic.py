@@ -160,9 +160,9 @@ class Quadratic:
     ) -> tuple[Vector, Vector, Combinations]:
         """The sizes of all combinations, HSIC of every variable with itself, and the kernels."""
         fitted, _, found = self._run(session, combinations, None)
-        sums = [grams.sums_of(one) for part, grams in found for one in part.chosen]
-        own = np.array([marginal_hsic(one, unbiased=self.unbiased) for one in sums])
-        return np.array([self.size(one) for one in sums]), own, fitted
+        sums = [grams.sums_of(gram_sums) for part, grams in found for gram_sums in part.chosen]
+        own = np.array([marginal_hsic(gram_sums, unbiased=self.unbiased) for gram_sums in sums])
+        return np.array([self.size(gram_sums) for gram_sums in sums]), own, fitted
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The size of the estimate times n, and its null distribution."""
@@ -261,15 +261,15 @@ class Quadratic:
         self, grams: GramOrbit | SignedGrams, part: Combinations
     ) -> tuple[Vector, Vector, Vector, Vector, Vector]:
         """Statistics, estimates, rounding, replicates, HSIC of every variable with itself."""
-        each = [grams.sums_of(one) for one in part.chosen]
-        factors = np.array([self.factor(one) for one in each])
+        each = [grams.sums_of(gram_sums) for gram_sums in part.chosen]
+        factors = np.array([self.factor(gram_sums) for gram_sums in each])
         used, at = np.unique(part.chosen, return_inverse=True)  # some may be in no combination
         kernels = grams.sums_of_kernels(used.tolist())
         own = marginal_hsic(kernels, unbiased=self.unbiased)[at.reshape(len(part), -1)]
         statistics, replicates, errors = grams.resampled()
         estimates = statistics / each[0].n
         if self.unbiased_estimate and not self.unbiased:
-            estimates = np.array([gram_hsic(one, unbiased=True) for one in each])
+            estimates = np.array([gram_hsic(gram_sums, unbiased=True) for gram_sums in each])
         return (
             factors * statistics,
             factors * estimates,

@@ -73,14 +73,14 @@ class TupleSums(NamedTuple):
         )
 
     def add_still(
-        self, tuples: Tuples, strip: Strip, own: SideTiles, *, products: bool = True
+        self, tuples: Tuples, strip: Strip, side_tiles: SideTiles, *, products: bool = True
     ) -> None:
         """Add rows that no permutation moves, by their sides at a strip of landmarks."""
         for side, (at, _) in strip.sides.items():
-            self.sides[:, at] += own[side].sum(axis=1)
-            self.side_squares[at] += _squared_row_norms(own[side])
+            self.sides[:, at] += side_tiles[side].sum(axis=1)
+            self.side_squares[at] += _squared_row_norms(side_tiles[side])
         for place, pair in zip(strip.pairs, tuples.pairs, strict=True) if products else ():
-            left, right = own[pair.left][place.left], own[pair.right,][place.right]
+            left, right = side_tiles[pair.left][place.left], side_tiles[pair.right,][place.right]
             self.left_over[place.at] += _sums_of_products(left, right)
 
 
@@ -239,18 +239,18 @@ class TupleOrbitPass:
     ) -> None:
         """Add what some whole groups contribute at a strip of landmarks."""
         t, b = self.tuples, self.groups.size
-        own = self.tiles.sides(strip, tiles)
+        side_tiles = self.tiles.sides(strip, tiles)
         norms = {
             side: _squared_row_norms(x.reshape(len(x), x.shape[1] // b, b))
-            for side, x in own.items()
+            for side, x in side_tiles.items()
         }
         for side, (at, _) in strip.sides.items():
             sums.side_squares[at] += norms[side].sum(axis=1)
         for place, pair in zip(strip.pairs, t.pairs, strict=True):
             both = norms[pair.left][place.left] * norms[pair.right,][place.right]
             sums.squares[place.at] += both.sum(axis=1)
-        plain = {side: x.sum(axis=1) for side, x in own.items()}
-        several = [side for side in own if len(side) > 1 and t.form == "joint"]
+        plain = {side: x.sum(axis=1) for side, x in side_tiles.items()}
+        several = [side for side in side_tiles if len(side) > 1 and t.form == "joint"]
         factors = {side: self.tiles.factors(side, strip, tiles) for side in several}
         lefts = []
         for r, moved in enumerate(orders):
@@ -263,11 +263,13 @@ class TupleOrbitPass:
             for side, (at, _) in strip.sides.items():
                 sums.sides[r, at] += totals[side]
             if self.orbit.shifted:
-                lefts.append(own | products)
+                lefts.append(side_tiles | products)
             else:
-                self._add_products(sums.cross[r, :, 0], strip, own | products, own, moved)
+                self._add_products(
+                    sums.cross[r, :, 0], strip, side_tiles | products, side_tiles, moved
+                )
         if self.orbit.shifted:
-            self._add_spectra(sums.cross, strip, lefts, own, orders)
+            self._add_spectra(sums.cross, strip, lefts, side_tiles, orders)
 
     def _add_products(
         self, sums: Tile, strip: Strip, lefts: SideTiles, rights: SideTiles, moved: Orders

@@ -297,11 +297,16 @@ class Strip(NamedTuple):
         for (left, right), kept, begin in zip(
             tuples.pairs, tuples.kept, tuples.starts, strict=False
         ):
-            own = within(kept)
-            one, other = _places_among(its[left], kept[own]), _places_among(its[right,], kept[own])
-            members = [_places_among(local[tuples.roots[k]], kept[own]) for k in (*left, right)]
-            place = slice(begin + own.start, begin + own.stop)
-            places.append(StripPlace(place, own, one, other, tuple(members)))
+            kept_range = within(kept)
+            one, other = (
+                _places_among(its[left], kept[kept_range]),
+                _places_among(its[right,], kept[kept_range]),
+            )
+            members = [
+                _places_among(local[tuples.roots[k]], kept[kept_range]) for k in (*left, right)
+            ]
+            place = slice(begin + kept_range.start, begin + kept_range.stop)
+            places.append(StripPlace(place, kept_range, one, other, tuple(members)))
         return cls(roots, sides, places)
 
 

@@ -187,16 +187,16 @@ class NFSIC:
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """T and its null distribution: in one pass, and one more where there are replicates."""
-        found = self._measure(session, kernels, null)
-        (norm,), estimate, n = found.norms, found.estimate, found.rest.n
+        measured = self._measure(session, kernels, null)
+        (norm,), estimate, n = measured.norms, measured.estimate, measured.rest.n
         if isinstance(null, ChiSquare):
-            detail = guard_locations(n, found.sampled)
+            detail = guard_locations(n, measured.sampled)
             return Outcome(n * estimate.value, norm.law, estimate, detail)
         if isinstance(null, Sequential):
-            held = held_test(found.rest, found.tuples, norm, null)
+            held = held_test(measured.rest, measured.tuples, norm, null)
             return Outcome(held.statistic, held.law, estimate, held.detail, held.rounding)
         assert isinstance(null, Shifts | Permutation)
-        (statistics, replicates, rounding), _, detail = found.resampled(null)
+        (statistics, replicates, rounding), _, detail = measured.resampled(null)
         law = Replicates(replicates[:, 0])
         return Outcome(float(statistics[0]), law, estimate, detail, float(rounding[0]))
 

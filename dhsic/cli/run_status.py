@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from dhsic._progress import Bar
 from dhsic.cli.journal import read_journal
-from dhsic.cluster.submit import PLACES, Phase, SubmittedRun
+from dhsic.cluster.submit import QUEUES, Phase, SubmittedRun
 from dhsic.errors import ClusterError, DataError
 from dhsic.results import IndependenceTestResult
 
@@ -30,7 +30,7 @@ def standing(run: SubmittedRun) -> Standing:
         return "not submitted"
     if run.has_result():
         return "finished"
-    phase = PLACES[run.where].phase(run, state.job)
+    phase = QUEUES[run.queue].phase(run, state.job)
     if run.has_result():
         return "finished"
     if phase != "ended":
@@ -79,7 +79,7 @@ def trouble(run: SubmittedRun, now: Standing) -> str | None:
     if state is None:
         return None
     phase: Phase = now if now == "waiting" or now == "running" else "ended"
-    return PLACES[run.where].trouble(run, state.job, phase)
+    return QUEUES[run.queue].trouble(run, state.job, phase)
 
 
 def why(run: SubmittedRun) -> str:

@@ -17,16 +17,16 @@ from dhsic.engine.units import parse_bytes
 
 __all__ = [
     "MEMORY",
+    "RESOURCE_OPTIONS",
     "THREADS_OPTION",
     "TIME_OPTION",
-    "WHERE_OPTIONS",
     "RunResources",
     "memory_option",
-    "read_place",
+    "read_resources",
 ]
 
 MEMORY = "2GiB"
-_PLACES = ("threads", "workers", "scheduler", "scheduler_file", "cluster")
+_CLUSTERS = ("threads", "workers", "scheduler", "scheduler_file", "cluster")
 _FILES = {"tls_ca": "ca", "tls_cert": "cert", "tls_key": "key"}
 
 
@@ -113,7 +113,7 @@ TIME_OPTION = click.option(
     "landmarks, features and kernels to fit.  [default: ten minutes of one thread]",
 )
 
-WHERE_OPTIONS = (
+RESOURCE_OPTIONS = (
     THREADS_OPTION,
     click.option(
         "--workers",
@@ -153,7 +153,7 @@ WHERE_OPTIONS = (
 )
 
 
-def read_place(options: dict[str, Any]) -> RunResources:
+def read_resources(options: dict[str, Any]) -> RunResources:
     """Translate the options, each of which is valid by itself; nothing is started.
 
     Raises
@@ -161,10 +161,10 @@ def read_place(options: dict[str, Any]) -> RunResources:
     click.UsageError, DhsicError
         Options that do not go together, or a description that cannot be used.
     """
-    given = [name for name in _PLACES if options[name] is not None]
+    given = [name for name in _CLUSTERS if options[name] is not None]
     if len(given) > 1:
-        listed = ", ".join(_name_of_option(name) for name in _PLACES[:-1])
-        msg = f"{listed} and {_name_of_option(_PLACES[-1])} say where to run: give one of them"
+        listed = ", ".join(_name_of_option(name) for name in _CLUSTERS[:-1])
+        msg = f"{listed} and {_name_of_option(_CLUSTERS[-1])} say where to run: give one of them"
         raise click.UsageError(msg)
     _refuse_unused(options)
     memory = options["memory"] or parse_bytes(MEMORY)
