@@ -20,7 +20,7 @@ from dhsic.io.open import AnySource
 from dhsic.io.whole import write_whole
 from dhsic.kernels import Kernel, parse
 from dhsic.nulls import Control, Within
-from dhsic.ranking import FeatureRanking
+from dhsic.ranking import ColumnRanking
 from dhsic.ranking.result import By
 
 __all__ = ["rank"]
@@ -219,13 +219,13 @@ def _run_ranking(
     place: RunResources,
     journal: Journal,
     page: Page,
-) -> FeatureRanking:
+) -> ColumnRanking:
     """Run a ranking, seen on the terminal and in the journal."""
     with seen_run(place.client, options, journal, page) as seen:
         return dhsic.rank_features(features, target, by=options["by"], **seen, **arguments)
 
 
-def _print(ranking: FeatureRanking, options: dict[str, Any]) -> None:
+def _print(ranking: ColumnRanking, options: dict[str, Any]) -> None:
     summary = ranking.summary()
     print_summary(summary)
     print_columns(*ranking.table(options["top"]))

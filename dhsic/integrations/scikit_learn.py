@@ -15,7 +15,7 @@ from dhsic.ranking import rank_features, select_features
 
 if TYPE_CHECKING:
     from dhsic.nulls.multiple import Control
-    from dhsic.ranking import FeatureRanking
+    from dhsic.ranking import ColumnRanking
 
 try:
     from sklearn.base import BaseEstimator
@@ -100,7 +100,7 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         Instead of a number: keep the features of which independence of the target is rejected at
         this level; for methods that rank.
     control : str, optional
-        How `alpha` accounts for the number of features, see `FeatureRanking.rejected`.
+        How `alpha` accounts for the number of features, see `ColumnRanking.rejected`.
     estimator : str or Estimator, optional
         Estimator of the dependence; that of the function where not given.
     random_state : int, RandomState or None, optional
@@ -250,7 +250,7 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _standardised_ranking(ranking: FeatureRanking) -> Matrix:
+def _standardised_ranking(ranking: ColumnRanking) -> Matrix:
     return np.array([one.standardised for one in ranking.features])
 
 

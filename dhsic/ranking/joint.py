@@ -14,7 +14,7 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator
 from dhsic.kernels import Kernel
-from dhsic.ranking.features import kernel_for_columns
+from dhsic.ranking.ranked_columns import kernel_for_columns
 from dhsic.ranking.result import By
 from dhsic.sensitivity.maps import column_sensitivities, map_passes
 

@@ -29,7 +29,7 @@ from dhsic.results import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["By", "FeatureRanking", "RankedFeature"]
+__all__ = ["By", "ColumnRanking", "RankedColumn"]
 
 By = Literal["pvalue", "cka", "hsic", "sensitivity"]
 
@@ -56,7 +56,7 @@ _QUANTITIES = {"cka": "CKA", "hsic": "HSIC", "sensitivity": "sensitivity, of all
 
 
 @dataclass(frozen=True)
-class RankedFeature:
+class RankedColumn:
     """One feature against the target.
 
     Parameters
@@ -118,7 +118,7 @@ class RankedFeature:
 
 
 # The first in a ranking has the smallest key.
-_KEYS: Mapping[str, Callable[[RankedFeature], Any]] = {
+_KEYS: Mapping[str, Callable[[RankedColumn], Any]] = {
     "pvalue": lambda f: (f.pvalue, -f.standardised),
     "cka": lambda f: -f.cka,
     "hsic": lambda f: -f.hsic,
@@ -127,12 +127,12 @@ _KEYS: Mapping[str, Callable[[RankedFeature], Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class FeatureRanking(Result):
+class ColumnRanking(Result):
     """Features ranked by their dependence on a target.
 
     Parameters
     ----------
-    features : tuple of RankedFeature
+    features : tuple of RankedColumn
         In the order of the data.
     by : {"pvalue", "cka", "hsic", "sensitivity"}
         Criterion of the ranking; equal p-values are ranked by the standardised statistic.
@@ -181,7 +181,7 @@ class FeatureRanking(Result):
 
     _tabular: ClassVar[bool] = True
 
-    features: tuple[RankedFeature, ...]
+    features: tuple[RankedColumn, ...]
     by: str
     target: str
     target_kernel: str
@@ -200,7 +200,7 @@ class FeatureRanking(Result):
     dropped: int = 0
     data: tuple[StoredArraySummary, ...] = ()
 
-    def ranked(self, by: By | None = None) -> tuple[RankedFeature, ...]:
+    def ranked(self, by: By | None = None) -> tuple[RankedColumn, ...]:
         """All features, the strongest first and those that are constant last.
 
         Parameters
@@ -380,7 +380,7 @@ class FeatureRanking(Result):
 
 
 def _reported(
-    place: int, f: RankedFeature, control: Control, alpha: float, joint: bool
+    place: int, f: RankedColumn, control: Control, alpha: float, joint: bool
 ) -> dict[str, Any]:
     return {
         "rank": place,

@@ -20,19 +20,24 @@ from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.reduction import RowReduction
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import Estimator, EstimatorName, FeatureEstimator
+from dhsic.estimators import ColumnEstimator, Estimator, EstimatorName
 from dhsic.estimators.base import fit_combinations_on_sample, fitting_step, plan_of
 from dhsic.estimators.reach import plan_once, planned
 from dhsic.kernels import Combinations, Delta, Kernel, KernelName, Linear
-from dhsic.ranking.features import ColumnGroups, Features, kernel_for_columns, read_features
 from dhsic.ranking.greedy import Subset, SubsetMeasure, backward, forward
 from dhsic.ranking.lasso import LassoPass, lasso_path
 from dhsic.ranking.linear import ClassPass, LinearPass, class_scores
-from dhsic.ranking.method import feature_estimator
-from dhsic.ranking.rank import open_features
+from dhsic.ranking.method import column_estimator
+from dhsic.ranking.rank import open_columns
+from dhsic.ranking.ranked_columns import (
+    ColumnGroups,
+    RankedColumns,
+    kernel_for_columns,
+    read_columns,
+)
 from dhsic.results import AS_ASKED, BarResult, StoredArraySummary, time_text
 
-__all__ = ["FeatureSelection", "SelectionCriterion", "SelectionMethod", "select_features"]
+__all__ = ["ColumnSelection", "SelectionCriterion", "SelectionMethod", "select_features"]
 
 State = TypeVar("State")
 Vector = NDArray[np.float64]
@@ -44,7 +49,7 @@ _REMEDY = "take fewer features, threads, or groups of columns one after another"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class FeatureSelection(BarResult):
+class ColumnSelection(BarResult):
     """Features that were selected for a target.
 
     Parameters
@@ -159,7 +164,7 @@ def select_features(
     threads: int | None = None,
     memory: int | str = "2GiB",
     progress: Progress = None,
-) -> FeatureSelection:
+) -> ColumnSelection:
     """Select k columns, or groups of them, that together tell the most of a target.
 
     A ranking looks at one feature at a time. Of the selections "backward" finds features that
@@ -204,7 +209,7 @@ def select_features(
 
     Returns
     -------
-    FeatureSelection
+    ColumnSelection
 
     Raises
     ------
@@ -246,7 +251,7 @@ def select_features(
     check_integer("n_permutations", n_permutations, minimum=1)
     check_number("share", share, "from 0 to below 1", lambda s: 0.0 <= s < 1.0, "take 0.1")
     where = client, threads, memory, progress
-    session = open_features(features, target, rng, precision, *where, data=data, missing=missing)
+    session = open_columns(features, target, rng, precision, *where, data=data, missing=missing)
     kernel = "linear" if method == "linear" else feature_kernel
     if method == "linear" and session.sources[0].categorical:
         msg = (
@@ -254,7 +259,7 @@ def select_features(
             "out, or take 'forward', 'backward' or 'lasso'"
         )
         raise InvalidArgumentError(msg)
-    chosen = read_features(session.sources[0], names, groups, kernel)
+    chosen = read_columns(session.sources[0], names, groups, kernel)
     if check_integer("k", k, minimum=1) > len(chosen):
         msg = f"k must be at most the number of features, {len(chosen)}; got {k}"
         raise InvalidArgumentError(msg)
@@ -277,7 +282,7 @@ def select_features(
             else backward(measure, len(chosen), k, share)
         )
     measured = {"linear": "linear hsic", "lasso": "hsic lasso"}.get(method, criterion)
-    return FeatureSelection(
+    return ColumnSelection(
         names=tuple(chosen.names[j] for j in selected),
         columns=tuple(chosen.columns[j] for j in selected),
         scores=tuple(scores),
@@ -303,7 +308,7 @@ def _largest_scores(scores: Vector, k: int) -> Scores:
 
 def _subset_measure(
     session: Session,
-    features: Features,
+    features: RankedColumns,
     target: Kernel,
     estimator: str | Estimator,
     criterion: SelectionCriterion,
@@ -315,8 +320,8 @@ def _subset_measure(
     """
     largest = features.on(tuple(range(columns)))
     most = Combinations.against([largest] * len(features), target)
-    chosen, reason = feature_estimator(estimator, session, most, None, None)
-    assert isinstance(chosen, FeatureEstimator)
+    chosen, reason = column_estimator(estimator, session, most, None, None)
+    assert isinstance(chosen, ColumnEstimator)
 
     def measure(subsets: Sequence[Subset]) -> Vector:
         combinations = Combinations.against([features.on(one) for one in subsets], target)
@@ -331,7 +336,7 @@ def _selection_plan(estimator: Estimator, session: Session, combinations: Combin
     return plan_once(estimator, session, combinations, None)
 
 
-def _linear_scores(session: Session, features: Features, target: Kernel) -> Vector:
+def _linear_scores(session: Session, features: RankedColumns, target: Kernel) -> Vector:
     """HSIC of every feature with linear kernels, or that of classes on the target."""
     d, q = session.dims
     if isinstance(target, Delta):
@@ -349,7 +354,7 @@ def _linear_scores(session: Session, features: Features, target: Kernel) -> Vect
 
 def _lasso_scores(
     session: Session,
-    features: Features,
+    features: RankedColumns,
     target: Kernel,
     k: int,
     block_rows: int,

@@ -30,7 +30,7 @@ def test_is_rank_features(invoke: Invoke, data: str, tmp_path: Path) -> None:
         "--target-kernel", "imq", "--pairing", "joint", "--precision", "float32",
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
-    found = dhsic.FeatureRanking.from_json(out.read_text())
+    found = dhsic.ColumnRanking.from_json(out.read_text())
     expected = dhsic.rank_features(
         *open_group(data, ["x", "y"]),
         by="cka",

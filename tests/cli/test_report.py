@@ -97,7 +97,7 @@ def test_rank__has_code_and_command_that_give_the_ranking_again(
     asked = ("--features", "x", "--target", "y", *resamples, *options)
     done = invoke("rank", data, *asked, "--json", kept, "--report", page)
     assert (done.exit_code, done.stderr) == (0, "")
-    found = dhsic.FeatureRanking.from_json(kept.read_text())
+    found = dhsic.ColumnRanking.from_json(kept.read_text())
     line, code = listings(page)
     again = ran(code)["ranking"]
     capsys.readouterr()
@@ -106,7 +106,7 @@ def test_rank__has_code_and_command_that_give_the_ranking_again(
     kept.unlink()
     page.unlink()
     assert invoke(*shlex.split(line)[1:]).exit_code == 0
-    assert dhsic.FeatureRanking.from_json(kept.read_text()).features == found.features
+    assert dhsic.ColumnRanking.from_json(kept.read_text()).features == found.features
 
 
 def test_rank__page_selects_by_level_and_control(invoke: Invoke, data: str, tmp_path: Path) -> None:

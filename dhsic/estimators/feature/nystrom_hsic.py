@@ -10,8 +10,8 @@ from dhsic._validation import check_flag, check_integer
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import (
-    FeatureEstimates,
-    FeatureOutcome,
+    ColumnEstimates,
+    ColumnOutcome,
     GridOutcome,
     Null,
     Outcome,
@@ -149,11 +149,11 @@ class NystromHSIC(OnLandmarks):
 
     def test_features(
         self, session: Session, combinations: Combinations, null: Resampling
-    ) -> FeatureOutcome:
+    ) -> ColumnOutcome:
         """The statistics of many features and their replicates."""
         return measure_columns(session, self.draw(session, combinations), null)
 
-    def estimate_features(self, session: Session, combinations: Combinations) -> FeatureEstimates:
+    def estimate_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
         """The estimates of all features, in one pass."""
         return estimate_features(session, self.draw(session, combinations))
 

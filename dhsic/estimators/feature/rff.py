@@ -31,9 +31,9 @@ from dhsic.estimators.feature.basis import (
 from dhsic.estimators.feature.frequencies import code_features, draw_features, frequency_steps
 from dhsic.estimators.feature.moments import Covariances, feature_moments, moments_layout
 from dhsic.estimators.feature.tests import (
+    column_outcome,
     describe_sides,
     estimate_by_moments,
-    feature_outcome,
     grid_outcome,
     plan_features,
 )
@@ -176,7 +176,7 @@ class RFFHSIC:
         if len(session.sources) > 2:
             return self.joint.test(session, kernels, null)
         self._check_null(null)
-        return feature_outcome(session, self._basis(session, kernels), self._measure, null)
+        return column_outcome(session, self._basis(session, kernels), self._measure, null)
 
     def test_grid(
         self, session: Session, combinations: Combinations, null: Resampling

@@ -7,7 +7,7 @@ from typing import ClassVar, final
 
 from dhsic._validation import check_flag
 from dhsic.engine.session import Session
-from dhsic.estimators.base import FeatureEstimates, FeatureOutcome, Resampling
+from dhsic.estimators.base import ColumnEstimates, ColumnOutcome, Resampling
 from dhsic.estimators.gram.sequential import HeldQuadratic
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.kernels.columns import Columns
@@ -55,20 +55,20 @@ class VHSIC(HeldQuadratic):
 
     def test_features(
         self, session: Session, combinations: Combinations, null: Resampling
-    ) -> FeatureOutcome:
+    ) -> ColumnOutcome:
         """Statistics and replicates of as many features at a time as fit in memory."""
         grid = self.test_grid(session, combinations, null)
         assert grid.own is not None
         values = grid.statistics / session.n
-        estimates = FeatureEstimates(grid.combinations, values, *grid.own.T)
-        return FeatureOutcome(
+        estimates = ColumnEstimates(grid.combinations, values, *grid.own.T)
+        return ColumnOutcome(
             estimates, grid.statistics, grid.replicates, grid.detail, grid.rounding
         )
 
-    def estimate_features(self, session: Session, combinations: Combinations) -> FeatureEstimates:
+    def estimate_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
         """The estimates of as many features at a time as fit in memory."""
         values, own, fitted = self.sizes(session, combinations)
-        return FeatureEstimates(fitted, values, *own.T)
+        return ColumnEstimates(fitted, values, *own.T)
 
 
 @final

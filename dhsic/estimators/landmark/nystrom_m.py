@@ -15,9 +15,9 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import (
     ChainOutcome,
+    ColumnEstimates,
+    ColumnOutcome,
     Estimate,
-    FeatureEstimates,
-    FeatureOutcome,
     GridOutcome,
     Null,
     Outcome,
@@ -192,12 +192,12 @@ class NystromMHSIC:
 
     def test_features(
         self, session: Session, combinations: Combinations, null: Resampling
-    ) -> FeatureOutcome:
+    ) -> ColumnOutcome:
         """T of every feature and its replicates, as `test_grid`."""
         self._check_shared()
         return self._tests.features(session, combinations, null)
 
-    def estimate_features(self, session: Session, combinations: Combinations) -> FeatureEstimates:
+    def estimate_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
         """The estimates of all features, in one pass."""
         self._check_shared()
         return self._estimates.measured_features(session, combinations)

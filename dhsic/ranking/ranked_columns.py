@@ -14,14 +14,14 @@ from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of
 from dhsic.errors import InvalidArgumentError
 from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns, by_type, parse
 
-__all__ = ["ColumnGroups", "FeatureKernels", "Features", "kernel_for_columns", "read_features"]
+__all__ = ["ColumnGroups", "ColumnKernels", "RankedColumns", "kernel_for_columns", "read_columns"]
 
-FeatureKernels = str | Kernel | Sequence[str | Kernel | None] | None
+ColumnKernels = str | Kernel | Sequence[str | Kernel | None] | None
 ColumnGroups = Mapping[str, Sequence[int | str]] | Sequence[Sequence[int | str]]
 
 
 @dataclass(frozen=True)
-class Features:
+class RankedColumns:
     """Columns of the first variable, or groups of them.
 
     Parameters
@@ -58,12 +58,12 @@ class Features:
         return Combinations.against([OnColumns(kernel, at) for kernel, at in pairs], target)
 
 
-def read_features(
+def read_columns(
     source: Source,
     names: Sequence[str] | None,
     groups: ColumnGroups | None,
-    kernels: FeatureKernels,
-) -> Features:
+    kernels: ColumnKernels,
+) -> RankedColumns:
     """The features that were asked for.
 
     Parameters
@@ -92,7 +92,7 @@ def read_features(
         }
     kinds = kinds_of(source)
     read = _kernels_of_features(kernels, chosen, kinds)
-    return Features(tuple(chosen), tuple(chosen.values()), read, None if kernels else kinds)
+    return RankedColumns(tuple(chosen), tuple(chosen.values()), read, None if kernels else kinds)
 
 
 def kernel_for_columns(kernel: Any, kinds: Sequence[ValueKind], what: str) -> Kernel:
@@ -161,7 +161,7 @@ def _is_list(given: Any) -> bool:
 
 
 def _kernels_of_features(
-    given: FeatureKernels, chosen: Mapping[str, tuple[int, ...]], kinds: Sequence[ValueKind]
+    given: ColumnKernels, chosen: Mapping[str, tuple[int, ...]], kinds: Sequence[ValueKind]
 ) -> tuple[Kernel, ...]:
     one = given is None or isinstance(given, str | Kernel)
     listed: Any = [given] * len(chosen) if one else given
