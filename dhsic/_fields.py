@@ -127,7 +127,7 @@ def _summary_of_grid(found: GridOutcome, whole: Aggregated, method: Method) -> G
 
 
 class _Named(Protocol):
-    """What computed a result."""
+    """The thing that computed a result, with its name."""
 
     @property
     def name(self) -> str:

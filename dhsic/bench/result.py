@@ -94,7 +94,7 @@ class ScalingStudy(Result):
 
         Besides what a run has, ``all_seconds`` of the turns; ``relative``, the time over that of
         the first setting; ``speedup`` and ``efficiency`` beside the fewest workers, where their
-        number varies. Of weak scaling the speed-up is that in rows a second. All three are medians
+        number varies. In weak scaling the speed-up is that in rows a second. All three are medians
         of the ratios within a turn.
         """
         return self._medians

@@ -46,7 +46,7 @@ def scaling_study(
     ----------
     *variables : array-like, or one function
         As for `independence_test`; or a function that takes a number of rows and returns the
-        variables, for which 'rows' must vary. What it returns as NumPy arrays is stored as zarr.
+        variables, for which 'rows' must vary. NumPy arrays that it returns are stored as zarr.
     vary : mapping of str to list
         Settings to vary, with their values: 'workers', 'scheduler' ('processes' or 'threads' of
         this process), 'rows' (the first so many), 'landmarks' of the estimator, 'n_resamples',

@@ -69,10 +69,10 @@ class Regression(Protocol):
 
 
 class Cost(NamedTuple):
-    """What a regression takes on all rows."""
+    """Work and memory of a regression on all rows."""
 
     work: Work = NOTHING
-    """Of one thread."""
+    """Work of one thread."""
     working_bytes: int = 0
     """Besides the rows and the residuals."""
 

@@ -164,7 +164,7 @@ def roc_curve(scores: ArrayLike, truth: ArrayLike, weights: ArrayLike | None = N
     truth : array-like of bool, shape (n,)
         Whether it is positive; of pairs, whether the first variable is the cause.
     weights : array-like, shape (n,), optional
-        At least 0; 1 where not given. What weighs 0 is left out.
+        At least 0; 1 where not given. Cases of weight 0 are left out.
 
     Returns
     -------

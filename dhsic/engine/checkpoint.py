@@ -122,7 +122,7 @@ class Checkpoint:
     manifest : Manifest
         Which run it is of.
     part : object, optional
-        Of which variables of the run its passes are, where some are made on the way.
+        The variables of the run that its passes are of, where some are made on the way.
     """
 
     folder: AnyFolder

@@ -259,7 +259,7 @@ def _decoded() -> Probe:
 
 
 def _rates_of_both(make: Callable[[str], Probe], double: float, single: float) -> dict[str, Any]:
-    name = make.__name__.strip("_")
+    name = make.__name__.removeprefix("_").removesuffix("_probe")
     return {
         name: (partial(make, "float64"), double),
         f"{name} of float32": (partial(make, "float32"), single),

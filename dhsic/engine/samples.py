@@ -30,7 +30,7 @@ def describe_sources(sources: Sequence[Source], runtime: Runtime) -> dict[str, A
     """Name, shape, dtype and columns of variables, and their content, as plain values.
 
     The content is that of all rows where they are in memory or computed by a Dask graph, which is
-    computed once for it. Of stored rows it is that of the first, the last and some between, of a
+    computed once for it. For stored rows it is that of the first, the last and some between, of a
     few chunks: what else changes, an inventory shows.
     """
     sampled = take_rows(sources, [_sampled(source) for source in sources], runtime)

@@ -56,7 +56,7 @@ class PValue:
         x, y : array-like, shapes (n,) or (n, d)
             As for `dhsic.independence_test`.
         z : array-like, shape (n,) or (n, d), optional
-            What is given; nothing where it is None or has no columns.
+            The variables given; none where it is None or has no columns.
 
         Returns
         -------

@@ -118,7 +118,7 @@ class HeldSource:
 def within_strata(values: NDArray[np.float64], strata: NDArray[np.intp]) -> NDArray[np.float64]:
     """Columns about their means in every stratum, in units of their standard deviations there.
 
-    To permute rows within strata leaves both as they are. What differs between strata would hide a
+    To permute rows within strata leaves both as they are. Differences between strata would hide a
     dependence within them, and more so where it points the other way.
 
     Parameters

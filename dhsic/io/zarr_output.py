@@ -240,7 +240,7 @@ def new_group(
 
     Everything is written into a hidden sibling of the destination, which is renamed at the end.
     In an object store the chunks are written at their places, and the metadata last, without which
-    nothing opens. What was written is removed on every exception, `KeyboardInterrupt` included.
+    nothing opens. All that was written is removed on every exception, `KeyboardInterrupt` included.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a test tries where no kernels are given: kernels of a variable, and pairs of two variables.
+"""Kernels that a test tries where none are given: those of a variable, and pairs of two variables.
 
 Chosen by power on public scenarios, which `python -m benchmarks run leaderboard` measures.
 """
@@ -59,16 +59,16 @@ def _families(kernels: tuple[_One, ...]) -> Families:
 
 
 OF_ONE = _families(_NUMBER)
-"""Of a variable of a single number."""
+"""Kernels that are tried of a variable of one numeric column."""
 OF_MANY = _families(_SEVERAL)
-"""Of all others."""
+"""Kernels that are tried of variables of several columns, and of categories beside numbers."""
 INVARIANT: Families = (
     ("gaussian", "columns(laplacian)"),
     ((1.0, 0.125, 0.5, 4.0), (1.0,)),
 )
 """Where kernels must be translation-invariant."""
 NARROWEST = 1 / 32
-"""Of two factors of these: finer in both variables, power was lost and none won."""
+"""The least product of the factors of two variables: below it, power was lost and none won."""
 
 
 def pairs_of(first: OneOrMany, second: OneOrMany) -> list[tuple[int, ...]]:

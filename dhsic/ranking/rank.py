@@ -75,7 +75,7 @@ def rank_features(
     Parameters
     ----------
     features : array-like, shape (n, d)
-        As a variable of `independence_test`; d may be thousands. What is constant has HSIC
+        As a variable of `independence_test`; d may be thousands. A constant column has HSIC
         and CKA 0 and p-values 1, is marked, and does not count as a test of many.
     target : array-like, shape (n,) or (n, d)
         The other variable.

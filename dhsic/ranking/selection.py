@@ -167,7 +167,7 @@ def select_features(
 ) -> ColumnSelection:
     """Select k columns, or groups of them, that together tell the most of a target.
 
-    A ranking looks at one feature at a time. Of the selections "backward" finds features that
+    A ranking looks at one feature at a time. The selection "backward" finds features that
     matter only together, and "lasso" leaves out what others tell already. Columns are in units of
     their standard deviation.
 

@@ -366,7 +366,7 @@ class IndependenceTestResult(_Result):
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
         """Histogram of the null distribution with the statistic and the critical value.
 
-        Where there are several statistics, it has the score, which the p-value compares. Of a
+        Where there are several statistics, it has the score, which the p-value compares. For a
         grid a new figure has the evidence by kernel and length beside it, see `GridSummary.plot`.
 
         Parameters

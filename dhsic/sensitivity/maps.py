@@ -65,7 +65,7 @@ def sensitivity_map(
         As for `independence_test`.
     of : {"statistic", "estimate"}, optional
         Quantity to differentiate: the statistic of `independence_test` or the estimate of `hsic`,
-        with the same seed and kernels. Of "v-hsic" and "rff-hsic" one is n times the other; of
+        with the same seed and kernels. For "v-hsic" and "rff-hsic" one is n times the other; for
         "nystrom-m" they have landmarks of their own, see `NystromMHSIC`.
     wrt : sequence of str, optional
         Names of the variables whose entries are varied; where not given all that hold numbers.

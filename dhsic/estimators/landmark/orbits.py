@@ -49,7 +49,7 @@ class TupleSums(NamedTuple):
 
     cross: Tile
     """Both sides about their pilots: cross-spectra, shape (R, Q, b // 2 + 1), or without shifts
-    the sums of products themselves, shape (R, Q, 1). Of complex entries there are b frequencies."""
+    the sums of products themselves, shape (R, Q, 1). Complex entries have b frequencies."""
     left_over: Tile
     """Products of both sides over the rows that are in no group, shape (Q,)."""
     sides: Tile
