@@ -43,11 +43,11 @@ except ImportError:
 __all__ = ["DependenceSelector", "dependence_score"]
 
 SelectorMethod = Literal["pvalue", "cka", "hsic", "forward", "backward", "linear", "lasso"]
-Matrix = NDArray[np.float64]
+Matrix64 = NDArray[np.float64]
 _RANKS = ("pvalue", "cka", "hsic")
 
 
-def dependence_score(X: Any, y: Any, *, rng: Any = 0, **options: Any) -> tuple[Matrix, Matrix]:
+def dependence_score(X: Any, y: Any, *, rng: Any = 0, **options: Any) -> tuple[Matrix64, Matrix64]:
     """Score features by their dependence on a target, as `score_func` of scikit-learn's selectors.
 
     Parameters
@@ -219,7 +219,7 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidArgumentError(msg)
         return count
 
-    def _rank(self, x: Matrix, y: Any, count: int | None, options: dict[str, Any]) -> None:
+    def _rank(self, x: Matrix64, y: Any, count: int | None, options: dict[str, Any]) -> None:
         ranking = rank_features(x, y, by=self.method, **options)
         self.scores_ = _standardised_ranking(ranking)
         self.pvalues_ = np.array([column.pvalue for column in ranking.features])
@@ -229,7 +229,7 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             chosen = {column.name for column in ranking.ranked()[:count]}
         self.support_ = np.array([column.name in chosen for column in ranking.features])
 
-    def _select(self, x: Matrix, y: Any, count: int | None, options: dict[str, Any]) -> None:
+    def _select(self, x: Matrix64, y: Any, count: int | None, options: dict[str, Any]) -> None:
         assert count is not None
         found = select_features(x, y, count, method=self.method, **options)
         columns = [column for (column,) in found.columns]
@@ -250,11 +250,11 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _standardised_ranking(ranking: ColumnRanking) -> Matrix:
+def _standardised_ranking(ranking: ColumnRanking) -> Matrix64:
     return np.array([one.standardised for one in ranking.features])
 
 
-def _checked_matrix(X: Any) -> Matrix:
+def _checked_matrix(X: Any) -> Matrix64:
     return np.asarray(X, np.float64)
 
 

@@ -29,7 +29,7 @@ from dhsic.interaction.landmarks import (
 )
 from dhsic.interaction.pairs import plan_of_pairs, replicate_pairs
 from dhsic.interaction.result import Factorisation, InteractionTestResult
-from dhsic.kernels import Candidates, Combinations, Grid, Kernel
+from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
 from dhsic.nulls import (
     Multiplier,
     Permutation,
@@ -41,7 +41,7 @@ from dhsic.nulls import (
 
 __all__ = ["INTERACTION_ESTIMATORS", "interaction_test", "plan_interaction"]
 
-Kernels = str | Kernel | Sequence[str | Kernel | None]
+Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 
 INTERACTION_ESTIMATORS: dict[str, type[NystromMHSIC | VHSIC]] = {
     "nystrom-lancaster": NystromMHSIC,

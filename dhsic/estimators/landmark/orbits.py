@@ -35,7 +35,7 @@ from dhsic.estimators.resample import Orbit
 __all__ = ["MeansPass", "TupleOrbitPass", "TupleSums"]
 
 Indices = NDArray[np.intp]
-Orders = dict[int, Indices]
+Orders = Mapping[int, Indices]
 Vector = NDArray[np.float64]
 Spectrum = NDArray[np.complexfloating[Any, Any]]
 
