@@ -94,7 +94,7 @@ def conditional_independence_test(
     method : {"auto", "kernel", "strata"}, optional
         "auto" takes "strata" where all given columns are categories or booleans, else "kernel".
     kernels : str, Kernel, or two of them, optional
-        Of x and of y; "gaussian" of numbers and "delta" of categories where none is given. With
+        For x and y; "gaussian" of numbers and "delta" of categories where none is given. With
         "strata" as for `dhsic.independence_test`.
     rng : int, SeedSequence, BitGenerator, Generator or None, optional
         As for `dhsic.independence_test`.

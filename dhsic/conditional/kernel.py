@@ -37,14 +37,14 @@ _LEFT = 1e-3  # of the variance of the features
 
 
 class ResidualProducts(NamedTuple):
-    """What the passes found."""
+    """The sums that the passes found, with their design and kernels."""
 
     design: IndexedDesign
     """The features."""
     kernels: tuple[Kernel, ...]
     """Those of x and of y, as fitted."""
     sums: ProductSums
-    """Of the products of residuals."""
+    """Sums of the products of residuals."""
     explained: tuple[float, float]
     """Shares of the variances of x and of y that the regressions explain."""
     correlation: float
@@ -128,7 +128,7 @@ def warn_of_limits(found: ResidualProducts, names: Sequence[str], n: int) -> str
     Parameters
     ----------
     found : ResidualProducts
-        Of the run.
+        Those of the run.
     names : sequence of str
         Names of the variables.
     n : int
