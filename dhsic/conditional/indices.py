@@ -1,7 +1,7 @@
 """Features of what is given that suit one variable: functions of its first predictions.
 
-The features of x are many functions of one thing, as of a sum of functions of z and noise. All that z
-says of it is in the predictions of the two features that vary most, found with few degrees of
+The features of x are many functions of one thing, as of a sum of functions of z and noise. All that
+z says of it is in the predictions of the two features that vary most, found with few degrees of
 freedom; functions of these two serve all features. Predictions of x serve x alone, so that given z
 and under the null hypothesis the residuals of x and of y stay independent.
 """
@@ -86,7 +86,7 @@ class Index:
         return largest + 8 * rows * (len(self.mean) + 2 * self.size)
 
     def __call__(self, given: Vector) -> Vector:
-        """Features of predictions from the features of the given variables (b, p), shape (b, size)."""
+        """Features of the predictions from given features (b, p), shape (b, size)."""
         values = (given - self.mean) @ self.slopes
         none = np.empty((len(given), 0))
         return np.concatenate([none, *(one(values) for one in self.parts)], axis=1)
