@@ -68,6 +68,11 @@ class BlockHSIC:
     exponent : float, optional
         g of n^g rows a block, in (0, 1), where `block_rows` is not given.
 
+    Raises
+    ------
+    InvalidArgumentError
+        `block_rows` is less than 4, or `exponent` is not between 0 and 1.
+
     References
     ----------
     .. [1] Q. Zhang, S. Filippi, A. Gretton, D. Sejdinovic. Large-scale kernel methods for
@@ -79,8 +84,12 @@ class BlockHSIC:
 
     Examples
     --------
-    >>> BlockHSIC(block_rows=50)
-    BlockHSIC(block_rows=50, exponent=0.5)
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 5000))
+    >>> result = dhsic.independence_test(x, x**2 + noise, estimator=BlockHSIC(block_rows=50), rng=0)
+    >>> result.pvalue < 0.01
+    True
     """
 
     block_rows: int | None = None

@@ -31,10 +31,25 @@ class Permutation:
     group_rows : int, optional
         Rows of a group, about.
 
+    Raises
+    ------
+    InvalidArgumentError
+        `n_resamples` is no positive integer, `group_rows` is less than 2, or `within` is no such
+        name.
+
+    References
+    ----------
+    .. [1] J. Hemerik, J. Goeman. Exact testing with random permutations. TEST 27, 2018.
+
     Examples
     --------
-    >>> Permutation(999, within="groups")
-    Permutation(n_resamples=999, within='groups', group_rows=4096)
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 500))
+    >>> null = Permutation(999, within="groups", group_rows=100)
+    >>> result = dhsic.independence_test(x, x**2 + noise, null=null, rng=0)
+    >>> result.pvalue < 0.01
+    True
     """
 
     n_resamples: int = 250

@@ -38,6 +38,11 @@ class Spectral:
     n_resamples : int, optional
         Draws, for "simulation" alone.
 
+    Raises
+    ------
+    InvalidArgumentError
+        `method` is no such name, or `n_resamples` is no positive integer.
+
     References
     ----------
     .. [1] Q. Zhang, S. Filippi, A. Gretton, D. Sejdinovic. Large-scale kernel methods for
@@ -45,8 +50,13 @@ class Spectral:
 
     Examples
     --------
-    >>> Spectral()
-    Spectral(method='inversion', n_resamples=10000)
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 500))
+    >>> null = Spectral()
+    >>> result = dhsic.independence_test(x, x**2 + noise, estimator="v-hsic", null=null, rng=0)
+    >>> result.pvalue < 0.01
+    True
     """
 
     method: MixtureMethod = "inversion"

@@ -92,6 +92,11 @@ class NystromHSIC(OnLandmarks):
         right by the U-statistics of kernels and of features in blocks of 128 to 512 rows. The test
         statistic stays.
 
+    Raises
+    ------
+    InvalidArgumentError
+        A number of landmarks or features, a tolerance or a flag that cannot be.
+
     References
     ----------
     .. [1] Q. Zhang, S. Filippi, A. Gretton, D. Sejdinovic. Large-scale kernel methods for

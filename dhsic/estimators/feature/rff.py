@@ -103,6 +103,11 @@ class RFFHSIC:
         law of each is the same; together they approximate the kernel better. For one column
         nothing changes.
 
+    Raises
+    ------
+    InvalidArgumentError
+        `n_features` is no positive integer, `form` is no such name, or `orthogonal` is no boolean.
+
     References
     ----------
     .. [1] Q. Zhang, S. Filippi, A. Gretton, D. Sejdinovic. Large-scale kernel methods for
@@ -114,8 +119,13 @@ class RFFHSIC:
 
     Examples
     --------
-    >>> RFFHSIC(n_features=200, orthogonal=True)
-    RFFHSIC(n_features=200, form='cos-sin', orthogonal=True)
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 500))
+    >>> estimator = RFFHSIC(n_features=200, orthogonal=True)
+    >>> result = dhsic.independence_test(x, x**2 + noise, estimator=estimator, rng=0)
+    >>> result.pvalue < 0.01
+    True
     """
 
     n_features: int = 100

@@ -52,8 +52,14 @@ class SubCorr:
 
     Examples
     --------
-    >>> SubCorr()
-    SubCorr()
+    One of five columns depends on y, and linearly.
+
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x = np.random.default_rng(0).standard_normal((300, 5))
+    >>> y = x[:, 2] + np.random.default_rng(1).standard_normal(300)
+    >>> dhsic.independence_test(x, y, estimator=SubCorr(), rng=0).pvalue < 0.01
+    True
     """
 
     name: ClassVar[str] = "sub-corr"

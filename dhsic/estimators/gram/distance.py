@@ -180,8 +180,13 @@ class DCov(_Distances):
 
     Examples
     --------
-    >>> DCov(exponent=0.5)
-    DCov(exponent=0.5, unbiased=False, root=False)
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x = np.arange(9.0)
+    >>> round(dhsic.hsic(x, x**2, estimator=DCov(root=True), rng=0).estimate, 2)
+    5.45
+    >>> dhsic.independence_test(x, x**2, estimator=DCov(exponent=0.5), rng=0).pvalue < 0.01
+    True
     """
 
     exponent: float = 1.0

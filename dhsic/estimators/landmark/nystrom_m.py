@@ -93,6 +93,12 @@ class NystromMHSIC:
     pool : int, optional
         Rows of the pool, as a multiple of the landmarks.
 
+    Raises
+    ------
+    InvalidArgumentError
+        A number of landmarks, a tolerance or a flag that cannot be, or names of no selection or
+        pairing; or landmarks that are selected beside `replace` or "auto".
+
     References
     ----------
     .. [1] F. Kalinke, Z. Szabo. Nystrom M-Hilbert-Schmidt independence criterion. UAI 2023.

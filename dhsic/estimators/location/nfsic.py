@@ -106,6 +106,12 @@ class NFSIC:
     regularisation : float, optional
         r.
 
+    Raises
+    ------
+    InvalidArgumentError
+        A number of locations or rows that is too small, no such placement, or a regularisation that
+        is not between 0 and 1.
+
     References
     ----------
     .. [1] W. Jitkrittum, Z. Szabo, A. Gretton. An adaptive test of independence with analytic
