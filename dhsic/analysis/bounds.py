@@ -40,6 +40,20 @@ class EmbeddingBound(BarResult):
         c_2 / p.
     dimension : float
         c_3 sqrt(log(p / delta) N(lambda)) / p, at lambda = 12 K^2 log(p / delta) / p.
+
+    References
+    ----------
+    .. [1] A. Chatalic, N. Schreuder, A. Rudi, L. Rosasco. Nystrom kernel mean embeddings. ICML
+       2022, theorem 4.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.analysis import CovarianceSpectrum, mean_embedding_bound
+    >>> spectrum = CovarianceSpectrum(np.array([0.6, 0.3, 0.1]), supremum=1.0)
+    >>> bound = mean_embedding_bound(10**6, 10**4, 0.1, spectrum)
+    >>> bound.rows + bound.landmarks + bound.dimension == bound.total
+    True
     """
 
     _columns: ClassVar[tuple[str, ...]] = ("rows", "landmarks", "dimension", "total")
@@ -74,6 +88,20 @@ class HSICBound(BarResult):
         Bounds of those of the M variables.
     suprema : tuple of float
         a_m, the bounds of sqrt(k_m(x, x)).
+
+    References
+    ----------
+    .. [1] F. Kalinke, Z. Szabo. Nystrom M-Hilbert-Schmidt independence criterion. UAI 2023,
+       proposition 4.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.analysis import CovarianceSpectrum, nystrom_m_bound
+    >>> one = CovarianceSpectrum(np.array([0.6, 0.3, 0.1]), supremum=1.0)
+    >>> bound = nystrom_m_bound(10**6, 10**4, 0.1, one, [one, one])
+    >>> len(bound.marginals), bound.total > bound.joint.total
+    (2, True)
     """
 
     _tabular: ClassVar[bool] = True
@@ -122,6 +150,11 @@ def least_landmarks(delta: float, *spectra: CovarianceSpectrum) -> int:
     Returns
     -------
     int
+
+    Raises
+    ------
+    InvalidArgumentError
+        `delta` is not between 0 and 1, or a spectrum is no `CovarianceSpectrum`.
 
     References
     ----------
@@ -276,6 +309,16 @@ def landmarks_for_polynomial_decay(n: int, delta: float, gamma: float) -> int:
     -------
     int
 
+    Raises
+    ------
+    InvalidArgumentError
+        A number is not in its range.
+
+    References
+    ----------
+    .. [1] A. Chatalic, N. Schreuder, A. Rudi, L. Rosasco. Nystrom kernel mean embeddings. ICML
+       2022, corollary 4.1.
+
     Examples
     --------
     >>> landmarks_for_polynomial_decay(10**6, 0.1, gamma=0.5)
@@ -310,6 +353,16 @@ def landmarks_for_exponential_decay(
     Returns
     -------
     int
+
+    Raises
+    ------
+    InvalidArgumentError
+        A number is not in its range.
+
+    References
+    ----------
+    .. [1] A. Chatalic, N. Schreuder, A. Rudi, L. Rosasco. Nystrom kernel mean embeddings. ICML
+       2022, corollary 4.1.
 
     Examples
     --------

@@ -31,6 +31,17 @@ class CovarianceSpectrum(BarResult):
     supremum : float
         K, the least upper bound of |phi(x)| = sqrt(k(x, x)).
 
+    Raises
+    ------
+    InvalidArgumentError
+        The eigenvalues are no array of numbers of at least 0 with one above 0, or `supremum` is not
+        greater than 0.
+
+    References
+    ----------
+    .. [1] A. Chatalic, N. Schreuder, A. Rudi, L. Rosasco. Nystrom kernel mean embeddings. ICML
+       2022, section 4.
+
     Examples
     --------
     >>> known = CovarianceSpectrum(np.array([0.5, 0.25, 0.25]), supremum=1.0)
@@ -123,6 +134,11 @@ def covariance_spectrum(
         The rows do not align, are fewer than two, or have NaN or infinity.
     InvalidArgumentError
         As many kernels as variables are needed.
+
+    References
+    ----------
+    .. [1] A. Chatalic, N. Schreuder, A. Rudi, L. Rosasco. Nystrom kernel mean embeddings. ICML
+       2022, section 4.
 
     Examples
     --------

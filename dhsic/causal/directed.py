@@ -61,7 +61,7 @@ class Directed:
         Over the two variables.
     regression : Regression
         How each is regressed on the other.
-    measure : Measure
+    measure : ResidualMeasure
         How the dependence of residuals is measured.
     """
 

@@ -63,7 +63,7 @@ class ResidualMeasure:
 
     Examples
     --------
-    >>> Measure(criterion="hsic").criterion
+    >>> ResidualMeasure(criterion="hsic").criterion
     'hsic'
     """
 
@@ -99,7 +99,7 @@ class ResidualMeasure:
 
         Returns
         -------
-        measure : Measure
+        measure : ResidualMeasure
             The same for both directions.
         reason : str
             Why this estimator.

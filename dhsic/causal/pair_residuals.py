@@ -136,7 +136,7 @@ class PairResiduals(Result):
 
         Parameters
         ----------
-        measure : Measure
+        measure : ResidualMeasure
             Measure to compare.
 
         Returns
@@ -217,7 +217,7 @@ def pair_residuals(
     >>> import numpy as np
     >>> x, noise = np.random.default_rng(0).standard_normal((2, 200))
     >>> found = pair_residuals(x, np.tanh(x) + 0.2 * noise, rng=0)
-    >>> found.decide(Measure(criterion="hsic", estimator="rff-hsic")).estimator
+    >>> found.decide(ResidualMeasure(criterion="hsic", estimator="rff-hsic")).estimator
     'rff-hsic'
     """
     fitted = find_regression(regression)

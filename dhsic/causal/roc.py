@@ -62,6 +62,17 @@ class RocCurve(_Curve):
     auc : float
         Area under the curve: the probability that a positive one scores above a negative one,
         both drawn by weight, ties counted by half.
+
+    References
+    ----------
+    .. [1] T. Fawcett. An introduction to ROC analysis. Pattern Recognition Letters 27, 2006.
+
+    Examples
+    --------
+    >>> from dhsic.causal import roc_curve
+    >>> curve = roc_curve([0.9, 0.8, 0.3], [True, False, True])
+    >>> curve.auc, curve.true_positive_rate
+    (0.5, array([0. , 0.5, 0.5, 1. ]))
     """
 
     _points: ClassVar[tuple[str, ...]] = ("thresholds", "false_positive_rate", "true_positive_rate")
@@ -91,6 +102,17 @@ class PrecisionRecallCurve(_Curve):
         The k different scores, the largest first.
     average_precision : float
         Area under the steps: sum_k (recall_k - recall_{k-1}) precision_k.
+
+    References
+    ----------
+    .. [1] J. Davis, M. Goadrich. The relationship between precision-recall and ROC curves. ICML
+       2006.
+
+    Examples
+    --------
+    >>> from dhsic.causal import precision_recall_curve
+    >>> precision_recall_curve([0.9, 0.8, 0.3], [True, False, True]).recall
+    array([0.5, 0.5, 1. ])
     """
 
     _points: ClassVar[tuple[str, ...]] = ("thresholds", "recall", "precision")
@@ -119,6 +141,19 @@ class AccuracyCurve(_Curve):
         coin, right by half.
     area : float
         Mean accuracy over the decision rates: sum_k (rate_k - rate_{k-1}) accuracy_k.
+
+    References
+    ----------
+    .. [1] J. Mooij, J. Peters, D. Janzing, J. Zscheischler, B. Schoelkopf. Distinguishing cause
+       from effect using observational data: methods and benchmarks. Journal of Machine
+       Learning Research 17, 2016.
+
+    Examples
+    --------
+    >>> from dhsic.causal import accuracy_curve
+    >>> curve = accuracy_curve([-3.0, 2.0, 1.0], [False, True, False])
+    >>> curve.accuracy.round(2)
+    array([1.  , 1.  , 0.67])
     """
 
     _points: ClassVar[tuple[str, ...]] = ("decision_rate", "accuracy")
@@ -177,6 +212,10 @@ def roc_curve(scores: ArrayLike, truth: ArrayLike, weights: ArrayLike | None = N
     MissingDependencyError
         scikit-learn is not installed.
 
+    References
+    ----------
+    .. [1] T. Fawcett. An introduction to ROC analysis. Pattern Recognition Letters 27, 2006.
+
     Examples
     --------
     >>> roc_curve([0.9, 0.8, 0.3], [True, False, True], [1, 1, 2]).auc
@@ -212,6 +251,11 @@ def precision_recall_curve(
     ------
     InvalidArgumentError, MissingDependencyError
         As for `roc_curve`; but all may be positive.
+
+    References
+    ----------
+    .. [1] J. Davis, M. Goadrich. The relationship between precision-recall and ROC curves. ICML
+       2006.
 
     Examples
     --------
@@ -253,6 +297,12 @@ def accuracy_curve(
     ------
     InvalidArgumentError
         As for `roc_curve`; but the classes do not matter.
+
+    References
+    ----------
+    .. [1] J. Mooij, J. Peters, D. Janzing, J. Zscheischler, B. Schoelkopf. Distinguishing cause
+       from effect using observational data: methods and benchmarks. Journal of Machine
+       Learning Research 17, 2016.
 
     Examples
     --------

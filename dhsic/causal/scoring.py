@@ -301,7 +301,7 @@ def choose_residual_test(
 
     Returns
     -------
-    Method
+    ResidualTest
 
     Raises
     ------

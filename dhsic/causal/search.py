@@ -336,7 +336,7 @@ class _Search:
         Over the nodes.
     fitted : FittedRegressions
         Among them.
-    method : Method
+    method : ResidualTest
         Method of the tests.
     kernels : tuple of Kernel
         Kernels of the residuals.

@@ -61,7 +61,7 @@ class Request:
         The variables.
     arguments : dict
         Arguments that planning and testing share, besides the client.
-    place : Place
+    place : RunResources
         Where it runs.
     planner : callable, optional
         The public function that plans.

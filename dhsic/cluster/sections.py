@@ -28,6 +28,18 @@ class Adaptive:
         The most workers.
     minimum : int, optional
         The fewest workers, of which there must be one for a run to begin.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A number of workers is not positive, or the maximum is less than the minimum.
+
+    Examples
+    --------
+    >>> from dhsic.cluster import Adaptive
+    >>> workers = Adaptive(minimum=2, maximum=20)
+    >>> workers.maximum - workers.minimum
+    18
     """
 
     maximum: int
@@ -77,6 +89,18 @@ class SchedulerAt:
         Such as ``tls://10.0.0.1:8786``.
     scheduler_file : str, optional
         File that ``dask scheduler --scheduler-file`` wrote. One of the two must be given.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Neither the address nor the file is given, or both are.
+
+    Examples
+    --------
+    >>> from dhsic.cluster import ClusterSpec, SchedulerAt
+    >>> spec = ClusterSpec("scheduler", scheduler=SchedulerAt("tls://10.0.0.5:8786"))
+    >>> spec.scheduler.address
+    'tls://10.0.0.5:8786'
     """
 
     address: str | None = None

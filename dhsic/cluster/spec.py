@@ -74,6 +74,18 @@ class ClusterSpec:
         Section of this kind.
     gateway : Gateway, optional
         Section of this kind.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A kind, a number, a size or a section cannot be, or a section is of another kind.
+
+    Examples
+    --------
+    >>> from dhsic.cluster import ClusterSpec
+    >>> spec = ClusterSpec("local", 4, memory="2GiB")
+    >>> spec.workers, spec.memory
+    (4, 2147483648)
     """
 
     kind: ClusterKind

@@ -151,7 +151,7 @@ def kernel_json(kernel: Kernel) -> str:
     Examples
     --------
     >>> from dhsic.kernels import Gaussian
-    >>> kernel_text(Gaussian(gamma=0.5, origin=(1.0,)))
+    >>> kernel_json(Gaussian(gamma=0.5, origin=(1.0,)))
     '{"kernel": "Gaussian", "origin": [1.0], "gamma": 0.5}'
     """
     return json.dumps(plain_kernel(kernel))

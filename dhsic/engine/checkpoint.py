@@ -117,7 +117,7 @@ class Checkpoint:
 
     Parameters
     ----------
-    folder : Folder
+    folder : AnyFolder
         Where it is.
     manifest : Manifest
         Which run it is of.
@@ -135,7 +135,7 @@ class Checkpoint:
 
         Parameters
         ----------
-        folder : Folder
+        folder : AnyFolder
             Empty, missing, or a checkpoint of the same run.
         run : mapping
             The fields that determine the run.
@@ -236,7 +236,7 @@ class Shards:
 
     Parameters
     ----------
-    root : Folder
+    root : AnyFolder
         The checkpoint.
     token : str
         Token of its manifest.

@@ -99,7 +99,7 @@ def remove_checkpoint(folder: AnyFolder) -> int:
 
     Parameters
     ----------
-    folder : Folder
+    folder : AnyFolder
         With a manifest.
 
     Returns

@@ -67,7 +67,7 @@ class Session:
         Precision of the tiles.
     listener : callable, optional
         Is told of progress.
-    folder : Folder, optional
+    folder : AnyFolder, optional
         Where what is done is kept, once `resume` has opened it.
     takes_constants : bool, optional
         Whether variables may be constant, as in estimates, whose value is then 0; else they are

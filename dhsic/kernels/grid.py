@@ -54,6 +54,11 @@ class Candidates:
         Multiples of the length scale of a kernel: 0.5 halves the length; (1, 1/8, 1/2, 4)
         where not given. Kernels without one, as "delta", are tried once.
 
+    Raises
+    ------
+    InvalidArgumentError
+        There is no kernel, one is twice there, or a name or a factor is none.
+
     Examples
     --------
     >>> len(Candidates(("gaussian", "laplacian"), factors=(0.5, 1, 2)).scaled)
@@ -217,6 +222,11 @@ class Grid:
         themselves, where share is theirs: 40 at 5 %.
     most : int, optional
         The largest number of combinations that "auto" takes.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A candidate is none, a choice has no such name, or a number is out of its range.
 
     References
     ----------

@@ -54,6 +54,11 @@ class Ranked(Kernel):
     knots : tuple of tuple of tuple of float, optional
         For every column up to 512 values, ascending, and what they become; `fit` sets them.
 
+    Raises
+    ------
+    InvalidArgumentError
+        `kernel` is no kernel, or `scale` is no such name.
+
     References
     ----------
     .. [1] B. Poczos, Z. Ghahramani, J. Schneider. Copula-based kernel dependency measures.

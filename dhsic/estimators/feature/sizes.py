@@ -37,7 +37,7 @@ class ReplicateSizes:
     ----------
     cross : ndarray, shape (N, P)
         Cross-covariances of the features of all combinations.
-    places : tuple of Place
+    places : tuple of ProductPlace
         Those of the combinations.
     factors : tuple of (ndarray or None, ndarray or None)
         Factors that still whiten them.

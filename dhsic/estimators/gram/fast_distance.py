@@ -47,12 +47,12 @@ def distance_sums(x: Vector, y: Vector) -> GramSums:
     Examples
     --------
     >>> import numpy as np
-    >>> from dhsic.estimators.gram.sums import hsic
+    >>> from dhsic.estimators.gram.sums import gram_hsic
     >>> sums = distance_sums(np.array([0.0, 1.0, 3.0]), np.array([1.0, 0.0, 2.0]))
     >>> sums.rows
     array([[4., 3., 5.],
            [2., 3., 3.]])
-    >>> print(round(hsic(sums, unbiased=False), 4))
+    >>> print(round(gram_hsic(sums, unbiased=False), 4))
     0.5926
     """
     columns = SortedColumns.of(x, y)

@@ -36,7 +36,7 @@ class GramOrbit:
     ----------
     reduction : ShiftedGramPass or PermutedGramPass
         The pass that summed.
-    sums : OrbitSums
+    sums : PairSums
         Over all rows.
     limit : ChiSquareMixture, optional
         The limit of n V-HSIC under independence, where its eigenvalues were taken.
