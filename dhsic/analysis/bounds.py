@@ -128,6 +128,8 @@ class HSICBound(BarResult):
     @property
     def total(self) -> float:
         """The bound."""
+        # Kalinke and Szabo (2023), lemma 4.3: prod_m (a_m + d_m) - prod_m a_m, how errors of the
+        # marginal embeddings grow in their tensor product.
         grown = (a + bound.total for a, bound in zip(self.suprema, self.marginals, strict=True))
         return self.joint.total + math.prod(grown) - math.prod(self.suprema)
 
@@ -176,6 +178,7 @@ def least_landmarks(delta: float, *spectra: CovarianceSpectrum) -> int:
             f"a spectrum must be a CovarianceSpectrum, got {shown(others[0])}: make one of a pilot"
         )
         raise InvalidArgumentError(msg)
+    # Chatalic et al. (2022), theorem 4.1: m >= max(67, 12 K^2 / |C|) log(m / delta).
     c = max(_LEAST, *(12.0 * spectrum.supremum**2 / spectrum.norm for spectrum in spectra))
     return math.ceil(-c * float(scipy.special.lambertw(-delta / c, k=-1).real))
 
@@ -223,6 +226,8 @@ def mean_embedding_bound(
     """
     _check_counts(n, p, delta, (spectrum,))
     k, noise = spectrum.supremum, math.log(p / delta) / p
+    # Kalinke and Szabo (2023), theorem A.1: c_1 / sqrt(n) + c_2 / p + c_3 sqrt(log(p / delta)
+    # N(lambda)) / p, at lambda = 12 K^2 log(p / delta) / p.
     confidence = math.log(12.0 / delta)
     dimension = spectrum.effective_dimension(12.0 * k**2 * noise)
     return EmbeddingBound(

@@ -103,6 +103,7 @@ class CovarianceSpectrum(BarResult):
         above = check_number(
             "ridge", ridge, "greater than 0", lambda x: 0.0 < x < np.inf, "as 0.01"
         )
+        # N(lambda) = tr C (C + lambda)^-1, Chatalic et al. (2022), section 4.
         return float((self.eigenvalues / (self.eigenvalues + above)).sum())
 
 
@@ -167,6 +168,7 @@ def covariance_spectrum(
         (parse(k) if isinstance(k, str) else k).fit(x) for k, x in zip(given, rows, strict=True)
     ]
     gram = hadamard(kernel(x) for kernel, x in zip(fitted, rows, strict=True))
+    # K of the bounds is sup sqrt(k(x, x)); a pilot sees it where k(x, x) is constant.
     supremum = float(np.sqrt(gram.diagonal().max()))
     return CovarianceSpectrum(spectrum(gram).clip(min=0.0) / len(gram), supremum)
 

@@ -196,6 +196,8 @@ class BlockSums(NamedTuple):
         blocks = self.blocks + other.blocks
         if blocks == 0:
             return self
+        # Chan, Golub and LeVeque (1983): deviations are merged without a sum of squares, which
+        # cancels.
         step = other.mean - self.mean
         return BlockSums(
             blocks,
@@ -229,9 +231,12 @@ class BlockSums(NamedTuple):
            independence testing. Statistics and Computing 28, 2018, section 3.
         """
         if null.variance == "direct":
+            # Zhang et al. (2018), section 3: the norms of either U-centred Gram matrix,
+            # each averaged over all blocks, which have one law.
             first, second = (self.norms / self.blocks).tolist()
             return 2.0 * first * second / (block_rows * (block_rows - 3)), math.inf
         if null.variance == "permutation":
+            # Under the null hypothesis the mean is known to be 0, so that none is taken off.
             return self.permuted / self.blocks, self.blocks
         return self.deviations / (self.blocks - 1), self.blocks - 1
 

@@ -65,8 +65,10 @@ def replicate_at_landmarks(
     note = guard_interaction(session, basis.combinations, basis.samples, null)
     basis.warn_of_rounding(session)
     tuples = Tuples.at(basis, _PAIRS, session.dtype, "centred")
+    # About the means, products of small numbers lose no digits of their covariance.
     if not isinstance(null, Multiplier):  # which finds the means itself
         tuples = tuples.about(list(measure_tuples(session, tuples).kappa))
+    # The three factorisations have one basis: their statistics are one norm of one vector.
     whiten = [partial(basis.whiten, 0)] * len(_PAIRS)
     (statistics, replicates, rounding), _, detail = resample_tuples(session, tuples, whiten, null)
     return LancasterReplicates(

@@ -72,6 +72,8 @@ def _pair_steps(session: Session, combinations: Combinations, null: Asked) -> li
         centring = Centring.of(grams.sums_of(combinations.chosen[0]), unbiased=False)
         for k, gram in enumerate(held.grams):
             centring.centre(k, gram)
+        # Rubenstein et al. (2016): under (a, b) _||_ s the statistic is HSIC of s and the pair (a,
+        # b).
         pairs = ([held.grams[a] * held.grams[b], held.grams[s]] for a, b, s in FACTORISATIONS)
         values = [_pair_replicates(session, pair, held, null) for pair in pairs]
         return np.transpose(values), float(grams.rounding()[0])
@@ -91,6 +93,7 @@ def _pair_replicates(session: Session, grams: list[Matrix], held: HeldGrams, nul
     `dhsic.estimators.landmark.statistics`.
     """
     n = session.n
+    # The product of two centred Gram matrices is not centred itself; HSIC with s needs it to be.
     h = Centring.of(GramSums.of(grams), unbiased=False).centre(0, grams[0])
     product = h * grams[1]
     observed = product.sum(dtype=np.float64) / n
@@ -100,6 +103,7 @@ def _pair_replicates(session: Session, grams: list[Matrix], held: HeldGrams, nul
         ranges = session.map("permutation null", permuted, null.n_resamples)
         return np.concatenate([[observed], *(one[:, 0] / n for one in ranges)])
     signs = random_signs(session.seed, 0, n, null.n_resamples).astype(product.dtype)
+    # Signs about their mean: (w - mean w)' H (w - mean w), as the terms were about theirs.
     signs -= signs.mean(axis=0)
     forms = np.einsum("ib,ib->b", signs, product @ signs, dtype=np.float64)
     return np.append(observed, forms / (n - 2))

@@ -129,6 +129,8 @@ def ridge_scores(
     for start in range(0, len(rows), POOL_TILE_ROWS):
         at = slice(start, start + POOL_TILE_ROWS)
         cross = pool.gram(rows[at], sample) * weights
+        # k(x, x) less its part in the span of the sample: a Schur complement, by one triangular
+        # solve.
         left[at] -= squared_norms(solve_lower(factor, cross.T))
     scores: Vector = np.clip(left / ridge, 0.0, 1.0)
     return scores

@@ -72,6 +72,8 @@ def farthest_rows(pool: Pool, distances: Distances, most: int, rng: np.random.Ge
     others, whose distances can only have shrunk.
     """
     del rng
+    # Rows of a block are compared among themselves before the pool is: a product with a block of
+    # columns costs far less than as many products with one.
     squared, tolerance = distances.squared, distances.tolerance
     size = min(BLOCK, len(pool))
     order = np.argpartition(squared, len(pool) - size)

@@ -181,6 +181,8 @@ def standardised(
     """
     check_no_overflow(rows)
     ties = np.maximum(rounding, math.sqrt(np.finfo(dtype).eps) * np.abs(rows).max(axis=0))
+    # The data are one row among the others: scores of all rows are made alike, so that they stay
+    # exchangeable under the null hypothesis, and the test exact.
     spread = rows.std(axis=0)
     errors = np.where(spread > ties, ties, 0.0) / np.where(spread > ties, spread, 1.0)
     return _distances(rows, spread > ties), errors, ties
@@ -197,6 +199,7 @@ def _combination_weights(count: int, reference: int, share: float) -> Vector:
 
 def _soft(distances: Vector, errors: Vector, weights: Vector) -> _Scores:
     """The soft maximum over combinations (Biggs et al. 2023, section 3)."""
+    # log sum_c w_c exp(2 z_c) less its largest term, since exp of a far distance overflows.
     exponents = _SHARPNESS * distances + np.log(weights)
     best = exponents.max(axis=1)
     values = best + np.log(np.exp(exponents - best[:, None]).sum(axis=1))
@@ -250,6 +253,8 @@ def _distances(rows: Vector, told: NDArray[np.bool_]) -> Vector:
     n = len(rows)
     spread = np.where(told, rows.std(axis=0), 1.0)
     z = np.where(told, (rows - rows.mean(axis=0)) / spread, 0.0)
+    # z^2 is at most N - 1, where all other rows are equal; rounding must not make the root
+    # negative.
     distances: Vector = z * np.sqrt(n / np.maximum(n - 1 - z**2, n * np.finfo(np.float64).eps))
     return distances
 

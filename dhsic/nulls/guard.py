@@ -167,6 +167,7 @@ def joint_spread(
     if square == 0.0:
         return JointSpread(0.0, 0.0)
     square = max(square, norm**2 / directions)
+    # E h^3 / n against (E h^2)^1.5: the part of the third cumulant that the limits leave out.
     rows = n * square**1.5 / abs(cube) if cube else math.inf
     return JointSpread(float(rows), float(norm**2 / square), all(one.alike for one in moments))
 
@@ -220,6 +221,7 @@ def _moments_of_products(means: Vector, second: Vector, third: Vector) -> tuple[
     mean is 0. Copies take part where two variables or more are centred in them.
     """
     pairs, triples = (np.zeros((3,) * copies + means.shape[1:]) for copies in (2, 3))
+    # The empty product of no variable; indices count centred variables in each copy, 2 for more.
     pairs[0, 0] = triples[0, 0, 0] = 1.0
     for k, v, t in zip(means, second, third, strict=True):
         pairs = k**2 * pairs + v * _raised(pairs, (0, 1))

@@ -66,10 +66,12 @@ class Centring:
         self, k: int, gram: Matrix, rows: RowPlaces = _EVERY, columns: RowPlaces = _EVERY
     ) -> Matrix:
         """Centre a tile of kernel k in place."""
+        # H K H entry by entry: K_ij - mean_i - mean_j + mean, half of the last in either term.
         shift = self.means[k] - 0.5 * self.totals[k]
         gram -= shift[rows, None].astype(gram.dtype)
         gram -= shift[columns].astype(gram.dtype)
         if self.unbiased and rows is columns:
+            # U-centring, of Szekely and Rizzo (2014), leaves the diagonal out of every sum.
             np.fill_diagonal(gram, 0.0)
         return gram
 

@@ -143,6 +143,8 @@ class SignedGrams:
         """
         n, (total, linear, quadratic, signs) = self.grams.n, self.signed
         mean = signs[:, None] / n
+        # H has no row means of 0, so signs are taken about their mean after the sums are known; one
+        # pass would otherwise have to know the mean before it.
         forms = quadratic - 2.0 * mean * linear + mean**2 * total
         first, second = (n - 3, n - 3) if self.unbiased else (n, n - 2)
         return Resampled(total / first, forms / second, self.grams.rounding())

@@ -48,6 +48,7 @@ def measure_features(basis: LandmarkBasis, moments: Moments) -> ColumnMeasures:
     kappa, squares = moments.kappa, moments.squares
     hsic, own = [], []
     for c, kept in enumerate(basis.kept):
+        # Kalinke and Szabo (2023), lemma 4.2, from sums that one pass has made for all columns.
         hsic.append(basis.squared_hsic(c, basis.means(c, kappa), moments.u[c]))
         (feature, _), z = basis.combinations.kernels_of(c), basis.points(c)[0]
         k = basis.combinations.chosen[c][0]

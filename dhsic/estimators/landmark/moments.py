@@ -73,9 +73,11 @@ def _covariances(part: Tuples, sums: TupleSums, c: int, r: int, b: int, n: int) 
         covariances = (
             scipy.fft.irfft(cross, b, axis=1) if part.parts == 1 else scipy.fft.ifft(cross, axis=1)
         )
+    # Rows outside of the groups stay in their places under every permutation.
     covariances += sums.left_over[at, None]
     covariances /= n
     left, right = (mean_about_pilot(part, sums, c, s, r, n) for s in (pair.left, (pair.right,)))
+    # Shifts move rows within a side: both means, and so their product, stay as they are.
     covariances -= (left * right)[:, None]
     return covariances
 

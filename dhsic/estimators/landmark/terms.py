@@ -89,6 +89,8 @@ class SignedPass:
             for strip, tiles in self.tiles.of(values):
                 for _, at, xi in self.tiles.terms(strip, tiles, self.left_means):
                     sums.plain[at] += xi.sum(axis=1)
+                    # U_b = (1/n) sum_i (w_ib - mean w_b) xi_i: the means of the signs are taken off
+                    # in the end.
                     sums.signed[at] += _times_signs(xi, signs)
         return sums
 

@@ -157,6 +157,7 @@ def _in_length(kernel: Kernel, x: Vector, z: Vector, weights: Vector, in_points:
         return 0.0
     in_rows = _gradient(kernel, x, z, weights)
     centre = 0.0 if kernel.origin is None else np.array(kernel.origin)
+    # Euler: k is homogeneous of degree 0 in rows, locations and length together.
     return -float(np.vdot(x - centre, in_rows) + np.vdot(z - centre, in_points))
 
 
