@@ -125,7 +125,9 @@ class TableSource:
 
     def _check_name(self, column: str, what: str = "the table") -> None:
         if column not in self.columns:
-            if len(self.columns) == 1 and (hint := _delimiter_hint(self.columns[0])):
+            if len(self.columns) == 1 and (
+                hint := _delimiter_hint(self.columns[0], f"{_SEPARATORS} ")
+            ):
                 msg = f"{what} needs column {column!r}, and {self.path} seems to have one: {hint}"
                 raise InvalidArgumentError(msg)
             some = ", ".join(self.columns[:20]) + (", ..." if len(self.columns) > 20 else "")
@@ -309,9 +311,9 @@ def usual_delimiter(path: Path) -> str:
     return "\t" if ".tsv" in path.suffixes else ","
 
 
-def _delimiter_hint(text: str) -> str:
+def _delimiter_hint(text: str, separators: str = _SEPARATORS) -> str:
     """Say what to do where fields are not separated as they were taken to be."""
-    found = next((one for one in _SEPARATORS if one in text), None)
+    found = next((one for one in separators if one in text), None)
     if found is None:
         return ""
     return (
