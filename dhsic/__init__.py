@@ -50,8 +50,8 @@ from dhsic.nulls import (
 )
 from dhsic.pairwise import DependenceMatrix, dependence_matrix
 from dhsic.ranking import (
-    FeatureRanking,
-    FeatureSelection,
+    ColumnRanking,
+    ColumnSelection,
     plan_ranking,
     rank_features,
     select_features,
@@ -83,13 +83,13 @@ __all__ = [
     "Candidates",
     "Chain",
     "ChiSquare",
+    "ColumnRanking",
+    "ColumnSelection",
     "ConditionalIndependenceTestResult",
     "DCor",
     "DCov",
     "DependenceEstimate",
     "DependenceMatrix",
-    "FeatureRanking",
-    "FeatureSelection",
     "FromReplicates",
     "Gamma",
     "Grid",

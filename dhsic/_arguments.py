@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from dhsic._random import RngLike, resolve_seed
 from dhsic._validation import check_choice, parse_seconds, shown
-from dhsic.engine.blocks import Kind, Source, kinds_of
+from dhsic.engine.blocks import Source, ValueKind, kinds_of
 from dhsic.engine.budget import Budget
 from dhsic.engine.exchangeable import check_order, codes_of, moves_of
 from dhsic.engine.plan import Plan
@@ -45,7 +45,7 @@ from dhsic.nulls import Distribution, FromReplicates, Replicates, TimeOrder
 
 __all__ = [
     "ALL_ROWS",
-    "REMEDY",
+    "DROP_MISSING",
     "Method",
     "Missing",
     "Order",
@@ -63,7 +63,7 @@ __all__ = [
 
 Order = Literal["time"] | TimeOrder
 Precision = Literal["float64", "float32"]
-REMEDY = "; missing='drop' (--missing drop) drops those with NaN"
+DROP_MISSING = "; missing='drop' (--missing drop) drops those with NaN"
 
 
 class RowLabels(NamedTuple):
@@ -122,7 +122,7 @@ def open_session(
     where = client, threads, memory, progress, checkpoint
     constants = not tests
     session = session_over(sources, rng, precision, *where, time=time, takes_constants=constants)
-    session.dropped, session.remedy = dropped, REMEDY
+    session.dropped, session.remedy = dropped, DROP_MISSING
     own = codes.get("strata"), codes.get("groups")
     session.moves = moves_of(session.n, *own, series, session.seed)
     return session
@@ -216,8 +216,8 @@ def choose_measure(
     if isinstance(asked, Grid):
         msg = "an estimate needs one kernel for each variable, got a Grid: use a Grid in a test"
         raise InvalidArgumentError(msg)
-    named = _named(estimator, session)
-    fitting = _checked(_single(asked, named, session.sources), session.sources)
+    named = _estimator_as_given(estimator, session)
+    fitting = _checked_codes(_single(asked, named, session.sources), session.sources)
     chosen, _, reason = choose_estimator(
         estimator, session, fitting, None, None, unbiased=unbiased, planner=planner
     )
@@ -233,7 +233,7 @@ def _plan_estimate(estimator: Estimator, session: Session, combinations: Combina
     return plan_once(estimator, session, combinations, None)
 
 
-def _named(estimator: str | Estimator, session: Session) -> Estimator | None:
+def _estimator_as_given(estimator: str | Estimator, session: Session) -> Estimator | None:
     """The estimator as given; None where it is left open."""
     if isinstance(estimator, str) and estimator == "auto":
         return None
@@ -251,10 +251,10 @@ def _single(
 def _suited(kernel: Kernel | None, named: Estimator | None, source: Source) -> Kernel:
     if named is None:
         return kernel or by_type(kinds_of(source), Gaussian())
-    return _taken(named, source) if kernel is None else named.kernel(kernel)
+    return _kernel_where_none(named, source) if kernel is None else named.kernel(kernel)
 
 
-def _taken(estimator: Estimator, source: Source) -> Kernel:
+def _kernel_where_none(estimator: Estimator, source: Source) -> Kernel:
     """The kernel that an estimator takes of a variable where none was given."""
     kinds, usual = kinds_of(source), estimator.kernel(None)
     if getattr(estimator, "needs_numbers", False):
@@ -348,7 +348,7 @@ def choose_method(
     """
     m = len(session.sources)
     asked = _read_kernels(kernels, m)
-    named = _named(estimator, session)
+    named = _estimator_as_given(estimator, session)
     grid = asked if isinstance(asked, Grid) else Grid(tuple(map(_candidates, asked)))
     invariant = getattr(named, "needs_invariance", False)
     grid = grid.by_type(list(map(kinds_of, session.sources)), invariant=invariant)
@@ -360,7 +360,7 @@ def choose_method(
     chosen, checked, reason = choose_estimator(
         estimator,
         session,
-        _checked(combinations, session.sources),
+        _checked_codes(combinations, session.sources),
         null,
         n_resamples,
         reducible=not isinstance(asked, Grid),
@@ -374,14 +374,14 @@ def _candidates(kernel: Any) -> Candidates:
     return Candidates() if kernel is None else Candidates(kernel, (1.0,))
 
 
-def _checked(combinations: Combinations, sources: Sequence[Source]) -> Combinations:
+def _checked_codes(combinations: Combinations, sources: Sequence[Source]) -> Combinations:
     """Refuse what compares the codes of categories as numbers."""
     for kernel, variable in zip(combinations.kernels, combinations.variables, strict=True):
         check_kernel(kernel, kinds_of(sources[variable]), f"variable {sources[variable].name!r}")
     return combinations
 
 
-def check_kernel(kernel: Kernel, kinds: Sequence[Kind], what: str) -> None:
+def check_kernel(kernel: Kernel, kinds: Sequence[ValueKind], what: str) -> None:
     """Refuse a kernel that compares the codes of categories as numbers.
 
     Raises

@@ -34,7 +34,7 @@ _SHOWN = 1000
 
 def tested_fields(session: Session, method: Method, began: float) -> dict[str, Any]:
     """Run a test, and return the fields that its result has."""
-    outcome, grid, stages = _run(session, method)
+    outcome, grid, stages = _outcome_of_test(session, method)
     distribution = method.law(outcome.distribution)
     p = pvalue(outcome.statistic, distribution, session.dtype, outcome.rounding)
     if isinstance(distribution, Replicates):
@@ -68,7 +68,7 @@ def _measured(outcome: Outcome, values: NDArray[np.float64]) -> dict[str, Any]:
     }
 
 
-def _run(
+def _outcome_of_test(
     session: Session, method: Method
 ) -> tuple[Outcome, GridSummary | None, tuple[StageSummary, ...]]:
     """The outcome of the test; of several kernels or stages, with what each says by itself."""
@@ -81,31 +81,31 @@ def _run(
         return estimator.test(session, combinations.kernels, null), None, ()
     assert isinstance(estimator, GridEstimator)
     assert isinstance(null, Resampling)
-    found = estimator.test_grid(session, combinations, null)
-    if len(found.combinations) == 1:
-        return found.only, None, ()
+    tested = estimator.test_grid(session, combinations, null)
+    if len(tested.combinations) == 1:
+        return tested.only, None, ()
     whole = aggregate(
-        found.statistics,
-        found.replicates,
+        tested.statistics,
+        tested.replicates,
         method.grid.aggregate,
-        found.rounding,
+        tested.rounding,
         session.dtype,
-        reference=found.combinations.reference(),
+        reference=tested.combinations.reference(),
         share=method.grid.reference_share,
     )
-    estimate = found.estimate(whole.strongest)
+    estimate = tested.estimate(whole.strongest)
     outcome = Outcome(
         whole.statistic,
         whole.distribution,
         estimate,
-        found.detail,
+        tested.detail,
         whole.rounding,
         whole.strength,
     )
-    return outcome, _grid_summary(found, whole, method), ()
+    return outcome, _summary_of_grid(tested, whole, method), ()
 
 
-def _grid_summary(found: GridOutcome, whole: Aggregated, method: Method) -> GridSummary:
+def _summary_of_grid(found: GridOutcome, whole: Aggregated, method: Method) -> GridSummary:
     columns = zip(found.statistics, whole.standardised, whole.pvalues, strict=True)
     combinations = (
         KernelCombination(
@@ -127,7 +127,7 @@ def _grid_summary(found: GridOutcome, whole: Aggregated, method: Method) -> Grid
 
 
 class _Named(Protocol):
-    """What computed a result."""
+    """The thing that computed a result, with its name."""
 
     @property
     def name(self) -> str:

@@ -35,7 +35,7 @@ Progress = Listener | bool | None
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
 
-_PATIENCE_SECONDS = 2.0
+_BAR_DELAY_SECONDS = 2.0
 _PAGE_SECONDS = 0.25  # between two changes of a notebook's page
 _PAGE_WIDTH = 100
 _WITHIN: ContextVar[bool] = ContextVar("within", default=False)  # a function that shows progress
@@ -63,7 +63,7 @@ class Bar:
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self.position = Position(began=clock())
-        self.workers: Count = _unknown
+        self.workers: Count = _no_total
         self._clock = clock
         self._what = ""
         self._shown: tuple[str, Mapping[str, Any]] | None = None
@@ -149,7 +149,7 @@ def measures(position: Position, workers: int | None, width: int) -> str:
         parts.append(f"{position.parts_done:,} of {position.parts:,} {part_name}")
     if position.resumed:
         parts.append(f"{position.resumed:,} were done before")
-    return _fitting(parts, width)
+    return _parts_that_fit(parts, width)
 
 
 def _of(done: int, amount: int) -> str:
@@ -164,7 +164,7 @@ def _rate(rate: float) -> str:
     return f"{rate:,.{0 if rate >= 10 else 2}f}"
 
 
-def _fitting(parts: Sequence[str], width: int) -> str:
+def _parts_that_fit(parts: Sequence[str], width: int) -> str:
     """As many parts as a line holds, in order; the first at any rate."""
     line = parts[0]
     for part in parts[1:]:
@@ -186,7 +186,7 @@ def _duration(seconds: float) -> str:
     return str(timedelta(seconds=round(seconds)))
 
 
-def _unknown() -> int | None:
+def _no_total() -> int | None:
     return None
 
 
@@ -254,11 +254,11 @@ def _listener(asked: Any) -> Iterator[Listener | None]:
 @contextmanager
 def _seen(asked: bool) -> Iterator[Listener | None]:
     """A listener that draws where somebody looks; None where nobody does."""
-    seconds = 0.0 if asked else _PATIENCE_SECONDS
+    seconds = 0.0 if asked else _BAR_DELAY_SECONDS
     if _in_notebook():
         shown = _on_page
     elif sys.stderr.isatty():
-        shown = _on_terminal
+        shown = _bar_on_terminal
     else:
         shown = _in_lines
         if not asked:
@@ -281,7 +281,7 @@ def _in_notebook() -> bool:
 
 
 @contextmanager
-def _on_terminal(seconds: float) -> Iterator[Listener]:
+def _bar_on_terminal(seconds: float) -> Iterator[Listener]:
     """A bar that comes after so many seconds."""
     bar, drawn = Bar(), list[Any]()
     bar.begin("starting")

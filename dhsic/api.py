@@ -73,9 +73,9 @@ def independence_test(
     kernels : str, Kernel, a sequence of them, or Grid, optional
         One for all variables, one a variable, or a grid of them. Where none is given, text,
         categories and booleans take the delta kernel, which asks whether two values are equal, and
-        columns of labels and numbers the product of delta and a kernel of the numbers. Of numbers
-        several kernels are tried, see `Grid.auto`, and the p-value accounts for the choice; or one,
-        of an estimator or a null that takes one: what the estimator takes, which is "gaussian"
+        columns of labels and numbers the product of delta and a kernel of the numbers. Several
+        kernels of numbers are tried, see `Grid.auto`, and the p-value accounts for the choice; or
+        one, of an estimator or a null that takes one: what the estimator takes, which is "gaussian"
         unless it says otherwise. The result says which were taken. Bandwidths that are not given
         follow the median heuristic, for the Gaussian gamma = 1 / (median distance)^2, on up to
         1,000 rows drawn for that variable; where these are all the same, as of a rare flag, a scan

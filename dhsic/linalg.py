@@ -11,7 +11,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-Matrix = TypeVar("Matrix", bound=NDArray[np.floating[Any]])
+MatrixType = TypeVar("MatrixType", bound=NDArray[np.floating[Any]])
 
 __all__ = [
     "PivotedCholesky",
@@ -72,9 +72,11 @@ class PivotedCholesky:
         return squared_norms(solve_lower(self.factor, values))
 
 
-def solve_lower(factor: NDArray[np.float64], values: Matrix, *, transposed: bool = False) -> Matrix:
+def solve_lower(
+    factor: NDArray[np.float64], values: MatrixType, *, transposed: bool = False
+) -> MatrixType:
     """L^-1 V of a lower triangular L, or L^-T V."""
-    solved: Matrix = scipy.linalg.solve_triangular(
+    solved: MatrixType = scipy.linalg.solve_triangular(
         factor, values, lower=True, trans="T" if transposed else "N", check_finite=False
     )
     return solved
@@ -150,6 +152,6 @@ def spectrum(gram: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     return np.asarray(scipy.linalg.eigvalsh(half.T @ half, overwrite_a=True, check_finite=False))
 
 
-def hadamard(matrices: Iterable[Matrix]) -> Matrix:
+def hadamard(matrices: Iterable[MatrixType]) -> MatrixType:
     """Entrywise product of matrices, in the memory of the first."""
     return reduce(lambda left, right: np.multiply(left, right, out=left), matrices)

@@ -105,7 +105,7 @@ def orders_of_orbit(orbit, variable=1, shifted=True):
 
 def orders_of_permutations(n, null, seed, variables):
     """The rows that some variables have in every replicate of a null, (b, variables, n)."""
-    size = n if null.within == "all" else n // round(n / null.block_rows)
+    size = n if null.within == "all" else n // round(n / null.group_rows)
     orbit = Orbit(Groups(n, size, seed), null.n_resamples + 1, shifted=False)
     return np.stack([orders_of_orbit(orbit, m)[1:] for m in variables], axis=1)
 

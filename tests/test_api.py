@@ -70,9 +70,9 @@ def test_independence_test__any_chunks_give_the_same_answer(
 
 
 @one_and_several
-@pytest.mark.parametrize("within", ["all", "blocks"])
+@pytest.mark.parametrize("within", ["all", "groups"])
 def test_permutation__does_not_depend_on_chunks(within, kernels):
-    null = dhsic.Permutation(10, within=within, block_rows=1000)
+    null = dhsic.Permutation(10, within=within, group_rows=1000)
     options = {**OPTIONS, "kernels": kernels, "null": null}
     whole = dhsic.independence_test(X, Y, **options)
     chunked = dhsic.independence_test(
@@ -369,8 +369,8 @@ def test_hsic__of_a_constant_takes_any_kernel():
 
 def test_within__is_said_in_the_result():
     groups = "shuffled in groups of 100 rows"
-    for within, words in (("all", "all rows shuffled"), ("blocks", groups)):
-        null = dhsic.Permutation(5, within=within, block_rows=100)
+    for within, words in (("all", "all rows shuffled"), ("groups", groups)):
+        null = dhsic.Permutation(5, within=within, group_rows=100)
         for kernels in ("gaussian", GRID):
             result = dhsic.independence_test(X[:300], Y[:300], kernels=kernels, null=null, rng=0)
             assert result.null_reason == f"as asked; {words}"
@@ -391,7 +391,7 @@ def test_client__without_workers_is_refused(monkeypatch):
         dhsic.independence_test(X, Y, client=Empty(), threads=2)
 
 
-REPLICATES = [dhsic.Multiplier(20), dhsic.Permutation(5, within="blocks")]
+REPLICATES = [dhsic.Multiplier(20), dhsic.Permutation(5, within="groups")]
 FITTED = [dhsic.Spectral(), dhsic.Spectral("simulation", n_resamples=50), dhsic.Gamma()]
 
 

@@ -16,7 +16,7 @@ from dhsic.causal import direction, residual_independence_test, score_dags, sear
 from dhsic.engine.events import PassStarted, StepStarted
 from dhsic.engine.plan import PassPlan
 from dhsic.engine.session import Session
-from dhsic.estimators import TABLE, FeatureEstimator
+from dhsic.estimators import TABLE, ColumnEstimator
 from dhsic.nulls import Chain, Multiplier, Permutation, Shifts
 from dhsic.twosample import MMD_ESTIMATORS
 
@@ -117,7 +117,7 @@ every_place = pytest.mark.parametrize("place", ["array", "zarr", "client"])
 tries_grids = [entry for entry in TABLE if entry.grids]
 takes_three = [entry for entry in TABLE if entry.most_variables is None]
 tests_samples = [entry for entry in TABLE if entry.estimator in MMD_ESTIMATORS.values()]
-ranks = [entry for entry in TABLE if issubclass(entry.estimator, FeatureEstimator)]
+ranks = [entry for entry in TABLE if issubclass(entry.estimator, ColumnEstimator)]
 
 
 def options_of(entry, null):

@@ -73,26 +73,26 @@ def test_true__draws_a_bar_in_a_terminal(terminal):
 
 
 def test_false__draws_none(terminal, monkeypatch):
-    monkeypatch.setattr(_progress, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(_progress, "_BAR_DELAY_SECONDS", 0.0)
     assert drawn(terminal, progress=False) == ""
 
 
 def test_bar__comes_by_itself_once_patience_is_gone(terminal, monkeypatch):
-    monkeypatch.setattr(_progress, "_PATIENCE_SECONDS", 1e6)
+    monkeypatch.setattr(_progress, "_BAR_DELAY_SECONDS", 1e6)
     assert drawn(terminal) == ""
-    monkeypatch.setattr(_progress, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(_progress, "_BAR_DELAY_SECONDS", 0.0)
     assert "\x1b[" in drawn(terminal)
 
 
 def test_functions_within_others__draw_no_bar_of_their_own(terminal, monkeypatch):
-    monkeypatch.setattr(_progress, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(_progress, "_BAR_DELAY_SECONDS", 0.0)
     pairs = [(X, X**3 + Y)]
     found = partial(dhsic.causal.directions, pairs, criterion="hsic", rng=0)
     assert drawn(terminal, found, progress=False) == ""
 
 
 def test_callable__hears_events_and_nothing_is_drawn(terminal, monkeypatch):
-    monkeypatch.setattr(_progress, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(_progress, "_BAR_DELAY_SECONDS", 0.0)
     heard = []
     assert drawn(terminal, progress=heard.append) == ""
     assert any(isinstance(event, PassFinished) for event in heard)
@@ -160,7 +160,7 @@ def test_notebook__has_a_line_that_is_empty_in_the_end(notebook, monkeypatch):
 
 
 def test_notebook__waits_unless_asked(notebook, monkeypatch):
-    monkeypatch.setattr(_progress, "_PATIENCE_SECONDS", 1e6)
+    monkeypatch.setattr(_progress, "_BAR_DELAY_SECONDS", 1e6)
     run()
     assert notebook == []
 

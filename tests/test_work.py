@@ -15,7 +15,7 @@ from dhsic.estimators.feature.landmarks import likely_counts
 from dhsic.estimators.gram.permutations import PermutedGramPass
 from dhsic.estimators.gram.sides import GramSides
 from dhsic.estimators.landmark import terms
-from dhsic.estimators.landmark.orbits import MeansPass, OrbitPass
+from dhsic.estimators.landmark.orbits import MeansPass, TupleOrbitPass
 from dhsic.estimators.landmark.terms import SignedPass, SpectrumPass
 from dhsic.estimators.landmark.tuples import Tuples
 from dhsic.estimators.resample import Orbit, TwoSided
@@ -100,15 +100,15 @@ def landmark_passes():
     yield MeansPass(t)
     yield SignedPass(t, zeros, 20, 0)
     yield SpectrumPass(t, zeros, "gamma null")
-    yield OrbitPass(t, Orbit.of(640, 64, 0), (0,))
+    yield TupleOrbitPass(t, Orbit.of(640, 64, 0), (0,))
 
 
 @pytest.mark.parametrize("number", range(4), ids=["means", "signs", "spectrum", "shifts"])
 def test_landmark_passes__count_the_exponentials_that_they_compute(number, made, monkeypatch):
-    monkeypatch.setattr(terms, "ROWS", 100)  # of a tile
+    monkeypatch.setattr(terms, "LANDMARK_TILE_ROWS", 100)  # of a tile
     reduction = list(landmark_passes())[number]
     work = reduction.footprint(640).work
-    if isinstance(reduction, OrbitPass):
+    if isinstance(reduction, TupleOrbitPass):
         reduction.chunk(GroupBlock(0, reduction.groups, (X, Y)))
     else:
         reduction.chunk(RowBlock(0, (X, Y)))

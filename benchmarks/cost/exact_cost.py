@@ -65,7 +65,7 @@ def cases(fewer: int = 1) -> dict[str, Case]:
     one, sixteen = {"kernels": GRIDS["one kernel"]}, {"kernels": GRIDS["grid of 16"]}
     default: Options = {}
     signs, permuted = dhsic.Multiplier(over(RESAMPLES)), dhsic.Permutation(over(RESAMPLES))
-    blocks = dhsic.Permutation(over(RESAMPLES), within="blocks")
+    blocks = dhsic.Permutation(over(RESAMPLES), within="groups")
     beside_signs = {"default": default, "multiplier": {"null": signs}}
     landmarks = {"estimator": dhsic.NystromMHSIC(n_landmarks=over(1024))}
     large = partial(Case, over(200_000), beside_signs, columns=90, precision="float32")

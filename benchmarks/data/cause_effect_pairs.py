@@ -37,7 +37,7 @@ from dhsic.causal import (
     precision_recall_curve,
     roc_curve,
 )
-from dhsic.causal.measure import Measure
+from dhsic.causal.measure import ResidualMeasure
 from dhsic.causal.pair_residuals import PairResiduals, pair_residuals
 from dhsic.causal.regression import RegressionName
 from dhsic.estimators import Estimator
@@ -117,10 +117,10 @@ def pairs(folder: Path) -> list[Pair]:
 
 def scores(found: PairResiduals) -> dict[str, float]:
     """All scores of a pair, positive where the first variable is believed to be the cause."""
-    tested = found.decide(Measure(criterion="p-value"))
+    tested = found.decide(ResidualMeasure(criterion="p-value"))
     out = {"p-value, HSIC": tested.score}
     for name, estimator in ESTIMATORS.items():
-        one = found.decide(Measure(criterion="sensitivity", estimator=estimator))
+        one = found.decide(ResidualMeasure(criterion="sensitivity", estimator=estimator))
         out[f"C, {name}"] = one.backward.hsic - one.forward.hsic
         out[f"C_s, {name}"] = one.score
         if name == "HSIC":

@@ -44,8 +44,8 @@ PAIRS: list[tuple[Any, Any, int | None]] = [
     if name in {cls.name for cls in entry.nulls}
 ]
 VARIANTS: list[tuple[Any, Any, int | None]] = [
-    (dhsic.NystromMHSIC(), dhsic.Permutation(99, within="blocks", block_rows=100), None),
-    (dhsic.VHSIC(), dhsic.Permutation(99, within="blocks", block_rows=100), None),
+    (dhsic.NystromMHSIC(), dhsic.Permutation(99, within="groups", group_rows=100), None),
+    (dhsic.VHSIC(), dhsic.Permutation(99, within="groups", group_rows=100), None),
     (dhsic.RFFHSIC(orthogonal=True), dhsic.Spectral(), None),
     (dhsic.RFFHSIC(form="complex"), dhsic.Permutation(99, within="all"), 2),
     (dhsic.DCov(unbiased=True), dhsic.Spectral(), 2),

@@ -28,7 +28,7 @@ from scipy.stats import kendalltau, pearsonr, spearmanr
 
 import dhsic
 from benchmarks.shared.output import write_csv
-from dhsic.plots import sensitivity_map
+from dhsic.plots import sensitivity_field
 
 COLUMNS = 7
 NEIGHBOURS = 3
@@ -148,7 +148,7 @@ def draw(table: list[Mapping[str, Any]], n: int, path: Path) -> None:
 
 def _panel(axes: Axes, row: Mapping[str, Any], x: Vector, y: Vector) -> None:
     maps = gradients(x, y)
-    sensitivity_map(x, y, maps, names=("", ""), arrows=60, size=4.0, colorbar=False, ax=axes)
+    sensitivity_field(x, y, maps, names=("", ""), arrows=60, size=4.0, colorbar=False, ax=axes)
     first, second = (list(MEASURES)[:3], list(MEASURES)[3:])
     lines = ["  ".join(_rounded(row[name], 2) for name in first)]
     lines.append("  ".join(_rounded(row[name], 2 if name == "MI" else 4) for name in second))

@@ -22,7 +22,7 @@ TESTS: dict[str, dict[str, Any]] = {
     "v-hsic, permutation": {"estimator": "v-hsic", "null": dhsic.Permutation(199)},
     "nystrom-m, permutation": {"null": dhsic.Permutation(199, within="all")},
     "nystrom-m, permutation in blocks": {
-        "null": dhsic.Permutation(199, within="blocks", block_rows=100)
+        "null": dhsic.Permutation(199, within="groups", group_rows=100)
     },
     "nystrom-m, multiplier": {"null": dhsic.Multiplier(199)},
     "nystrom-m, multiplier, float32": {"null": dhsic.Multiplier(199), "precision": "float32"},

@@ -40,6 +40,20 @@ class EmbeddingBound(BarResult):
         c_2 / p.
     dimension : float
         c_3 sqrt(log(p / delta) N(lambda)) / p, at lambda = 12 K^2 log(p / delta) / p.
+
+    References
+    ----------
+    .. [1] A. Chatalic, N. Schreuder, A. Rudi, L. Rosasco. Nystrom kernel mean embeddings. ICML
+       2022, theorem 4.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.analysis import CovarianceSpectrum, mean_embedding_bound
+    >>> spectrum = CovarianceSpectrum(np.array([0.6, 0.3, 0.1]), supremum=1.0)
+    >>> bound = mean_embedding_bound(10**6, 10**4, 0.1, spectrum)
+    >>> bound.rows + bound.landmarks + bound.dimension == bound.total
+    True
     """
 
     _columns: ClassVar[tuple[str, ...]] = ("rows", "landmarks", "dimension", "total")
@@ -74,6 +88,20 @@ class HSICBound(BarResult):
         Bounds of those of the M variables.
     suprema : tuple of float
         a_m, the bounds of sqrt(k_m(x, x)).
+
+    References
+    ----------
+    .. [1] F. Kalinke, Z. Szabo. Nystrom M-Hilbert-Schmidt independence criterion. UAI 2023,
+       proposition 4.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.analysis import CovarianceSpectrum, nystrom_m_bound
+    >>> one = CovarianceSpectrum(np.array([0.6, 0.3, 0.1]), supremum=1.0)
+    >>> bound = nystrom_m_bound(10**6, 10**4, 0.1, one, [one, one])
+    >>> len(bound.marginals), bound.total > bound.joint.total
+    (2, True)
     """
 
     _tabular: ClassVar[bool] = True
@@ -100,6 +128,8 @@ class HSICBound(BarResult):
     @property
     def total(self) -> float:
         """The bound."""
+        # Kalinke and Szabo (2023), lemma 4.3: prod_m (a_m + d_m) - prod_m a_m, how errors of the
+        # marginal embeddings grow in their tensor product.
         grown = (a + bound.total for a, bound in zip(self.suprema, self.marginals, strict=True))
         return self.joint.total + math.prod(grown) - math.prod(self.suprema)
 
@@ -123,6 +153,11 @@ def least_landmarks(delta: float, *spectra: CovarianceSpectrum) -> int:
     -------
     int
 
+    Raises
+    ------
+    InvalidArgumentError
+        `delta` is not between 0 and 1, or a spectrum is no `CovarianceSpectrum`.
+
     References
     ----------
     .. [1] A. Chatalic, N. Schreuder, A. Rudi, L. Rosasco. Nystrom kernel mean embeddings. ICML
@@ -137,13 +172,14 @@ def least_landmarks(delta: float, *spectra: CovarianceSpectrum) -> int:
     581
     """
     _check_delta(delta, 1.0)
-    others = [one for one in spectra if not isinstance(one, CovarianceSpectrum)]
+    others = [spectrum for spectrum in spectra if not isinstance(spectrum, CovarianceSpectrum)]
     if others:
         msg = (
             f"a spectrum must be a CovarianceSpectrum, got {shown(others[0])}: make one of a pilot"
         )
         raise InvalidArgumentError(msg)
-    c = max(_LEAST, *(12.0 * one.supremum**2 / one.norm for one in spectra))
+    # Chatalic et al. (2022), theorem 4.1: m >= max(67, 12 K^2 / |C|) log(m / delta).
+    c = max(_LEAST, *(12.0 * spectrum.supremum**2 / spectrum.norm for spectrum in spectra))
     return math.ceil(-c * float(scipy.special.lambertw(-delta / c, k=-1).real))
 
 
@@ -190,6 +226,8 @@ def mean_embedding_bound(
     """
     _check_counts(n, p, delta, (spectrum,))
     k, noise = spectrum.supremum, math.log(p / delta) / p
+    # Kalinke and Szabo (2023), theorem A.1: c_1 / sqrt(n) + c_2 / p + c_3 sqrt(log(p / delta)
+    # N(lambda)) / p, at lambda = 12 K^2 log(p / delta) / p.
     confidence = math.log(12.0 / delta)
     dimension = spectrum.effective_dimension(12.0 * k**2 * noise)
     return EmbeddingBound(
@@ -276,6 +314,16 @@ def landmarks_for_polynomial_decay(n: int, delta: float, gamma: float) -> int:
     -------
     int
 
+    Raises
+    ------
+    InvalidArgumentError
+        A number is not in its range.
+
+    References
+    ----------
+    .. [1] A. Chatalic, N. Schreuder, A. Rudi, L. Rosasco. Nystrom kernel mean embeddings. ICML
+       2022, corollary 4.1.
+
     Examples
     --------
     >>> landmarks_for_polynomial_decay(10**6, 0.1, gamma=0.5)
@@ -310,6 +358,16 @@ def landmarks_for_exponential_decay(
     Returns
     -------
     int
+
+    Raises
+    ------
+    InvalidArgumentError
+        A number is not in its range.
+
+    References
+    ----------
+    .. [1] A. Chatalic, N. Schreuder, A. Rudi, L. Rosasco. Nystrom kernel mean embeddings. ICML
+       2022, corollary 4.1.
 
     Examples
     --------

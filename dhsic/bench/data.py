@@ -77,7 +77,7 @@ class Data:
         A function is known by its name; data by some of their rows, as for a checkpoint.
         """
         if self._make is not None:
-            return f"rows of {_named(self._make)}"
+            return f"rows of {_name_of_function(self._make)}"
         columns = ", ".join(f"{source.name} {source.shape[1]}" for source in self._whole)
         content = repr(describe_sources(self._whole, runtime)).encode()
         digest = hashlib.sha256(content).hexdigest()[:12]
@@ -113,11 +113,11 @@ class Data:
         return sources
 
 
-def _named(function: Any) -> str:
+def _name_of_function(function: Any) -> str:
     """A function without its address in memory; one with options given has them in its name."""
     if isinstance(function, partial):
         options = [*map(repr, function.args), *(f"{k}={v!r}" for k, v in function.keywords.items())]
-        return f"{_named(function.func)}({', '.join(options)})"
+        return f"{_name_of_function(function.func)}({', '.join(options)})"
     return str(getattr(function, "__qualname__", type(function).__name__))
 
 

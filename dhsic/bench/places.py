@@ -12,9 +12,9 @@ from dhsic.engine.memory import forget_peak, peak_bytes
 from dhsic.engine.runtime import Runtime
 from dhsic.errors import ClusterError, InvalidArgumentError
 
-__all__ = ["Place", "Places", "Usage"]
+__all__ = ["StudyWorkers", "Usage", "WorkerPool"]
 
-_PATIENCE = 600.0
+_WORKERS_TIMEOUT_SECONDS = 600.0
 _LOOK = 0.05
 _HERE = "this process"
 
@@ -36,7 +36,7 @@ class Usage:
 
 
 @dataclass(frozen=True)
-class Place:
+class StudyWorkers:
     """Workers of a client, or threads of this process.
 
     Parameters
@@ -79,7 +79,7 @@ class Place:
         return {_HERE: time.process_time()} | self._everywhere(time.process_time)
 
 
-class Places:
+class WorkerPool:
     """Local clusters that are started as they are needed, or the client of a user.
 
     Local ones stay until the end, so that runs can take turns; idle workers take no processor time.
@@ -100,7 +100,7 @@ class Places:
         self._local: dict[int, Any] = {}
         self._stack = ExitStack()
 
-    def __enter__(self) -> Places:
+    def __enter__(self) -> WorkerPool:
         if self.client is not None:
             self._stack.enter_context(_as_it_was(self.client, self.workers))
         return self
@@ -115,33 +115,33 @@ class Places:
             return "on this machine"
         return f"on a client of workers with {self.runtime.worker_threads} threads"
 
-    def at(self, scheduler: str, workers: int) -> Place:
+    def at(self, scheduler: str, workers: int) -> StudyWorkers:
         """So many workers, or threads."""
         if scheduler == "threads":
-            return Place(None, workers)
+            return StudyWorkers(None, workers)
         if self.client is not None:
-            _scale(self.client, workers)
-            self.client.run(_load)
-            return Place(self.client, None)
+            _scale_cluster(self.client, workers)
+            self.client.run(_import_for_tasks)
+            return StudyWorkers(self.client, None)
         if workers not in self._local:
             from dhsic.cluster import local_cluster
 
             started = self._stack.enter_context(local_cluster(workers, self._memory))
-            started.run(_load)
+            started.run(_import_for_tasks)
             self._local[workers] = started
-        return Place(self._local[workers], None)
+        return StudyWorkers(self._local[workers], None)
 
 
 def _asked_for(client: Any) -> int:
     """Workers that the cluster of a client is to have, there or not; those of any other client."""
     asked = len(getattr(client.cluster, "plan", ())) or len(client.nthreads())
-    fewest, most = _bounds(client.cluster) or (asked, asked)
+    fewest, most = _adaptive_limits(client.cluster) or (asked, asked)
     return int(min(max(asked, fewest), most))
 
 
-def _scale(client: Any, workers: int) -> None:
+def _scale_cluster(client: Any, workers: int) -> None:
     """Bring the cluster of a client to so many workers, and wait for them."""
-    stays = _bounds(client.cluster) in (None, (workers, workers))
+    stays = _adaptive_limits(client.cluster) in (None, (workers, workers))
     if stays and len(client.nthreads()) == workers == _asked_for(client):
         return
     if not hasattr(client.cluster, "scale"):
@@ -151,18 +151,18 @@ def _scale(client: Any, workers: int) -> None:
         )
         raise InvalidArgumentError(msg)
     _ask_for(client.cluster, workers, workers)
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + _WORKERS_TIMEOUT_SECONDS
     while len(client.nthreads()) != workers:
         if time.monotonic() > until:
             msg = (
                 f"the cluster was asked for {workers} workers and has {len(client.nthreads())} "
-                f"after {_PATIENCE:g} s: ask for fewer"
+                f"after {_WORKERS_TIMEOUT_SECONDS:g} s: ask for fewer"
             )
             raise ClusterError(msg)
         time.sleep(_LOOK)
 
 
-def _bounds(cluster: Any) -> tuple[int, int] | None:
+def _adaptive_limits(cluster: Any) -> tuple[int, int] | None:
     """Fewest and most workers of a cluster that adapts; Dask has no public name for it."""
     adaptive = getattr(cluster, "_adaptive", None)
     return None if adaptive is None else (adaptive.minimum, adaptive.maximum)
@@ -170,7 +170,7 @@ def _bounds(cluster: Any) -> tuple[int, int] | None:
 
 def _ask_for(cluster: Any, fewest: int, most: int) -> None:
     """Scale; what adapts, as job queues do to bring lost workers back, would scale back again."""
-    if _bounds(cluster) is None:
+    if _adaptive_limits(cluster) is None:
         cluster.scale(most)
     else:
         cluster.adapt(minimum=fewest, maximum=most)
@@ -179,15 +179,15 @@ def _ask_for(cluster: Any, fewest: int, most: int) -> None:
 @contextmanager
 def _as_it_was(client: Any, workers: int) -> Iterator[None]:
     """Ask for as many workers as before at the end."""
-    before = _bounds(client.cluster)
+    before = _adaptive_limits(client.cluster)
     try:
         yield
     finally:
         with suppress(Exception):
-            if before != _bounds(client.cluster) or _asked_for(client) != workers:
+            if before != _adaptive_limits(client.cluster) or _asked_for(client) != workers:
                 _ask_for(client.cluster, *(before or (workers, workers)))
 
 
-def _load() -> None:
+def _import_for_tasks() -> None:
     """Import what a first task would, so that no run is longer by it."""
     import dhsic.api  # noqa: F401

@@ -94,7 +94,7 @@ class ScalingStudy(Result):
 
         Besides what a run has, ``all_seconds`` of the turns; ``relative``, the time over that of
         the first setting; ``speedup`` and ``efficiency`` beside the fewest workers, where their
-        number varies. Of weak scaling the speed-up is that in rows a second. All three are medians
+        number varies. In weak scaling the speed-up is that in rows a second. All three are medians
         of the ratios within a turn.
         """
         return self._medians
@@ -252,7 +252,7 @@ class ScalingStudy(Result):
         """
         try:
             with Path(path).open(newline="") as file:
-                rows = [_read(row) for row in csv.DictReader(file)]
+                rows = [_read_row(row) for row in csv.DictReader(file)]
         except (OSError, ValueError, TypeError, AttributeError, csv.Error) as error:
             msg = f"{os.fspath(path)!r} cannot be read as the CSV file of a scaling study: {error}"
             raise DataError(msg) from error
@@ -316,7 +316,7 @@ class ScalingStudy(Result):
         rows = self._medians[:most]
         names = [*self.varied, *(k for k in self._shown if any(r[k] is not None for r in rows))]
         header = [_LABELS.get(name, name.replace("_", " ")) for name in names]
-        return header, [[_cell(k, row[k]) for k in names] for row in rows]
+        return header, [[_cell_text(k, row[k]) for k in names] for row in rows]
 
     def _sketches(self) -> Sequence[Sketch]:
         # One setting alone makes no line.
@@ -327,7 +327,7 @@ def _matches(run: Row, setting: Row) -> bool:
     return all(run[name] == value for name, value in setting.items())
 
 
-def _read(row: Mapping[str, str]) -> dict[str, Any]:
+def _read_row(row: Mapping[str, str]) -> dict[str, Any]:
     whole = (*SETTINGS, *_BYTES, "repeat")
     read: dict[bool, Callable[[str], Any]] = {True: int, False: float}
     return {
@@ -341,10 +341,10 @@ def _quantity(quantity: str) -> str:
 
 
 def _worded(name: str, value: Any) -> str:
-    return f"{_LABELS.get(name, name.replace('_', ' '))} {_cell(name, value)}"
+    return f"{_LABELS.get(name, name.replace('_', ' '))} {_cell_text(name, value)}"
 
 
-def _cell(name: str, value: Any) -> str:
+def _cell_text(name: str, value: Any) -> str:
     if value is None:
         return ""
     if name in _BYTES:

@@ -57,7 +57,7 @@ def settings_of(vary: Any, *, weak: bool, most_rows: int | None, workers: int) -
     InvalidArgumentError
         A name or a value that cannot be varied.
     """
-    values = _checked(vary)
+    values = _checked_vary(vary)
     check_flag("weak", weak)
     if weak and "workers" not in values:
         msg = "weak=True keeps the rows of a worker: vary 'workers' too, as [1, 2]"
@@ -88,27 +88,27 @@ def _one(setting: Setting, weak: bool) -> Setting:
     return {**setting, "rows": each * setting["workers"], "rows_per_worker": each}
 
 
-def _checked(vary: Any) -> dict[str, list[Any]]:
+def _checked_vary(vary: Any) -> dict[str, list[Any]]:
     if not isinstance(vary, Mapping) or not vary:
         msg = f"vary must name what varies, got {vary!r}: as {{'workers': [1, 2]}}"
         raise InvalidArgumentError(msg)
-    return {name: _values(name, values) for name, values in vary.items()}
+    return {name: _values_of_setting(name, values) for name, values in vary.items()}
 
 
-def _values(name: Any, values: Any) -> list[Any]:
+def _values_of_setting(name: Any, values: Any) -> list[Any]:
     if name not in _VARIED:
         listed = ", ".join(_VARIED)
         msg = f"vary takes {listed}; got {name!r}{nearest(str(name), _VARIED)}"
         raise InvalidArgumentError(msg)
     is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str | bytes)
-    checked = [_value(name, value) for value in values] if is_list else []
+    checked = [_value_of_setting(name, value) for value in values] if is_list else []
     if not checked or len(set(checked)) < len(checked):
         msg = f"vary[{name!r}] must be a list of different values, got {values!r}: as [1, 2]"
         raise InvalidArgumentError(msg)
     return checked
 
 
-def _value(name: str, value: Any) -> Any:
+def _value_of_setting(name: str, value: Any) -> Any:
     if name in _CHOICES:
         return check_choice(f"vary[{name!r}]", value, _CHOICES[name])
     return check_integer(f"vary[{name!r}]", value, minimum=1)

@@ -12,7 +12,7 @@ from typing import Any
 from dhsic._validation import check_integer, check_path
 from dhsic.api import independence_test, plan
 from dhsic.bench.data import Data
-from dhsic.bench.places import Place, Places
+from dhsic.bench.places import StudyWorkers, WorkerPool
 from dhsic.bench.result import ScalingStudy
 from dhsic.bench.settings import SETTINGS, Setting, check_options, options_of, settings_of
 from dhsic.engine.events import Event, PassFinished
@@ -21,7 +21,7 @@ from dhsic.results import IndependenceTestResult
 
 __all__ = ["scaling_study"]
 
-Run = dict[str, Any]
+StudyRow = dict[str, Any]
 
 _MEMORY = "2GiB"
 
@@ -46,7 +46,7 @@ def scaling_study(
     ----------
     *variables : array-like, or one function
         As for `independence_test`; or a function that takes a number of rows and returns the
-        variables, for which 'rows' must vary. What it returns as NumPy arrays is stored as zarr.
+        variables, for which 'rows' must vary. NumPy arrays that it returns are stored as zarr.
     vary : mapping of str to list
         Settings to vary, with their values: 'workers', 'scheduler' ('processes' or 'threads' of
         this process), 'rows' (the first so many), 'landmarks' of the estimator, 'n_resamples',
@@ -115,24 +115,24 @@ def scaling_study(
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="dhsic-", dir=folder))
         data = Data(variables, tests.pop("names", None), scratch)
-        places = stack.enter_context(Places(client, tests.get("memory", _MEMORY)))
+        places = stack.enter_context(WorkerPool(client, tests.get("memory", _MEMORY)))
         settings = settings_of(vary, weak=weak, most_rows=data.rows, workers=places.workers)
         usual = "threads" if client is None and "workers" not in vary else "processes"
         turns = _turns([{"scheduler": usual, **one} for one in settings], repeats, client)
         varied = f"{', '.join(sorted(vary))} vary{', weak' if weak else ''}"
         fixed = (f"{name}={value!r}" for name, value in sorted(tests.items()))
         study = "; ".join([data.described(places.runtime), places.described, varied, *fixed])
-        found = ScalingStudy.kept(csv, study)
+        table = ScalingStudy.kept(csv, study)
         for number, turn in enumerate(turns, 1):
-            if found.has(turn):
+            if table.has(turn):
                 continue
-            run = _run(places.at(turn["scheduler"], turn["workers"]), data, turn, tests)
-            found = found.with_run({**run, "study": study})
+            run = _run_setting(places.at(turn["scheduler"], turn["workers"]), data, turn, tests)
+            table = table.with_run({**run, "study": study})
             if csv is not None:
-                found.to_csv(csv)
+                table.to_csv(csv)
             if progress is not None:
-                progress(f"run {number} of {len(turns)}: {_words(turn)}: {run['seconds']:.3g} s")
-    return found.of(turns)
+                progress(f"run {number} of {len(turns)}: {_in_words(turn)}: {run['seconds']:.3g} s")
+    return table.of(turns)
 
 
 def _turns(settings: Sequence[Setting], repeats: int, client: Any) -> list[Setting]:
@@ -159,7 +159,9 @@ def _check_folder(must: str, folder: str | os.PathLike[str] | None) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _run(place: Place, data: Data, setting: Setting, options: Mapping[str, Any]) -> Run:
+def _run_setting(
+    place: StudyWorkers, data: Data, setting: Setting, options: Mapping[str, Any]
+) -> StudyRow:
     """One test, and what it took."""
     sources = data.of(setting["rows"], setting.get("chunk_rows"))
     chosen = options_of(setting, options) | place.options
@@ -174,7 +176,7 @@ def _run(place: Place, data: Data, setting: Setting, options: Mapping[str, Any])
     with place.measured() as usage:
         result = independence_test(*sources, **chosen, progress=hear)
     return {
-        **_known(result),
+        **_settings_of_result(result),
         **setting,
         "seconds": result.seconds,
         "pass_seconds": sum(done.seconds for done in result.passes),
@@ -188,9 +190,9 @@ def _run(place: Place, data: Data, setting: Setting, options: Mapping[str, Any])
     }
 
 
-def _known(result: IndependenceTestResult) -> Run:
+def _settings_of_result(result: IndependenceTestResult) -> StudyRow:
     """Settings that were not varied, as the result tells them."""
-    known: Run = dict.fromkeys(SETTINGS)
+    known: StudyRow = dict.fromkeys(SETTINGS)
     if result.landmarks is not None:
         known["landmarks"] = result.landmarks.drawn
     if result.pvalue_error is not None:
@@ -198,7 +200,7 @@ def _known(result: IndependenceTestResult) -> Run:
     return {**known, "precision": result.precision}
 
 
-def _words(setting: Setting) -> str:
+def _in_words(setting: Setting) -> str:
     return ", ".join(
         f"{name.replace('_', ' ')} {f'{value:,}' if isinstance(value, int) else value}"
         for name, value in setting.items()

@@ -20,15 +20,15 @@ from dhsic.causal.roc import (
 )
 from dhsic.results import AS_ASKED, BarResult, PassSummary, StoredArraySummary, rows_text
 
-__all__ = ["CausalDirection", "CausalDirections", "Criterion", "Side"]
+__all__ = ["CausalDirection", "CausalDirections", "DirectionCriterion", "DirectionEvidence"]
 
-Criterion = Literal["p-value", "larger-p-value", "hsic", "sensitivity"]
+DirectionCriterion = Literal["p-value", "larger-p-value", "hsic", "sensitivity"]
 
 UNDECIDED = "undecided"
 
 
 @dataclass(frozen=True)
-class Side:
+class DirectionEvidence:
     """One of both directions: how the residuals of the effect depend on the cause.
 
     Parameters
@@ -68,7 +68,7 @@ class CausalDirection(BarResult):
     score : float
         Positive where the first is believed to be the cause, negative where the second is; its
         size ranks the confidence among pairs.
-    forward, backward : Side
+    forward, backward : DirectionEvidence
         The first variable as the cause of the second, and the second as that of the first.
     criterion : {"p-value", "larger-p-value", "hsic", "sensitivity"}
         Quantity that the score compares.
@@ -96,13 +96,28 @@ class CausalDirection(BarResult):
         The passes over the data.
     data : tuple of StoredArraySummary
         The stored arrays, the same at the end of the run as at its start.
+
+    References
+    ----------
+    .. [1] J. Mooij, J. Peters, D. Janzing, J. Zscheischler, B. Schoelkopf. Distinguishing cause
+       from effect using observational data: methods and benchmarks. Journal of Machine
+       Learning Research 17, 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic import causal
+    >>> x, noise = np.random.default_rng(0).uniform(-1.0, 1.0, (2, 300))
+    >>> found = causal.direction(x, x + x**3 + 0.5 * noise, names=["x", "y"], rng=0)
+    >>> found.direction, found.score > 0
+    ('x -> y', True)
     """
 
     names: tuple[str, str]
     score: float
-    forward: Side
-    backward: Side
-    criterion: Criterion
+    forward: DirectionEvidence
+    backward: DirectionEvidence
+    criterion: DirectionCriterion
     estimator: str
     null: str | None
     regression: str
@@ -175,6 +190,22 @@ class CausalDirections(BarResult):
         Fixes every draw; each result has a seed of its own, which gives it again.
     seconds : float
         Wall time.
+
+    References
+    ----------
+    .. [1] J. Mooij, J. Peters, D. Janzing, J. Zscheischler, B. Schoelkopf. Distinguishing cause
+       from effect using observational data: methods and benchmarks. Journal of Machine
+       Learning Research 17, 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic import causal
+    >>> x, noise = np.random.default_rng(0).uniform(-1.0, 1.0, (2, 300))
+    >>> y = x + x**3 + 0.5 * noise
+    >>> found = causal.directions({"up": (x, y), "down": (y, x)}, criterion="hsic", rng=0)
+    >>> [one.direction for one in found.results]
+    ['x1 -> x2', 'x2 -> x1']
     """
 
     _tabular: ClassVar[bool] = True

@@ -165,7 +165,8 @@ def additive_fit(
     DataError
         There are not more rows than coefficients.
     """
-    own, functions = design.columns(target, given)
+    target_columns, functions = design.columns(target, given)
+    # The last column of the design is the constant 1, whose product with itself counts the rows.
     n, p = sums[-1, -1], len(functions)
     if n <= p + 1:
         msg = (
@@ -176,39 +177,44 @@ def additive_fit(
         raise DataError(msg)
     step = sums[-1, :-1] / n
     means = design.centre + step
-    at = np.concatenate([functions, own])
+    at = np.concatenate([functions, target_columns])
+    # About pilot means first, and about the true means now: both steps keep the digits.
     moments = sums[np.ix_(at, at)] - n * np.outer(step[at], step[at])
     gram, cross, squares = moments[:p, :p], moments[:p, p:], np.diagonal(moments)[p:]
-    vectors, penalised = _diagonalised(gram, _scaled(design, gram, given))
+    vectors, penalised = _diagonalised(gram, _scaled_penalties(design, gram, given))
     # In these coordinates G + P is the identity and P diagonal.
     rotated = vectors.T @ cross
     shrunk = 1.0 + np.multiply.outer(_WEIGHTS - 1.0, penalised)
     free = 1.0 - penalised
+    # 1 + tr G (G + w P)^-1, of which 1 is the mean.
     degrees = 1.0 + (free / shrunk).sum(axis=1)
+    # RSS = y'y - 2 c'beta + beta' G beta, in the coordinates in which G and P are diagonal.
     explained = (2.0 / shrunk - free / shrunk**2) @ rotated**2
     residual = np.maximum(squares - explained, 0.0)
+    # Craven and Wahba (1979), for a grid of weights at once: no weight needs another solve.
     scores = n * residual / (n - degrees[:, None]) ** 2
-    best, own_column = np.argmin(scores, axis=0), np.arange(len(own))
+    best, own_column = np.argmin(scores, axis=0), np.arange(len(target_columns))
     left = residual[best, own_column]
     return AdditiveFit(
         target,
         tuple(given),
-        means[own],
+        means[target_columns],
         means[functions],
         vectors @ (rotated / shrunk[best].T),
         _WEIGHTS[best],
         degrees[best],
         scores[best, own_column],
-        np.divide(left, squares, out=np.zeros(len(own)), where=squares > 0.0),
+        np.divide(left, squares, out=np.zeros(len(target_columns)), where=squares > 0.0),
     )
 
 
-def _scaled(design: SplineDesign, gram: Vector, given: Sequence[int]) -> Vector:
+def _scaled_penalties(design: SplineDesign, gram: Vector, given: Sequence[int]) -> Vector:
     """The penalties of all columns, each in units of what it penalises."""
     blocks, start = [np.empty((0, 0))], 0
     penalties = dict(zip(design.regressors, design.penalties, strict=True))
     for penalty in (one for j in given for one in penalties[j]):
         stop = start + len(penalty)
+        # Units of a column must not decide how smooth its function is.
         blocks.append(penalty * (np.trace(gram[start:stop, start:stop]) / np.trace(penalty)))
         start = stop
     return np.asarray(scipy.linalg.block_diag(*blocks))
@@ -217,6 +223,7 @@ def _scaled(design: SplineDesign, gram: Vector, given: Sequence[int]) -> Vector:
 def _diagonalised(gram: Vector, penalty: Vector) -> tuple[Vector, Vector]:
     """V and m with V'(G + P)V = I and V'PV = diag(m), without directions that have neither."""
     total, directions = np.linalg.eigh(gram + penalty)
+    # Splines of a column add up to a constant, so that G + P is singular before anything is fitted.
     kept = total > _RANK * total.max(initial=0.0)
     whitened = directions[:, kept] / np.sqrt(total[kept])
     penalised, rotation = np.linalg.eigh(whitened.T @ penalty @ whitened)

@@ -11,10 +11,10 @@ import numpy as np
 from dhsic._random import generator
 from dhsic._validation import check_integer
 from dhsic._work import pair_seconds
-from dhsic.causal.measure import Measure, MeasuredSide
+from dhsic.causal.measure import MeasuredSide, ResidualMeasure
 from dhsic.causal.regression import Regression
 from dhsic.causal.residuals import plan_regressions, residual_variables
-from dhsic.causal.units import plan_units, standardised, standing_in
+from dhsic.causal.units import plan_units, standardised_variables, standing_in
 from dhsic.engine.blocks import Source
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
@@ -25,7 +25,7 @@ from dhsic.io.sources import ArraySource
 from dhsic.kernels import Combinations
 from dhsic.results import AS_ASKED
 
-__all__ = ["Directed", "Rows", "Sides"]
+__all__ = ["BothDirections", "Directed", "RowsUsed"]
 
 _FEWEST_ROWS = 4
 _FEWEST_CHOSEN = 256
@@ -33,7 +33,7 @@ _REMEDY = "take fewer rows by max_rows, fewer landmarks or threads, or regressio
 _GIVEN = {1: [(0,)]}  # the effect given the cause
 
 
-class Rows(NamedTuple):
+class RowsUsed(NamedTuple):
     """How many rows are used."""
 
     number: int
@@ -42,7 +42,7 @@ class Rows(NamedTuple):
     """Why so many."""
 
 
-class Sides(NamedTuple):
+class BothDirections(NamedTuple):
     """Two standardised variables, and the residuals of each given the other."""
 
     variables: tuple[Source, Source]
@@ -61,25 +61,25 @@ class Directed:
         Over the two variables.
     regression : Regression
         How each is regressed on the other.
-    measure : Measure
+    measure : ResidualMeasure
         How the dependence of residuals is measured.
     """
 
     session: Session
     regression: Regression
-    measure: Measure
+    measure: ResidualMeasure
 
-    def rows(self, most: int | None) -> Rows:
+    def rows(self, most: int | None) -> RowsUsed:
         """As many rows as were asked for, or as fit the memory and the time."""
         n = self.session.n
         if most is not None:
-            return Rows(min(n, check_integer("max_rows", most, minimum=_FEWEST_ROWS)), AS_ASKED)
+            return RowsUsed(min(n, check_integer("max_rows", most, minimum=_FEWEST_ROWS)), AS_ASKED)
         offers = [
             Offer(k, f"{k:,} rows", partial(self.plan, k), self._least_seconds(k))
             for k in powers_below(n, min(n, _FEWEST_CHOSEN))
         ]
         number, reason = first_that_fits(self.session, [offers])
-        return Rows(number, reason or AS_ASKED)
+        return RowsUsed(number, reason or AS_ASKED)
 
     def _least_seconds(self, rows: int) -> float:
         """Quadratic estimators of too many rows are not even planned."""
@@ -148,18 +148,18 @@ class Directed:
     def measured(self, rows: int) -> tuple[MeasuredSide, MeasuredSide]:
         """The first variable as the cause, and the second."""
         session = self.select(rows)
-        first, second = standardised(session)
+        first, second = standardised_variables(session)
         # One after the other by the same draws, so that exchanged variables give the opposite.
         forward = self._side(session, first, second, "forward")
         return forward, self._side(session, second, first, "backward")
 
-    def residuals(self, rows: int) -> Sides:
+    def residuals(self, rows: int) -> BothDirections:
         """The variables and their residuals, to be measured in several ways."""
         session = self.select(rows)
-        first, second = standardised(session)
+        first, second = standardised_variables(session)
         of_second = self._regressed(session, first, second, "forward").sources[1]
         of_first = self._regressed(session, second, first, "backward").sources[1]
-        return Sides((first, second), (of_second, of_first))
+        return BothDirections((first, second), (of_second, of_first))
 
     def _side(self, session: Session, cause: Source, effect: Source, way: str) -> MeasuredSide:
         return self.measure.side(self._regressed(session, cause, effect, way))

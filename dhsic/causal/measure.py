@@ -12,7 +12,7 @@ import numpy as np
 from dhsic._arguments import choose_measure, choose_method, read_kernel
 from dhsic._fields import tested_fields
 from dhsic._validation import check_choice
-from dhsic.causal.decisions import Criterion, Side
+from dhsic.causal.decisions import DirectionCriterion, DirectionEvidence
 from dhsic.engine.neighbours import Neighbours
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
@@ -32,7 +32,7 @@ from dhsic.kernels import Combinations, Kernel, KernelName
 from dhsic.results import AS_ASKED
 from dhsic.sensitivity.maps import column_sensitivities, plan_map
 
-__all__ = ["Measure", "MeasuredSide"]
+__all__ = ["MeasuredSide", "ResidualMeasure"]
 
 _BY_PVALUE = ("p-value", "larger-p-value")
 _NOT_RUN = "write the map"
@@ -42,13 +42,13 @@ _NOT_RUN = "write the map"
 class MeasuredSide:
     """A side, and how it was measured."""
 
-    side: Side
+    side: DirectionEvidence
     estimator: str
     null: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measure:
+class ResidualMeasure:
     """How the dependence of residuals is measured, and what of it is compared.
 
     Parameters
@@ -63,18 +63,18 @@ class Measure:
 
     Examples
     --------
-    >>> Measure(criterion="hsic").criterion
+    >>> ResidualMeasure(criterion="hsic").criterion
     'hsic'
     """
 
-    criterion: Criterion = "p-value"
+    criterion: DirectionCriterion = "p-value"
     estimator: EstimatorName | Estimator = "auto"
     null: NullName | Null | None = None
     n_resamples: int | None = None
     kernel: KernelName | str | Kernel | None = "gaussian"
 
     def __post_init__(self) -> None:
-        check_choice("criterion", self.criterion, get_args(Criterion))
+        check_choice("criterion", self.criterion, get_args(DirectionCriterion))
         if self.criterion in _BY_PVALUE:
             return
         for name in ("null", "n_resamples"):
@@ -85,7 +85,9 @@ class Measure:
                 )
                 raise InvalidArgumentError(msg)
 
-    def settled(self, session: Session, planner: Planner | None = None) -> tuple[Measure, str]:
+    def settled(
+        self, session: Session, planner: Planner | None = None
+    ) -> tuple[ResidualMeasure, str]:
         """With the estimator for two variables and the residuals of either, and why this one.
 
         Parameters
@@ -97,7 +99,7 @@ class Measure:
 
         Returns
         -------
-        measure : Measure
+        measure : ResidualMeasure
             The same for both directions.
         reason : str
             Why this estimator.
@@ -151,7 +153,7 @@ class Measure:
             neighbours = Neighbours(session)
             fields = tested_fields(session, method, time.perf_counter())
             neighbours.warn()
-            side = Side(fields["estimate"], fields["pvalue"])
+            side = DirectionEvidence(fields["estimate"], fields["pvalue"])
             return MeasuredSide(side, method.estimator.name, method.null.name)
         maps = self.criterion == "sensitivity"
         chosen, _, kernels = choose_measure(session, self.kernel, self.estimator, unbiased=not maps)
@@ -160,12 +162,12 @@ class Measure:
             measured, squares = column_sensitivities(session, chosen, "statistic", kernels, (0, 1))
             parts = np.split(squares, [measured.gradient.dims[0]])
             norms = [math.sqrt(float(part.sum())) for part in parts]
-            side = Side(float(measured.estimate.value), None, (norms[0], norms[1]))
+            side = DirectionEvidence(float(measured.estimate.value), None, (norms[0], norms[1]))
         else:
-            side = Side(float(chosen.estimate(session, kernels).value))
+            side = DirectionEvidence(float(chosen.estimate(session, kernels).value))
         return MeasuredSide(side, chosen.name, None)
 
-    def score(self, forward: Side, backward: Side) -> float:
+    def score(self, forward: DirectionEvidence, backward: DirectionEvidence) -> float:
         """Score that is positive where the first variable is believed to be the cause.
 
         References

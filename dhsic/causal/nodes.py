@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dhsic._arguments import REMEDY, session_over
+from dhsic._arguments import DROP_MISSING, session_over
 from dhsic._random import RngLike
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
@@ -13,7 +13,7 @@ from dhsic.io.missing import Missing
 from dhsic.io.open import open_data
 from dhsic.kernels import Kernel, parse
 
-__all__ = ["open_nodes", "read_kernels"]
+__all__ = ["kernels_of_nodes", "open_nodes"]
 
 _FEWEST_ROWS = 4
 
@@ -77,11 +77,11 @@ def open_nodes(
         raise DataError(msg)
     where = client, threads, memory, progress, checkpoint
     session = session_over(sources, rng, precision, *where, time=time)
-    session.dropped, session.remedy = dropped, REMEDY
+    session.dropped, session.remedy = dropped, DROP_MISSING
     return session
 
 
-def read_kernels(kernels: Any, session: Session) -> tuple[Kernel, ...]:
+def kernels_of_nodes(kernels: Any, session: Session) -> tuple[Kernel, ...]:
     """The kernel of every node.
 
     Raises
@@ -94,8 +94,8 @@ def read_kernels(kernels: Any, session: Session) -> tuple[Kernel, ...]:
     if not isinstance(listed, Sequence) or len(listed) != m:
         msg = f"kernels must be one, or one for each of {m} nodes, got {kernels!r}"
         raise InvalidArgumentError(msg)
-    read = tuple(parse(one) if isinstance(one, str) else one for one in listed)
-    if not all(isinstance(one, Kernel) for one in read):
+    read = tuple(parse(kernel) if isinstance(kernel, str) else kernel for kernel in listed)
+    if not all(isinstance(kernel, Kernel) for kernel in read):
         msg = f"kernels must be names or Kernel values, got {kernels!r}"
         raise InvalidArgumentError(msg)
     return read

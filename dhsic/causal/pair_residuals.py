@@ -16,7 +16,7 @@ from dhsic._random import RngLike
 from dhsic._version import __version__
 from dhsic.causal.decisions import CausalDirection
 from dhsic.causal.directed import Directed
-from dhsic.causal.measure import Measure, MeasuredSide
+from dhsic.causal.measure import MeasuredSide, ResidualMeasure
 from dhsic.causal.nodes import open_nodes
 from dhsic.causal.regression import Regression, RegressionName, find_regression
 from dhsic.engine.blocks import read_whole
@@ -131,12 +131,12 @@ class PairResiduals(Result):
         axes.legend(loc="best", fontsize=9, frameon=False)
         return axes
 
-    def decide(self, measure: Measure) -> CausalDirection:
+    def decide(self, measure: ResidualMeasure) -> CausalDirection:
         """Compare both directions.
 
         Parameters
         ----------
-        measure : Measure
+        measure : ResidualMeasure
             Measure to compare.
 
         Returns
@@ -169,7 +169,7 @@ class PairResiduals(Result):
 
 
 def decided(
-    forward: MeasuredSide, backward: MeasuredSide, measure: Measure, **fields: Any
+    forward: MeasuredSide, backward: MeasuredSide, measure: ResidualMeasure, **fields: Any
 ) -> CausalDirection:
     """The result that compares both sides, with other fields of it."""
     return CausalDirection(
@@ -217,12 +217,12 @@ def pair_residuals(
     >>> import numpy as np
     >>> x, noise = np.random.default_rng(0).standard_normal((2, 200))
     >>> found = pair_residuals(x, np.tanh(x) + 0.2 * noise, rng=0)
-    >>> found.decide(Measure(criterion="hsic", estimator="rff-hsic")).estimator
+    >>> found.decide(ResidualMeasure(criterion="hsic", estimator="rff-hsic")).estimator
     'rff-hsic'
     """
     fitted = find_regression(regression)
     session = open_nodes((x, y), names, data, missing, rng)
-    run = Directed(session, fitted, Measure())
+    run = Directed(session, fitted, ResidualMeasure())
     rows = run.rows(session.n if max_rows is None else max_rows).number
     variables, residuals = run.residuals(rows)
     first, second, of_second, of_first = map(read_whole, (*variables, *residuals))

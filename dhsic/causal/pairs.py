@@ -12,9 +12,9 @@ from dhsic._arguments import check_seeded, read_kernel
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike, resolve_seed
 from dhsic._validation import named_arguments
-from dhsic.causal.decisions import CausalDirection, CausalDirections, Criterion
+from dhsic.causal.decisions import CausalDirection, CausalDirections, DirectionCriterion
 from dhsic.causal.directed import Directed
-from dhsic.causal.measure import Measure
+from dhsic.causal.measure import ResidualMeasure
 from dhsic.causal.nodes import open_nodes
 from dhsic.causal.pair_residuals import decided
 from dhsic.causal.regression import (
@@ -41,7 +41,7 @@ def direction(
     x: Any,
     y: Any,
     *,
-    criterion: Criterion = "p-value",
+    criterion: DirectionCriterion = "p-value",
     estimator: EstimatorName | Estimator = "auto",
     regression: RegressionName | Regression = "splines",
     null: NullName | Null | None = None,
@@ -145,7 +145,7 @@ def direction(
     'x -> y'
     """
     began = perf_counter()
-    measure = Measure(
+    measure = ResidualMeasure(
         criterion=criterion,
         estimator=estimator,
         null=null,
@@ -193,7 +193,7 @@ def plan_direction(
     x: Any,
     y: Any,
     *,
-    criterion: Criterion = "p-value",
+    criterion: DirectionCriterion = "p-value",
     estimator: EstimatorName | Estimator = "auto",
     regression: RegressionName | Regression = "splines",
     null: NullName | Null | None = None,
@@ -236,7 +236,7 @@ def plan_direction(
     >>> [step.name for step in causal.plan_direction(x, y, threads=1).passes][:2]
     ['means and standard deviations', 'regressions']
     """
-    measure = Measure(
+    measure = ResidualMeasure(
         criterion=criterion,
         estimator=estimator,
         null=null,
@@ -295,7 +295,7 @@ def directions(
     array([ True, False])
     """
     began = perf_counter()
-    named = _named(pairs)
+    named = _named_pairs(pairs)
     check_seeded(rng, checkpoint)
     seed = resolve_seed(rng)
     results = []
@@ -338,7 +338,7 @@ def _own_seed(seed: int, number: int) -> int:
     return int(np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(1, np.uint64)[0])
 
 
-def _named(pairs: Any) -> dict[str, tuple[Any, Any]]:
+def _named_pairs(pairs: Any) -> dict[str, tuple[Any, Any]]:
     if isinstance(pairs, Mapping):
         named = {str(name): pair for name, pair in pairs.items()}
         if len(named) < len(pairs):

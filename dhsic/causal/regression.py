@@ -69,10 +69,10 @@ class Regression(Protocol):
 
 
 class Cost(NamedTuple):
-    """What a regression takes on all rows."""
+    """Work and memory of a regression on all rows."""
 
     work: Work = NOTHING
-    """Of one thread."""
+    """Work of one thread."""
     working_bytes: int = 0
     """Besides the rows and the residuals."""
 
@@ -168,7 +168,7 @@ class CrossFitted:
             rest = np.delete(np.arange(len(y)), fold)
             seed = int(rng.integers(2**31))
             for column in range(y.shape[1]):
-                fitted = _fit(self._made(seed), x[rest], y[rest, column])
+                fitted = _fit_quietly(self._made(seed), x[rest], y[rest, column])
                 out[fold, column] = y[fold, column] - fitted.predict(x[fold])
         return out
 
@@ -197,7 +197,7 @@ class CrossFitted:
         return fresh.set_params(**dict.fromkeys(seeds, seed))
 
 
-def _fit(regressor: Any, x: Vector, y: Vector) -> Any:
+def _fit_quietly(regressor: Any, x: Vector, y: Vector) -> Any:
     """Fit without what scikit-learn warns of bounds that an optimiser met."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning, module="sklearn")

@@ -46,6 +46,15 @@ class ResidualIndependenceTestResult(IndependenceTestResult):
         Regressors of the variables.
     regression : str
         How.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dhsic.causal import residual_independence_test
+    >>> z, a, b = np.random.default_rng(0).standard_normal((3, 300))
+    >>> result = residual_independence_test(np.sin(z) + a, z**2 + b, given=z, rng=0)
+    >>> result.pvalue > 0.05, result.n
+    (True, 300)
     """
 
     hypothesis: ClassVar[str] = "independence of residuals"

@@ -25,7 +25,7 @@ from dhsic.io.sources import ArraySource
 
 __all__ = [
     "FittedRegressions",
-    "ProductSums",
+    "FoldSums",
     "Regressions",
     "SplinePass",
     "fit_regressions",
@@ -41,7 +41,7 @@ _TILE_ROWS = 4096
 _ROUNDING = 1e-12  # of the variance
 
 
-class ProductSums(NamedTuple):
+class FoldSums(NamedTuple):
     """Sums over rows of the products of a design."""
 
     products: Vector
@@ -73,7 +73,7 @@ class SplinePass:
             self.design.nbytes, scratch, state, Work.of(products=2.0 * q * q, entries=10.0 * q)
         )
 
-    def chunk(self, block: RowBlock) -> ProductSums:
+    def chunk(self, block: RowBlock) -> FoldSums:
         """Sums over one block."""
         q = self.design.size
         sums = np.zeros((self.design.n_folds, q, q))
@@ -81,9 +81,9 @@ class SplinePass:
             at = slice(start, min(start + _TILE_ROWS, block.rows))
             rows = np.arange(block.start + at.start, block.start + at.stop)
             sums += self.design.sums(rows, [values[at] for values in block.values])
-        return ProductSums(sums)
+        return FoldSums(sums)
 
-    def combine(self, left: ProductSums, right: ProductSums) -> ProductSums:
+    def combine(self, left: FoldSums, right: FoldSums) -> FoldSums:
         """Add."""
         return add(left, right)
 

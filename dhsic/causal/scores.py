@@ -256,9 +256,9 @@ class DAGScores(Result):
         kept = sum(p > _LEVEL for p in self.pvalues)
         return [
             ("nodes", f"{', '.join(self.names)}; n = {rows_text(self.n, self.dropped, self.data)}"),
-            ("best", _described(self.best)),
+            ("best", _score_line(self.best)),
             ("accepted", f"{kept:,} of {len(self):,} graphs are not rejected at level 5 %"),
-            *(("minimal", _described(one)) for one in self.minimal(_LEVEL)[:_SHOWN]),
+            *(("minimal", _score_line(one)) for one in self.minimal(_LEVEL)[:_SHOWN]),
             ("regression", f"{self.regression}, {self.n_regressions:,} in all"),
             ("statistic", f"{self.estimator}: {self.estimator_reason}"),
             ("null", f"{self.null}: {self.null_reason}"),
@@ -268,5 +268,5 @@ class DAGScores(Result):
         ]
 
 
-def _described(one: ScoredDAG) -> str:
+def _score_line(one: ScoredDAG) -> str:
     return f"{one.dag}  (p = {one.pvalue:.4g})"

@@ -13,7 +13,7 @@ from dhsic._random import RngLike
 from dhsic._validation import check_choice, named_arguments
 from dhsic._version import __version__
 from dhsic.causal.dags import DAG, Parents, complete_dags, enumerate_dags
-from dhsic.causal.nodes import open_nodes, read_kernels
+from dhsic.causal.nodes import kernels_of_nodes, open_nodes
 from dhsic.causal.regression import (
     Regression,
     RegressionName,
@@ -41,7 +41,14 @@ from dhsic.nulls import (
 )
 from dhsic.results import AS_ASKED
 
-__all__ = ["MOST_NODES", "DependenceMeasure", "Method", "Score", "choose_measure", "score_dags"]
+__all__ = [
+    "MOST_NODES",
+    "DependenceMeasure",
+    "ResidualTest",
+    "Score",
+    "choose_residual_test",
+    "score_dags",
+]
 
 MOST_NODES = 5
 
@@ -49,8 +56,8 @@ DependenceMeasure = VHSIC | NystromMHSIC
 MeasureName = Literal["auto", "v-hsic", "nystrom-m"]
 """Estimators whose test takes two or more variables and several graphs at a time."""
 
-_QUICK_ROWS = 2000
-_QUICK_ROWS_OF_MANY = 10_000
+_VHSIC_ROWS = 2000
+_VHSIC_ROWS_OF_MANY = 10_000
 _MANY_GRAPHS = 100
 _RESAMPLES = 250
 _REMEDY = "take fewer graphs, n_knots, landmarks or threads, or regression='splines'"
@@ -160,9 +167,9 @@ def score_dags(
     graphs = _read_dags(dags, session.names)
     regressor = find_regression(regression)
     sets = {j: _sets_of(j, graphs) for j in range(len(session.sources))}
-    kernel_of = read_kernels(kernels, session)
+    kernel_of = kernels_of_nodes(kernels, session)
     combinations = _combinations(graphs, sets, session.dims, kernel_of)
-    method = choose_measure(session, estimator, null, n_resamples, len(graphs))
+    method = choose_residual_test(session, estimator, null, n_resamples, len(graphs))
     steps = plan_regressions(session, regressor, sets)
     session.begin(plan_of(session, steps, _REMEDY))
     session.resume(
@@ -209,7 +216,7 @@ class Score(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Method:
+class ResidualTest:
     """How residuals are tested.
 
     Parameters
@@ -237,7 +244,7 @@ class Method:
         """As it was asked for, for a checkpoint; passes know what it became."""
         return {"estimator": self.estimator, "null": self.null}
 
-    def on(self, session: Session, combinations: Combinations) -> Method:
+    def on(self, session: Session, combinations: Combinations) -> ResidualTest:
         """With an estimator that fits the memory and the time, where that is left open."""
         if not self.names:
             return self
@@ -270,13 +277,13 @@ class Method:
         ]
 
 
-def choose_measure(
+def choose_residual_test(
     session: Session,
     estimator: Any,
     null: str | Null,
     n_resamples: int | None,
     n_tests: int,
-) -> Method:
+) -> ResidualTest:
     """The estimator and null distribution that were asked for, or what suits so many tests.
 
     Parameters
@@ -294,7 +301,7 @@ def choose_measure(
 
     Returns
     -------
-    Method
+    ResidualTest
 
     Raises
     ------
@@ -307,7 +314,7 @@ def choose_measure(
         names = (name,)
         if name == "auto":
             # Many tests of all pairs of rows share more: kernels of residuals, and no replicates.
-            most = _QUICK_ROWS if n_tests <= _MANY_GRAPHS else _QUICK_ROWS_OF_MANY
+            most = _VHSIC_ROWS if n_tests <= _MANY_GRAPHS else _VHSIC_ROWS_OF_MANY
             quick = session.n <= most
             reason = f"{'up to' if quick else 'more than'} {most:,} rows"
             names = (VHSIC.name, NystromMHSIC.name)[not quick :]
@@ -322,21 +329,21 @@ def choose_measure(
     if not (isinstance(null, str) and null == "auto"):
         # One combination at a time: a grid would be one test of all of them.
         one = Combinations.single([estimator.kernel(None)] * len(session.sources))
-        found, why = find_null(null, estimator, session, n_resamples, one)
+        chosen, why = find_null(null, estimator, session, n_resamples, one)
     elif n_resamples is not None:
-        found, why = Multiplier(n_resamples), "tests share its replicates"
+        chosen, why = Multiplier(n_resamples), "tests share its replicates"
     elif isinstance(estimator, NystromMHSIC) and n_tests > _MANY_GRAPHS:
-        found, why = Multiplier(_RESAMPLES), f"more than {_MANY_GRAPHS} tests share its replicates"
+        chosen, why = Multiplier(_RESAMPLES), f"more than {_MANY_GRAPHS} tests share its replicates"
     else:
-        found, why = Gamma(), "p-values without a smallest step"
-    if not isinstance(found, Gamma | Spectral | Resampling):
+        chosen, why = Gamma(), "p-values without a smallest step"
+    if not isinstance(chosen, Gamma | Spectral | Resampling):
         msg = (
-            f"graphs share replicates or need none, so null must not be {found.name!r}, which "
+            f"graphs share replicates or need none, so null must not be {chosen.name!r}, which "
             "draws its own, or tests one variable after another: take 'permutation', or 'shifts' "
             "for two nodes, for exact p-values"
         )
         raise InvalidArgumentError(msg)
-    return Method(estimator, reason, found, why, names)
+    return ResidualTest(estimator, reason, chosen, why, names)
 
 
 def _read_dags(dags: Any, names: tuple[str, ...]) -> tuple[Parents, ...]:

@@ -17,7 +17,7 @@ from dhsic._random import RngLike
 from dhsic._validation import check_number, named_arguments
 from dhsic._version import __version__
 from dhsic.causal.dags import DAG, Parents
-from dhsic.causal.nodes import open_nodes, read_kernels
+from dhsic.causal.nodes import kernels_of_nodes, open_nodes
 from dhsic.causal.regression import (
     Regression,
     RegressionName,
@@ -25,7 +25,13 @@ from dhsic.causal.regression import (
     find_regression,
 )
 from dhsic.causal.residuals import FittedRegressions, fit_regressions, plan_regressions
-from dhsic.causal.scoring import DependenceMeasure, MeasureName, Method, Score, choose_measure
+from dhsic.causal.scoring import (
+    DependenceMeasure,
+    MeasureName,
+    ResidualTest,
+    Score,
+    choose_residual_test,
+)
 from dhsic.engine.blocks import Source
 from dhsic.engine.session import Session
 from dhsic.estimators import Null, NullName
@@ -38,7 +44,7 @@ from dhsic.results import AS_ASKED, PassSummary, Result, StoredArraySummary, row
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["DAGSearch", "Joined", "SearchTest", "search_dag"]
+__all__ = ["DAGSearch", "JoinRows", "SearchTest", "search_dag"]
 
 _REMEDY = "take fewer nodes, n_knots or threads, or regression='splines'"
 
@@ -268,8 +274,8 @@ def search_dag(
     session = open_nodes(variables, names, data, missing, rng, precision, *where)
     everything = tuple(range(len(session.sources)))
     regressor = find_regression(regression)
-    kernel_of = read_kernels(kernels, session)
-    method = choose_measure(session, estimator, null, n_resamples, 1)
+    kernel_of = kernels_of_nodes(kernels, session)
+    method = choose_residual_test(session, estimator, null, n_resamples, 1)
     wanted = {j: [tuple(k for k in everything if k != j)] for j in everything}
     steps = plan_regressions(session, regressor, wanted)
     session.begin(plan_of(session, steps, _REMEDY))
@@ -309,7 +315,7 @@ def search_dag(
     )
 
 
-class Joined:
+class JoinRows:
     """Rows of several variables side by side, as a `RowFunction`."""
 
     def __call__(
@@ -330,7 +336,7 @@ class _Search:
         Over the nodes.
     fitted : FittedRegressions
         Among them.
-    method : Method
+    method : ResidualTest
         Method of the tests.
     kernels : tuple of Kernel
         Kernels of the residuals.
@@ -338,7 +344,7 @@ class _Search:
 
     session: Session
     fitted: FittedRegressions
-    method: Method
+    method: ResidualTest
     kernels: tuple[Kernel, ...]
 
     def order(self) -> tuple[list[int], tuple[SearchTest, ...]]:
@@ -346,7 +352,7 @@ class _Search:
         left, order = list(range(len(self.session.sources))), list[int]()
         tests: list[SearchTest] = []
         while len(left) > 1:
-            found = [self._test(j, rest := _without(left, j), rest) for j in left]
+            found = [self._test(j, rest := _nodes_without(left, j), rest) for j in left]
             tests += found
             last = min(zip(left, found, strict=True), key=lambda x: (-x[1].pvalue, x[1].statistic))
             order.insert(0, last[0])
@@ -359,13 +365,13 @@ class _Search:
         tests: list[SearchTest] = []
         for place, node in enumerate(order):
             before = tuple(sorted(order[:place]))
-            own = before
+            parents_left = before
             for candidate in before:
-                found = self._test(node, _without(own, candidate), before)
+                found = self._test(node, _nodes_without(parents_left, candidate), before)
                 tests.append(found)
                 if found.pvalue > alpha:
-                    own = _without(own, candidate)
-            parents[node] = own
+                    parents_left = _nodes_without(parents_left, candidate)
+            parents[node] = parents_left
         return tuple(parents[node] for node in sorted(parents)), tuple(tests)
 
     def joint(self, parents: Parents) -> tuple[Score, str]:
@@ -378,7 +384,7 @@ class _Search:
         (residual,) = self.fitted.variables({node: [given]})
         others = tuple(self.session.sources[j] for j in against)
         width = sum(dims[j] for j in against)
-        joined = DerivedSource(", ".join(names[j] for j in against), others, Joined(), width)
+        joined = DerivedSource(", ".join(names[j] for j in against), others, JoinRows(), width)
         # Nodes have units of their own.
         beside = OnColumns(self.method.estimator.kernel(None), tuple(range(width)), scaled=True)
         part = "test", node, given, against
@@ -396,5 +402,5 @@ class _Search:
         return score, method.estimator_reason
 
 
-def _without(nodes: Sequence[int], node: int) -> tuple[int, ...]:
+def _nodes_without(nodes: Sequence[int], node: int) -> tuple[int, ...]:
     return tuple(j for j in nodes if j != node)

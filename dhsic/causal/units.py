@@ -18,7 +18,7 @@ from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.io.derived import DerivedSource
 
-__all__ = ["plan_units", "standardised", "standing_in"]
+__all__ = ["plan_units", "standardised_variables", "standing_in"]
 
 Vector = NDArray[np.float64]
 Exponents = NDArray[np.int32]
@@ -27,7 +27,7 @@ _ROWS = 1000
 _STEP = "sample rows"
 
 
-class _Moments(NamedTuple):
+class _CentredSums(NamedTuple):
     """Sums over rows of what is about the centres, one after another variable."""
 
     sums: Vector
@@ -61,14 +61,14 @@ class _MomentsPass:
         widest = max(map(len, self.centres))
         return Footprint(16 * d, 3 * 8 * rows * widest, 16 * d, Work.of(entries=6.0 * d))
 
-    def chunk(self, block: RowBlock) -> _Moments:
+    def chunk(self, block: RowBlock) -> _CentredSums:
         """Sums over one block."""
         parts = zip(block.values, self.centres, self.exponents, strict=True)
         even = [np.ldexp(x - centre, -exponent) for x, centre, exponent in parts]
         sums = np.concatenate([x.sum(axis=0) for x in even])
-        return _Moments(sums, np.concatenate([np.einsum("ij,ij->j", x, x) for x in even]))
+        return _CentredSums(sums, np.concatenate([np.einsum("ij,ij->j", x, x) for x in even]))
 
-    def combine(self, left: _Moments, right: _Moments) -> _Moments:
+    def combine(self, left: _CentredSums, right: _CentredSums) -> _CentredSums:
         """Add."""
         return add(left, right)
 
@@ -90,7 +90,7 @@ class _Standardise:
         return out
 
 
-def standardised(session: Session) -> list[Source]:
+def standardised_variables(session: Session) -> list[Source]:
     """All variables, each column of mean 0 and variance 1.
 
     Parameters
@@ -123,14 +123,14 @@ def standardised(session: Session) -> list[Source]:
     edges = np.cumsum([0, *session.dims])
     for m, source in enumerate(session.sources):
         own = slice(edges[m], edges[m + 1])
-        _check_varied(source.name, deviations[own])
+        _check_deviations(source.name, deviations[own])
         function = _Standardise(centres[m], exponents[m], means[own], deviations[own])
         out.append(DerivedSource(source.name, (source,), function, source.shape[1]))
     return out
 
 
 def plan_units(session: Session) -> list[DriverStep | PassPlan]:
-    """The plan of `standardised`."""
+    """The plan of `standardised_variables`."""
     size = 8 * min(session.n, _ROWS) * sum(session.dims)
     fetch = 3 * size + max(source.take_bytes for source in session.sources)
     zeros = tuple(np.zeros(d) for d in session.dims)
@@ -145,7 +145,7 @@ def standing_in(name: str, others: tuple[Source, ...], width: int) -> Source:
     return DerivedSource(name, others, nothing, width)
 
 
-def _check_varied(name: str, deviations: Vector) -> None:
+def _check_deviations(name: str, deviations: Vector) -> None:
     (constant,) = np.nonzero(deviations == 0.0)
     if len(constant):
         msg = f"variable {name!r} is constant in column {int(constant[0])}: leave the column out"

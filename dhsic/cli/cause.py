@@ -11,15 +11,15 @@ import click
 from dhsic.causal import DAGScores, DAGSearch, score_dags, search_dag
 from dhsic.causal import residual_independence_test as test_given
 from dhsic.cli.cause_options import (
+    CAUSE_RUN_OPTIONS,
     METHOD_OPTIONS,
     REGRESSION_OPTIONS,
-    RUN_OPTIONS,
     Seen,
     method_arguments,
     read_regression,
     seen,
 )
-from dhsic.cli.cause_pairs import direction, pairs
+from dhsic.cli.cause_pairs import direction_command, pairs
 from dhsic.cli.kernels import KERNEL_OPTION, KERNEL_OPTIONS, read_kernels, single_kernels
 from dhsic.cli.methods import NULL_OPTIONS, estimator_options, read_estimator, read_null
 from dhsic.cli.options import (
@@ -33,7 +33,7 @@ from dhsic.cli.options import (
 )
 from dhsic.cli.output import print_columns, print_result, print_summary
 from dhsic.cli.pictures import write_picture
-from dhsic.cli.where import read_place
+from dhsic.cli.resources import read_resources
 from dhsic.io.whole import write_whole
 
 __all__ = ["cause"]
@@ -84,7 +84,7 @@ def _graph_options(command: Callable[..., Any]) -> Callable[..., Any]:
         (KERNEL_OPTION,),
         METHOD_OPTIONS,
         (LEVEL_OPTION, PLOT_OPTION),
-        RUN_OPTIONS,
+        CAUSE_RUN_OPTIONS,
     )
 
 
@@ -100,7 +100,7 @@ def dags(**options: Any) -> None:
     its causes in the graph, are jointly independent. Prints the graphs with the largest p-values,
     the number of graphs not rejected at the level alpha, and the minimal ones among these.
     """
-    found: DAGScores = _found(score_dags, options)
+    found: DAGScores = _run_and_write(score_dags, options)
     _print_scores(found, options)
 
 
@@ -113,14 +113,14 @@ def order(**options: Any) -> None:
     the others. It then drops edges without which the residuals stay independent at the level alpha.
     Prints the graph and the order.
     """
-    found: DAGSearch = _found(search_dag, {**options, "level": options["alpha"]})
+    found: DAGSearch = _run_and_write(search_dag, {**options, "level": options["alpha"]})
     print_summary(found.summary())
 
 
-def _found(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+def _run_and_write(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     """Run a function over the variables, and write what was asked for."""
     with seen(options, options["data"]) as run:
-        place = read_place(options)
+        place = read_resources(options)
         sources = opened(options, options["variables"])
         names = [source.name for source in sources]
         arguments = method_arguments(options, place)
@@ -129,12 +129,12 @@ def _found(function: Callable[..., Any], options: dict[str, Any]) -> Any:
             arguments["alpha"] = options["level"]
         with run.run(place) as watched:
             found = function(*sources, kernels=kernels, **arguments, **watched)
-        _write(found, options)
+        _write_found(found, options)
         _tell_graph(run, found)
         return found
 
 
-def _write(found: DAGScores | DAGSearch, options: dict[str, Any]) -> None:
+def _write_found(found: DAGScores | DAGSearch, options: dict[str, Any]) -> None:
     if options["json_path"] is not None:
         write_whole(options["json_path"], found.to_json(indent=2) + "\n")
     if isinstance(found, DAGScores):
@@ -143,21 +143,21 @@ def _write(found: DAGScores | DAGSearch, options: dict[str, Any]) -> None:
         write_picture(options["plot_path"], found.plot)
 
 
-def _tell_graph(run: Seen, found: DAGScores | DAGSearch) -> None:
-    best = found.best if isinstance(found, DAGScores) else found
-    fields = {"graph": str(best.dag), "pvalue": best.pvalue, "estimator": found.estimator}
-    run.journal.tell("result", **fields, seed=found.seed, seconds=round(found.seconds, 3))
+def _tell_graph(run: Seen, result: DAGScores | DAGSearch) -> None:
+    best = result.best if isinstance(result, DAGScores) else result
+    fields = {"graph": str(best.dag), "pvalue": best.pvalue, "estimator": result.estimator}
+    run.journal.tell("result", **fields, seed=result.seed, seconds=round(result.seconds, 3))
 
 
-def _print_scores(found: DAGScores, options: dict[str, Any]) -> None:
+def _print_scores(scores: DAGScores, options: dict[str, Any]) -> None:
     alpha, top = options["alpha"], options["top"]
-    ranked = found.ranked[:top]
-    rows = [(f"{one.pvalue:.4g}", f"{one.statistic:.4g}", str(one.dag)) for one in ranked]
+    ranked = scores.ranked[:top]
+    rows = [(f"{graph.pvalue:.4g}", f"{graph.statistic:.4g}", str(graph.dag)) for graph in ranked]
     print_columns(("p-value", "statistic", "graph"), rows)
-    kept = len(found.accepted(alpha))
-    said = f"{kept:,} of {len(found):,} graphs are not rejected at level {alpha:g}"
-    minimal = [("minimal", str(one.dag)) for one in found.minimal(alpha)[:top]]
-    others = [row for row in found.summary() if row[0] not in _OWN_ROWS]
+    kept = len(scores.accepted(alpha))
+    said = f"{kept:,} of {len(scores):,} graphs are not rejected at level {alpha:g}"
+    minimal = [("minimal", str(graph.dag)) for graph in scores.minimal(alpha)[:top]]
+    others = [row for row in scores.summary() if row[0] not in _OWN_ROWS]
     print_summary([("accepted", said), *minimal, *others])
 
 
@@ -172,7 +172,7 @@ def _residual_options(command: Callable[..., Any]) -> Callable[..., Any]:
         NULL_OPTIONS,
         LEVEL_OPTIONS,
         (PLOT_OPTION,),
-        RUN_OPTIONS,
+        CAUSE_RUN_OPTIONS,
     )
 
 
@@ -189,7 +189,7 @@ def residuals(given: tuple[str, ...], **options: Any) -> None:
         msg = f"two variables are needed: give --variable twice; got {len(options['variables'])}"
         raise click.UsageError(msg)
     with seen(options, options["data"]) as run:
-        place = read_place(options)
+        place = read_resources(options)
         sources = opened(options, [*options["variables"], *given])
         names = [source.name for source in sources]
         null = read_null(options)
@@ -216,5 +216,5 @@ def residuals(given: tuple[str, ...], **options: Any) -> None:
     print_result(found, options["alpha"])
 
 
-cause.add_command(direction)
+cause.add_command(direction_command)
 cause.add_command(pairs)

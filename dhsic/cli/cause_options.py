@@ -24,15 +24,15 @@ from dhsic.cli.options import (
 )
 from dhsic.cli.pages import Page
 from dhsic.cli.pictures import check_picture
-from dhsic.cli.watching import check_targets, seen_run
-from dhsic.cli.where import WHERE_OPTIONS, Place
+from dhsic.cli.resources import RESOURCE_OPTIONS, RunResources
+from dhsic.cli.run_display import check_targets, seen_run
 from dhsic.estimators import NystromMHSIC
 
 __all__ = [
+    "CAUSE_RUN_OPTIONS",
     "LANDMARKS_OPTION",
     "METHOD_OPTIONS",
     "REGRESSION_OPTIONS",
-    "RUN_OPTIONS",
     "Seen",
     "method_arguments",
     "read_regression",
@@ -95,10 +95,10 @@ METHOD_OPTIONS = (
     ),
 )
 
-RUN_OPTIONS = (
+CAUSE_RUN_OPTIONS = (
     SEED_OPTION,
     PRECISION_OPTION,
-    *WHERE_OPTIONS,
+    *RESOURCE_OPTIONS,
     JSON_OPTION,
     CHECKPOINT_OPTION,
     LOG_OPTION,
@@ -125,7 +125,7 @@ def read_regression(options: dict[str, Any]) -> Regression:
     return CrossFitted(name) if folds is None else CrossFitted(name, n_folds=folds)
 
 
-def method_arguments(options: dict[str, Any], place: Place) -> dict[str, Any]:
+def method_arguments(options: dict[str, Any], place: RunResources) -> dict[str, Any]:
     """Options of regression, test and place, as the functions of `dhsic.causal` take them."""
     null = read_null(options)
     return {
@@ -157,7 +157,7 @@ class Seen:
         self.options, self.journal, self._page = options, journal, page
 
     @contextmanager
-    def run(self, place: Place | Request) -> Iterator[dict[str, Any]]:
+    def run(self, place: RunResources | Request) -> Iterator[dict[str, Any]]:
         """Arguments of every function of `dhsic.causal`: seed, client, progress, checkpoint."""
         with seen_run(place.client, self.options, self.journal, self._page) as arguments:
             yield arguments

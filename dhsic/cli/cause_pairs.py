@@ -12,7 +12,7 @@ import numpy as np
 
 from dhsic.causal import CausalDirections, directions, plan_direction
 from dhsic.causal import direction as find_direction
-from dhsic.causal.decisions import Criterion
+from dhsic.causal.decisions import DirectionCriterion
 from dhsic.cli.cause_options import LANDMARKS_OPTION, REGRESSION_OPTIONS, read_regression, seen
 from dhsic.cli.methods import read_estimator, read_null, read_number
 from dhsic.cli.options import (
@@ -31,14 +31,14 @@ from dhsic.cli.options import (
 )
 from dhsic.cli.output import print_columns, print_summary
 from dhsic.cli.pictures import write_picture
-from dhsic.cli.tested import PLAN_OPTIONS, check_planned, print_plan
-from dhsic.cli.where import TIME_OPTION, WHERE_OPTIONS, read_place
+from dhsic.cli.printing import PLAN_OPTIONS, check_planned, print_plan
+from dhsic.cli.resources import RESOURCE_OPTIONS, TIME_OPTION, read_resources
 from dhsic.errors import DataError, MissingDependencyError, require
 from dhsic.io.cause_effect_pairs import CauseEffectPair, read_pairs
 from dhsic.io.whole import write_whole
 from dhsic.kernels import parse
 
-__all__ = ["direction", "pairs"]
+__all__ = ["direction_command", "pairs"]
 
 _DIRECTION = """\b
 Example
@@ -54,7 +54,7 @@ Example
 _OPTIONS = (
     click.option(
         "--criterion",
-        type=click.Choice(get_args(Criterion)),
+        type=click.Choice(get_args(DirectionCriterion)),
         default="p-value",
         help="Compare p-values (larger-p-value scores a pair by the larger one), HSIC of cause "
         "and residuals, or the norms of its sensitivity maps.",
@@ -97,7 +97,7 @@ _OPTIONS = (
 _RUN = (
     TIME_OPTION,
     SEED_OPTION,
-    *WHERE_OPTIONS,
+    *RESOURCE_OPTIONS,
     JSON_OPTION,
     CHECKPOINT_OPTION,
     LOG_OPTION,
@@ -127,9 +127,11 @@ def _direction_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
-@click.command(epilog=_DIRECTION, short_help="Infer which of two variables is the cause.")
+@click.command(
+    "direction", epilog=_DIRECTION, short_help="Infer which of two variables is the cause."
+)
 @_direction_options
-def direction(**options: Any) -> None:
+def direction_command(**options: Any) -> None:
     """Infer which of two variables of DATA is the cause of the other.
 
     The command regresses each variable on the other and compares the residuals: they depend less on
@@ -147,12 +149,12 @@ def direction(**options: Any) -> None:
         request = _request(options)
         x, y = request.sources
         with run.run(request) as watched:
-            found = find_direction(x, y, **request.arguments, **watched)
+            result = find_direction(x, y, **request.arguments, **watched)
         if options["json_path"] is not None:
-            write_whole(options["json_path"], found.to_json(indent=2) + "\n")
-        fields = {"direction": found.direction, "score": found.score, "seed": found.seed}
-        run.journal.tell("result", **fields, seconds=round(found.seconds, 3))
-    print_summary(found.summary())
+            write_whole(options["json_path"], result.to_json(indent=2) + "\n")
+        fields = {"direction": result.direction, "score": result.score, "seed": result.seed}
+        run.journal.tell("result", **fields, seconds=round(result.seconds, 3))
+    print_summary(result.summary())
 
 
 def _pairs_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -177,21 +179,23 @@ def pairs(folder: str, **options: Any) -> None:
     """
     with seen(options, folder) as run:
         read = read_pairs(folder)
-        known = _known(read)
+        known = _known_directions(read)
         if options["plot_path"] is not None:
             _check_plot(known)
-        with run.run(read_place(options)) as watched:
-            found = directions(
-                {pair.name: (pair.x, pair.y) for pair in read}, **watched, **_arguments(options)
+        with run.run(read_resources(options)) as watched:
+            result = directions(
+                {pair.name: (pair.x, pair.y) for pair in read},
+                **watched,
+                **_direction_arguments(options),
             )
         if options["json_path"] is not None:
-            write_whole(options["json_path"], found.to_json(indent=2) + "\n")
+            write_whole(options["json_path"], result.to_json(indent=2) + "\n")
         if known is not None and options["plot_path"] is not None:
-            draw = partial(found.roc_curve(*known).plot, label=options["criterion"])
+            draw = partial(result.roc_curve(*known).plot, label=options["criterion"])
             write_picture(options["plot_path"], draw)
-        run.journal.tell("result", pairs=len(read), seed=found.seed, seconds=found.seconds)
-    print_columns(*found.table(options["top"]))
-    print_summary([*found.summary(), *_areas(found, known)])
+        run.journal.tell("result", pairs=len(read), seed=result.seed, seconds=result.seconds)
+    print_columns(*result.table(options["top"]))
+    print_summary([*result.summary(), *_areas(result, known)])
 
 
 def _check_plot(known: Known | None) -> None:
@@ -207,7 +211,7 @@ def _check_plot(known: Known | None) -> None:
 Known = tuple[np.ndarray[Any, np.dtype[np.bool_]], np.ndarray[Any, np.dtype[np.float64]]]
 
 
-def _known(read: Sequence[CauseEffectPair]) -> Known | None:
+def _known_directions(read: Sequence[CauseEffectPair]) -> Known | None:
     """True directions and weights, where both classes have any."""
     truth = np.array([pair.first_is_cause is True for pair in read])
     weights = np.array([pair.weight for pair in read])
@@ -240,13 +244,13 @@ def _request(options: dict[str, Any]) -> Request:
     """
     sources = opened(options, options["variables"])
     names = [source.name for source in sources]
-    arguments = {"names": names, "missing": options["missing"], **_arguments(options)}
-    return Request(sources, arguments, read_place(options), plan_direction)
+    arguments = {"names": names, "missing": options["missing"], **_direction_arguments(options)}
+    return Request(sources, arguments, read_resources(options), plan_direction)
 
 
-def _arguments(options: dict[str, Any]) -> dict[str, Any]:
+def _direction_arguments(options: dict[str, Any]) -> dict[str, Any]:
     """Arguments of `dhsic.causal.direction` from the options."""
-    place = read_place(options)
+    place = read_resources(options)
     for name in () if options["criterion"].endswith("p-value") else ("null", "resamples"):
         if options[name] is not None:
             got = options["criterion"]

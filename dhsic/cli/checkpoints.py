@@ -60,16 +60,16 @@ def list_checkpoints(url: str) -> None:
     found = find_checkpoints(Folder.at(url, _WHAT))
     for folder, manifest in found.checkpoints:
         click.echo(click.style(str(folder), bold=True))
-        click.echo(f"  {_described(manifest)}")
+        click.echo(f"  {_manifest_line(manifest)}")
         passes = kept_passes(folder)
         rows = [
             (
-                f"  {one.name}",
-                f"{one.shards} of {one.of}",
-                format_bytes(one.size),
-                _age(one.modified),
+                f"  {kept.name}",
+                f"{kept.shards} of {kept.of}",
+                format_bytes(kept.size),
+                _age(kept.modified),
             )
-            for one in passes
+            for kept in passes
         ]
         if rows:
             print_columns(("  pass", "parts", "size", "last written"), rows)
@@ -88,7 +88,7 @@ def clean(url: str, yes: bool) -> None:
     found = find_checkpoints(Folder.at(url, _WHAT))
     if found.checkpoints and not yes:
         for folder, manifest in found.checkpoints:
-            click.echo(f"{folder}: {_described(manifest)}")
+            click.echo(f"{folder}: {_manifest_line(manifest)}")
         _ask()
     for folder, _ in found.checkpoints:
         left = remove_checkpoint(folder)
@@ -98,17 +98,17 @@ def clean(url: str, yes: bool) -> None:
 
 
 def _ask() -> None:
-    if not _on_terminal():
+    if not _is_terminal():
         msg = "there is no terminal to confirm on: add --yes to remove them"
         raise click.UsageError(msg)
     click.confirm("Remove?", abort=True)
 
 
-def _on_terminal() -> bool:
+def _is_terminal() -> bool:
     return sys.stdin.isatty()
 
 
-def _described(manifest: Manifest) -> str:
+def _manifest_line(manifest: Manifest) -> str:
     """The run of a manifest, in a line."""
     run: dict[str, Any] = manifest.run
     try:

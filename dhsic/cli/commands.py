@@ -9,9 +9,9 @@ from dhsic.cli.app import Application
 from dhsic.cli.cause import cause
 from dhsic.cli.checkpoints import checkpoints
 from dhsic.cli.conditional import conditional
-from dhsic.cli.data import convert, generate
+from dhsic.cli.data import convert, generate_command
 from dhsic.cli.demo import demo
-from dhsic.cli.independence import plan, test
+from dhsic.cli.independence import plan_command, test
 from dhsic.cli.interaction import interaction
 from dhsic.cli.ranking import rank
 from dhsic.cli.runs import cancel, result, runs, status
@@ -64,9 +64,9 @@ def main(context: click.Context) -> None:
 
 
 for _command in (
-    generate,
+    generate_command,
     convert,
-    plan,
+    plan_command,
     test,
     sensitivity,
     rank,

@@ -19,9 +19,9 @@ from dhsic.cli.options import (
     opened,
     with_options,
 )
+from dhsic.cli.printing import CALIBRATE_OPTION, print_plan, print_test
 from dhsic.cli.recipes import code_of_conditional
-from dhsic.cli.tested import CALIBRATE_OPTION, print_plan, print_test
-from dhsic.cli.where import read_place
+from dhsic.cli.resources import read_resources
 from dhsic.conditional.compare import ConditionalMethod
 
 __all__ = ["conditional"]
@@ -105,7 +105,7 @@ def _read(options: dict[str, Any]) -> Request:
     if len(options["variables"]) != 2:
         msg = f"two variables are needed: give --variable twice; got {len(options['variables'])}"
         raise click.UsageError(msg)
-    place = read_place(options)
+    place = read_resources(options)
     sources = opened(options, [*options["variables"], *options["given"]])
     names = [source.name for source in sources]
     kernels = single_kernels(options["kernels"], names[:2])

@@ -18,7 +18,7 @@ from dhsic.io.table_variables import columns_by_variable
 from dhsic.io.tabular import convert_table
 from dhsic.io.written import WrittenGroup
 
-__all__ = ["convert", "generate", "overwrite_option"]
+__all__ = ["convert", "generate_command", "overwrite_option"]
 
 _LABELS = 4
 _WIDTH = 160  # where no terminal says how wide it is
@@ -38,10 +38,11 @@ _shuffle = click.option(
 
 
 @click.command(
+    "generate",
     epilog="""\b
 Example
   dhsic generate songs.zarr --rows 1000000 --dependence 0.5
-"""
+""",
 )
 @click.argument("out", metavar="OUT.zarr")
 @click.option(
@@ -71,7 +72,7 @@ Example
     help="Floating-point type of the stored values.",
 )
 @overwrite_option
-def generate(out: str, **options: Any) -> None:
+def generate_command(out: str, **options: Any) -> None:
     """Write synthetic data of any length to OUT.zarr.
 
     The group has the arrays 'features' and 'year', shaped like the Million Song table.
@@ -215,13 +216,13 @@ def _print_columns(written: WrittenGroup) -> None:
     for column in written.columns:
         counts = f"{column.missing:,}", f"{column.rejected:,}"
         read_as = "numbers" if column.kind == "numeric" else "labels"
-        texts = column.name, column.variable, column.type, _labels(column.categories)
+        texts = column.name, column.variable, column.type, _labels_text(column.categories)
         *first, labels = (escape(printable(text)) for text in texts)
         table.add_row(*first, read_as, *counts, labels)
     Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH).print(table)
 
 
-def _labels(categories: Sequence[str]) -> str:
+def _labels_text(categories: Sequence[str]) -> str:
     if not categories:
         return ""
     shown = ", ".join(categories[:_LABELS]) + (", ..." if len(categories) > _LABELS else "")

@@ -58,7 +58,7 @@ def demo(rows: int, features: int, seed: int, keep: Path | None, overwrite: bool
     """
     workers = processors()
     click.echo(f"{rows:,} rows, {features:,} features and a year; worker processes: {workers}")
-    with _folder(keep) as folder, progress_bar() as bar:
+    with _demo_folder(keep) as folder, progress_bar() as bar:
         groups = {name: folder / f"{name}.zarr" for name in _CASES}
         for name, path in groups.items():
             bar.begin(f"generating {name} data", rows)
@@ -73,7 +73,7 @@ def demo(rows: int, features: int, seed: int, keep: Path | None, overwrite: bool
             )
         bar.begin("starting workers")
         with local_cluster(workers) as client:
-            results = {n: _test(p, client, seed, bar, f"{n}: ") for n, p in groups.items()}
+            results = {n: _demo_test(p, client, seed, bar, f"{n}: ") for n, p in groups.items()}
     print_columns(["", *(f"{name} data" for name in results)], _comparison(results))
     if keep is not None:
         click.echo(
@@ -82,7 +82,7 @@ def demo(rows: int, features: int, seed: int, keep: Path | None, overwrite: bool
 
 
 @contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
+def _demo_folder(keep: Path | None) -> Iterator[Path]:
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="dhsic-demo-") as folder:
             yield Path(folder)
@@ -95,7 +95,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     yield keep
 
 
-def _test(path: Path, client: Any, seed: int, bar: Bar, what: str) -> IndependenceTestResult:
+def _demo_test(path: Path, client: Any, seed: int, bar: Bar, what: str) -> IndependenceTestResult:
     names = ["features", "year"]
     return dhsic.independence_test(
         *open_group(str(path), names),

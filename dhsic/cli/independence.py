@@ -9,10 +9,10 @@ import click
 import dhsic
 from dhsic.cli.methods import pairs_table
 from dhsic.cli.options import read_request, test_options
+from dhsic.cli.printing import CALIBRATE_OPTION, print_plan, print_test
 from dhsic.cli.recipes import code_of_test
-from dhsic.cli.tested import CALIBRATE_OPTION, print_plan, print_test
 
-__all__ = ["plan", "test"]
+__all__ = ["plan_command", "test"]
 
 _EPILOG = """\b
 Estimators: time in the rows n, with b rows per block; number of variables;
@@ -46,10 +46,10 @@ def test(**options: Any) -> None:
     print_test(options, read_request, dhsic.independence_test, code_of_test)
 
 
-@click.command(cls=_Command, short_help="Print what a test would run, without running it.")
+@click.command("plan", cls=_Command, short_help="Print what a test would run, without running it.")
 @test_options
 @CALIBRATE_OPTION
-def plan(**options: Any) -> None:
+def plan_command(**options: Any) -> None:
     """Print the steps, memory and time of 'dhsic test' with the same options.
 
     The command runs no test and starts no cluster. The seed, the level and output files are

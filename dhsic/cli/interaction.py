@@ -9,7 +9,7 @@ import click
 
 import dhsic
 from dhsic.cli.kernels import read_kernels
-from dhsic.cli.methods import Kind, read_null
+from dhsic.cli.methods import ClassChoice, read_null
 from dhsic.cli.options import (
     LEVEL_OPTION,
     MISSING_OPTIONS,
@@ -18,9 +18,9 @@ from dhsic.cli.options import (
     opened,
     with_options,
 )
+from dhsic.cli.printing import PLAN_OPTIONS, print_plan, print_test
 from dhsic.cli.recipes import code_of_interaction
-from dhsic.cli.tested import PLAN_OPTIONS, print_plan, print_test
-from dhsic.cli.where import read_place
+from dhsic.cli.resources import read_resources
 from dhsic.interaction import INTERACTION_ESTIMATORS
 from dhsic.nulls import Multiplier, Permutation
 
@@ -34,7 +34,7 @@ Example
       --variable 'rest=features[:, 12:]' --variable year
 """
 
-_KIND = Kind.estimators(INTERACTION_ESTIMATORS, without=("pairing",))
+_KIND = ClassChoice.estimators(INTERACTION_ESTIMATORS, without=("pairing",))
 _NULLS = {null.name: null for null in (Permutation, Multiplier)}
 _SEVERAL = ("factors", "combine", "aggregate", "reference_share")  # of a grid of kernels
 
@@ -73,7 +73,7 @@ _OPTIONS = (
         help="Null distribution: shifts of one variable (auto), permutations, or random signs "
         "(multiplier), an approximation.",
     ),
-    *Kind.nulls(_NULLS).options(),
+    *ClassChoice.nulls(_NULLS).options(),
 )
 
 _LEVEL = (
@@ -88,12 +88,12 @@ _LEVEL = (
 )
 
 
-def _options(command: Command) -> Command:
+def _interaction_options(command: Command) -> Command:
     return with_options(command, _OPTIONS, _LEVEL, MISSING_OPTIONS, PLAN_OPTIONS, RUN_OPTIONS)
 
 
 @click.command(epilog=_EPILOG, short_help="Test three variables of DATA for interaction.")
-@_options
+@_interaction_options
 def interaction(**options: Any) -> None:
     """Test whether three variables of DATA interact.
 
@@ -102,12 +102,12 @@ def interaction(**options: Any) -> None:
     at the level alpha.
     """
     if options["only_plan"]:
-        print_plan(_read(options), calibrate=options["calibrate"])
+        print_plan(_read_interaction(options), calibrate=options["calibrate"])
     else:
-        print_test(options, _read, dhsic.interaction_test, code_of_interaction)
+        print_test(options, _read_interaction, dhsic.interaction_test, code_of_interaction)
 
 
-def _read(options: dict[str, Any]) -> Request:
+def _read_interaction(options: dict[str, Any]) -> Request:
     """Open the variables and translate the options.
 
     Raises
@@ -115,7 +115,7 @@ def _read(options: dict[str, Any]) -> Request:
     click.UsageError, DhsicError
         Options that do not go together, or variables that cannot be opened.
     """
-    place, null, given = read_place(options), read_null(options), _KIND.given(options)
+    place, null, given = read_resources(options), read_null(options), _KIND.given(options)
     sources = opened(options, options["variables"])
     names = [source.name for source in sources]
     name: str = options["estimator"]

@@ -97,10 +97,10 @@ def _watch(inner: socket.socket, outer: socket.socket) -> None:
     with inner, outer:
         while (received := inner.recv(1)) != _BACK:
             if received[0] in _SIGNALS:
-                _end(inner)
+                _end_process(inner)
 
 
-def _end(inner: socket.socket) -> None:
+def _end_process(inner: socket.socket) -> None:
     """End the process, unless it does so by itself in time."""
     inner.settimeout(_CLEANING_SECONDS)
     with suppress(TimeoutError):

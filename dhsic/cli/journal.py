@@ -187,7 +187,7 @@ def read_journal(path: str | Path) -> list[dict[str, Any]]:
         msg = f"cannot read the log {path}: {error.strerror or error}"
         raise DataError(msg) from error
     whole = text[: text.rfind("\n") + 1].splitlines()
-    lines = [line for line in map(_parsed, whole) if line is not None]
+    lines = [line for line in map(_parsed_event, whole) if line is not None]
     if whole and not lines:
         msg = f"{path} holds no line that --log-json wrote: give the file of that option"
         raise DataError(msg)
@@ -203,7 +203,7 @@ def read_journal(path: str | Path) -> list[dict[str, Any]]:
     return latest
 
 
-def _parsed(line: str) -> dict[str, Any] | None:
+def _parsed_event(line: str) -> dict[str, Any] | None:
     with suppress(ValueError):
         found = parse_json(line)
         if isinstance(found, dict) and {"schema", "time", "run", "event"} <= found.keys():
@@ -218,14 +218,14 @@ def _writer(target: str | None) -> Iterator[Callable[[str], None]]:
     elif target == STDERR:
         yield lambda line: click.echo(line, nl=False, err=True)
     else:
-        descriptor = _opened(target)
+        descriptor = _opened_journal(target)
         try:
             yield lambda line: _write_line(descriptor, line)
         finally:
             os.close(descriptor)
 
 
-def _opened(path: str) -> int:
+def _opened_journal(path: str) -> int:
     """Open a file to append whole lines, after a line that was left torn too."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)

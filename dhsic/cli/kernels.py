@@ -13,7 +13,7 @@ from dhsic.kernels import Aggregate, Candidates, Combine, Grid, Kernel, parse
 __all__ = ["KERNEL_OPTION", "KERNEL_OPTIONS", "read_kernels", "single_kernels"]
 
 
-def _numbers(
+def _numbers_of_option(
     context: click.Context, option: click.Parameter, value: str | None
 ) -> tuple[float, ...] | None:
     del context, option
@@ -39,7 +39,7 @@ KERNEL_OPTIONS = (
     ),
     click.option(
         "--factors",
-        callback=_numbers,
+        callback=_numbers_of_option,
         metavar="LIST",
         help="Try every kernel (gaussian unless --kernel is given) at these multiples of its "
         "length scale, as 0.25,0.5,1,2.  [for nystrom-m, rff-hsic, v-hsic, u-hsic]",
@@ -97,12 +97,12 @@ def read_kernels(options: dict[str, Any], names: Sequence[str]) -> Grid | list[K
     listed = _listed_kernels(options["kernels"], names)
     factors = options["factors"]
     how = ("combine", "aggregate", "reference_share")
-    told = {name: options[name] for name in how if options[name] is not None}
-    if factors is None and not told and all(len(kernels) <= 1 for kernels in listed):
+    given = {name: options[name] for name in how if options[name] is not None}
+    if factors is None and not given and all(len(kernels) <= 1 for kernels in listed):
         return [kernels[0] if kernels else None for kernels in listed]
-    grid = Grid(tuple(_candidates(kernels, factors) for kernels in listed), **told)
-    if told and len(grid.combinations(len(names))) == 1:
-        option = next(iter(told)).replace("_", "-")
+    grid = Grid(tuple(_candidates_of_option(kernels, factors) for kernels in listed), **given)
+    if given and len(grid.combinations(len(names))) == 1:
+        option = next(iter(given)).replace("_", "-")
         msg = (
             f"--{option} needs several kernels of a variable: list them as --kernel "
             "'gaussian|laplacian', or give --factors"
@@ -111,7 +111,9 @@ def read_kernels(options: dict[str, Any], names: Sequence[str]) -> Grid | list[K
     return grid
 
 
-def _candidates(kernels: tuple[Kernel, ...], factors: tuple[float, ...] | None) -> Candidates:
+def _candidates_of_option(
+    kernels: tuple[Kernel, ...], factors: tuple[float, ...] | None
+) -> Candidates:
     """A single kernel as it is, unless factors are given."""
     if len(kernels) == 1 and factors is None:
         return Candidates(kernels, (1.0,))

@@ -18,11 +18,11 @@ from dhsic.estimators.feature.rff import Form
 from dhsic.estimators.location.nfsic import Placement
 from dhsic.estimators.registry import ESTIMATORS, NULLS, TABLE
 from dhsic.landmarks import Pairing, Selection
-from dhsic.nulls import Method, Variance, Within
+from dhsic.nulls import MixtureMethod, Variance, Within
 
 __all__ = [
     "NULL_OPTIONS",
-    "Kind",
+    "ClassChoice",
     "Names",
     "estimator_options",
     "pairs_table",
@@ -146,7 +146,7 @@ _NULL_FIELDS: Final = {
         "Permute all rows, or permute within groups of rows.",
         {"type": click.Choice(get_args(Within))},
     ),
-    "group_rows": _Field("block_rows", "Number of rows in a group that is permuted.", _ROWS),
+    "group_rows": _Field("group_rows", "Number of rows in a group that is permuted.", _ROWS),
     "exceed": _Field(
         "n_exceed", "Stop after this many permuted statistics reach the observed one.", _ROWS
     ),
@@ -159,13 +159,13 @@ _NULL_FIELDS: Final = {
     "method": _Field(
         "method",
         "Compute the tail of the mixture by inversion, or simulate it.",
-        {"type": click.Choice(get_args(Method))},
+        {"type": click.Choice(get_args(MixtureMethod))},
     ),
 }
 
 
 @dataclass(frozen=True)
-class Kind:
+class ClassChoice:
     """Classes by name, and the options that are fields of some of them."""
 
     name: str
@@ -173,12 +173,12 @@ class Kind:
     fields: Mapping[str, _Field]
 
     @classmethod
-    def estimators(cls, classes: Mapping[str, Any], without: Collection[str] = ()) -> Kind:
+    def estimators(cls, classes: Mapping[str, Any], without: Collection[str] = ()) -> ClassChoice:
         """With the options of any of the classes, but for some."""
         return cls("estimator", classes, _fields_of(classes, _ESTIMATOR_FIELDS, without))
 
     @classmethod
-    def nulls(cls, classes: Mapping[str, Any]) -> Kind:
+    def nulls(cls, classes: Mapping[str, Any]) -> ClassChoice:
         """With the options of any of the classes."""
         return cls("null", classes, _fields_of(classes, _NULL_FIELDS))
 
@@ -246,8 +246,8 @@ def _fields_of(
 
 
 _WITH_LANDMARKS: Final = "nystrom-m"  # takes any number of variables
-_ESTIMATOR = Kind.estimators(ESTIMATORS)
-_NULL = Kind.nulls(NULLS)
+_ESTIMATOR = ClassChoice.estimators(ESTIMATORS)
+_NULL = ClassChoice.nulls(NULLS)
 
 
 def read_estimator(options: Mapping[str, Any]) -> EstimatorName | Estimator:

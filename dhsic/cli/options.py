@@ -17,7 +17,7 @@ from dhsic._arguments import Missing, Precision
 from dhsic.cli.journal import STDERR
 from dhsic.cli.kernels import KERNEL_OPTION, KERNEL_OPTIONS, read_kernels, single_kernels
 from dhsic.cli.methods import NULL_OPTIONS, estimator_options, read_estimator, read_null
-from dhsic.cli.where import TIME_OPTION, WHERE_OPTIONS, Place, read_place
+from dhsic.cli.resources import RESOURCE_OPTIONS, TIME_OPTION, RunResources, read_resources
 from dhsic.engine.plan import Plan
 from dhsic.estimators import Estimator
 from dhsic.io.open import AnySource, open_group, open_group_labels
@@ -61,7 +61,7 @@ class Request:
         The variables.
     arguments : dict
         Arguments that planning and testing share, besides the client.
-    place : Place
+    place : RunResources
         Where it runs.
     planner : callable, optional
         The public function that plans.
@@ -69,7 +69,7 @@ class Request:
 
     sources: list[AnySource]
     arguments: dict[str, Any]
-    place: Place
+    place: RunResources
     planner: Callable[..., Plan] = field(default_factory=lambda: dhsic.plan)
 
     def told(self, *, calibrate: bool) -> Plan:
@@ -259,7 +259,7 @@ CHECKPOINT_OPTION = click.option(
 RUN_OPTIONS = (
     SEED_OPTION,
     PRECISION_OPTION,
-    *WHERE_OPTIONS,
+    *RESOURCE_OPTIONS,
     JSON_OPTION,
     CHECKPOINT_OPTION,
     LOG_OPTION,
@@ -314,9 +314,9 @@ def read_request(options: dict[str, Any]) -> Request:
     click.UsageError, DhsicError
         Options that do not go together, or data that cannot be opened.
     """
-    place = read_place(options)
+    place = read_resources(options)
     estimator, null = read_estimator(options), read_null(options)
-    request = _asked(options, place, estimator)
+    request = _request_of(options, place, estimator)
     arguments = {
         **request.arguments,
         "kernels": read_kernels(options, request.arguments["names"]),
@@ -358,12 +358,14 @@ def read_measure(options: dict[str, Any]) -> Request:
     click.UsageError, DhsicError
         As for `read_request`; or several kernels of a variable.
     """
-    request = _asked(options, read_place(options), read_estimator(options))
+    request = _request_of(options, read_resources(options), read_estimator(options))
     kernels = single_kernels(options["kernels"], request.arguments["names"])
     return replace(request, arguments={**request.arguments, "kernels": kernels})
 
 
-def _asked(options: dict[str, Any], place: Place, estimator: str | Estimator) -> Request:
+def _request_of(
+    options: dict[str, Any], place: RunResources, estimator: str | Estimator
+) -> Request:
     """The data with what any measure needs to know, besides the kernels."""
     sources = opened(options, options["variables"])
     arguments = {

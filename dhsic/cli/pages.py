@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dhsic.cli.where import Place
+from dhsic.cli.resources import RunResources
 from dhsic.cluster.submit.quoting import shell_line
 from dhsic.engine.events import Event, Listener, RunStarted
 from dhsic.engine.memory import peak_bytes, worker_peak_bytes
@@ -72,7 +72,7 @@ class Page:
         self,
         result: Result,
         options: dict[str, Any],
-        place: Place,
+        place: RunResources,
         code: str,
     ) -> None:
         """Write the file, with the code that gives the result again.

@@ -14,13 +14,13 @@ from dhsic.cli.options import LEVEL_OPTION, MISSING_OPTIONS, RUN_OPTIONS, opened
 from dhsic.cli.output import print_columns, print_lines, print_summary
 from dhsic.cli.pages import Page
 from dhsic.cli.recipes import code_of_ranking
-from dhsic.cli.watching import check_targets, seen_run
-from dhsic.cli.where import Place, read_place
+from dhsic.cli.resources import RunResources, read_resources
+from dhsic.cli.run_display import check_targets, seen_run
 from dhsic.io.open import AnySource
 from dhsic.io.whole import write_whole
 from dhsic.kernels import Kernel, parse
 from dhsic.nulls import Control, Within
-from dhsic.ranking import FeatureRanking
+from dhsic.ranking import ColumnRanking
 from dhsic.ranking.result import By
 
 __all__ = ["rank"]
@@ -161,9 +161,9 @@ def rank(**options: Any) -> None:
     check_targets(options)
     command = ("dhsic", *click.get_current_context().find_root().obj)
     page = Page(options["page_path"], command)
-    place = read_place(options)
+    place = read_resources(options)
     features, target = opened(options, [options["variable"], options["target"]])
-    arguments = _arguments(options, place, features)
+    arguments = _ranking_arguments(options, place, features)
     if place.planned is not None or options["only_plan"]:
         planned = dhsic.plan_ranking(
             features, target, by=options["by"], client=place.planned, **arguments
@@ -174,27 +174,29 @@ def rank(**options: Any) -> None:
     if options["only_plan"]:
         return
     with open_journal(options["log_path"], command, options["data"]) as journal:
-        found = _run(features, target, arguments, options, place, journal, page)
+        result = _run_ranking(features, target, arguments, options, place, journal, page)
         try:
             if options["json_path"] is not None:
-                write_whole(options["json_path"], found.to_json(indent=2) + "\n")
-            page.write(found, options, place, code_of_ranking(options, arguments, place))
-            strongest = found.ranked()[0].name
-            journal.tell("result", features=len(found.features), strongest=strongest)
+                write_whole(options["json_path"], result.to_json(indent=2) + "\n")
+            page.write(result, options, place, code_of_ranking(options, arguments, place))
+            strongest = result.ranked()[0].name
+            journal.tell("result", features=len(result.features), strongest=strongest)
         finally:
-            _print(found, options)
+            _print(result, options)
 
 
-def _arguments(options: dict[str, Any], place: Place, features: AnySource) -> dict[str, Any]:
+def _ranking_arguments(
+    options: dict[str, Any], place: RunResources, features: AnySource
+) -> dict[str, Any]:
     """Arguments that planning and ranking share, besides the client."""
     asked = {**options, "features": None}
     if (options["landmarks"] or "").lstrip("+-").isdigit():
         asked["landmarks"] = int(options["landmarks"])
     null = read_null(asked)
     return {
-        "groups": _groups(options["groups"], features.shape[1]),
-        "feature_kernels": _kernel(options["feature_kernels"]),
-        "target_kernel": _kernel(options["target_kernel"]),
+        "groups": _column_groups(options["groups"], features.shape[1]),
+        "feature_kernels": _kernel_of_option(options["feature_kernels"]),
+        "target_kernel": _kernel_of_option(options["target_kernel"]),
         "estimator": read_estimator(asked),
         "null": null,
         "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
@@ -205,25 +207,25 @@ def _arguments(options: dict[str, Any], place: Place, features: AnySource) -> di
     }
 
 
-def _kernel(text: str | None) -> Kernel | None:
+def _kernel_of_option(text: str | None) -> Kernel | None:
     return None if text is None else parse(text)
 
 
-def _run(
+def _run_ranking(
     features: AnySource,
     target: AnySource,
     arguments: dict[str, Any],
     options: dict[str, Any],
-    place: Place,
+    place: RunResources,
     journal: Journal,
     page: Page,
-) -> FeatureRanking:
+) -> ColumnRanking:
     """Run a ranking, seen on the terminal and in the journal."""
     with seen_run(place.client, options, journal, page) as seen:
         return dhsic.rank_features(features, target, by=options["by"], **seen, **arguments)
 
 
-def _print(ranking: FeatureRanking, options: dict[str, Any]) -> None:
+def _print(ranking: ColumnRanking, options: dict[str, Any]) -> None:
     summary = ranking.summary()
     print_summary(summary)
     print_columns(*ranking.table(options["top"]))
@@ -235,7 +237,7 @@ def _print(ranking: FeatureRanking, options: dict[str, Any]) -> None:
     print_summary([("found", f"{count}{f': {listed}' if found else ''}")], width)
 
 
-def _groups(texts: Sequence[str], d: int) -> dict[str, list[int | str]] | None:
+def _column_groups(texts: Sequence[str], d: int) -> dict[str, list[int | str]] | None:
     """Read ``NAME=COLUMNS`` of every group."""
     groups: dict[str, list[int | str]] = {}
     for text in texts:

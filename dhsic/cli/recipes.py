@@ -10,7 +10,7 @@ from typing import Any
 import dhsic
 from dhsic import kernels
 from dhsic.cli.options import Request
-from dhsic.cli.where import Place
+from dhsic.cli.resources import RunResources
 from dhsic.io.urls import redacted
 
 __all__ = [
@@ -40,7 +40,7 @@ def code_of_test(options: Mapping[str, Any], request: Request) -> str:
     call = "result", dhsic.independence_test
     labels = [what for what in ("strata", "groups") if request.arguments.get(what) is not None]
     asked = {**request.arguments, **{what: _Name(what) for what in labels}}
-    code = _code(options, options["variables"], call, asked, request.place)
+    code = _lines_of_code(options, options["variables"], call, asked, request.place)
     data, allowed = redacted(options["data"]), _allowed(options)
     opened = [
         f"{what} = open_group_labels({data!r}, {options[what]!r}, {what!r}{allowed})\n"
@@ -66,27 +66,29 @@ def code_of_map(options: Mapping[str, Any], request: Request) -> str:
     """Code that gives a sensitivity map again, as `code_of_test`."""
     call = "found", dhsic.sensitivity_map
     asked = {"of": options["of"], "wrt": list(options["wrt"]) or None, **request.arguments}
-    return _code(options, options["variables"], call, asked, request.place)
+    return _lines_of_code(options, options["variables"], call, asked, request.place)
 
 
-def code_of_ranking(options: Mapping[str, Any], arguments: Mapping[str, Any], place: Place) -> str:
+def code_of_ranking(
+    options: Mapping[str, Any], arguments: Mapping[str, Any], place: RunResources
+) -> str:
     """Code that gives a ranking again, from the options and what they mean to `rank_features`."""
     call = "ranking", dhsic.rank_features
     asked = {"by": options["by"], **arguments}
-    return _code(options, [options["variable"], options["target"]], call, asked, place)
+    return _lines_of_code(options, [options["variable"], options["target"]], call, asked, place)
 
 
 def code_of_interaction(options: Mapping[str, Any], request: Request) -> str:
     """Code that gives the result of a test of interaction again, as `code_of_test`."""
     call = "result", dhsic.interaction_test
-    return _code(options, options["variables"], call, request.arguments, request.place)
+    return _lines_of_code(options, options["variables"], call, request.arguments, request.place)
 
 
 def code_of_conditional(options: Mapping[str, Any], request: Request) -> str:
     """Code that gives the result of a conditional test again, as `code_of_test`."""
     call = "result", dhsic.conditional_independence_test
     variables = [*options["variables"], *options["given"]]
-    code = _code(options, variables, call, request.arguments, request.place)
+    code = _lines_of_code(options, variables, call, request.arguments, request.place)
     return code.replace("    *variables,", "    *variables[:2],\n    given=variables[2:],")
 
 
@@ -95,15 +97,15 @@ def code_of_samples(options: Mapping[str, Any], request: Request) -> str:
     call = "result", dhsic.two_sample_test
     asked = {key: value for key, value in request.arguments.items() if key != "names"}
     opener = "open_group_samples"
-    return _code(options, options["samples"], call, asked, request.place, opener)
+    return _lines_of_code(options, options["samples"], call, asked, request.place, opener)
 
 
-def _code(
+def _lines_of_code(
     options: Mapping[str, Any],
     variables: Sequence[str],
     call: tuple[str, Callable[..., Any]],
     asked: Mapping[str, Any],
-    place: Place,
+    place: RunResources,
     opener: str = "open_group",
 ) -> str:
     """Lines that open the variables, call a function and print what it returns."""

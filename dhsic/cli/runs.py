@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 import click
 
 from dhsic._progress import progress_bar
-from dhsic.cli.following import Standing, follow, progress_of, read_result, standing, trouble, why
 from dhsic.cli.independence import test
 from dhsic.cli.output import print_columns, print_result
-from dhsic.cluster.submit import PLACES, Run, State, find_run, list_runs, runs_folder
+from dhsic.cli.run_status import Standing, follow, progress_of, read_result, standing, trouble, why
+from dhsic.cluster.submit import QUEUES, RunState, SubmittedRun, find_run, list_runs, runs_folder
 from dhsic.cluster.submit.quoting import shell_line
 from dhsic.errors import ClusterError, InvalidArgumentError
 
@@ -40,8 +40,8 @@ def runs(runs: Path | None) -> None:
         click.echo("no runs yet: submit one with 'dhsic submit'", err=True)
         return
     header = ["run", "where", "submitted", "command"]
-    shown = [(run, _short(shell_line(run.command))) for run in found]
-    print_columns(header, [[run.identity, run.where, run.created, text] for run, text in shown])
+    shown = [(run, _shortened_text(shell_line(run.command))) for run in found]
+    print_columns(header, [[run.identity, run.queue, run.created, text] for run, text in shown])
 
 
 @click.command()
@@ -57,7 +57,7 @@ def status(identity: str, runs: Path | None) -> None:
         "reason": why(run) if now == "failed" else None,
         "trouble": trouble(run, now) if now in ("waiting", "running") else None,
         "progress": _progress(run) if now == "running" else None,
-        "queue": run.where if state is None else f"{run.where}, job {state.job}",
+        "queue": run.queue if state is None else f"{run.queue}, job {state.job}",
         "submitted": run.created,
         "command": shell_line(("dhsic", *run.command)),
         "folder": str(run.folder),
@@ -95,25 +95,25 @@ def cancel(identity: str, runs: Path | None) -> None:
     run = find_run(runs_folder(runs), identity)
     now, state = standing(run), run.state()
     if state is not None and now in ("waiting", "running"):
-        _end(run, state)
+        _end_run(run, state)
         click.echo(f"cancelled {identity}")
-    elif state is not None and PLACES[run.where].clear(run, state.job):
-        click.echo(f"{identity} is {now}: removed what it left in {run.where}")
+    elif state is not None and QUEUES[run.queue].clear(run, state.job):
+        click.echo(f"{identity} is {now}: removed what it left in {run.queue}")
     else:
         msg = f"RUN must be waiting or running, and {identity} is {now}: there is nothing to cancel"
         raise InvalidArgumentError(msg)
 
 
-def _end(run: Run, state: State) -> None:
+def _end_run(run: SubmittedRun, state: RunState) -> None:
     run.tell(replace(state, cancelled=True))  # first, or who follows it sees a failure
     try:
-        PLACES[run.where].cancel(run, state.job)
+        QUEUES[run.queue].cancel(run, state.job)
     except BaseException:
         run.tell(state)
         raise
 
 
-def finish(run: Run, now: Standing, *, as_json: bool = False) -> None:
+def finish(run: SubmittedRun, now: Standing, *, as_json: bool = False) -> None:
     """Print the result of a run, or say why it has none.
 
     Raises
@@ -136,7 +136,7 @@ def finish(run: Run, now: Standing, *, as_json: bool = False) -> None:
     raise ClusterError(msg)
 
 
-def _progress(run: Run) -> str | None:
+def _progress(run: SubmittedRun) -> str | None:
     progress = progress_of(run)
     if progress is None:
         return None
@@ -144,6 +144,6 @@ def _progress(run: Run) -> str | None:
     return f"{progress['name']}, {amount}"
 
 
-def _short(text: str) -> str:
+def _shortened_text(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _SHOWN else f"{line[: _SHOWN - 3]}..."

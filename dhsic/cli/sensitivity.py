@@ -12,7 +12,7 @@ from dhsic.cli.options import Request, measure_options, read_measure
 from dhsic.cli.output import print_summary
 from dhsic.cli.pages import Page
 from dhsic.cli.recipes import code_of_map
-from dhsic.cli.watching import check_targets, seen_run
+from dhsic.cli.run_display import check_targets, seen_run
 from dhsic.io.whole import write_whole
 from dhsic.io.zarr_output import check_new_group
 from dhsic.sensitivity import SensitivityMap
@@ -73,14 +73,14 @@ def sensitivity(**options: Any) -> None:
     with open_journal(options["log_path"], command, options["data"]) as journal:
         request = read_measure(options)
         _check_out(request, options)
-        found = _run(request, options, journal, page)
+        result = _run_map(request, options, journal, page)
         try:
             if options["json_path"] is not None:
-                write_whole(options["json_path"], found.to_json(indent=2) + "\n")
-            page.write(found, options, request.place, code_of_map(options, request))
-            journal.tell("result", of=found.of, value=found.value, seed=found.measured.seed)
+                write_whole(options["json_path"], result.to_json(indent=2) + "\n")
+            page.write(result, options, request.place, code_of_map(options, request))
+            journal.tell("result", of=result.of, value=result.value, seed=result.measured.seed)
         finally:
-            print_summary(found.summary(options["top"]))
+            print_summary(result.summary(options["top"]))
 
 
 def _check_out(request: Request, options: dict[str, Any]) -> None:
@@ -92,7 +92,9 @@ def _check_out(request: Request, options: dict[str, Any]) -> None:
         check_new_group(options["out_path"], columns, overwrite=options["overwrite"])
 
 
-def _run(request: Request, options: dict[str, Any], journal: Journal, page: Page) -> SensitivityMap:
+def _run_map(
+    request: Request, options: dict[str, Any], journal: Journal, page: Page
+) -> SensitivityMap:
     """Compute a map, write it and draw from it, seen on the terminal and in the journal."""
     with seen_run(request.place.client, options, journal, page) as seen:
         found = dhsic.sensitivity_map(

@@ -10,13 +10,13 @@ import click
 from click.core import ParameterSource
 
 from dhsic._progress import progress_bar
-from dhsic.cli.following import follow
 from dhsic.cli.independence import test
 from dhsic.cli.methods import read_estimator, read_null
 from dhsic.cli.options import read_request
+from dhsic.cli.run_status import follow
 from dhsic.cli.runs import finish, runs_option
 from dhsic.cluster import ClusterSpec
-from dhsic.cluster.submit import PLACES, Run, State, Where, runs_folder
+from dhsic.cluster.submit import QUEUES, QueueName, RunState, SubmittedRun, runs_folder
 from dhsic.cluster.submit.quoting import check_words
 from dhsic.errors import InvalidArgumentError
 from dhsic.io.urls import is_url
@@ -86,7 +86,7 @@ def slurm(**options: Any) -> None:
 
     The test keeps a checkpoint in the folder of the run unless it names another one.
     """
-    _submit("slurm", **options)
+    _submit_to("slurm", **options)
 
 
 @submit.command(
@@ -104,11 +104,11 @@ def kubernetes(**options: Any) -> None:
 
     Data, and a checkpoint where one is wanted, must be URLs that the pods can read.
     """
-    _submit("kubernetes", **options)
+    _submit_to("kubernetes", **options)
 
 
-def _submit(
-    where: Where,
+def _submit_to(
+    queue_name: QueueName,
     spec: Path,
     runs: Path | None,
     render_only: bool,
@@ -118,12 +118,14 @@ def _submit(
     if render_only and detach:
         msg = "--render-only submits nothing that could be detached: give one of them"
         raise click.UsageError(msg)
-    cluster = _read_spec(spec, where)
-    words, own_checkpoint = _read_command(command, where)
-    checkpoint = where == "slurm" and not own_checkpoint
-    place = PLACES[where]
-    run = place.prepare(Run.new(where, words, cluster, runs_folder(runs), checkpoint=checkpoint))
-    text = place.render(run)
+    cluster = _read_spec(spec, queue_name)
+    words, own_checkpoint = _read_command(command, queue_name)
+    checkpoint = queue_name == "slurm" and not own_checkpoint
+    queue = QUEUES[queue_name]
+    run = queue.prepare(
+        SubmittedRun.new(queue_name, words, cluster, runs_folder(runs), checkpoint=checkpoint)
+    )
+    text = queue.render(run)
     if render_only:
         click.echo(text, nl=False)
         return
@@ -131,7 +133,7 @@ def _submit(
     if detach:
         click.echo(run.identity)
         return
-    click.echo(f"run {run.identity}, {where} job {job}", err=True)
+    click.echo(f"run {run.identity}, {queue_name} job {job}", err=True)
     try:
         with progress_bar() as bar:
             now = follow(run, bar)
@@ -141,35 +143,35 @@ def _submit(
     finish(run, now)
 
 
-def _handed_over(run: Run, text: str) -> str:
+def _handed_over(run: SubmittedRun, text: str) -> str:
     """Submit a run; nothing is left of one that was not, and no job that has no folder."""
-    place = PLACES[run.where]
+    queue = QUEUES[run.queue]
     run.write(text)
     try:
-        job = place.submit(run, text)
+        job = queue.submit(run, text)
     except BaseException:
         run.discard()
         raise
     try:
-        run.tell(State(job))
+        run.tell(RunState(job))
     except BaseException:
-        place.cancel(run, job)
+        queue.cancel(run, job)
         raise
     return job
 
 
-def _read_spec(path: Path, where: Where) -> ClusterSpec:
+def _read_spec(path: Path, queue_name: QueueName) -> ClusterSpec:
     spec = ClusterSpec.read(path)
-    if spec.kind != where:
+    if spec.kind != queue_name:
         msg = (
-            f"'dhsic submit {where}' needs a cluster of the kind {where}, and {path} has the kind "
-            f"{spec.kind}: give another file"
+            f"'dhsic submit {queue_name}' needs a cluster of the kind {queue_name}, and {path} has "
+            f"the kind {spec.kind}: give another file"
         )
         raise InvalidArgumentError(msg)
     return spec
 
 
-def _read_command(words: Sequence[str], where: Where) -> tuple[tuple[str, ...], bool]:
+def _read_command(words: Sequence[str], queue_name: QueueName) -> tuple[tuple[str, ...], bool]:
     """Let the command judge its own options now, and not after hours in a queue."""
     words = check_words(words)
     if words[:1] != ("test",):
@@ -180,7 +182,7 @@ def _read_command(words: Sequence[str], where: Where) -> tuple[tuple[str, ...], 
     options = context.params
     for parameter in test.params:
         _refuse_reserved(context, parameter)
-    if where == "kubernetes":
+    if queue_name == "kubernetes":
         _check_urls(options)
     with context:
         if is_url(options["data"]):  # which perhaps only the nodes may read

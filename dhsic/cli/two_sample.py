@@ -9,7 +9,7 @@ import click
 
 import dhsic
 from dhsic.cli.kernels import KERNEL_OPTIONS, read_kernels
-from dhsic.cli.methods import NULL_OPTIONS, Kind, read_null
+from dhsic.cli.methods import NULL_OPTIONS, ClassChoice, read_null
 from dhsic.cli.options import (
     LEVEL_OPTIONS,
     MISSING_OPTIONS,
@@ -18,9 +18,9 @@ from dhsic.cli.options import (
     location,
     with_options,
 )
+from dhsic.cli.printing import CALIBRATE_OPTION, print_plan, print_test
 from dhsic.cli.recipes import code_of_samples
-from dhsic.cli.tested import CALIBRATE_OPTION, print_plan, print_test
-from dhsic.cli.where import read_place
+from dhsic.cli.resources import read_resources
 from dhsic.estimators import Estimator
 from dhsic.io.open import open_group_samples
 from dhsic.twosample import MMD_ESTIMATORS
@@ -36,7 +36,7 @@ Examples
       --estimator block-mmd --json drift.json
 """
 
-_KIND = Kind.estimators(MMD_ESTIMATORS, without=("pairing", "form"))
+_KIND = ClassChoice.estimators(MMD_ESTIMATORS, without=("pairing", "form"))
 
 _OPTIONS = (
     click.argument("data", metavar="DATA"),
@@ -73,14 +73,14 @@ _PLAN = (
 )
 
 
-def _options(command: Command) -> Command:
+def _two_sample_options(command: Command) -> Command:
     return with_options(
         command, _OPTIONS, KERNEL_OPTIONS, NULL_OPTIONS, LEVEL_OPTIONS, _PLAN, RUN_OPTIONS
     )
 
 
 @click.command("two-sample", epilog=_EPILOG, short_help="Compare samples of DATA.")
-@_options
+@_two_sample_options
 def two_sample(**options: Any) -> None:
     """Test whether samples of DATA come from one distribution.
 
@@ -88,12 +88,12 @@ def two_sample(**options: Any) -> None:
     level alpha.
     """
     if options["only_plan"]:
-        print_plan(_read(options), calibrate=options["calibrate"])
+        print_plan(_read_two_samples(options), calibrate=options["calibrate"])
     else:
-        print_test(options, _read, dhsic.two_sample_test, code_of_samples)
+        print_test(options, _read_two_samples, dhsic.two_sample_test, code_of_samples)
 
 
-def _read(options: dict[str, Any]) -> Request:
+def _read_two_samples(options: dict[str, Any]) -> Request:
     """Open the samples and translate the options.
 
     Raises
@@ -101,7 +101,11 @@ def _read(options: dict[str, Any]) -> Request:
     click.UsageError, DhsicError
         Options that do not go together, or samples that cannot be opened.
     """
-    place, estimator, null = read_place(options), _estimator(options), read_null(options)
+    place, estimator, null = (
+        read_resources(options),
+        _estimator_of_options(options),
+        read_null(options),
+    )
     allowed = options["allow_missing_chunks"]
     samples = open_group_samples(
         location(options["data"]), options["samples"], allow_missing_chunks=allowed
@@ -120,7 +124,7 @@ def _read(options: dict[str, Any]) -> Request:
     return Request(samples, arguments, place, dhsic.plan_two_sample)
 
 
-def _estimator(options: dict[str, Any]) -> str | Estimator:
+def _estimator_of_options(options: dict[str, Any]) -> str | Estimator:
     name: str = options["estimator"]
     given = _KIND.given(options)
     return MMD_ESTIMATORS[name](**given) if given else name

@@ -31,7 +31,7 @@ __all__ = [
     "words",
 ]
 
-Section = TypeVar("Section")
+SectionType = TypeVar("SectionType")
 
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,:@/+=%\[\]-]*")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -48,7 +48,7 @@ def refuse(name: str, requirement: str, value: Any, remedy: str) -> NoReturn:
     raise InvalidArgumentError(msg)
 
 
-def section(kind: type[Section], name: str, value: Any) -> Section:
+def section(kind: type[SectionType], name: str, value: Any) -> SectionType:
     """Build a section from a mapping, of which every key must be known."""
     known = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     if isinstance(value, kind):
@@ -128,15 +128,17 @@ def line(name: str, value: Any) -> str:
 
 def lines(name: str, value: Any) -> tuple[str, ...]:
     """Return several lines of text."""
-    return tuple(line(name, one) for one in _listed(name, value))
+    return tuple(line(name, one) for one in _checked_sequence(name, value))
 
 
 def words(name: str, value: Any) -> tuple[str, ...]:
     """Return names of objects of Kubernetes."""
-    return tuple(str(resource_name(name, line(name, one))) for one in _listed(name, value))
+    return tuple(
+        str(resource_name(name, line(name, one))) for one in _checked_sequence(name, value)
+    )
 
 
-def _listed(name: str, value: Any) -> Sequence[Any]:
+def _checked_sequence(name: str, value: Any) -> Sequence[Any]:
     if isinstance(value, str) or not isinstance(value, Sequence):
         refuse(name, "a list", value, "write one item after a dash in each line")
     return tuple(value)

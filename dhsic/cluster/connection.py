@@ -98,9 +98,9 @@ def described(
     }
     given = {name: value for name, value in options.items() if value is not None}
     if isinstance(where, (str, os.PathLike)):
-        where = _found(os.fspath(where), given)
+        where = _spec_of_call(os.fspath(where), given)
     if where is None or isinstance(where, int):
-        _drop("on this machine", ("tls", "insecure", "timeout"), given)
+        _drop_unused("on this machine", ("tls", "insecure", "timeout"), given)
         count = processors() if where is None else where
         spec = ClusterSpec("local", count)
         return dataclasses.replace(spec, **{"memory": memory_share(count), **given})
@@ -110,21 +110,21 @@ def described(
     return where
 
 
-def _found(where: str, given: dict[str, Any]) -> ClusterSpec:
-    suffix = os.path.splitext(where)[1].lower()
-    if "://" not in where and suffix in (".yaml", ".yml"):
-        _drop(f"beside {where}", tuple(given), given)
-        return ClusterSpec.read(where)
-    _drop("for a scheduler", ("memory",), given)
-    file = "://" not in where and suffix == ".json"
-    at = SchedulerAt(scheduler_file=where) if file else SchedulerAt(where)
+def _spec_of_call(address: str, given: dict[str, Any]) -> ClusterSpec:
+    suffix = os.path.splitext(address)[1].lower()
+    if "://" not in address and suffix in (".yaml", ".yml"):
+        _drop_unused(f"beside {address}", tuple(given), given)
+        return ClusterSpec.read(address)
+    _drop_unused("for a scheduler", ("memory",), given)
+    file = "://" not in address and suffix == ".json"
+    at = SchedulerAt(scheduler_file=address) if file else SchedulerAt(address)
     return ClusterSpec("scheduler", scheduler=at, **given)
 
 
-def _drop(where: str, unused: tuple[str, ...], given: dict[str, Any]) -> None:
+def _drop_unused(situation: str, unused: tuple[str, ...], given: dict[str, Any]) -> None:
     for name in unused:
         if name in given:
-            msg = f"{name} must be left out {where}, got {given[name]!r}: drop it"
+            msg = f"{name} must be left out {situation}, got {given[name]!r}: drop it"
             raise InvalidArgumentError(msg)
 
 

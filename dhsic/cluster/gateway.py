@@ -36,9 +36,9 @@ def gateway_client(spec: ClusterSpec) -> Iterator[Any]:
     with ExitStack() as stack:
         try:
             gateway = stack.enter_context(Client(address=section.address, auth=section.auth))
-            options = _options(gateway.cluster_options(), section)
+            options = _gateway_options(gateway.cluster_options(), section)
             cluster = stack.enter_context(gateway.new_cluster(options, shutdown_on_close=True))
-            _scale(cluster, spec)
+            _scale_gateway(cluster, spec)
             client = stack.enter_context(cluster.get_client())
         except DhsicError:
             raise
@@ -50,7 +50,7 @@ def gateway_client(spec: ClusterSpec) -> Iterator[Any]:
         yield client
 
 
-def _options(options: Any, section: Gateway) -> Any:
+def _gateway_options(options: Any, section: Gateway) -> Any:
     """The options that the gateway offers, with the values that were asked for."""
     chosen = dict(section.options)
     if section.image is not None:
@@ -66,7 +66,7 @@ def _options(options: Any, section: Gateway) -> Any:
     return options
 
 
-def _scale(cluster: Any, spec: ClusterSpec) -> None:
+def _scale_gateway(cluster: Any, spec: ClusterSpec) -> None:
     if isinstance(spec.workers, Adaptive):
         cluster.adapt(minimum=spec.workers.minimum, maximum=spec.workers.maximum)
     else:

@@ -40,18 +40,18 @@ _LONGEST_NOTICE = 600
 @contextmanager
 def job_client(spec: ClusterSpec) -> Iterator[Any]:
     """Start a scheduler here and workers as jobs; the jobs are cancelled when the block ends."""
-    kind = _class(spec.kind)
+    kind = _cluster_class(spec.kind)
     if shutil.which(_SUBMIT[spec.kind]) is None:
         msg = (
             f"jobs of {spec.kind} are submitted by {_SUBMIT[spec.kind]!r}, which is not on this "
             "machine: run where jobs are submitted"
         )
         raise ClusterError(msg)
-    fewest, most = _bounds(spec.workers)
+    fewest, most = _worker_limits(spec.workers)
     with ExitStack() as stack:
         arguments = job_arguments(spec, stack.enter_context(_encryption(spec)))
-        cluster = stack.enter_context(_cluster(kind, arguments))
-        _submit(cluster, fewest, spec)
+        cluster = stack.enter_context(_started_cluster(kind, arguments))
+        _submit_jobs(cluster, fewest, spec)
         # Adapting brings back workers whose job was cancelled or came to its end.
         cluster.adapt(minimum=fewest, maximum=most)
         client = stack.enter_context(Client(cluster))
@@ -85,7 +85,7 @@ def job_arguments(spec: ClusterSpec, security: Security | None) -> dict[str, Any
         "memory": f"{job_limit(spec.memory)}B",
         "job_name": jobs.name or _JOB_NAME,
         "python": shlex.quote(jobs.python or sys.executable),
-        "walltime": _walltime(jobs.seconds, spec.kind),
+        "walltime": _walltime_text(jobs.seconds, spec.kind),
         "job_script_prologue": [*_environment(), *jobs.prologue],
         "job_extra_directives": [
             *(_NO_LOGS[spec.kind] if jobs.log_directory is None else ()),
@@ -119,11 +119,11 @@ def _encryption(spec: ClusterSpec) -> Iterator[Security | None]:
     else:
         shared = spec.jobs.shared_directory or os.path.expanduser("~")
         checks.plain_path("shared_directory", shared)
-        with _folder(shared) as folder:
+        with _temporary_folder(shared) as folder:
             yield security_of(_temporary(folder))
 
 
-def _folder(shared: str) -> tempfile.TemporaryDirectory[str]:
+def _temporary_folder(shared: str) -> tempfile.TemporaryDirectory[str]:
     try:
         return tempfile.TemporaryDirectory(prefix=".dhsic-", dir=shared)
     except OSError as error:
@@ -149,7 +149,7 @@ def _environment() -> list[str]:
     return [f"export {variable}={shlex.quote(value)}" for variable, value in settings]
 
 
-def _walltime(seconds: int, kind: str) -> str:
+def _walltime_text(seconds: int, kind: str) -> str:
     """In hours and minutes, which all understand; LSF does not count seconds."""
     if kind == "lsf":
         minutes = -(-seconds // 60)
@@ -163,7 +163,7 @@ def _lifetime(walltime: int) -> list[str]:
     return ["--lifetime", f"{walltime - notice}s", "--lifetime-stagger", f"{notice // 3}s"]
 
 
-def _class(kind: str) -> Any:
+def _cluster_class(kind: str) -> Any:
     try:
         import dask_jobqueue
     except ImportError as error:
@@ -172,7 +172,7 @@ def _class(kind: str) -> Any:
     return getattr(dask_jobqueue, _CLASSES[kind])
 
 
-def _cluster(kind: Any, arguments: dict[str, Any]) -> Any:
+def _started_cluster(kind: Any, arguments: dict[str, Any]) -> Any:
     try:
         return kind(job_cls=_closable(kind.job_cls), **arguments)
     except (OSError, RuntimeError, ValueError) as error:
@@ -194,7 +194,7 @@ def _closable(job: Any) -> Any:
     return Job
 
 
-def _submit(cluster: Any, count: int, spec: ClusterSpec) -> None:
+def _submit_jobs(cluster: Any, count: int, spec: ClusterSpec) -> None:
     """Submit the first jobs here, where what the queue says against them is heard."""
 
     async def submitted() -> None:
@@ -216,7 +216,7 @@ def _first_line(error: Exception) -> str:
     return said.splitlines()[0] if said else type(error).__name__
 
 
-def _bounds(workers: int | Adaptive | None) -> tuple[int, int]:
+def _worker_limits(workers: int | Adaptive | None) -> tuple[int, int]:
     if isinstance(workers, Adaptive):
         return workers.minimum, workers.maximum
     assert workers is not None

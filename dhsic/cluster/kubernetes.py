@@ -25,7 +25,7 @@ def kubernetes_client(spec: ClusterSpec) -> Iterator[Any]:
     """Create a cluster of the operator, which is deleted when the block ends."""
     section = spec.kubernetes
     assert section is not None
-    _check(section)
+    _check_section(section)
     allow_insecure("the way to a cluster of the Kubernetes operator", spec.insecure)
     try:
         from dask_kubernetes.operator import KubeCluster
@@ -68,7 +68,7 @@ def kube_arguments(spec: ClusterSpec) -> dict[str, Any]:
     }
 
 
-def _check(section: Kubernetes) -> None:
+def _check_section(section: Kubernetes) -> None:
     """Refuse what the library cannot do."""
     if section.tls_secret is not None:
         msg = (

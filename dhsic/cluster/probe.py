@@ -45,12 +45,12 @@ def refusal(address: str, tls: TLS | None, timeout: float) -> str:
     if protocol not in ("tcp", "tls"):
         return ""
     place = parse_host_port(location)
-    connection = _connected(place, timeout)
+    connection = _connected_socket(place, timeout)
     if connection is None:
         return NOBODY
     with connection:
         if tls is not None:
-            return _encrypted(connection, tls)
+            return _encryption_text(connection, tls)
         if _speaks(connection):
             return ""
     if _asks_for_tls(place, timeout):
@@ -58,7 +58,7 @@ def refusal(address: str, tls: TLS | None, timeout: float) -> str:
     return _SILENT
 
 
-def _connected(place: tuple[str, int], timeout: float) -> socket.socket | None:
+def _connected_socket(place: tuple[str, int], timeout: float) -> socket.socket | None:
     """Wait for a scheduler that is about to start."""
     end = time.monotonic() + timeout
     while True:
@@ -70,7 +70,7 @@ def _connected(place: tuple[str, int], timeout: float) -> socket.socket | None:
             time.sleep(_PAUSE_SECONDS)
 
 
-def _encrypted(connection: socket.socket, tls: TLS) -> str:
+def _encryption_text(connection: socket.socket, tls: TLS) -> str:
     try:
         with ssl_context(tls).wrap_socket(connection) as encrypted:
             # With TLS 1.3 a refusal of our certificate comes only now.

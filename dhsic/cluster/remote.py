@@ -30,10 +30,10 @@ def scheduler_client(spec: ClusterSpec) -> Iterator[Any]:
     """Connect to a scheduler, which keeps running when the block ends."""
     assert spec.scheduler is not None
     address = _address(spec.scheduler)
-    _check_words(address)
+    _check_address(address)
     check_address(address, spec.tls, spec.insecure)
     security = None if spec.tls is None else security_of(spec.tls)
-    with _connected(address, security, spec) as client:
+    with _connected_client(address, security, spec) as client:
         first_worker(client, spec.patience, f"start some, as with 'dask worker {address}'")
         yield client
 
@@ -57,7 +57,7 @@ def first_worker(client: Any, timeout: float, remedy: str) -> None:
         raise InvalidArgumentError(msg) from None
 
 
-def _connected(address: str, security: Security | None, spec: ClusterSpec) -> Any:
+def _connected_client(address: str, security: Security | None, spec: ClusterSpec) -> Any:
     seconds = spec.answer_seconds
     reason = refusal(address, spec.tls, seconds)
     if reason == NOBODY:
@@ -77,7 +77,7 @@ def _connected(address: str, security: Security | None, spec: ClusterSpec) -> An
         raise InvalidArgumentError(msg) from error
 
 
-def _check_words(address: str) -> None:
+def _check_address(address: str) -> None:
     try:
         scheme, location = parse_address(address)
         get_backend(scheme)

@@ -28,6 +28,18 @@ class Adaptive:
         The most workers.
     minimum : int, optional
         The fewest workers, of which there must be one for a run to begin.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A number of workers is not positive, or the maximum is less than the minimum.
+
+    Examples
+    --------
+    >>> from dhsic.cluster import Adaptive
+    >>> workers = Adaptive(minimum=2, maximum=20)
+    >>> workers.maximum - workers.minimum
+    18
     """
 
     maximum: int
@@ -77,6 +89,18 @@ class SchedulerAt:
         Such as ``tls://10.0.0.1:8786``.
     scheduler_file : str, optional
         File that ``dask scheduler --scheduler-file`` wrote. One of the two must be given.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Neither the address nor the file is given, or both are.
+
+    Examples
+    --------
+    >>> from dhsic.cluster import ClusterSpec, SchedulerAt
+    >>> spec = ClusterSpec("scheduler", scheduler=SchedulerAt("tls://10.0.0.5:8786"))
+    >>> spec.scheduler.address
+    'tls://10.0.0.5:8786'
     """
 
     address: str | None = None
@@ -148,7 +172,7 @@ class JobQueue:
             name: checks.word(name, getattr(self, name))
             for name in ("queue", "account", "name", "interface", "host")
         }
-        clean["walltime"] = _walltime(self.walltime)
+        clean["walltime"] = _checked_walltime(self.walltime)
         clean["log_directory"] = checks.plain_path("log_directory", self.log_directory)
         clean["shared_directory"] = checks.path("shared_directory", self.shared_directory)
         clean["local_directory"] = checks.node_path("local_directory", self.local_directory)
@@ -165,7 +189,7 @@ class JobQueue:
     @property
     def seconds(self) -> int:
         """Longest time of a job in seconds."""
-        return _seconds(self.walltime)
+        return _seconds_of_walltime(self.walltime)
 
 
 @dataclass(frozen=True)
@@ -263,17 +287,17 @@ class Gateway:
         object.__setattr__(self, "options", dict(self.options))
 
 
-def _walltime(value: Any) -> str:
+def _checked_walltime(value: Any) -> str:
     walltime = checks.text("walltime", value)
     remedy = "write HH:MM:SS or D-HH:MM:SS"
     if walltime is None or not _WALLTIME.fullmatch(walltime):
         checks.refuse("walltime", "a time", value, remedy)
-    if _seconds(walltime) < _SHORTEST:
+    if _seconds_of_walltime(walltime) < _SHORTEST:
         checks.refuse("walltime", f"at least {_SHORTEST} seconds", value, remedy)
     return walltime
 
 
-def _seconds(walltime: str) -> int:
+def _seconds_of_walltime(walltime: str) -> int:
     match = _WALLTIME.fullmatch(walltime)
     assert match is not None
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())

@@ -74,6 +74,18 @@ class ClusterSpec:
         Section of this kind.
     gateway : Gateway, optional
         Section of this kind.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A kind, a number, a size or a section cannot be, or a section is of another kind.
+
+    Examples
+    --------
+    >>> from dhsic.cluster import ClusterSpec
+    >>> spec = ClusterSpec("local", 4, memory="2GiB")
+    >>> spec.workers, spec.memory
+    (4, 2147483648)
     """
 
     kind: ClusterKind
@@ -207,7 +219,7 @@ class ClusterSpec:
         """
         file = os.path.abspath(os.path.expanduser(os.fspath(path)))
         try:
-            return cls.from_dict(_load(file), os.path.dirname(file))
+            return cls.from_dict(_load_yaml(file), os.path.dirname(file))
         except InvalidArgumentError as error:
             msg = f"{file}: {error}"
             raise InvalidArgumentError(msg) from error
@@ -234,7 +246,7 @@ class ClusterSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, of which `from_dict` makes the same description; paths are whole."""
-        plain: dict[str, Any] = _plain(self)
+        plain: dict[str, Any] = _plain_of_spec(self)
         if (name := _section_of(self.kind)) == "jobs":
             plain[self.kind] = plain.pop(name)
         return plain
@@ -266,10 +278,10 @@ def _placed(value: Any, folder: str) -> Any:
     }
 
 
-def _plain(value: Any) -> Any:
+def _plain_of_spec(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         named = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
-        return {name: _plain(part) for name, part in named if part not in (None, (), {})}
+        return {name: _plain_of_spec(part) for name, part in named if part not in (None, (), {})}
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -298,7 +310,7 @@ for _tag, _pattern, _first in (
     )
 
 
-def _load(file: str) -> Any:
+def _load_yaml(file: str) -> Any:
     try:
         check_regular(file)
         with open(file, encoding="utf-8") as stream:

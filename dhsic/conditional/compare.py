@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._arguments import (
-    REMEDY,
+    DROP_MISSING,
     Method,
     Precision,
     check_kernel,
@@ -94,7 +94,7 @@ def conditional_independence_test(
     method : {"auto", "kernel", "strata"}, optional
         "auto" takes "strata" where all given columns are categories or booleans, else "kernel".
     kernels : str, Kernel, or two of them, optional
-        Of x and of y; "gaussian" of numbers and "delta" of categories where none is given. With
+        For x and y; "gaussian" of numbers and "delta" of categories where none is given. With
         "strata" as for `dhsic.independence_test`.
     rng : int, SeedSequence, BitGenerator, Generator or None, optional
         As for `dhsic.independence_test`.
@@ -283,7 +283,7 @@ class _Asked:
             held = held_sources(list(self.sources[:2]), parse_bytes(memory), codes)
             session = session_over(held, rng, precision, *where)
             session.moves = moves_of(session.n, codes, None, None, session.seed)
-        session.dropped, session.remedy = self.dropped, REMEDY
+        session.dropped, session.remedy = self.dropped, DROP_MISSING
         return session
 
     def _codes(self) -> NDArray[np.intp]:

@@ -139,7 +139,7 @@ class FeatureRows(NamedTuple):
     y: Vector
     """Shape (b, r_y)."""
     given: Vector
-    """What x and y are regressed on, shape (b, p)."""
+    """The regressors of x and y, shape (b, p)."""
     weights: Vector
     """The constant 1 and functions of what is given, shape (b, r_w)."""
 
@@ -182,7 +182,7 @@ class ConditionalDesign:
         Parameters
         ----------
         kernels : sequence of Kernel
-            Of x and of y, fitted.
+            Those of x and y, fitted.
         samples : sequence of ndarray, shapes (s, d_x), (s, d_y) and (s, d_z)
             Rows of x, of y and of all given columns, drawn independently.
         kinds : sequence of str

@@ -1,7 +1,7 @@
 """Features of what is given that suit one variable: functions of its first predictions.
 
-The features of x are many functions of one thing, as of a sum of functions of z and noise. What z
-says of it is in the predictions of the two features that vary most, found with few degrees of
+The features of x are many functions of one thing, as of a sum of functions of z and noise. All that
+z says of it is in the predictions of the two features that vary most, found with few degrees of
 freedom; functions of these two serve all features. Predictions of x serve x alone, so that given z
 and under the null hypothesis the residuals of x and of y stay independent.
 """
@@ -39,7 +39,7 @@ class Index:
     slopes : ndarray, shape (p, 1 or 2)
         Coefficients of the predictions.
     parts : tuple of Projection
-        Of the predictions; none where they are constant.
+        Features of the predictions; none where they are constant.
     """
 
     mean: Vector
@@ -86,7 +86,7 @@ class Index:
         return largest + 8 * rows * (len(self.mean) + 2 * self.size)
 
     def __call__(self, given: Vector) -> Vector:
-        """Of features of what is given (b, p), shape (b, size)."""
+        """Features of the predictions from given features (b, p), shape (b, size)."""
         values = (given - self.mean) @ self.slopes
         none = np.empty((len(given), 0))
         return np.concatenate([none, *(one(values) for one in self.parts)], axis=1)
@@ -96,11 +96,11 @@ class IndexedRows(NamedTuple):
     """Features of some rows."""
 
     base: FeatureRows
-    """Of all variables."""
+    """Those of all variables."""
     x: Vector
-    """What x is regressed on, shape (b, p_x)."""
+    """The regressors of x, shape (b, p_x)."""
     y: Vector
-    """What y is regressed on, shape (b, p_y)."""
+    """The regressors of y, shape (b, p_y)."""
 
 
 class Places(NamedTuple):
@@ -127,7 +127,7 @@ class IndexedDesign:
     base : ConditionalDesign
         Features of all variables.
     x, y : Index
-        Of either variable.
+        That of either variable.
     """
 
     base: ConditionalDesign

@@ -17,7 +17,7 @@ from dhsic.conditional.indices import Index, IndexedDesign
 from dhsic.conditional.partial import partial_correlation
 from dhsic.conditional.products import ProductsPass, ProductSums
 from dhsic.conditional.ridge import DesignPass, DesignSums, Ridges
-from dhsic.engine.blocks import Kind, kinds_of
+from dhsic.engine.blocks import ValueKind, kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import ApproximateNullWarning
@@ -37,14 +37,14 @@ _LEFT = 1e-3  # of the variance of the features
 
 
 class ResidualProducts(NamedTuple):
-    """What the passes found."""
+    """The sums that the passes found, with their design and kernels."""
 
     design: IndexedDesign
     """The features."""
     kernels: tuple[Kernel, ...]
     """Those of x and of y, as fitted."""
     sums: ProductSums
-    """Of the products of residuals."""
+    """Sums of the products of residuals."""
     explained: tuple[float, float]
     """Shares of the variances of x and of y that the regressions explain."""
     correlation: float
@@ -128,7 +128,7 @@ def warn_of_limits(found: ResidualProducts, names: Sequence[str], n: int) -> str
     Parameters
     ----------
     found : ResidualProducts
-        Of the run.
+        Those of the run.
     names : sequence of str
         Names of the variables.
     n : int
@@ -159,7 +159,7 @@ def warn_of_limits(found: ResidualProducts, names: Sequence[str], n: int) -> str
     return text
 
 
-def _given_kinds(session: Session) -> tuple[Kind, ...]:
+def _given_kinds(session: Session) -> tuple[ValueKind, ...]:
     """Kinds of all given columns."""
     return tuple(kind for source in session.sources[2:] for kind in kinds_of(source))
 

@@ -27,7 +27,7 @@ def partial_correlation(places: Places, sums: DesignSums, n: int) -> float:
     places : Places
         Numbers of the features.
     sums : DesignSums
-        Of all rows.
+        Sums over all rows.
     n : int
         Rows.
 

@@ -116,7 +116,7 @@ class ProductsPass:
         return ProductSums(totals, products, squares, fourths)
 
     def products(self, values: Sequence[NDArray[Any]]) -> tuple[Vector, Vector]:
-        """Of the rows of x, y and every given variable, shape (b, m); and scaled for their law.
+        """Products of x, y and every given variable by row, shape (b, m), and scaled for their law.
 
         With M the map from errors to residuals, of which 1 - h is the diagonal, a sum of products
         of residuals of independent errors of variance 1 has the variance |M|^2, which is the sum of

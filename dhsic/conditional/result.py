@@ -31,6 +31,15 @@ class ConditionalIndependenceTestResult(IndependenceTestResult):
     explained : tuple of float
         Shares of the variance of the features of x, and of those of y, that the given variables
         explain. Empty with "strata".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> z, a, b = np.random.default_rng(0).standard_normal((3, 300))
+    >>> result = dhsic.conditional_independence_test(z + a, z + b, given=z, rng=0)
+    >>> result.pvalue > 0.05, result.n
+    (True, 300)
     """
 
     hypothesis: ClassVar[str] = "conditional independence"

@@ -210,7 +210,7 @@ class Ridges:
         Parameters
         ----------
         regressors : ndarray, shape (b, p)
-            Of the rows.
+            Regressors of the rows.
         n : int
             Rows of the regression.
 

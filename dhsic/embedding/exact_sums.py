@@ -67,6 +67,7 @@ def _add_digits(values: Vector, digits: NDArray[np.int64]) -> None:
     left = np.array(values, np.float64)
     _, exponent = np.frexp(np.abs(left).max(initial=0.0))
     for place in range(min(_HIGHEST, int(exponent) // _BITS), _LOWEST - 1, -1):
+        # Powers of two scale without rounding, so each digit is cut off exactly.
         whole = np.trunc(np.ldexp(left, -_BITS * place))
         digits[place - _LOWEST] += whole.astype(np.int64)
         left -= np.ldexp(whole, _BITS * place)
@@ -78,6 +79,7 @@ def _carried(digits: NDArray[np.int64]) -> NDArray[np.int64]:
     """All digits but the highest in 0..2^32 - 1: equal sums have equal digits."""
     carried = digits.copy()
     for number in range(len(carried) - 1):
+        # An arithmetic shift rounds down, so that negative digits borrow from the next.
         carried[number + 1] += carried[number] >> _BITS
         carried[number] &= _MASK
     return carried

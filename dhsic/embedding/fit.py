@@ -120,10 +120,10 @@ def mean_embedding(
     check_choice("selection", selection, get_args(Selection))
     check_integer("pool", pool, minimum=1)
     session = _session(x, rng, precision, client, threads, memory, progress, checkpoint)
-    asked = _kernel(kernel)
+    asked = _embedding_kernel(kernel)
     check_kernel(asked, kinds_of(session.sources[0]), "x")
     p = landmark_count(_USUAL if n_landmarks is None else n_landmarks, session.n, replace=False)
-    planner = partial(_plan, session, asked, selection, pool)
+    planner = partial(_embedding_plan, session, asked, selection, pool)
     choice = ""
     if n_landmarks is None:
         offers = [
@@ -140,7 +140,7 @@ def mean_embedding(
         pool=s,
         tolerance=tolerance,
     )
-    fitted, drawn = _drawn(session, asked, s)
+    fitted, drawn = _drawn_landmarks(session, asked, s)
     if selection != "uniform":
         session.step("select landmarks")
         chooser = generator(session.seed, "selection", 0)
@@ -259,7 +259,7 @@ def load_embedding(path: str | Path) -> MeanEmbedding:
         raise DataError(msg) from error
 
 
-def _kernel(kernel: Any) -> Kernel:
+def _embedding_kernel(kernel: Any) -> Kernel:
     if isinstance(kernel, str):
         return parse(kernel)
     if isinstance(kernel, Kernel):
@@ -296,7 +296,7 @@ def _keeps_codes(x: Any) -> bool:
     return all(str(one) == "category" for one in listed)
 
 
-def _drawn(session: Session, asked: Kernel, s: int) -> tuple[Kernel, Landmarks]:
+def _drawn_landmarks(session: Session, asked: Kernel, s: int) -> tuple[Kernel, Landmarks]:
     """The kernel, and s rows to choose landmarks from."""
     session.step("fetch landmarks")
     (drawn,) = uniform_rows(session.seed, session.n, s, 1, pairing="joint", replace=False)
@@ -321,7 +321,9 @@ def _pool_rows(session: Session, selection: Selection, pool: int, p: int) -> int
     return p if selection == "uniform" else min(session.n, pool * p)
 
 
-def _plan(session: Session, asked: Kernel, selection: Selection, pool: int, p: int) -> Plan:
+def _embedding_plan(
+    session: Session, asked: Kernel, selection: Selection, pool: int, p: int
+) -> Plan:
     """The plan with p landmarks."""
     (d,), s = session.dims, _pool_rows(session, selection, pool, p)
     guessed = asked.fit(np.array([np.zeros(d), np.ones(d)]))

@@ -20,7 +20,7 @@ from dhsic.io.urls import is_url, redacted
 from dhsic.io.whole import written_whole
 from dhsic.kernels import Kernel, kernel_of_plain, plain_kernel
 
-__all__ = ["kernel_of_text", "kernel_text", "read_record", "write_record"]
+__all__ = ["kernel_json", "kernel_of_text", "read_record", "write_record"]
 
 _ATTRIBUTES = "attributes"
 _FORMAT = "dhsic mean embedding 1"
@@ -100,7 +100,7 @@ def read_record(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, An
     """
     path = check_path("path", path)
     try:
-        arrays, told = _read(path)
+        arrays, told = _read_embedding(path)
         if told.pop("format") != _FORMAT:
             msg = "another format"
             raise ValueError(msg)
@@ -114,7 +114,7 @@ def read_record(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, An
     return arrays, told
 
 
-def _read(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+def _read_embedding(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     if str(path).endswith(".npz"):
         check_regular(path)
         with np.load(path, allow_pickle=False) as file:
@@ -145,20 +145,20 @@ def _store(path: str | Path, *, read_only: bool) -> Any:
     return RemoteStore(str(path), read_only=read_only)
 
 
-def kernel_text(kernel: Kernel) -> str:
+def kernel_json(kernel: Kernel) -> str:
     """A fitted kernel of this package as JSON, with its origin.
 
     Examples
     --------
     >>> from dhsic.kernels import Gaussian
-    >>> kernel_text(Gaussian(gamma=0.5, origin=(1.0,)))
+    >>> kernel_json(Gaussian(gamma=0.5, origin=(1.0,)))
     '{"kernel": "Gaussian", "origin": [1.0], "gamma": 0.5}'
     """
     return json.dumps(plain_kernel(kernel))
 
 
 def kernel_of_text(text: str) -> Kernel:
-    """Read what `kernel_text` wrote.
+    """Read what `kernel_json` wrote.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from dhsic._validation import named_arguments, shown
 from dhsic.embedding.exact_sums import ExactSums
-from dhsic.embedding.store import kernel_text, write_record
+from dhsic.embedding.store import kernel_json, write_record
 from dhsic.engine.tiles import ROW_TILE
 from dhsic.errors import InvalidArgumentError
 from dhsic.kernels import Kernel
@@ -257,7 +257,7 @@ class MeanEmbedding(BarResult):
             "digits": self.sums.digits,
         }
         attributes = {
-            "kernel": kernel_text(self.kernel),
+            "kernel": kernel_json(self.kernel),
             "n": self.n,
             "drawn": self.drawn,
             "tolerance": self.tolerance,

@@ -18,9 +18,9 @@ __all__ = [
     "PAIRS",
     "ROWS",
     "Grain",
-    "Kind",
     "NonFiniteError",
     "Source",
+    "ValueKind",
     "block_bounds",
     "chunk_starts",
     "group_bounds",
@@ -42,7 +42,7 @@ _HALF_CHUNKS = 4  # half a chunk of each of eight segments
 INEXACT = "integers beyond 2**53, which lose digits in float64: subtract an offset first"
 
 
-Kind = Literal["number", "boolean", "category"]
+ValueKind = Literal["number", "boolean", "category"]
 
 
 class Grain(NamedTuple):
@@ -133,10 +133,10 @@ def read_whole(source: Source) -> NDArray[Any]:
     return np.concatenate([source.read(a, min(a + step, n)) for a in range(0, n, step)])
 
 
-def kinds_of(source: Source) -> tuple[Kind, ...]:
+def kinds_of(source: Source) -> tuple[ValueKind, ...]:
     """Kinds of the columns of a variable; numbers where its source does not say."""
-    kinds: tuple[Kind, ...] | None = getattr(source, "kinds", None)
-    number: Kind = "number"
+    kinds: tuple[ValueKind, ...] | None = getattr(source, "kinds", None)
+    number: ValueKind = "number"
     return kinds or (number,) * source.shape[1]
 
 

@@ -52,8 +52,8 @@ _lock = threading.Lock()
 class Budget:
     """Memory that every process of a run may take; travels to the workers.
 
-    Bytes that a process held before it first looked are not the run's, nor are pages of files. Of
-    runs at the same time in one process each leaves room for what the others are allowed.
+    Bytes that a process held before it first looked are not the run's, nor are pages of files.
+    Where runs share one process at the same time, each leaves room for what the others are allowed.
 
     Parameters
     ----------

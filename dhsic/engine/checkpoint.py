@@ -20,7 +20,7 @@ import numpy as np
 from dhsic._files import parse_json
 from dhsic._version import __version__
 from dhsic.engine.digest import can_digest, difference, digest, plain
-from dhsic.engine.folder import Folder
+from dhsic.engine.folder import AnyFolder
 from dhsic.engine.reduction import Partial
 from dhsic.engine.stored_state import BrokenStateError, pack, unpack
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
@@ -80,7 +80,7 @@ class Manifest:
     token: str
 
     @classmethod
-    def read(cls, folder: Folder) -> Manifest | None:
+    def read(cls, folder: AnyFolder) -> Manifest | None:
         """The manifest of a folder, or None where there is none.
 
         Raises
@@ -117,25 +117,25 @@ class Checkpoint:
 
     Parameters
     ----------
-    folder : Folder
+    folder : AnyFolder
         Where it is.
     manifest : Manifest
         Which run it is of.
     part : object, optional
-        Of which variables of the run its passes are, where some are made on the way.
+        The variables of the run that its passes are of, where some are made on the way.
     """
 
-    folder: Folder
+    folder: AnyFolder
     manifest: Manifest
     part: Any = None
 
     @classmethod
-    def open(cls, folder: Folder, run: Mapping[str, Any]) -> Checkpoint:
+    def open(cls, folder: AnyFolder, run: Mapping[str, Any]) -> Checkpoint:
         """Open the checkpoint of a run, or start it.
 
         Parameters
         ----------
-        folder : Folder
+        folder : AnyFolder
             Empty, missing, or a checkpoint of the same run.
         run : mapping
             The fields that determine the run.
@@ -165,9 +165,9 @@ class Checkpoint:
         found = difference(manifest.run, here)
         if found is not None:
             msg = (
-                f"checkpoint {folder} is of another run: {found.field} was {_said(found.there)} "
-                f"there and is {_said(found.here)} now; take another URL, or remove it with "
-                "'dhsic checkpoints clean'"
+                f"checkpoint {folder} is of another run: {found.field} was "
+                f"{_value_text(found.there)} there and is {_value_text(found.here)} now; "
+                "take another URL, or remove it with 'dhsic checkpoints clean'"
             )
             raise InvalidArgumentError(msg)
         return cls(folder, manifest)
@@ -236,7 +236,7 @@ class Shards:
 
     Parameters
     ----------
-    root : Folder
+    root : AnyFolder
         The checkpoint.
     token : str
         Token of its manifest.
@@ -246,20 +246,20 @@ class Shards:
         Shards in all.
     """
 
-    root: Folder
+    root: AnyFolder
     token: str
     key: str
     count: int
 
     @property
-    def folder(self) -> Folder:
+    def folder(self) -> AnyFolder:
         """The folder of the pass."""
         return self.root.inner(self.key)
 
     def present(self) -> frozenset[int]:
         """Numbers of the shards that are there, by their names; none is read."""
         names = {entry.name for entry in self.folder.entries()}
-        return frozenset(number for number in range(self.count) if _name(number) in names)
+        return frozenset(number for number in range(self.count) if _name_of_key(number) in names)
 
     def check(self) -> None:
         """Refuse to work where the folder is not the one that the driver sees.
@@ -269,13 +269,13 @@ class Shards:
         InvalidArgumentError
             It is not there, or is another of the same name.
         """
-        _check(self.root, self.token)
+        _check_token(self.root, self.token)
 
     def write(self, number: int, partial: Partial[Any]) -> None:
         """Keep a shard."""
         parts = pack((self.key, number, partial))
         try:
-            self.folder.write(_name(number), parts)
+            self.folder.write(_name_of_key(number), parts)
         except DataError:
             _refuse_other(self.root, self.token)
             raise
@@ -289,7 +289,7 @@ class Shards:
             It is not there or not whole.
         """
         try:
-            with self.folder.open(_name(number)) as file:
+            with self.folder.open(_name_of_key(number)) as file:
                 if file is None:
                     raise MissingShardError(number, "it is gone")
                 found = unpack(file)
@@ -302,20 +302,20 @@ class Shards:
 
     def drop(self, missing: MissingShardError) -> None:
         """Remove what is left of a shard that cannot be used, and warn."""
-        self.folder.remove(_name(missing.number))
+        self.folder.remove(_name_of_key(missing.number))
         msg = (
             f"a part of checkpoint {self.root} cannot be used and is computed again "
-            f"({self.key}/{_name(missing.number)}: {missing.reason})"
+            f"({self.key}/{_name_of_key(missing.number)}: {missing.reason})"
         )
         warnings.warn(msg, CheckpointWarning, stacklevel=2)
 
 
 @lru_cache(maxsize=64)  # once a process
-def _check(root: Any, token: str) -> None:
+def _check_token(root: Any, token: str) -> None:
     _refuse_other(root, token)
 
 
-def _refuse_other(root: Folder, token: str) -> None:
+def _refuse_other(root: AnyFolder, token: str) -> None:
     manifest = Manifest.read(root)
     if manifest is None or manifest.token != token:
         msg = (
@@ -326,11 +326,11 @@ def _refuse_other(root: Folder, token: str) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _name(number: int) -> str:
+def _name_of_key(number: int) -> str:
     return f"{SHARD}{number:04d}"
 
 
-def _start(folder: Folder, run: dict[str, Any]) -> Manifest:
+def _start(folder: AnyFolder, run: dict[str, Any]) -> Manifest:
     """Write the manifest; of several runs that start at a time, all get the same."""
     if any(not entry.is_partial for entry in folder.entries()):
         manifest = Manifest.read(folder)
@@ -351,6 +351,6 @@ def _start(folder: Folder, run: dict[str, Any]) -> Manifest:
     return manifest
 
 
-def _said(value: Any) -> str:
+def _value_text(value: Any) -> str:
     text = json.dumps(value) if value is not None else "missing"
     return text if len(text) <= 80 else f"{text[:77]}..."

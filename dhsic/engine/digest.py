@@ -48,7 +48,7 @@ def plain(value: Any) -> Any:
     for known, written in _WRITERS:
         if known(value):
             return written(value)
-    msg = f"a {_name(type(value))} cannot be digested: make it a dataclass of plain values"
+    msg = f"a {_name_of_class(type(value))} cannot be digested: make it a dataclass of plain values"
     raise TypeError(msg)
 
 
@@ -81,9 +81,9 @@ def difference(there: Any, here: Any, path: str = "") -> Difference | None:
     """Find the first field in which two plain values differ, if there is one."""
     if isinstance(there, dict) and isinstance(here, dict):
         if there.get(KIND) != here.get(KIND):
-            return Difference(path, _short(there), _short(here))
+            return Difference(path, _short_digest(there), _short_digest(here))
         names = [*here, *(name for name in there if name not in here)]
-        pairs = [(_below(path, name), there.get(name), here.get(name)) for name in names]
+        pairs = [(_path_of_field(path, name), there.get(name), here.get(name)) for name in names]
     elif isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
         pairs = [(f"{path}[{i}]", *pair) for i, pair in enumerate(zip(there, here, strict=True))]
     else:
@@ -93,12 +93,12 @@ def difference(there: Any, here: Any, path: str = "") -> Difference | None:
     return next(filter(None, found), None)
 
 
-def _below(path: str, name: str) -> str:
+def _path_of_field(path: str, name: str) -> str:
     """The path of a field; what a tuple is of has none of its own."""
     return path if name == _OF else f"{path}.{name}".lstrip(".")
 
 
-def _short(written: dict[str, Any]) -> str:
+def _short_digest(written: dict[str, Any]) -> str:
     return str(written.get(KIND)).rpartition(".")[2]
 
 
@@ -107,7 +107,7 @@ def bytes_of(array: NDArray[Any]) -> memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def _name(cls: Any) -> str:
+def _name_of_class(cls: Any) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
@@ -116,10 +116,12 @@ def _fields(value: Any) -> dict[str, Any]:
     derived = {name for name in dir(type(value)) if _is_cached(type(value), name)}
     hidden = set(getattr(value, "__dict__", ())) - set(names) - derived
     if hidden:
-        msg = f"{_name(type(value))} has attributes that are no fields: {', '.join(hidden)}"
+        msg = (
+            f"{_name_of_class(type(value))} has attributes that are no fields: {', '.join(hidden)}"
+        )
         raise TypeError(msg)
     fields = {name: plain(getattr(value, name)) for name in names}
-    return {KIND: _name(type(value)), **_source(type(value)), **fields}
+    return {KIND: _name_of_class(type(value)), **_source(type(value)), **fields}
 
 
 def _source(cls: type) -> dict[str, str]:
@@ -132,7 +134,9 @@ def _source(cls: type) -> dict[str, str]:
     try:
         source = Path(inspect.getfile(cls)).read_bytes()
     except (OSError, TypeError) as error:
-        msg = f"{_name(cls)} cannot be digested: its source cannot be read; put it in a file"
+        msg = (
+            f"{_name_of_class(cls)} cannot be digested: its source cannot be read; put it in a file"
+        )
         raise TypeError(msg) from error
     return {_SOURCE: hashlib.sha256(source).hexdigest()}
 
@@ -141,12 +145,12 @@ def _is_cached(cls: type, name: str) -> bool:
     return isinstance(getattr(cls, name, None), cached_property)
 
 
-def _named(value: Any) -> dict[str, Any]:
+def _digest_of_fields(value: Any) -> dict[str, Any]:
     fields = {name: plain(getattr(value, name)) for name in value._fields}
-    return {KIND: _name(type(value)), **_source(type(value)), **fields}
+    return {KIND: _name_of_class(type(value)), **_source(type(value)), **fields}
 
 
-def _array(value: NDArray[Any]) -> dict[str, Any]:
+def _digest_of_array(value: NDArray[Any]) -> dict[str, Any]:
     if value.dtype.kind not in "biufc":
         msg = f"an array of {value.dtype} cannot be digested"
         raise TypeError(msg)
@@ -161,25 +165,28 @@ def _mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
     return {key: plain(one) for key, one in value.items()}
 
 
-def _code(value: Any) -> dict[str, Any]:
+def _digest_of_code(value: Any) -> dict[str, Any]:
     """A class or function that is known by its name, since the version says what it does."""
     found: Any = sys.modules.get(value.__module__ or "")
     for part in value.__qualname__.split("."):
         found = getattr(found, part, None)
     if found is not value or value.__module__.split(".")[0] not in _PACKAGES:
-        msg = f"{_name(value)} cannot be digested: its name does not say what it does"
+        msg = f"{_name_of_class(value)} cannot be digested: its name does not say what it does"
         raise TypeError(msg)
-    return {KIND: "code", "name": _name(value)}
+    return {KIND: "code", "name": _name_of_class(value)}
 
 
 _Rule = tuple[Callable[[Any], bool], Callable[[Any], Any]]
 _WRITERS: tuple[_Rule, ...] = (
-    (lambda v: isinstance(v, np.ndarray) and type(v) is np.ndarray, _array),
-    (lambda v: isinstance(v, np.generic), lambda v: {KIND: "scalar", _OF: _array(np.asarray(v))}),
+    (lambda v: isinstance(v, np.ndarray) and type(v) is np.ndarray, _digest_of_array),
+    (
+        lambda v: isinstance(v, np.generic),
+        lambda v: {KIND: "scalar", _OF: _digest_of_array(np.asarray(v))},
+    ),
     (lambda v: isinstance(v, np.dtype), lambda v: {KIND: "dtype", "name": v.str}),
-    (lambda v: isinstance(v, type | FunctionType | BuiltinFunctionType), _code),
+    (lambda v: isinstance(v, type | FunctionType | BuiltinFunctionType), _digest_of_code),
     (dataclasses.is_dataclass, _fields),
-    (lambda v: isinstance(v, tuple) and hasattr(v, "_fields"), _named),
+    (lambda v: isinstance(v, tuple) and hasattr(v, "_fields"), _digest_of_fields),
     (lambda v: type(v) is tuple, lambda v: {KIND: "tuple", _OF: list(map(plain, v))}),
     (lambda v: type(v) is list, lambda v: list(map(plain, v))),
     (lambda v: type(v) in (range, slice), lambda v: {KIND: type(v).__name__, _OF: _ends(v)}),

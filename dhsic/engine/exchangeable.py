@@ -16,7 +16,7 @@ from dhsic.nulls import TimeOrder
 
 __all__ = ["check_order", "codes_of", "moves_of"]
 
-Rows = NDArray[np.intp]
+Indices = NDArray[np.intp]
 
 _FEWEST_MOVABLE = 0.1  # of the rows
 _FEWEST_MOVES = 20  # with fewer a p-value cannot be below 5 %
@@ -48,7 +48,7 @@ def check_order(order: Any, *, strata: bool) -> TimeOrder | None:
     return found
 
 
-def codes_of(source: Source, what: str) -> Rows:
+def codes_of(source: Source, what: str) -> Indices:
     """The label of every row as a number from 0 on, shape (n,); of several columns as one.
 
     Parameters
@@ -77,12 +77,12 @@ def codes_of(source: Source, what: str) -> Rows:
         code = np.unique(code * len(values) + own, return_inverse=True)[1]
     # By their first rows, so that the same labels written otherwise move the same rows.
     _, firsts = np.unique(code, return_index=True)
-    ranks: Rows = np.argsort(np.argsort(firsts))
+    ranks: Indices = np.argsort(np.argsort(firsts))
     return ranks[code]
 
 
 def moves_of(
-    n: int, strata: Rows | None, groups: Rows | None, order: TimeOrder | None, seed: int
+    n: int, strata: Indices | None, groups: Indices | None, order: TimeOrder | None, seed: int
 ) -> Moves | None:
     """Which rows may change places; None where all may.
 
@@ -115,9 +115,9 @@ def moves_of(
     return found
 
 
-def _series(n: int, groups: Rows | None, order: TimeOrder, seed: int) -> Series:
+def _series(n: int, groups: Indices | None, order: TimeOrder, seed: int) -> Series:
     if groups is None:
-        series: tuple[Rows, ...] = (np.arange(n),)
+        series: tuple[Indices, ...] = (np.arange(n),)
     else:
         rows = np.argsort(groups, kind="stable")
         series = tuple(np.split(rows, np.cumsum(np.bincount(groups))[:-1]))
@@ -134,7 +134,7 @@ def _series(n: int, groups: Rows | None, order: TimeOrder, seed: int) -> Series:
     return found
 
 
-def _check_within(groups: Rows, strata: Rows) -> None:
+def _check_within(groups: Indices, strata: Indices) -> None:
     first = np.empty(groups.max() + 1, np.intp)
     first[groups[::-1]] = strata[::-1]
     elsewhere = np.flatnonzero(strata != first[groups])
@@ -146,7 +146,7 @@ def _check_within(groups: Rows, strata: Rows) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _check_sets(found: RowSets, strata: Rows | None, groups: Rows | None) -> None:
+def _check_sets(found: RowSets, strata: Indices | None, groups: Indices | None) -> None:
     """Refuse labels with which hardly anything moves."""
     if found.movable < _FEWEST_MOVABLE:
         share = f"{100 * found.movable:.3g} % of the rows"

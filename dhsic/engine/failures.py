@@ -10,11 +10,11 @@ from dhsic.engine.checkpoint import Checkpoint
 from dhsic.engine.supervision import StalledError
 from dhsic.errors import DhsicError, MemoryBudgetError
 
-__all__ = ["failures_in_words"]
+__all__ = ["explained_failures"]
 
 
 @contextmanager
-def failures_in_words(
+def explained_failures(
     checkpoint: Checkpoint | None = None, rows_of: Callable[[str], str] = lambda key: ""
 ) -> Iterator[None]:
     """Turn the loss of workers or of the scheduler into an error with a remedy.
@@ -43,12 +43,12 @@ def failures_in_words(
         msg = f"{error.seen}: {error.remedy}, and {again}"
         raise DhsicError(msg) from error
     except Exception as error:
-        if (told := _told(error, again, rows_of)) is None:
+        if (told := _explained(error, again, rows_of)) is None:
             raise
         raise told from error
 
 
-def _told(error: Exception, again: str, rows_of: Callable[[str], str]) -> DhsicError | None:
+def _explained(error: Exception, again: str, rows_of: Callable[[str], str]) -> DhsicError | None:
     """Explain an error of a cluster; None for other errors."""
     if "distributed" not in sys.modules:  # slow to import, and no error is one of its own
         return None

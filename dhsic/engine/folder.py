@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["Entry", "Folder"]
+__all__ = ["AnyFolder", "FolderEntry"]
 
 _PARTIAL = re.compile(r"\.[^/]*\.[0-9a-f]{8}\.partial")
 
 
-class Entry(NamedTuple):
+class FolderEntry(NamedTuple):
     """A file of a folder, or a folder in it."""
 
     name: str
@@ -27,12 +27,12 @@ class Entry(NamedTuple):
         return _PARTIAL.fullmatch(self.name) is not None
 
 
-class Folder(Protocol):
+class AnyFolder(Protocol):
     """A folder somewhere, as a frozen value; what it refuses is a DataError."""
 
     def __hash__(self) -> int: ...
 
-    def inner(self, name: str) -> Folder:
+    def inner(self, name: str) -> AnyFolder:
         """A folder in it."""
         ...
 
@@ -44,7 +44,7 @@ class Folder(Protocol):
         """Whether a file is in its place."""
         ...
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[FolderEntry]:
         """Names of its entries; none where it does not exist."""
         ...
 

@@ -85,7 +85,7 @@ def _cut_chunks(
     touched = range(bounds[0] // step * step, bounds[-1], step)
     chunks = {at: read(at, min(at + step, n)) for at in touched}
     for source in sources:
-        cut = as_task(partial(_cut, None if alone else source))
+        cut = as_task(partial(_cut_chunk, None if alone else source))
         pieces = [
             [
                 cut(chunks[at], max(start - at, 0), min(stop - at, step))
@@ -102,7 +102,7 @@ def _read_chunk(source: Source, budget: Budget | None, start: int, stop: int) ->
     return source.read(start, stop)
 
 
-def _cut(source: Source | None, chunk: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
+def _cut_chunk(source: Source | None, chunk: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
     """Rows of a chunk, or those of one of several variables: a copy, to forget the chunk."""
     rows = chunk[start:stop]
     return (source.cut(rows) if source is not None and is_cut(source) else rows).copy()

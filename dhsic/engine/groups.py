@@ -15,7 +15,7 @@ from dhsic._random import generator
 
 __all__ = ["Arrangement", "Groups", "Ranges", "RowGroups", "edges", "is_smooth"]
 
-Rows = NDArray[np.intp]
+Indices = NDArray[np.intp]
 Ranges = tuple[tuple[int, int], ...]
 
 _SEGMENTS = 8  # as good as 16 on sorted data; 1 loses all power there
@@ -29,7 +29,7 @@ class Arrangement(NamedTuple):
 
     ranges: Ranges
     """The rows to read, one range after another."""
-    places: Rows
+    places: Indices
     """Numbers among the rows read: those of every group in their order, then the left-over ones."""
 
 
@@ -62,11 +62,11 @@ class RowGroups(Protocol):
         ...
 
     @property
-    def left(self) -> Rows:
+    def left(self) -> Indices:
         """These rows, ascending."""
         ...
 
-    def left_of(self, first: int, last: int) -> Rows | slice:
+    def left_of(self, first: int, last: int) -> Indices | slice:
         """Which of them go with the groups first..last-1."""
         ...
 
@@ -78,7 +78,7 @@ class RowGroups(Protocol):
         """Ranges of rows that hold the groups first..last-1."""
         ...
 
-    def runs(self, bounds: Sequence[int]) -> Rows:
+    def runs(self, bounds: Sequence[int]) -> Indices:
         """Where the ranges of the runs of groups between bounds start and stop."""
         ...
 
@@ -86,7 +86,7 @@ class RowGroups(Protocol):
         """Where the rows of the groups first..last-1 are."""
         ...
 
-    def orders(self, coset: int, first: int, count: int, variable: int) -> Rows:
+    def orders(self, coset: int, first: int, count: int, variable: int) -> Indices:
         """Random orders of the rows of some groups, shape (count, b)."""
         ...
 
@@ -155,7 +155,7 @@ class Groups:
         return self.n - self.count * self.size
 
     @cached_property
-    def left(self) -> Rows:
+    def left(self) -> Indices:
         """These rows, ascending: drawn from all, since the last ones may be unlike the others."""
         if not self.n_left:
             return np.empty(0, np.intp)
@@ -170,7 +170,7 @@ class Groups:
         ends = self.runs((first, last))
         return tuple((int(a), int(b)) for a, b in zip(*ends[:, 0], strict=True) if a < b)
 
-    def runs(self, bounds: Sequence[int]) -> Rows:
+    def runs(self, bounds: Sequence[int]) -> Indices:
         """Where the ranges of the runs of groups between bounds start and stop.
 
         Parameters
@@ -197,7 +197,7 @@ class Groups:
         left = self.left[self.left_of(first, last)]
         return Arrangement(ranges, _places(ranges, np.concatenate([grouped, left])))
 
-    def left_of(self, first: int, last: int) -> Rows:
+    def left_of(self, first: int, last: int) -> Indices:
         """Which of the rows left over go with the groups first..last-1."""
         ranges = self.ranges(first, last)
         return np.concatenate([np.arange(*np.searchsorted(self.left, one)) for one in ranges])
@@ -207,7 +207,7 @@ class Groups:
         del first
         return rows // self.size
 
-    def orders(self, coset: int, first: int, count: int, variable: int) -> Rows:
+    def orders(self, coset: int, first: int, count: int, variable: int) -> Indices:
         """Random orders of the rows of some groups, shape (count, b).
 
         Every coset, group and variable has its own, so that neither chunks nor workers change
@@ -220,14 +220,14 @@ class Groups:
             ]
         )
 
-    def _rows(self, group: int) -> Rows:
+    def _rows(self, group: int) -> Indices:
         """Rows of a group in their random order, shape (size,)."""
         positions = np.concatenate([segment.positions(group) for segment in self._segments])
         rows = positions + np.searchsorted(self._gaps, positions, side="right")
         return generator(self.seed, "groups", 1, group).permutation(rows)
 
     @cached_property
-    def _gaps(self) -> Rows:
+    def _gaps(self) -> Indices:
         """Rows of groups that come before each row that is left over."""
         return self.left - np.arange(self.n_left)
 
@@ -251,12 +251,12 @@ class _Segment(NamedTuple):
     n_groups: int
     offset: int
 
-    def positions(self, group: int) -> Rows:
+    def positions(self, group: int) -> Indices:
         """Those of a group, from the offset on and around."""
         first = self.offset + group * self.rows
         return self.start + np.arange(first, first + self.rows) % (self.n_groups * self.rows)
 
-    def pieces(self, first: Rows, last: Rows) -> Rows:
+    def pieces(self, first: Indices, last: Indices) -> Indices:
         """Those of runs of groups: two pieces, of which one is empty where it does not go around.
 
         Parameters
@@ -277,14 +277,14 @@ class _Segment(NamedTuple):
         return self.start + np.array([starts, stops])
 
 
-def _places(ranges: Sequence[tuple[int, int]], rows: Rows) -> Rows:
+def _places(ranges: Sequence[tuple[int, int]], rows: Indices) -> Indices:
     """Where rows are in ranges that are read one after another."""
     starts = np.array([start for start, _ in ranges])
     sizes = [stop - start for start, stop in ranges]
     shifts = np.array(list(accumulate(sizes[:-1], initial=0))) - starts
     order = np.argsort(starts)
     ranges_of_rows = order[np.searchsorted(starts[order], rows, side="right") - 1]
-    places: Rows = rows + shifts[ranges_of_rows]
+    places: Indices = rows + shifts[ranges_of_rows]
     return places
 
 

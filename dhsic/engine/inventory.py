@@ -85,7 +85,7 @@ class Inventory:
         count = len(self.chunks)
         bounds = sorted({count * k // _MOST_PARTS for k in range(_MOST_PARTS + 1)})
         return {
-            _rows(a * self.chunk_rows, min(b * self.chunk_rows, self.rows)): _in_a_line(
+            _rows_text(a * self.chunk_rows, min(b * self.chunk_rows, self.rows)): _in_a_line(
                 self.chunks[a:b]
             )
             for a, b in pairwise(bounds)
@@ -99,7 +99,7 @@ class Inventory:
             name=self.name,
             chunks=len(stamps),
             absent=len(self.absent),
-            stored_bytes=_size(stamps),
+            stored_bytes=_bytes_of_stamps(stamps),
             checksums=self.checksums,
             digest=_digest(self.parts.values()),
         )
@@ -147,17 +147,17 @@ def take_inventories(sources: Sequence[Source]) -> tuple[tuple[Stored, Inventory
     """
     arrays: dict[object, list[Stored]] = {}
     for source in sources:
-        for one in getattr(source, "stored", ()):
-            arrays.setdefault(one.identity, []).append(one)
+        for array in getattr(source, "stored", ()):
+            arrays.setdefault(array.identity, []).append(array)
     listed = [(same, same[0].inventory(within=True)) for same in arrays.values()]
-    for same, found in listed:
-        if found is None:
+    for same, inventory in listed:
+        if inventory is None:
             continue
-        if not any(one.allow_missing_chunks for one in same):
-            _refuse_absent(found)
-        for one in same:
-            one.seen(found)
-    return tuple((same[0], found) for same, found in listed if found is not None)
+        if not any(array.allow_missing_chunks for array in same):
+            _refuse_absent(inventory)
+        for array in same:
+            array.seen(inventory)
+    return tuple((same[0], inventory) for same, inventory in listed if inventory is not None)
 
 
 def check_unchanged(before: Iterable[tuple[Stored, Inventory]]) -> None:
@@ -184,7 +184,7 @@ def check_unchanged(before: Iterable[tuple[Stored, Inventory]]) -> None:
 def _refuse_absent(inventory: Inventory) -> None:
     if inventory.fill is None or not inventory.absent:
         return
-    ranges = [_rows(*ends) for ends in _merged(inventory.absent)]
+    ranges = [_rows_text(*ends) for ends in _merged_ranges(inventory.absent)]
     count = len(inventory.absent)
     msg = (
         f"variable {inventory.name!r} lacks {count:,} stored chunk{'s' if count > 1 else ''}, of "
@@ -196,7 +196,7 @@ def _refuse_absent(inventory: Inventory) -> None:
     raise DataError(msg)
 
 
-def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def _merged_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Ranges by their starts, with those that touch joined."""
     joined: list[tuple[int, int]] = []
     for start, stop in ranges:
@@ -207,7 +207,7 @@ def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def _rows(start: int, stop: int) -> str:
+def _rows_text(start: int, stop: int) -> str:
     return f"rows {start} to {stop - 1}"
 
 
@@ -221,10 +221,10 @@ def _in_a_line(chunks: Sequence[Sequence[Stamp | None]]) -> str:
     stamps = [stamp for across in chunks for stamp in across]
     there = len(stamps) - stamps.count(None)
     digest = _digest("-" if one is None else f"{one.size} {one.mark}" for one in stamps)
-    return f"{there} of {len(stamps)} chunks, {_size(stamps)} bytes, {digest[:16]}"
+    return f"{there} of {len(stamps)} chunks, {_bytes_of_stamps(stamps)} bytes, {digest[:16]}"
 
 
-def _size(stamps: Iterable[Stamp | None]) -> int:
+def _bytes_of_stamps(stamps: Iterable[Stamp | None]) -> int:
     return sum(stamp.size for stamp in stamps if stamp is not None)
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from dhsic._files import parse_json
 from dhsic._validation import check_integer
 from dhsic.engine.checkpoint import MANIFEST, PASS, SHARD, Manifest
-from dhsic.engine.folder import Entry, Folder
+from dhsic.engine.folder import AnyFolder, FolderEntry
 from dhsic.errors import DataError, DhsicError
 
 __all__ = ["Found", "KeptPass", "find_checkpoints", "kept_passes", "remove_checkpoint"]
@@ -27,7 +27,7 @@ class KeptPass(NamedTuple):
 class Found(NamedTuple):
     """The checkpoints of a folder."""
 
-    checkpoints: list[tuple[Folder, Manifest]]
+    checkpoints: list[tuple[AnyFolder, Manifest]]
     """Those that this version can read."""
     broken: list[DataError]
     """The fault of each of the others."""
@@ -44,7 +44,7 @@ class Found(NamedTuple):
             raise DataError("; ".join(map(str, self.broken)))
 
 
-def find_checkpoints(root: Folder) -> Found:
+def find_checkpoints(root: AnyFolder) -> Found:
     """The checkpoint that a folder is, or those in it.
 
     Raises
@@ -55,28 +55,28 @@ def find_checkpoints(root: Folder) -> Found:
     manifest = Manifest.read(root)
     if manifest is not None:
         return Found([(root, manifest)], [])
-    found = Found([], [])
+    listed = Found([], [])
     for folder in (root.inner(entry.name) for entry in root.entries() if entry.is_folder):
         try:
             manifest = Manifest.read(folder)
         except DataError as error:
-            found.broken.append(error)
+            listed.broken.append(error)
         else:
             if manifest is not None:
-                found.checkpoints.append((folder, manifest))
-    if not found.checkpoints and not found.broken:
+                listed.checkpoints.append((folder, manifest))
+    if not listed.checkpoints and not listed.broken:
         msg = f"there must be a checkpoint, or a folder of some, at {root}, and there is none"
         raise DataError(msg)
-    return found
+    return listed
 
 
-def kept_passes(folder: Folder) -> list[KeptPass]:
+def kept_passes(folder: AnyFolder) -> list[KeptPass]:
     """The passes of a checkpoint, the oldest first."""
     passes = [_kept_pass(folder.inner(e.name)) for e in folder.entries() if e.is_folder]
     return sorted((one for one in passes if one is not None), key=lambda one: one.modified or 0.0)
 
 
-def _kept_pass(folder: Folder) -> KeptPass | None:
+def _kept_pass(folder: AnyFolder) -> KeptPass | None:
     data = folder.read(PASS)
     if data is None:
         return None
@@ -94,12 +94,12 @@ def _kept_pass(folder: Folder) -> KeptPass | None:
     return KeptPass(name, len(shards), count, size, max(times, default=None))
 
 
-def remove_checkpoint(folder: Folder) -> int:
+def remove_checkpoint(folder: AnyFolder) -> int:
     """Remove a checkpoint, the manifest last, and nothing that is not of it.
 
     Parameters
     ----------
-    folder : Folder
+    folder : AnyFolder
         With a manifest.
 
     Returns
@@ -120,7 +120,7 @@ def remove_checkpoint(folder: Folder) -> int:
     return left
 
 
-def _remove_pass(folder: Folder) -> int:
+def _remove_pass(folder: AnyFolder) -> int:
     entries = folder.entries()
     # A run that was killed may leave no more than the folder.
     known = any(entry.name == PASS for entry in entries) or all(e.is_partial for e in entries)
@@ -131,6 +131,6 @@ def _remove_pass(folder: Folder) -> int:
     return len(entries) - len(ours)
 
 
-def _is_ours(entry: Entry) -> bool:
+def _is_ours(entry: FolderEntry) -> bool:
     is_shard = entry.name.startswith(SHARD) and entry.name.removeprefix(SHARD).isdigit()
     return not entry.is_folder and (entry.name == PASS or is_shard or entry.is_partial)

@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic.engine.blocks import Source
 from dhsic.engine.compute import Job, as_task, compute, culled, held
 from dhsic.engine.events import BlockFinished, Listener, PassFinished
-from dhsic.engine.failures import failures_in_words
+from dhsic.engine.failures import explained_failures
 from dhsic.engine.given import blocks_of
 from dhsic.engine.plan import PassPlan
 from dhsic.engine.reading import read_by_tasks
@@ -65,7 +65,7 @@ class LazyRows:
         )
         spans = list(pairwise(self.plan.bounds))
         parts = blocks_of(self.sources, self.plan, spans, self.runtime)
-        rows = as_task(_rows)
+        rows = as_task(_rows_of_payload)
         return [rows(payload, span, *parts[span]) for span in spans]
 
     def array(self, number: int, width: int | None, dtype: DTypeLike) -> Any:
@@ -120,7 +120,7 @@ class LazyRows:
         for at in self._batches:
             # Each task of a Dask array knows the graph of all blocks: only its own is sent.
             tasks, amounts = culled(self._tasks[at]), [stop - start for start, stop in spans[at]]
-            with failures_in_words():
+            with explained_failures():
                 found = compute(Job(tasks, amounts, list(tasks)), self.runtime, self._tell)
             yield from found
         plan, seconds = self.plan, time.perf_counter() - began
@@ -144,6 +144,6 @@ class LazyRows:
         self.listener(BlockFinished(self.plan.name, amount))
 
 
-def _rows(payload: Payload, span: tuple[int, int], *parts: NDArray[Any]) -> Arrays:
+def _rows_of_payload(payload: Payload, span: tuple[int, int], *parts: NDArray[Any]) -> Arrays:
     arrays: Arrays = run_chunk(payload, (span,), *parts).state
     return arrays

@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 LIBRARIES = 250 * 2**20
-_PATIENCE_SECONDS = 10.0
+_REPLY_TIMEOUT_SECONDS = 10.0
 _AT_WORK = 48 * 2**20  # what Dask, zarr and the allocator were measured to take once they work
 
 
@@ -64,7 +64,7 @@ def worker_peak_bytes(client: Any) -> int | None:
         for worker in threads_of_workers(client)
     ]
     with suppress(TimeoutError), aside():  # a worker may be frozen, or be doing work of others
-        list(as_completed(asked, loop=client.loop, timeout=_PATIENCE_SECONDS))
+        list(as_completed(asked, loop=client.loop, timeout=_REPLY_TIMEOUT_SECONDS))
     told = fetched([one for one in asked if one.status == "finished"], client)
     return max((peak for peak in told if peak is not None), default=None)
 

@@ -16,7 +16,7 @@ from dhsic.engine.groups import Arrangement, Ranges
 
 __all__ = ["MovedGroups"]
 
-Rows = NDArray[np.intp]
+Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,15 +48,22 @@ class MovedGroups:
     n: int
     size: int
     seed: int
-    rows: Rows
-    units: Rows
-    left: Rows
+    rows: Indices
+    units: Indices
+    left: Indices
     what: str
     serial: bool = False
 
     @classmethod
     def of(
-        cls, n: int, size: int, seed: int, items: Sequence[Rows], what: str, *, serial: bool = False
+        cls,
+        n: int,
+        size: int,
+        seed: int,
+        items: Sequence[Indices],
+        what: str,
+        *,
+        serial: bool = False,
     ) -> Self:
         """Those of items that move alike, shapes (units, size, w)."""
         every = np.concatenate([some.swapaxes(1, 2).reshape(-1, size) for some in items])
@@ -105,14 +112,14 @@ class MovedGroups:
 
     def ranges(self, first: int, last: int) -> Ranges:
         """Ranges of rows that hold the groups first..last-1."""
-        starts, stops = _pieces(np.sort(self._members(first, last)))
+        starts, stops = _runs_of_rows(np.sort(self._members(first, last)))
         return tuple(zip(starts.tolist(), stops.tolist(), strict=True))
 
-    def runs(self, bounds: Sequence[int]) -> Rows:
+    def runs(self, bounds: Sequence[int]) -> Indices:
         """Where the ranges of the runs of groups between bounds start and stop, as of `Groups`."""
         key = tuple(bounds)
         if key not in self._runs:
-            found = [_pieces(np.sort(self._members(*span))) for span in pairwise(bounds)]
+            found = [_runs_of_rows(np.sort(self._members(*span))) for span in pairwise(bounds)]
             pieces = max(len(starts) for starts, _ in found)
             ends = np.zeros((2, len(found), pieces), np.intp)
             for run, both in enumerate(found):
@@ -121,32 +128,32 @@ class MovedGroups:
         return self._runs[key]
 
     @cached_property
-    def _runs(self) -> dict[tuple[int, ...], Rows]:
+    def _runs(self) -> dict[tuple[int, ...], Indices]:
         return {}
 
     def arrange(self, first: int, last: int) -> Arrangement:
         """Where the rows of the groups first..last-1 are."""
         members = self._members(first, last)
         ascending = np.sort(members)
-        starts, stops = _pieces(ascending)
+        starts, stops = _runs_of_rows(ascending)
         ranges = tuple(zip(starts.tolist(), stops.tolist(), strict=True))
         return Arrangement(ranges, np.searchsorted(ascending, members))
 
-    def orders(self, coset: int, first: int, count: int, variable: int) -> Rows:
+    def orders(self, coset: int, first: int, count: int, variable: int) -> Indices:
         """Random orders of the rows of some groups, shape (count, b): one for those of a unit."""
         units = self.units[first : first + count]
         start, stop = int(units[0]), int(units[-1]) + 1
         b = self.size
         keys = random_keys(self.seed, start * b, stop * b, "shifts", coset, variable)
-        orders: Rows = keys.reshape(-1, b).argsort(axis=1)
+        orders: Indices = keys.reshape(-1, b).argsort(axis=1)
         return orders[units - start]
 
-    def _members(self, first: int, last: int) -> Rows:
+    def _members(self, first: int, last: int) -> Indices:
         left = self.left[self.left_of(first, last)]
         return np.concatenate([self.rows[first:last].ravel(), left])
 
 
-def _pieces(rows: Rows) -> tuple[Rows, Rows]:
+def _runs_of_rows(rows: Indices) -> tuple[Indices, Indices]:
     """Where the ranges of consecutive rows start and stop, of rows that ascend."""
     breaks = np.flatnonzero(np.diff(rows) > 1) + 1
     starts = np.concatenate([rows[:1], rows[breaks]])

@@ -17,7 +17,7 @@ from dhsic.errors import DependentRowsWarning
 
 __all__ = ["Likeness", "Neighbours", "likeness", "waves_of"]
 
-Matrix = NDArray[np.float64]
+Matrix64 = NDArray[np.float64]
 
 _ROWS = 1024
 _RUNS = 16
@@ -46,7 +46,7 @@ class Likeness(NamedTuple):
         return self.share > _MATTERS and self.errors > _CERTAIN
 
 
-def likeness(first: Matrix, second: Matrix, starts: Sequence[int] = (0,)) -> Likeness:
+def likeness(first: Matrix64, second: Matrix64, starts: Sequence[int] = (0,)) -> Likeness:
     """Compare neighbours with rows that are far apart.
 
     Under the null hypothesis the variance of HSIC grows with the products of both variables'
@@ -92,7 +92,9 @@ def likeness(first: Matrix, second: Matrix, starts: Sequence[int] = (0,)) -> Lik
     return max(found, key=lambda one: one.errors)
 
 
-def waves_of(values: NDArray[np.float64], categories: Sequence[bool], seed: int, m: int) -> Matrix:
+def waves_of(
+    values: NDArray[np.float64], categories: Sequence[bool], seed: int, m: int
+) -> Matrix64:
     """Features of rows about their means: random waves of the ranks of some columns, shape (s, q).
 
     Parameters
@@ -117,16 +119,16 @@ def waves_of(values: NDArray[np.float64], categories: Sequence[bool], seed: int,
         scaled[:, place] = (ranks - ranks.mean()) / spread if spread > 0.0 else 0.0
     weights = rng.standard_normal((len(columns), _WAVES)) * (_SCALE / len(columns) ** 0.5)
     waves = np.cos(scaled @ weights + rng.uniform(0.0, 2.0 * np.pi, _WAVES))
-    about: Matrix = waves - waves.mean(axis=0)
+    about: Matrix64 = waves - waves.mean(axis=0)
     return about
 
 
-def _residuals(features: Matrix, given: Matrix) -> Matrix:
+def _residuals(features: Matrix64, given: Matrix64) -> Matrix64:
     """Features less what is linear in others."""
     gram = given.T @ given
     ridge = _RIDGE * max(float(np.trace(gram)), 1e-12) / len(gram)
     weights = np.linalg.solve(gram + ridge * np.eye(len(gram)), given.T @ features)
-    rest: Matrix = features - given @ weights
+    rest: Matrix64 = features - given @ weights
     return rest
 
 
@@ -144,10 +146,10 @@ class Neighbours:
 
     def __init__(self, session: Session) -> None:
         self._session, self._starts = session, [0]
-        self._taken: list[Matrix] = []
+        self._taken: list[Matrix64] = []
         graphs = any(source.place == "graph" for source in session.sources)
         if session.moves is None and not graphs and session.n >= _FEWEST_ROWS:
-            rows, self._starts = _runs(session)
+            rows, self._starts = _drawn_runs(session)
             self._taken = session.take_along(rows)
 
     def warn(self) -> None:
@@ -184,7 +186,7 @@ def _is_sorted(values: NDArray[np.float64], starts: Sequence[int]) -> bool:
     return bool((ordered & (steps != 0.0).any(axis=0)).any())
 
 
-def _runs(session: Session) -> tuple[NDArray[np.intp], list[int]]:
+def _drawn_runs(session: Session) -> tuple[NDArray[np.intp], list[int]]:
     """Rows in a few runs of consecutive ones, and where these start."""
     n = session.n
     if n <= _ROWS:

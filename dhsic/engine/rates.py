@@ -42,7 +42,7 @@ Probe = Callable[[], Any]
 _SETTING = "DHSIC_RATES"
 _PROBE_SECONDS = 0.03  # of the repeats of a probe, of which the least counts
 _FEWEST_REPEATS = 3
-_PATIENCE = 60.0  # seconds that a busy cluster is waited for
+_PROBE_TIMEOUT_SECONDS = 60.0  # seconds that a busy cluster is waited for
 _MODEL = re.compile(r"^model name\s*: (.+)$", re.MULTILINE)
 
 
@@ -71,10 +71,10 @@ def rates_of(runtime: Runtime, *, anew: bool = False) -> Rates:
         call = partial(_on_a_worker, runtime.client)
     try:
         machine = call(machine_of)
-        known = None if anew else _read(machine)
+        known = None if anew else _read_rates(machine)
         if known is None:
             known = call(measure)
-            _write(machine, known)
+            _write_rates(machine, known)
     except Exception:  # whatever befalls a worker: plans can do without
         return REFERENCE
     return Rates(machine["processor"], known)
@@ -90,7 +90,7 @@ def _on_a_worker(client: Any, function: Callable[[], Any]) -> Any:
     future = client.submit(function, workers=[worker], allow_other_workers=False, pure=False)
     try:
         with aside():
-            return future.result(timeout=_PATIENCE)
+            return future.result(timeout=_PROBE_TIMEOUT_SECONDS)
     finally:
         future.cancel()
 
@@ -127,7 +127,7 @@ def _place(machine: dict[str, Any]) -> Path:
     return user_cache_path("dhsic", appauthor=False) / f"rates-{key}.json"
 
 
-def _read(machine: dict[str, Any]) -> dict[str, float] | None:
+def _read_rates(machine: dict[str, Any]) -> dict[str, float] | None:
     """Rates that were measured before; None where there are none, or none that can be read."""
     try:
         kept = parse_json(_place(machine).read_text("utf-8"))
@@ -138,7 +138,7 @@ def _read(machine: dict[str, Any]) -> dict[str, float] | None:
     return rates if good else None
 
 
-def _write(machine: dict[str, Any], rates: dict[str, float]) -> None:
+def _write_rates(machine: dict[str, Any], rates: dict[str, float]) -> None:
     """Keep rates, whole or not at all; where that is not possible, they are measured again."""
     path = _place(machine)
     try:
@@ -179,7 +179,7 @@ def _normals(dtype: str, *shape: int) -> Array:
     return np.random.default_rng(0).standard_normal(shape).astype(dtype)
 
 
-def _products(dtype: str) -> Probe:
+def _products_probe(dtype: str) -> Probe:
     left, right = _normals(dtype, 512, 64), _normals(dtype, 512, 64)
     return partial(np.matmul, left, right.T, out=np.empty((512, 512), dtype))
 
@@ -206,7 +206,7 @@ def _transforms(dtype: str) -> Probe:
     return partial(scipy.fft.rfft, _normals(dtype, 256, 256), axis=1)
 
 
-def _differences() -> Probe:
+def _differences_probe() -> Probe:
     values = _normals("float64", 256, 20)
     return partial(scipy.spatial.distance.cdist, values, values, "cityblock")
 
@@ -242,7 +242,7 @@ def _calls() -> Probe:
     return call
 
 
-def _bytes() -> Probe:
+def _bytes_probe() -> Probe:
     values = _normals("float64", 2**19)
 
     def read() -> bool:
@@ -258,8 +258,8 @@ def _decoded() -> Probe:
     return partial(Zstd().decode, Zstd().encode(_normals("float32", 2**18)))
 
 
-def _both(make: Callable[[str], Probe], double: float, single: float) -> dict[str, Any]:
-    name = make.__name__.strip("_")
+def _rates_of_both(make: Callable[[str], Probe], double: float, single: float) -> dict[str, Any]:
+    name = make.__name__.removeprefix("_").removesuffix("_probe")
     return {
         name: (partial(make, "float64"), double),
         f"{name} of float32": (partial(make, "float32"), single),
@@ -267,18 +267,18 @@ def _both(make: Callable[[str], Probe], double: float, single: float) -> dict[st
 
 
 _PROBES: dict[str, tuple[Callable[[], Probe], float]] = {
-    **_both(_products, 7.5e-4, 4e-4),
-    **_both(_exponentials, 4.4e-4, 2.5e-4),
-    **_both(_cosines, 3.4e-4, 2.5e-5),
-    **_both(_entries, 7.4e-5, 3.8e-5),
-    **_both(_transforms, 1.36e-4, 9.2e-5),
-    "differences": (_differences, 4.8e-4),
+    **_rates_of_both(_products_probe, 7.5e-4, 4e-4),
+    **_rates_of_both(_exponentials, 4.4e-4, 2.5e-4),
+    **_rates_of_both(_cosines, 3.4e-4, 2.5e-5),
+    **_rates_of_both(_entries, 7.4e-5, 3.8e-5),
+    **_rates_of_both(_transforms, 1.36e-4, 9.2e-5),
+    "differences": (_differences_probe, 4.8e-4),
     "gathers": (_gathers, 7.2e-3),
     "factors": (_factors, 6.8e-3),
     "eigenvalues": (_eigenvalues, 2.5e-3),
     "sorts": (_sorts, 6.8e-4),
     "calls": (_calls, 4.2e-3),
-    "bytes": (_bytes, 2.2e-4),
+    "bytes": (_bytes_probe, 2.2e-4),
     "decoded": (_decoded, 8.4e-4),
 }
 """The probe of every kind, and its seconds on the reference machine."""

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 State = TypeVar("State")
-Arrays = TypeVar("Arrays", bound=tuple[Any, ...])
+ArrayTuple = TypeVar("ArrayTuple", bound=tuple[Any, ...])
 
 
 class RowBlock(NamedTuple):
@@ -202,6 +202,6 @@ def unpacked(kind: Callable[..., Any], data: bytes) -> Any:
     return kind(*pickle.loads(data))
 
 
-def add(left: Arrays, right: Arrays) -> Arrays:
+def add(left: ArrayTuple, right: ArrayTuple) -> ArrayTuple:
     """Add two named tuples of arrays or numbers, field by field, into a new one."""
     return type(left)(*(np.add(a, b) for a, b in zip(left, right, strict=True)))

@@ -20,7 +20,7 @@ from dhsic.engine.checkpoint import Checkpoint, Shards
 from dhsic.engine.compute import Job, as_task, held
 from dhsic.engine.digest import can_digest
 from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStarted
-from dhsic.engine.failures import failures_in_words
+from dhsic.engine.failures import explained_failures
 from dhsic.engine.given import Span, blocks_of
 from dhsic.engine.groups import Ranges, RowGroups
 from dhsic.engine.metrics import count_task
@@ -33,7 +33,7 @@ from dhsic.engine.together import read_block
 
 __all__ = [
     "Payload",
-    "Replicates",
+    "ReplicateTask",
     "run_chunk",
     "run_map",
     "run_pass",
@@ -61,7 +61,7 @@ class Payload(NamedTuple):
         return unpacked, (Payload, pickled(tuple(self)))
 
 
-class Replicates(NamedTuple):
+class ReplicateTask(NamedTuple):
     """Shared input of the tasks over replicates."""
 
     function: Callable[[range], Any]
@@ -69,7 +69,7 @@ class Replicates(NamedTuple):
     budget: Budget | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return unpacked, (Replicates, pickled(tuple(self)))
+        return unpacked, (ReplicateTask, pickled(tuple(self)))
 
 
 def run_pass(
@@ -124,7 +124,7 @@ def run_pass(
     spans = _spans(plan)
     shards, groups = None, [spans]
     if checkpoint is not None:
-        groups = _groups(spans, plan.fan_in)
+        groups = _leaves_of_shards(spans, plan.fan_in)
         determined = (reduction, plan.bounds, plan.pairs, plan.groups, finite, plan.fan_in)
         shards = checkpoint.shards(plan.name, len(groups), determined)
     payload = Payload(reduction, shared, finite, shards, plan.groups, runtime.budget)
@@ -134,7 +134,7 @@ def run_pass(
             total: Partial[State] = run_chunk(payload, spans[0])
         tell(plan.amount)
     else:
-        with failures_in_words(checkpoint, lambda key: _rows_of(key, plan)):
+        with explained_failures(checkpoint, lambda key: _rows_of(key, plan)):
             (total,) = compute_missing(job, shards, runtime, tell)
     seconds = time.perf_counter() - began
     done = PassFinished(
@@ -182,7 +182,9 @@ def run_map(
         amount = sum(len(ranges[number]) for number in there)
         started = PassStarted(name, len(ranges), count, "resamples")
         listener(replace(started, resumed=amount, resumed_parts=len(there)))
-        return _replicates_job(Replicates(function, shards, runtime.budget), ranges, there, runtime)
+        return _replicates_job(
+            ReplicateTask(function, shards, runtime.budget), ranges, there, runtime
+        )
 
     bounds = [count * i // _RANGES for i in range(_RANGES + 1)]
     ranges = [range(a, b) for a, b in itertools.pairwise(bounds) if a < b]
@@ -190,7 +192,7 @@ def run_map(
     if checkpoint is not None and can_digest(function):
         shards = checkpoint.shards(name, len(ranges), (function, count))
     began = time.perf_counter()
-    with failures_in_words(checkpoint):
+    with explained_failures(checkpoint):
         partials = compute_missing(job, shards, runtime, tell)
     seconds = time.perf_counter() - began
     work = sum(partial.seconds for partial in partials)
@@ -212,7 +214,7 @@ def _amount(plan: PassPlan, spans: Spans) -> int:
     return math.comb(sizes[0] + 1, 2) if spans[1:] == spans[:1] else math.prod(sizes)
 
 
-def _groups(spans: list[Spans], fan_in: int) -> list[list[Spans]]:
+def _leaves_of_shards(spans: list[Spans], fan_in: int) -> list[list[Spans]]:
     """Leaves of every shard: whole subtrees of the tree that combines, as few as are enough."""
     size = 1
     while -(-len(spans) // size) > _MOST_SHARDS:
@@ -257,7 +259,7 @@ def _job(
 
 
 def _replicates_job(
-    replicates: Replicates, ranges: Sequence[range], there: Numbers, runtime: Runtime
+    replicates: ReplicateTask, ranges: Sequence[range], there: Numbers, runtime: Runtime
 ) -> Job:
     shared, apply = held(replicates, runtime), as_task(_apply)
     keep, load = as_task(keep_shard), as_task(load_shard)
@@ -296,7 +298,7 @@ def run_chunk(payload: Payload, spans: Spans, *parts: NDArray[Any]) -> Partial[A
     """The partial result of a block or pair, given the blocks that no task reads by itself."""
     if payload.shards is not None:
         payload.shards.check()
-    _look(payload)
+    _check_process_memory(payload)
     began = time.perf_counter()
     numbers = [number for number, source in enumerate(payload.sources) if source is None]
     given = iter(parts)
@@ -306,7 +308,7 @@ def run_chunk(payload: Payload, spans: Spans, *parts: NDArray[Any]) -> Partial[A
         blocks[start, stop] = _block(payload, start, stop, computed)
     with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused in words
         state = payload.reduction.chunk(*(blocks[span] for span in spans))
-    _look(payload)
+    _check_process_memory(payload)
     seconds = time.perf_counter() - began
     count_task(payload.reduction.name, blocks.values(), seconds)
     return Partial(state, seconds)
@@ -318,32 +320,32 @@ def _block(
     """The rows between two bounds, in the order of the groups where there are any."""
     if payload.groups is None:
         ranges: Ranges = ((start, stop),)
-        _look(payload, read_bytes(payload.sources, ranges))
+        _check_process_memory(payload, read_bytes(payload.sources, ranges))
         values = read_block(payload.sources, ranges, computed, payload.finite)
         return RowBlock(start, values)
     ranges, places = payload.groups.arrange(start, stop)
-    _look(payload, read_bytes(payload.sources, ranges))
+    _check_process_memory(payload, read_bytes(payload.sources, ranges))
     values = read_block(payload.sources, ranges, computed, payload.finite)
     return GroupBlock(start, payload.groups, tuple(x[places] for x in values))
 
 
-def _look(shared: Payload | Replicates, more: int = 0) -> None:
+def _check_process_memory(shared: Payload | ReplicateTask, more: int = 0) -> None:
     """Compare the memory of this process with what it may take."""
     if shared.budget is not None:
         shared.budget.look(more)
 
 
 def _combine(payload: Payload, first: Partial[Any], *others: Partial[Any]) -> Partial[Any]:
-    _look(payload)
+    _check_process_memory(payload)
     for other in others:
         state = payload.reduction.combine(first.state, other.state)
         first = Partial(state, first.seconds + other.seconds)
     return first
 
 
-def _apply(replicates: Replicates, numbers: range) -> Partial[Any]:
+def _apply(replicates: ReplicateTask, numbers: range) -> Partial[Any]:
     if replicates.shards is not None:
         replicates.shards.check()
-    _look(replicates)
+    _check_process_memory(replicates)
     began = time.perf_counter()
     return Partial(replicates.function(numbers), time.perf_counter() - began)

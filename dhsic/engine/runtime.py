@@ -89,7 +89,7 @@ class Runtime:
             msg = f"client must be a running, synchronous distributed.Client, got {client!r}"
             raise InvalidArgumentError(msg)
         until = time.monotonic() + _START_SECONDS
-        while not (counts := _counted(client)):
+        while not (counts := _threads_by_worker(client)):
             if time.monotonic() > until:
                 msg = (
                     f"client must have workers, and its scheduler got none within "
@@ -100,7 +100,7 @@ class Runtime:
         return cls(sum(counts.values()), memory, len(counts), client, max(counts.values()))
 
 
-def _counted(client: Any) -> dict[str, int]:
+def _threads_by_worker(client: Any) -> dict[str, int]:
     """Threads of the workers of a client by their addresses."""
     try:
         return threads_of_workers(client)

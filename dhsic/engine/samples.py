@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dhsic.engine.blocks import BLOCK_BYTES, Source
 from dhsic.engine.compute import as_task, begin
 from dhsic.engine.digest import bytes_of, digest
-from dhsic.engine.failures import failures_in_words
+from dhsic.engine.failures import explained_failures
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.supervision import fetched
 from dhsic.engine.take import take_rows
@@ -30,14 +30,16 @@ def describe_sources(sources: Sequence[Source], runtime: Runtime) -> dict[str, A
     """Name, shape, dtype and columns of variables, and their content, as plain values.
 
     The content is that of all rows where they are in memory or computed by a Dask graph, which is
-    computed once for it. Of stored rows it is that of the first, the last and some between, of a
+    computed once for it. For stored rows it is that of the first, the last and some between, of a
     few chunks: what else changes, an inventory shows.
     """
     sampled = take_rows(sources, [_sampled(source) for source in sources], runtime)
-    computed = _computed([source for source in sources if source.place == "graph"], runtime)
+    computed = _digests_of_graphs(
+        [source for source in sources if source.place == "graph"], runtime
+    )
     pairs = list(zip(sources, sampled, strict=True))
     return {
-        "variables": [_described(source, rows) for source, rows in pairs],
+        "variables": [_sample_digest(source, rows) for source, rows in pairs],
         "content": {
             f"variable {source.name!r}": _sha(rows)
             if source.place == "storage"
@@ -47,7 +49,7 @@ def describe_sources(sources: Sequence[Source], runtime: Runtime) -> dict[str, A
     }
 
 
-def _described(source: Source, rows: NDArray[Any]) -> dict[str, Any]:
+def _sample_digest(source: Source, rows: NDArray[Any]) -> dict[str, Any]:
     columns = getattr(source, "columns", None)
     return {
         "name": source.name,
@@ -60,7 +62,7 @@ def _described(source: Source, rows: NDArray[Any]) -> dict[str, Any]:
 
 def _by_rows(source: Source, computed: Iterator[str]) -> dict[str, str]:
     """Up to 128 ranges of rows, each with a digest of its pieces."""
-    bounds = _bounds(source)
+    bounds = _sample_bounds(source)
     count = len(bounds) - 1
     read = (_sha(source.read(*span)) for span in pairwise(bounds))
     digests = list(read if source.place == "memory" else islice(computed, count))
@@ -71,17 +73,19 @@ def _by_rows(source: Source, computed: Iterator[str]) -> dict[str, str]:
     }
 
 
-def _computed(graphs: Sequence[Source], runtime: Runtime) -> Iterator[str]:
+def _digests_of_graphs(graphs: Sequence[Source], runtime: Runtime) -> Iterator[str]:
     """SHA-256 of the pieces of all Dask graphs, which share what they compute."""
-    tasks = [as_task(_sha)(block) for source in graphs for block in source.lazy(_bounds(source))]
+    tasks = [
+        as_task(_sha)(block) for source in graphs for block in source.lazy(_sample_bounds(source))
+    ]
     if not tasks:
         return iter(())
-    with failures_in_words(None):
+    with explained_failures(None):
         found = begin(tasks, runtime)
         return iter(found if runtime.client is None else fetched(found, runtime.client))
 
 
-def _bounds(source: Source) -> list[int]:
+def _sample_bounds(source: Source) -> list[int]:
     """Pieces that are read at a time: 128 of 32,768 rows or more, of 8 MiB at the most."""
     n = source.shape[0]
     step = min(max(_FEWEST_ROWS, -(-n // _MOST_PARTS)), max(1, BLOCK_BYTES // source.row_bytes))
@@ -96,12 +100,14 @@ def _sampled(source: Source) -> NDArray[np.intp]:
     """Rows to look at, increasing."""
     n, size = source.shape[0], source.chunk_rows
     if size is None:
-        return _spread(0, n, _ROWS)
-    starts = _spread(0, -(-n // size), _CHUNKS) * size
-    rows = [_spread(start, min(start + size, n), _ROWS // _CHUNKS) for start in starts.tolist()]
+        return _spread_numbers(0, n, _ROWS)
+    starts = _spread_numbers(0, -(-n // size), _CHUNKS) * size
+    rows = [
+        _spread_numbers(start, min(start + size, n), _ROWS // _CHUNKS) for start in starts.tolist()
+    ]
     return np.concatenate(rows)
 
 
-def _spread(start: int, stop: int, count: int) -> NDArray[np.intp]:
+def _spread_numbers(start: int, stop: int, count: int) -> NDArray[np.intp]:
     """The first, the last and numbers between, at most so many."""
     return np.unique(np.linspace(start, stop - 1, min(count, stop - start)).astype(np.intp))

@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic.engine.blocks import INEXACT, NonFiniteError, Source, is_exact
 from dhsic.engine.checkpoint import Checkpoint
 from dhsic.engine.events import Event, Listener, PassFinished, StepStarted
-from dhsic.engine.folder import Folder
+from dhsic.engine.folder import AnyFolder
 from dhsic.engine.inventory import check_unchanged, take_inventories
 from dhsic.engine.lazy import LazyRows
 from dhsic.engine.passes import plan_groups, plan_pairs, plan_pass
@@ -67,7 +67,7 @@ class Session:
         Precision of the tiles.
     listener : callable, optional
         Is told of progress.
-    folder : Folder, optional
+    folder : AnyFolder, optional
         Where what is done is kept, once `resume` has opened it.
     takes_constants : bool, optional
         Whether variables may be constant, as in estimates, whose value is then 0; else they are
@@ -86,7 +86,7 @@ class Session:
         seed: int,
         dtype: DTypeLike = np.float64,
         listener: Listener | None = None,
-        folder: Folder | None = None,
+        folder: AnyFolder | None = None,
         *,
         takes_constants: bool = False,
     ) -> None:
@@ -375,8 +375,8 @@ class Session:
         DataError
             A value is NaN or infinite.
         """
-        keys = [(one.variable, one.columns, one.value.tobytes()) for one in still]
-        new = {k: one for k, one in zip(keys, still, strict=True) if k not in self._differing}
+        keys = [(item.variable, item.columns, item.value.tobytes()) for item in still]
+        new = {k: item for k, item in zip(keys, still, strict=True) if k not in self._differing}
         if new:
             extent, finished = self._scan(tuple(new.values()))
             check_finite(extent, self.sources, self.remedy)

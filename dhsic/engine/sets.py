@@ -16,7 +16,7 @@ from dhsic.engine.moved_groups import MovedGroups
 
 __all__ = ["Items", "Moves", "RowSets", "Series", "WholeSets"]
 
-Rows = NDArray[np.intp]
+Indices = NDArray[np.intp]
 
 _FEWER = 0.8  # of the shifts that were asked for
 _NEAR_BEST = 1.25  # times the least share of rows that stay; above it, larger groups are better
@@ -26,9 +26,9 @@ _STAYING = 0.02
 class Items(NamedTuple):
     """Items of equally many rows, which move as wholes, within sets."""
 
-    rows: Rows
+    rows: Indices
     """Their rows, shape (items, w)."""
-    sets: Rows
+    sets: Indices
     """The set of every item, shape (items,)."""
 
 
@@ -62,7 +62,7 @@ class RowSets:
     serial: ClassVar[bool] = False
 
     @classmethod
-    def of(cls, strata: Rows | None, groups: Rows | None, seed: int) -> Self:
+    def of(cls, strata: Indices | None, groups: Indices | None, seed: int) -> Self:
         """Sets of rows, or of groups of equally many rows, of one stratum.
 
         Parameters
@@ -96,7 +96,7 @@ class RowSets:
         return type(self), (self.n, self.parts, self.seed, self.what, self.assumption)
 
     @cached_property
-    def sizes(self) -> tuple[tuple[int, Rows], ...]:
+    def sizes(self) -> tuple[tuple[int, Indices], ...]:
         """Rows of an item, and items of every set, by part."""
         return tuple(
             (part.rows.shape[1], np.unique(part.sets, return_counts=True)[1]) for part in self.parts
@@ -112,7 +112,7 @@ class RowSets:
         size = self._best_size(most)
         if size not in self._made:
             parts = enumerate(self.parts)
-            found = [part.rows[_drawn(part, size, self.seed, k)] for k, part in parts]
+            found = [part.rows[_drawn_orders(part, size, self.seed, k)] for k, part in parts]
             self._made[size] = MovedGroups.of(self.n, size, self.seed, found, self.what)
         return self._made[size]
 
@@ -137,7 +137,7 @@ class RowSets:
         return rows / self.n
 
     @cached_property
-    def _distinct(self) -> tuple[tuple[int, Rows, Rows], ...]:
+    def _distinct(self) -> tuple[tuple[int, Indices, Indices], ...]:
         return tuple((w, *np.unique(counts, return_counts=True)) for w, counts in self.sizes)
 
     @cached_property
@@ -172,7 +172,7 @@ class Series:
     """
 
     n: int
-    series: tuple[Rows, ...]
+    series: tuple[Indices, ...]
     seed: int
     lag: int
     period: int = 1
@@ -275,7 +275,7 @@ class WholeSets:
         return self.sets.what
 
     @property
-    def left(self) -> Rows:
+    def left(self) -> Indices:
         """Rows in no group: none."""
         return np.empty(0, np.intp)
 
@@ -294,7 +294,7 @@ class WholeSets:
         del first, last
         return ((0, self.n),)
 
-    def runs(self, bounds: Sequence[int]) -> Rows:
+    def runs(self, bounds: Sequence[int]) -> Indices:
         """The same of the one run."""
         del bounds
         return np.array([[[0]], [[self.n]]])
@@ -303,7 +303,7 @@ class WholeSets:
         """Rows as they are."""
         return Arrangement(self.ranges(first, last), np.arange(self.n))
 
-    def orders(self, coset: int, first: int, count: int, variable: int) -> Rows:
+    def orders(self, coset: int, first: int, count: int, variable: int) -> Indices:
         """A random order of all rows, shape (1, n)."""
         del first, count
         order = np.arange(self.n)
@@ -314,7 +314,7 @@ class WholeSets:
         return order[None]
 
 
-def _drawn(part: Items, size: int, seed: int, number: int) -> Rows:
+def _drawn_orders(part: Items, size: int, seed: int, number: int) -> Indices:
     """Items of groups in a random order, shape (groups, size), from all over their set.
 
     Which items of a set are left over is drawn. The others make as many segments of consecutive
@@ -329,16 +329,16 @@ def _drawn(part: Items, size: int, seed: int, number: int) -> Rows:
     units = counts // size
     kept = np.flatnonzero(rank < units[sets] * size)
     kept = kept[np.argsort(sets[kept], kind="stable")]
-    own = sets[kept]
-    place = np.arange(len(kept)) - (np.cumsum(units * size) - units * size)[own]
-    segments = size * own + place // units[own]
+    set_of_item = sets[kept]
+    place = np.arange(len(kept)) - (np.cumsum(units * size) - units * size)[set_of_item]
+    segments = size * set_of_item + place // units[set_of_item]
     unit = np.empty(len(kept), np.intp)
-    unit[np.argsort(segments + rng.random(len(kept)))] = place % units[own]
-    unit += (np.cumsum(units) - units)[own]
+    unit[np.argsort(segments + rng.random(len(kept)))] = place % units[set_of_item]
+    unit += (np.cumsum(units) - units)[set_of_item]
     return kept[np.argsort(unit + rng.random(len(kept)))].reshape(-1, size)
 
 
-def _given(strata: Rows | None, groups: Rows | None) -> Rows:
+def _given(strata: Indices | None, groups: Indices | None) -> Indices:
     found = groups if strata is None else strata
     assert found is not None
     return found

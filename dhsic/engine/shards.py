@@ -38,13 +38,13 @@ def compute_missing(
         except MissingShardError as missing:
             assert shards is not None
             others = there - {missing.number}
-            for broken in [missing, *_broken(shards, others, runtime)]:
+            for broken in [missing, *_broken_shards(shards, others, runtime)]:
                 shards.drop(broken)
 
 
-def _broken(shards: Shards, numbers: Numbers, runtime: Runtime) -> list[MissingShardError]:
+def _broken_shards(shards: Shards, numbers: Numbers, runtime: Runtime) -> list[MissingShardError]:
     """Those of some shards that cannot be used, read where the tasks are."""
-    shared, look = held(shards, runtime), as_task(_look)
+    shared, look = held(shards, runtime), as_task(_missing_shard)
     looks = [look(shared, number) for number in sorted(numbers)]
     found = compute(Job([], [], looks), runtime, lambda amount: None) if looks else []
     return [one for one in found if one is not None]
@@ -63,7 +63,7 @@ def load_shard(of: Sharded, number: int) -> Partial[Any]:
     return of.shards.load(number)
 
 
-def _look(shards: Shards, number: int) -> MissingShardError | None:
+def _missing_shard(shards: Shards, number: int) -> MissingShardError | None:
     try:
         shards.load(number)
     except MissingShardError as missing:

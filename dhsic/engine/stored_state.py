@@ -77,7 +77,7 @@ def unpack(file: Any) -> Any:
         described = parse_json(structure)
         arrays = list(_read_arrays(file, described, checksum))
         whole = head == _MAGIC + checksum.hexdigest().encode() + b"\n" and not file.read(1)
-        value = _made(described, iter(arrays)) if whole else None
+        value = _restored_value(described, iter(arrays)) if whole else None
     except _UNREADABLE as error:
         msg = f"it cannot be read: {error}"
         raise BrokenStateError(msg) from error
@@ -119,7 +119,7 @@ def _written_array(array: NDArray[Any], scalar: bool, arrays: list[NDArray[Any]]
 def _class_name(cls: type) -> str:
     name = f"{cls.__module__}:{cls.__qualname__}"
     try:
-        known = _class(name)
+        known = _class_of_name(name)
     except BrokenStateError:
         known = None
     if known is not cls:
@@ -128,21 +128,22 @@ def _class_name(cls: type) -> str:
     return name
 
 
-def _class(name: str) -> type:
+def _class_of_name(name: str) -> type:
     """A named tuple or dataclass of this package, by its name."""
     module, _, path = name.partition(":")
-    found: Any = None
+    target: Any = None
     if module.split(".")[0] == _PACKAGE:
-        found = importlib.import_module(module)
+        target = importlib.import_module(module)
         for part in path.split("."):
-            found = getattr(found, part, None)
-    kept = isinstance(found, type) and (
-        dataclasses.is_dataclass(found) or (issubclass(found, tuple) and hasattr(found, "_fields"))
+            target = getattr(target, part, None)
+    kept = isinstance(target, type) and (
+        dataclasses.is_dataclass(target)
+        or (issubclass(target, tuple) and hasattr(target, "_fields"))
     )
-    if not kept or not found.__module__.startswith(_PACKAGE):
+    if not kept or not target.__module__.startswith(_PACKAGE):
         msg = f"{name} is no class of a state"
         raise BrokenStateError(msg)
-    return found  # type: ignore[no-any-return]
+    return target  # type: ignore[no-any-return]
 
 
 def _field_names(cls: Any) -> Sequence[str]:
@@ -171,15 +172,15 @@ def _read_arrays(file: Any, described: Any, checksum: Any) -> Iterator[NDArray[A
     yield data.view(dtype).reshape(shape).transpose(np.argsort(order))
 
 
-def _made(described: Any, arrays: Iterator[NDArray[Any]]) -> Any:
+def _restored_value(described: Any, arrays: Iterator[NDArray[Any]]) -> Any:
     if not isinstance(described, dict):
         return described
     kind = described["in"]
     if kind in ("array", "scalar"):
         array = next(arrays)
         return array if kind == "array" else array[()]
-    values = [_made(one, arrays) for one in described["of"]]
+    values = [_restored_value(one, arrays) for one in described["of"]]
     if kind in ("tuple", "list"):
         return tuple(values) if kind == "tuple" else values
-    cls = _class(kind)
+    cls = _class_of_name(kind)
     return cls(**dict(zip(_field_names(cls), values, strict=True)))

@@ -24,7 +24,7 @@ __all__ = [
 STALL_TIMEOUT = "dhsic.stall-timeout"
 """Seconds that a cluster may be without a worker that can work, in the configuration of Dask."""
 
-_PATIENCE_SECONDS = 60.0
+_STALL_SECONDS = 60.0
 _POLL_SECONDS = 0.01
 _LOOK_SECONDS = 1.0
 
@@ -145,7 +145,7 @@ def _patience() -> float:
     """Seconds that a cluster may be without a worker that can work."""
     import dask
 
-    return float(dask.config.get(STALL_TIMEOUT, _PATIENCE_SECONDS))
+    return float(dask.config.get(STALL_TIMEOUT, _STALL_SECONDS))
 
 
 def _on_loop(client: Any, ask: Callable[[], Awaitable[Any]]) -> Any:
@@ -160,7 +160,7 @@ def _on_loop(client: Any, ask: Callable[[], Awaitable[Any]]) -> Any:
 
 def _supervised(client: Any, ask: Callable[[], Awaitable[Any]]) -> Any:
     """The result of a coroutine that runs where the client runs."""
-    with _watching(client) as watch:
+    with _watched_workers(client) as watch:
         answer = _on_loop(client, ask)
         try:
             while True:
@@ -235,7 +235,7 @@ def as_they_finish(futures: Sequence[Any], client: Any) -> Iterator[Any]:
     from distributed import as_completed
 
     left, completed = len(futures), as_completed(futures, loop=client.loop)
-    with _watching(client) as watch:
+    with _watched_workers(client) as watch:
         while left:
             batch = completed.next_batch(block=False)
             yield from batch
@@ -248,7 +248,7 @@ def as_they_finish(futures: Sequence[Any], client: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def _watching(client: Any) -> Iterator[_Watch]:
+def _watched_workers(client: Any) -> Iterator[_Watch]:
     """Watch a cluster while something is waited for, out of the way of its tasks."""
     watch = _Watch(client)
     try:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dhsic.engine.blocks import Source
 from dhsic.engine.checkpoint import Checkpoint
 from dhsic.engine.compute import Job, as_task, begin, compute, held
-from dhsic.engine.failures import failures_in_words
+from dhsic.engine.failures import explained_failures
 from dhsic.engine.reduction import pickled
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.supervision import fetched
@@ -21,7 +21,7 @@ from dhsic.engine.together import take_block, together
 
 __all__ = ["count_tasks", "take_rows"]
 
-Rows = NDArray[np.intp]
+Indices = NDArray[np.intp]
 
 _TASK_BYTES = 32 * 2**20
 _CHUNK_BYTES = 2**20  # opening a chunk takes about as long as decoding so many bytes
@@ -32,7 +32,7 @@ _SMALL = 64 * 2**10
 
 def take_rows(
     sources: Sequence[Source],
-    rows: Sequence[Rows],
+    rows: Sequence[Indices],
     runtime: Runtime,
     checkpoint: Checkpoint | None = None,
 ) -> list[NDArray[Any]]:
@@ -46,11 +46,11 @@ def take_rows(
     stored = [at for at in groups if at[0] not in graphs]
     taken: dict[int, NDArray[Any]] = {}
     runtime.look(max((sources[m].take_bytes for m, *_ in stored), default=0))
-    with failures_in_words(checkpoint):
+    with explained_failures(checkpoint):
         computed = begin([sources[m].take(rows[m]) for m in graphs], runtime)
         asked = [([sources[m] for m in at], [rows[m] for m in at]) for at in stored]
         tasks = [_tasks(same, own, runtime) for same, own in asked]
-        parts = iter(_computed([task for some in tasks for task in some], runtime))
+        parts = iter(_computed_rows([task for some in tasks for task in some], runtime))
         for at, some, (same, own) in zip(stored, tasks, asked, strict=True):
             found = [next(parts) for _ in some]
             whole = (
@@ -73,7 +73,7 @@ def count_tasks(chunks: int, chunk_rows: int, row_bytes: int, wanted: int, threa
     return tasks if tasks > 1 and wanted <= _FEW * chunks * chunk_rows else 0
 
 
-def _tasks(sources: Sequence[Source], rows: Sequence[Rows], runtime: Runtime) -> list[Any]:
+def _tasks(sources: Sequence[Source], rows: Sequence[Indices], runtime: Runtime) -> list[Any]:
     """Tasks that take parts of the rows of sources of one array, where it is worth while."""
     first = sources[0]
     if runtime.client is None or first.place != "storage" or first.chunk_rows is None:
@@ -87,35 +87,36 @@ def _tasks(sources: Sequence[Source], rows: Sequence[Rows], runtime: Runtime) ->
     # argument to the worker that has it, and others wait until they steal them.
     data = pickled(tuple(sources))
     reader = data if len(data) <= _SMALL else held(data, runtime)
-    take, bounds = as_task(_taken), [len(chunks) * i // count for i in range(count + 1)]
+    take, bounds = as_task(_rows_of_chunks), [len(chunks) * i // count for i in range(count + 1)]
     own = _by_chunk(rows, first.chunk_rows, chunks)
     return [take(reader, own[a:b]) for a, b in pairwise(bounds)]
 
 
-def _by_chunk(rows: Sequence[Rows], step: int, chunks: Rows) -> list[list[Rows]]:
+def _by_chunk(rows: Sequence[Indices], step: int, chunks: Indices) -> list[list[Indices]]:
     """The rows of every source in each of some chunks."""
     starts = chunks * step
     parts = [
-        map(slice, np.searchsorted(own, starts), np.searchsorted(own, starts + step))
-        for own in rows
+        map(slice, np.searchsorted(wanted, starts), np.searchsorted(wanted, starts + step))
+        for wanted in rows
     ]
     return [
-        [own[at] for own, at in zip(rows, ats, strict=True)] for ats in zip(*parts, strict=True)
+        [wanted[at] for wanted, at in zip(rows, ats, strict=True)]
+        for ats in zip(*parts, strict=True)
     ]
 
 
-def _computed(tasks: list[Any], runtime: Runtime) -> list[list[NDArray[Any]]]:
+def _computed_rows(tasks: list[Any], runtime: Runtime) -> list[list[NDArray[Any]]]:
     if not tasks:
         return []
     return compute(Job(tasks, [0] * len(tasks), list(tasks)), runtime, lambda _: None)
 
 
-def _taken(pickled: bytes, chunks: Sequence[Sequence[Rows]]) -> list[NDArray[Any]]:
+def _rows_of_chunks(pickled: bytes, chunks: Sequence[Sequence[Indices]]) -> list[NDArray[Any]]:
     """Rows of some chunks, of which one is held at a time."""
     sources: tuple[Source, ...] = pickle.loads(pickled)
-    return _joined([take_block(sources, rows) for rows in chunks])
+    return _joined_parts([take_block(sources, rows) for rows in chunks])
 
 
-def _joined(parts: Sequence[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
+def _joined_parts(parts: Sequence[Sequence[NDArray[Any]]]) -> list[NDArray[Any]]:
     """The parts of every source, one after another."""
     return [np.concatenate(own) for own in zip(*parts, strict=True)]

@@ -150,11 +150,11 @@ class Position:
             "resumed": self.resumed,
             "unit": self.unit,
             "bytes_done": self.bytes_read * self.done // self.amount if self.amount else 0,
-            "per_second": _rounded(self.rate),
-            "bytes_per_second": _rounded(self.byte_rate),
-            "seconds_left": _rounded(self.seconds_left(self.heard)),
+            "per_second": _rounded_number(self.rate),
+            "bytes_per_second": _rounded_number(self.byte_rate),
+            "seconds_left": _rounded_number(self.seconds_left(self.heard)),
         }
 
 
-def _rounded(number: float | None) -> float | None:
+def _rounded_number(number: float | None) -> float | None:
     return None if number is None else round(number, 3)

@@ -92,10 +92,10 @@ def read_block(
         found.update(zip(numbers, _read_together(same, ranges), strict=True))
     values = tuple(found[number] for number in range(len(sources)))
     if finite and not all(np.isfinite(block).all() for block in values):
-        msg = f"NaN or infinity in {_in_words(ranges)}: drop or fill such rows"
+        msg = f"NaN or infinity in {_ranges_text(ranges)}: drop or fill such rows"
         raise NonFiniteError(msg)
     if not all(map(is_exact, values)):
-        msg = f"{_in_words(ranges)} hold {INEXACT}"
+        msg = f"{_ranges_text(ranges)} hold {INEXACT}"
         raise DataError(msg)
     return values
 
@@ -117,14 +117,14 @@ def take_block(sources: Sequence[Source], rows: Sequence[NDArray[np.intp]]) -> l
     """
     first = sources[0]
     if len(sources) == 1 or not is_cut(first) or first.chunk_rows is None:
-        return [source.take(own) for source, own in zip(sources, rows, strict=True)]
+        return [source.take(wanted) for source, wanted in zip(sources, rows, strict=True)]
     whole, step = first.whole, first.chunk_rows
 
     def pick(part: NDArray[np.intp]) -> list[NDArray[Any]]:
         start = part[0] // step * step
-        ends = (np.searchsorted(own, (start, start + step)) for own in rows)
-        here = (own[slice(*at)] for own, at in zip(rows, ends, strict=True))
-        places = [np.searchsorted(part, own) for own in here]
+        ends = (np.searchsorted(wanted, (start, start + step)) for wanted in rows)
+        here = (wanted[slice(*at)] for wanted, at in zip(rows, ends, strict=True))
+        places = [np.searchsorted(part, wanted) for wanted in here]
         block, pairs = whole.take(part), zip(sources, places, strict=True)
         return [source.cut(block[at]) for source, at in pairs if is_cut(source)]
 
@@ -161,5 +161,5 @@ def _read_together(
     return [source.cut(block) for source in sources if is_cut(source)]
 
 
-def _in_words(ranges: Sequence[tuple[int, int]]) -> str:
+def _ranges_text(ranges: Sequence[tuple[int, int]]) -> str:
     return "rows " + ", ".join(f"{start} to {stop - 1}" for start, stop in sorted(ranges))

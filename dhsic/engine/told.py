@@ -24,8 +24,8 @@ def plan_lines(plan: Plan) -> list[str]:
         *([f"{plan.n_landmarks:,} landmarks before pruning"] if plan.n_landmarks else []),
         f"runs on {_where(plan)}",
         *map(_step_line, plan.steps),
-        f"peak memory {_memory(plan)}",
-        *_times(plan),
+        f"peak memory {_memory_text(plan)}",
+        *_times_text(plan),
     ]
 
 
@@ -36,8 +36,8 @@ def plan_summary(plan: Plan) -> list[tuple[str, str]]:
         ("rows", f"{plan.n:,} of {', '.join(plan.variables)}"),
         *landmarks,
         ("runs on", _where(plan)),
-        ("peak memory", _memory(plan)),
-        ("time", "; ".join(_times(plan))),
+        ("peak memory", _memory_text(plan)),
+        ("time", "; ".join(_times_text(plan))),
     ]
 
 
@@ -84,14 +84,14 @@ def _step_line(step: DriverStep | PassPlan) -> str:
     )
 
 
-def _memory(plan: Plan) -> str:
+def _memory_text(plan: Plan) -> str:
     return (
         f"of a worker {format_bytes(plan.peak_worker_bytes)}, of the driver "
         f"{format_bytes(plan.peak_driver_bytes)}, allowed {format_bytes(plan.runtime.memory)}"
     )
 
 
-def _times(plan: Plan) -> list[str]:
+def _times_text(plan: Plan) -> list[str]:
     """The seconds, with the range of nine tests of ten, see `benchmarks/cost/plan_seconds.py`."""
     seconds = plan.processor_seconds
     about, low, high = (format_seconds(times * seconds) for times in (1.0, *SPREAD))

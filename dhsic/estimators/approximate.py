@@ -140,7 +140,7 @@ def guard_features(
     """Guard of pairs of the features of variables, by their numbers, as `guard_landmarks`."""
     if not isinstance(null, Approximate):
         return ""
-    n, rows = session.n, _rows(session.n, len(sides))
+    n, rows = session.n, _rows_looked_at(session.n, len(sides))
     moments = {k: _feature_moments(side, rows) for k, side in sides.items()}
     spreads = [joint_spread([moments[k] for k in pair], n) for pair in chosen]
     needs = {
@@ -169,7 +169,7 @@ def _spreads(
     together: bool = False,
 ) -> list[JointSpread]:
     pairs = list(zip(combinations.kernels, combinations.variables, strict=True))
-    rows = _rows(session.n, len(pairs))
+    rows = _rows_looked_at(session.n, len(pairs))
     moments = [kernel_moments(kernel(samples[m][:rows])) for kernel, m in pairs]
     if together:
         moments = [one._replace(mean=0.0) for one in moments]
@@ -179,7 +179,7 @@ def _spreads(
     ]
 
 
-def _rows(n: int, kernels: int) -> int:
+def _rows_looked_at(n: int, kernels: int) -> int:
     """Rows of a sample that are looked at: more of many, where rarer values matter."""
     most = min(_SAMPLED * math.sqrt(n), math.sqrt(_ENTRIES / kernels), _MOST_ROWS)
     return round(max(most, _FEWEST_ROWS))

@@ -19,9 +19,9 @@ from dhsic.estimators.fitting_samples import FittingSamples
 from dhsic.estimators.outcomes import (
     ChainOutcome,
     ChainStage,
+    ColumnEstimates,
+    ColumnOutcome,
     Estimate,
-    FeatureEstimates,
-    FeatureOutcome,
     GridOutcome,
     Outcome,
     stages_of,
@@ -46,11 +46,11 @@ __all__ = [
     "ChainEstimator",
     "ChainOutcome",
     "ChainStage",
+    "ColumnEstimates",
+    "ColumnEstimator",
+    "ColumnOutcome",
     "Estimate",
     "Estimator",
-    "FeatureEstimates",
-    "FeatureEstimator",
-    "FeatureOutcome",
     "GridEstimator",
     "GridOutcome",
     "Null",
@@ -131,7 +131,7 @@ class ChainEstimator(Protocol):
 
 
 @runtime_checkable
-class FeatureEstimator(Protocol):
+class ColumnEstimator(Protocol):
     """An estimator that takes many features against one target in one run.
 
     Combinations are those of `Combinations.against` with `dhsic.kernels.OnColumns` kernels.
@@ -139,11 +139,11 @@ class FeatureEstimator(Protocol):
 
     def test_features(
         self, session: Session, combinations: Combinations, null: Resampling
-    ) -> FeatureOutcome:
+    ) -> ColumnOutcome:
         """The statistics and their replicates."""
         ...
 
-    def estimate_features(self, session: Session, combinations: Combinations) -> FeatureEstimates:
+    def estimate_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
         """The measures of dependence alone."""
         ...
 
@@ -180,11 +180,11 @@ def fit_combinations(
     pairs = list(zip(combinations.kernels, combinations.variables, strict=True))
     distinct = dict.fromkeys(pairs)
     whole = FittingSamples.of(session, distinct, samples)
-    fitted = {(k, m): _fit(k, whole.of_kernel(k, m), session.names[m]) for k, m in distinct}
+    fitted = {(k, m): _fit_kernel(k, whole.of_kernel(k, m), session.names[m]) for k, m in distinct}
     return combinations.fitted(fitted[pair] for pair in pairs)
 
 
-def _fit(kernel: Kernel, sample: NDArray[Any], name: str) -> Kernel:
+def _fit_kernel(kernel: Kernel, sample: NDArray[Any], name: str) -> Kernel:
     try:
         return kernel.fit(sample)
     except DataError as error:

@@ -34,7 +34,7 @@ from dhsic.nulls import (
     GammaDistribution,
     Normal,
     StudentT,
-    check_finite,
+    check_no_overflow,
     draw_permutations,
 )
 
@@ -68,6 +68,11 @@ class BlockHSIC:
     exponent : float, optional
         g of n^g rows a block, in (0, 1), where `block_rows` is not given.
 
+    Raises
+    ------
+    InvalidArgumentError
+        `block_rows` is less than 4, or `exponent` is not between 0 and 1.
+
     References
     ----------
     .. [1] Q. Zhang, S. Filippi, A. Gretton, D. Sejdinovic. Large-scale kernel methods for
@@ -79,8 +84,12 @@ class BlockHSIC:
 
     Examples
     --------
-    >>> BlockHSIC(block_rows=50)
-    BlockHSIC(block_rows=50, exponent=0.5)
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 5000))
+    >>> result = dhsic.independence_test(x, x**2 + noise, estimator=BlockHSIC(block_rows=50), rng=0)
+    >>> result.pvalue < 0.01
+    True
     """
 
     block_rows: int | None = None
@@ -129,7 +138,7 @@ class BlockHSIC:
         reduction = self._pass(session, fitted, null)
         sums, b = session.run(reduction), reduction.block_rows
         variance, df = sums.null_variance(null, b)
-        check_finite(sums.mean, variance)
+        check_no_overflow(sums.mean, variance)
         left_out = session.n - sums.blocks * b
         detail = f"{sums.blocks:,} blocks of {b:,} rows, {left_out:,} rows left out"
         estimate = Estimate(sums.mean, fitted)
@@ -187,6 +196,8 @@ class BlockSums(NamedTuple):
         blocks = self.blocks + other.blocks
         if blocks == 0:
             return self
+        # Chan, Golub and LeVeque (1983): deviations are merged without a sum of squares, which
+        # cancels.
         step = other.mean - self.mean
         return BlockSums(
             blocks,
@@ -220,9 +231,12 @@ class BlockSums(NamedTuple):
            independence testing. Statistics and Computing 28, 2018, section 3.
         """
         if null.variance == "direct":
+            # Zhang et al. (2018), section 3: the norms of either U-centred Gram matrix,
+            # each averaged over all blocks, which have one law.
             first, second = (self.norms / self.blocks).tolist()
             return 2.0 * first * second / (block_rows * (block_rows - 3)), math.inf
         if null.variance == "permutation":
+            # Under the null hypothesis the mean is known to be 0, so that none is taken off.
             return self.permuted / self.blocks, self.blocks
         return self.deviations / (self.blocks - 1), self.blocks - 1
 

@@ -33,7 +33,7 @@ class Chained(NamedTuple):
     """Every stage by itself."""
 
 
-class _Tested(NamedTuple):
+class _StageTest(NamedTuple):
     """A stage with its p-value."""
 
     stage: ChainStage
@@ -41,14 +41,14 @@ class _Tested(NamedTuple):
     pvalue: float
 
 
-def combine_chain(session: Session, found: ChainOutcome, grid: Grid, null: Chain) -> Chained:
+def combine_chain(session: Session, chain: ChainOutcome, grid: Grid, null: Chain) -> Chained:
     """Combine the stages of a chain.
 
     Parameters
     ----------
     session : Session
         The run.
-    found : ChainOutcome
+    chain : ChainOutcome
         Its stages.
     grid : Grid
         How the statistics of a stage become one.
@@ -59,18 +59,20 @@ def combine_chain(session: Session, found: ChainOutcome, grid: Grid, null: Chain
     -------
     Chained
     """
-    tested = [_test(session, found, stage, grid) for stage in found.stages]
-    statistic, law = combine_pvalues([one.pvalue for one in tested], null.combined_by)
-    strongest = min(tested, key=lambda one: one.pvalue)
-    estimate = found.estimate(_combination_of(found, strongest))
-    summary = _grid_summary(found, strongest, grid) if len(found.combinations) > 1 else None
-    stages = tuple(_summary(session, found, one) for one in tested)
-    strength = Strength.largest([one.whole.strength for one in tested])
-    outcome = Outcome(statistic, law, estimate, found.detail, strength=strength)
+    tested = [_test_of_stage(session, chain, stage, grid) for stage in chain.stages]
+    statistic, law = combine_pvalues([stage_test.pvalue for stage_test in tested], null.combined_by)
+    strongest = min(tested, key=lambda stage_test: stage_test.pvalue)
+    estimate = chain.estimate(_combination_of(chain, strongest))
+    summary = _summary_of_stage(chain, strongest, grid) if len(chain.combinations) > 1 else None
+    stages = tuple(_summary(session, chain, stage_test) for stage_test in tested)
+    strength = Strength.largest([stage_test.whole.strength for stage_test in tested])
+    outcome = Outcome(statistic, law, estimate, chain.detail, strength=strength)
     return Chained(outcome, summary, stages)
 
 
-def _test(session: Session, found: ChainOutcome, stage: ChainStage, grid: Grid) -> _Tested:
+def _test_of_stage(
+    session: Session, found: ChainOutcome, stage: ChainStage, grid: Grid
+) -> _StageTest:
     """The p-value of a stage accounts for the choice among its statistics."""
     statistics, replicates, rounding = stage.resampled
     one = found.combinations.chosen[found.combinations.reference()]
@@ -87,22 +89,22 @@ def _test(session: Session, found: ChainOutcome, stage: ChainStage, grid: Grid) 
     )
     if len(stage.pairs) == 1:
         law, tie = Replicates(replicates[:, 0]), float(rounding[0])
-        return _Tested(stage, whole, pvalue(float(statistics[0]), law, session.dtype, tie))
-    return _Tested(
+        return _StageTest(stage, whole, pvalue(float(statistics[0]), law, session.dtype, tie))
+    return _StageTest(
         stage, whole, pvalue(whole.statistic, whole.distribution, session.dtype, whole.rounding)
     )
 
 
-def _combination_of(found: ChainOutcome, tested: _Tested) -> int:
+def _combination_of(chain: ChainOutcome, tested: _StageTest) -> int:
     """A combination of kernels that has those of the statistic that decided."""
     pair = tested.stage.pairs[tested.whole.strongest]
     kernels = {*pair.left, pair.right}
-    return next(c for c, one in enumerate(found.combinations.chosen) if kernels <= set(one))
+    return next(c for c, one in enumerate(chain.combinations.chosen) if kernels <= set(one))
 
 
-def _summary(session: Session, found: ChainOutcome, tested: _Tested) -> StageSummary:
+def _summary(session: Session, chain: ChainOutcome, tested: _StageTest) -> StageSummary:
     pair = tested.stage.pairs[tested.whole.strongest]
-    variables, kernels = found.combinations.variables, found.combinations.kernels
+    variables, kernels = chain.combinations.variables, chain.combinations.kernels
     return StageSummary(
         variable=session.names[variables[pair.right]],
         others=tuple(session.names[variables[k]] for k in pair.left),
@@ -112,25 +114,25 @@ def _summary(session: Session, found: ChainOutcome, tested: _Tested) -> StageSum
     )
 
 
-def _grid_summary(found: ChainOutcome, tested: _Tested, grid: Grid) -> GridSummary:
+def _summary_of_stage(chain: ChainOutcome, tested: _StageTest, grid: Grid) -> GridSummary:
     """Every combination by the statistic of all its kernels at a stage."""
-    m = found.combinations.variables[tested.stage.pairs[0].right]
+    m = chain.combinations.variables[tested.stage.pairs[0].right]
     places = {(pair.left, pair.right): c for c, pair in enumerate(tested.stage.pairs)}
-    at = [places[one[:m], one[m]] for one in found.combinations.chosen]
+    at = [places[one[:m], one[m]] for one in chain.combinations.chosen]
     combinations = tuple(
         KernelCombination(
-            tuple(kernel.spec() for kernel in found.combinations.kernels_of(c)),
+            tuple(kernel.spec() for kernel in chain.combinations.kernels_of(c)),
             float(tested.stage.resampled.statistics[place]),
             float(tested.whole.standardised[place]),
             float(tested.whole.pvalues[place]),
-            found.combinations.factors_of(c),
+            chain.combinations.factors_of(c),
         )
         for c, place in enumerate(at)
     )
     return GridSummary(
         grid.aggregate,
         grid.reference_share,
-        found.combinations.reference(),
-        _combination_of(found, tested),
+        chain.combinations.reference(),
+        _combination_of(chain, tested),
         combinations,
     )

@@ -105,12 +105,12 @@ def choose_estimator(
         The estimator is unknown, or takes fewer variables.
     """
     planner = planner or partial(plan_test, null=null, n_resamples=n_resamples)
-    kernels = _kernels(combinations, reducible=reducible)
+    kernels = _offered_kernels(combinations, reducible=reducible)
     if not (isinstance(estimator, str) and estimator == "auto"):
         found, reason = find_estimator(estimator, session)
         if not isinstance(estimator, str):
             return Choice(found, combinations, reason)
-        return _fitting(session, _by_name(session, found, kernels, planner), reason)
+        return _first_that_fits(session, _by_name(session, found, kernels, planner), reason)
     two = len(session.sources) == 2 and not combinations.features
     estimates = two and null is None and unbiased
     enough = session.n >= _FEWEST_UNBIASED
@@ -119,24 +119,24 @@ def choose_estimator(
     if not pairs:
         offers = _tuples(session, kernels, planner)
     elif null is None:
-        offers = _estimates(session, combinations, planner)
+        offers = _estimate_offers(session, combinations, planner)
     else:
-        offers = _features(session, kernels, planner)
+        offers = _feature_offers(session, kernels, planner)
     linear = offers[0][0].value[0]
     name = getattr(null, "name", null)
     if not takes_null(exact, null):  # if neither does, the check of the null says so
-        return _fitting(session, offers, f"{exact.name} has no {name} null")
+        return _first_that_fits(session, offers, f"{exact.name} has no {name} null")
     if not takes_null(linear, null):
         return Choice(exact, combinations, f"{linear.name} has no {name} null")
     too_many = "too many rows for all pairs of them"
     if pair_seconds(session.n) > QUICK:  # planning takes long itself where rows are many
-        return _fitting(session, offers, too_many)
+        return _first_that_fits(session, offers, too_many)
     plan = planner(exact, session, combinations)
     seconds = plan.work.seconds()
     if seconds > QUICK and seconds > offers[0][0].plan().work.seconds():
-        return _fitting(session, offers, too_many)
+        return _first_that_fits(session, offers, too_many)
     if not plan.fits:
-        return _fitting(session, offers, "all pairs of rows do not fit the memory")
+        return _first_that_fits(session, offers, "all pairs of rows do not fit the memory")
     return Choice(exact, combinations, "all pairs of rows: quick at this size")
 
 
@@ -157,13 +157,13 @@ def choose_among(
     Choice
         As asked, where it is the first with all its landmarks or features.
     """
-    kernels = _kernels(combinations, reducible=False)
+    kernels = _offered_kernels(combinations, reducible=False)
     found = [find_estimator(name, session)[0] for name in names]
     offers = [some for one in found for some in _by_name(session, one, kernels, planner)]
-    return _fitting(session, offers, AS_ASKED)
+    return _first_that_fits(session, offers, AS_ASKED)
 
 
-def _kernels(combinations: Combinations, *, reducible: bool) -> _Kernels:
+def _offered_kernels(combinations: Combinations, *, reducible: bool) -> _Kernels:
     """All combinations, and the reference alone where it may stand for them."""
     if not reducible or len(combinations) == 1:
         return [(combinations, "")]
@@ -171,7 +171,7 @@ def _kernels(combinations: Combinations, *, reducible: bool) -> _Kernels:
     return [(combinations, ""), (one, f"one of {len(combinations)} combinations of kernels with ")]
 
 
-def _estimates(session: Session, combinations: Combinations, planner: Planner) -> _Offers:
+def _estimate_offers(session: Session, combinations: Combinations, planner: Planner) -> _Offers:
     found = [NystromHSIC(min(p, session.n), unbiased_estimate=True) for p in _OF_ESTIMATES]
     return [
         [
@@ -181,7 +181,7 @@ def _estimates(session: Session, combinations: Combinations, planner: Planner) -
     ]
 
 
-def _features(session: Session, kernels: _Kernels, planner: Planner) -> _Offers:
+def _feature_offers(session: Session, kernels: _Kernels, planner: Planner) -> _Offers:
     """All pairs of principal features of two variables."""
     found = [
         (NystromHSIC(min(p, session.n), n_features=r, unbiased_estimate=True), f"{p} landmarks", of)
@@ -232,7 +232,7 @@ def _offer(
     return Offer((estimator, some), what, partial(planner, estimator, session, some), least)
 
 
-def _fitting(session: Session, offers: _Offers, why: str) -> Choice:
+def _first_that_fits(session: Session, offers: _Offers, why: str) -> Choice:
     """The first offer that fits the memory and the time, or the last."""
     chosen, told = first_that_fits(session, offers)
     reasons = [told] if told and why == AS_ASKED else [why, *filter(None, [told])]
@@ -249,6 +249,6 @@ def plan_test(
     """That of a test or an estimate, once."""
     if null is None:
         return plan_once(estimator, session, combinations, None)
-    found, _ = find_null(null, estimator, session, n_resamples, combinations)
-    found = found.replicates if isinstance(found, FromReplicates) else found
-    return plan_once(estimator, session, combinations, found)
+    chosen, _ = find_null(null, estimator, session, n_resamples, combinations)
+    chosen = chosen.replicates if isinstance(chosen, FromReplicates) else chosen
+    return plan_once(estimator, session, combinations, chosen)

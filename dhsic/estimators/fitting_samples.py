@@ -19,7 +19,7 @@ __all__ = ["FittingSamples", "beyond"]
 _FEWEST = 5
 
 Sample = NDArray[Any]
-Columns = tuple[int, ...]
+ColumnNumbers = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class FittingSamples:
 
     drawn: tuple[Sample, ...]
     n: int
-    found: Mapping[tuple[int, Columns], Differing]
+    found: Mapping[tuple[int, ColumnNumbers], Differing]
 
     @classmethod
     def of(
@@ -81,32 +81,32 @@ class FittingSamples:
 
 
 def beyond(
-    session: Session, drawn: Sequence[Sample], still: Sequence[tuple[int, Columns]]
-) -> dict[tuple[int, Columns], Differing]:
+    session: Session, drawn: Sequence[Sample], still: Sequence[tuple[int, ColumnNumbers]]
+) -> dict[tuple[int, ColumnNumbers], Differing]:
     """Rows that differ from samples in columns that are the same there, by variable and columns."""
     sought = [Still(m, at, np.array(drawn[m][0, list(at)], np.float64)) for m, at in still]
     return dict(zip(still, session.differing(sought), strict=True))
 
 
-def _completed(sample: Sample, found: Mapping[Columns, Differing], n: int) -> Sample:
+def _completed(sample: Sample, found: Mapping[ColumnNumbers, Differing], n: int) -> Sample:
     """A sample (s, d) with rows that differ in columns that are the same in it.
 
     They are as many as their share of the n rows, and five where that is less, which is enough for
     a typical distance; each set of columns has them in other rows of the sample.
     """
-    if not any(one.total for one in found.values()):
+    if not any(differing.total for differing in found.values()):
         return sample
     sample, start = sample.copy(), 0
-    for columns, one in found.items():
-        share = round(len(sample) * one.total / n)
-        count = min(max(share, _FEWEST), len(one.values), len(sample) - 1)
+    for columns, differing in found.items():
+        share = round(len(sample) * differing.total / n)
+        count = min(max(share, _FEWEST), len(differing.values), len(sample) - 1)
         rows = np.arange(start, start + count) % len(sample)
-        sample[rows[:, None], np.array(columns)] = one.values[:count]
+        sample[rows[:, None], np.array(columns)] = differing.values[:count]
         start += count
     return sample
 
 
-def _still(kernel: Kernel, same: NDArray[np.bool_]) -> list[Columns]:
+def _still(kernel: Kernel, same: NDArray[np.bool_]) -> list[ColumnNumbers]:
     """The sets of columns from which a kernel takes a scale, and which are the same in a sample."""
     known = (at for at in kernel.scale_columns(len(same)) if max(at) < len(same))
     return [at for at in known if same[list(at)].all()]

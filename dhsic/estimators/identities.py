@@ -49,8 +49,8 @@ def is_held(
     """Whether landmarks hold a twentieth of a kernel, at a quarter of the rows or more.
 
     The Nystrom features L^-1 k(z, x) of a row have the squared norm k(x, x), less its distance to
-    the span of the landmarks (Zhang et al. 2018, section 4.1). Of kernels so narrow that few rows
-    are near a landmark, next to nothing is left of it.
+    the span of the landmarks (Zhang et al. 2018, section 4.1). Next to nothing is left of it where
+    kernels are so narrow that few rows are near a landmark.
 
     Parameters
     ----------

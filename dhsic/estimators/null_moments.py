@@ -41,6 +41,7 @@ def null_moments(sums: GramSums, *, unbiased: bool) -> tuple[float, float]:
     """
     n = sums.n
     if unbiased:
+        # The U-statistic is unbiased, so its mean is 0; its variance is that over all permutations.
         return 0.0, 2.0 * n / (n - 3) * float(marginal_hsic(sums, unbiased=True).prod())
     if len(sums.rows) == 2:
         means = sums.rows / n
@@ -51,11 +52,14 @@ def null_moments(sums: GramSums, *, unbiased: bool) -> tuple[float, float]:
             squares=marginal_hsic(sums, unbiased=False),
             fourths=(diagonal**2).mean(axis=1),
         )
+    # Pfister et al. (2018): moments of the products need sums over different rows alone, which the
+    # row sums give in one pass.
     off = sums.without_diagonal()
     totals, row_squares = off.rows.sum(axis=1), (off.rows**2).sum(axis=1)
     e0 = off.squares / math.perm(n, 2)
     e1 = totals / math.perm(n, 2)
     e2 = (row_squares - off.squares) / math.perm(n, 3)
+    # All pairs of pairs, less those that share one row or two.
     e1_squared = (totals**2 - 4 * row_squares + 2 * off.squares) / math.perm(n, 4)
     mean = _expected_norm(sums.diagonal.mean(axis=1), e1)
     variance = 2.0 * _expected_square(e0, e1_squared, e2)

@@ -17,9 +17,9 @@ from dhsic.results import FeatureSummary, LandmarkSummary
 __all__ = [
     "ChainOutcome",
     "ChainStage",
+    "ColumnEstimates",
+    "ColumnOutcome",
     "Estimate",
-    "FeatureEstimates",
-    "FeatureOutcome",
     "GridOutcome",
     "Outcome",
     "stages_of",
@@ -173,7 +173,7 @@ class ChainOutcome:
 
 
 @dataclass(frozen=True)
-class FeatureEstimates:
+class ColumnEstimates:
     """Squared HSIC of every feature with the target, and of each with itself.
 
     Parameters
@@ -205,12 +205,12 @@ class FeatureEstimates:
 
 
 @dataclass(frozen=True)
-class FeatureOutcome:
+class ColumnOutcome:
     """Test statistics of every feature with the target, and replicates that they share.
 
     Parameters
     ----------
-    estimates : FeatureEstimates
+    estimates : ColumnEstimates
         The measures of dependence.
     statistics : ndarray, shape (G,)
         The observed values.
@@ -222,7 +222,7 @@ class FeatureOutcome:
         Differences of the statistics up to it are rounding.
     """
 
-    estimates: FeatureEstimates
+    estimates: ColumnEstimates
     statistics: Vector
     replicates: Vector
     detail: str

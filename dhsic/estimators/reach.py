@@ -125,7 +125,7 @@ def plan_once(
 
 def telling(plan: Plan, ways: Iterable[Way]) -> Plan:
     """The plan, whose refusal tells how far each number has to come down for it to fit."""
-    return replace(plan, would_fit=partial(_told, tuple(ways)))
+    return replace(plan, would_fit=partial(_largest_text, tuple(ways)))
 
 
 def planned(
@@ -173,7 +173,7 @@ def ways_of(
 
 def size_of(estimator: Estimator, n: int) -> int | None:
     """Landmarks, locations, features or rows of a block, of n rows; None where it has none."""
-    option = _option(estimator)
+    option = _option_of_estimator(estimator)
     if not option:
         return None
     count: Any = getattr(estimator, option)
@@ -185,28 +185,28 @@ def size_of(estimator: Estimator, n: int) -> int | None:
 
 def noun_of(estimator: Estimator) -> str:
     """The unit of its size."""
-    return _SIZES[_option(estimator)]
+    return _SIZES[_option_of_estimator(estimator)]
 
 
 def with_size(estimator: Estimator, count: int) -> Estimator:
     """With another number of them."""
     value: Any = estimator
-    smaller: Estimator = replace(value, **{_option(estimator): count})
+    smaller: Estimator = replace(value, **{_option_of_estimator(estimator): count})
     return smaller
 
 
-def _option(estimator: Estimator) -> str:
+def _option_of_estimator(estimator: Estimator) -> str:
     return next((option for option in _SIZES if hasattr(estimator, option)), "")
 
 
-def _told(ways: Sequence[Way]) -> str:
+def _largest_text(ways: Sequence[Way]) -> str:
     """The largest numbers that fit."""
-    found = [(_largest(way), way.what) for way in ways]
+    found = [(_largest_that_fits(way), way.what) for way in ways]
     listed = " or ".join(f"{count:,} {what}" for count, what in found if count)
     return f"; at most {listed} would fit" if listed else ""
 
 
-def _largest(way: Way) -> int:
+def _largest_that_fits(way: Way) -> int:
     """The largest number that fits where one more does not; 0 where not even the fewest do."""
     low, high = way.fewest - 1, way.fewest
     while high < way.most and way.plan(high).fits:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_args, overload
 from dhsic._validation import check_integer, nearest, shown
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import ChainEstimator, Estimator, GridEstimator, Null
-from dhsic.estimators.registry import ESTIMATORS, NULLS, TABLE, Entry
+from dhsic.estimators.registry import ESTIMATORS, NULLS, TABLE, EstimatorEntry
 from dhsic.kernels import Kernel
 from dhsic.kernels.registry import FORMS, parse
 from dhsic.nulls import Chain, FromReplicates
@@ -20,7 +20,7 @@ from dhsic.nulls import Chain, FromReplicates
 __all__ = ["register", "unregister"]
 
 Class = TypeVar("Class", bound=type[Any])
-Names = str | type[Any] | Iterable[str | type[Any]]
+NamesOrClasses = str | type[Any] | Iterable[str | type[Any]]
 
 _NULL_CLASSES: tuple[type[Any], ...] = get_args(Null)
 _PROTOCOL = ("kernel", "choose_null", "plan", "estimate", "test")
@@ -38,8 +38,8 @@ def register(
     extension: Class,
     /,
     *,
-    nulls: Names | None = ...,
-    estimators: Names | None = ...,
+    nulls: NamesOrClasses | None = ...,
+    estimators: NamesOrClasses | None = ...,
     most_variables: int | None = ...,
     cost: str | None = ...,
 ) -> Class: ...
@@ -50,8 +50,8 @@ def register(
     extension: None = ...,
     /,
     *,
-    nulls: Names | None = ...,
-    estimators: Names | None = ...,
+    nulls: NamesOrClasses | None = ...,
+    estimators: NamesOrClasses | None = ...,
     most_variables: int | None = ...,
     cost: str | None = ...,
 ) -> Callable[[Class], Class]: ...
@@ -61,8 +61,8 @@ def register(
     extension: Any = None,
     /,
     *,
-    nulls: Names | None = None,
-    estimators: Names | None = None,
+    nulls: NamesOrClasses | None = None,
+    estimators: NamesOrClasses | None = None,
     most_variables: int | None = None,
     cost: str | None = None,
 ) -> Any:
@@ -136,7 +136,7 @@ def register(
     if not isinstance(extension, type):
         msg = f"register needs a class, got {extension!r}: pass the class of the value"
         raise InvalidArgumentError(msg)
-    kind, add, takes = _kind(extension)
+    kind, add, takes = _kind_of_class(extension)
     foreign = [name for name, value in given.items() if value is not None and name not in takes]
     if foreign:
         msg = (
@@ -189,7 +189,7 @@ def unregister(extension: str | type[Any]) -> None:
     ]
 
 
-def _kind(cls: type[Any]) -> tuple[str, Callable[..., None], tuple[str, ...]]:
+def _kind_of_class(cls: type[Any]) -> tuple[str, Callable[..., None], tuple[str, ...]]:
     """Kind of a class, how it is added, and which arguments go with it."""
     if issubclass(cls, Kernel):
         return "a kernel", _add_kernel, ()
@@ -254,12 +254,12 @@ def _add_kernel(cls: type[Kernel]) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _add_null(cls: type[Null], estimators: Names | None) -> None:
+def _add_null(cls: type[Null], estimators: NamesOrClasses | None) -> None:
     if estimators is None:
         _ANYWHERE.append(cls)
         with_it = [entry.estimator for entry in TABLE if _suits(cls, entry.nulls)]
     else:
-        with_it = _found("estimators", estimators, ESTIMATORS)
+        with_it = _named_classes("estimators", estimators, ESTIMATORS)
     NULLS[cls.name] = cls
     TABLE[:] = [
         replace(entry, nulls=(*entry.nulls, cls)) if entry.estimator in with_it else entry
@@ -274,9 +274,9 @@ def _suits(cls: type[Null], nulls: tuple[type[Null], ...]) -> bool:
 
 
 def _add_estimator(
-    cls: type[Estimator], nulls: Names | None, most_variables: int | None, cost: str | None
+    cls: type[Estimator], nulls: NamesOrClasses | None, most_variables: int | None, cost: str | None
 ) -> None:
-    with_it = tuple(_found("nulls", () if nulls is None else nulls, NULLS))
+    with_it = tuple(_named_classes("nulls", () if nulls is None else nulls, NULLS))
     if most_variables is not None:
         check_integer("most_variables", most_variables, minimum=2)
     if Chain in with_it and not issubclass(cls, ChainEstimator):
@@ -288,17 +288,22 @@ def _add_estimator(
     others = (null for null in _ANYWHERE if null not in with_it and _suits(null, with_it))
     with_it = (*with_it, *others)
     grids = issubclass(cls, GridEstimator)
-    TABLE.append(Entry(cls, with_it, most_variables, "?" if cost is None else str(cost), grids))
+    TABLE.append(
+        EstimatorEntry(cls, with_it, most_variables, "?" if cost is None else str(cost), grids)
+    )
     ESTIMATORS[cls.name] = cls
 
 
-def _found(argument: str, given: Names, known: dict[str, Any]) -> list[Any]:
+def _named_classes(argument: str, given: NamesOrClasses, known: dict[str, Any]) -> list[Any]:
     """The classes that are named, in order, each once."""
     listed: Sequence[Any] = [given] if isinstance(given, str | type) else list(given)
-    found = [known.get(one) if isinstance(one, str) else one for one in listed]
-    for one, cls in zip(listed, found, strict=True):
+    found = [
+        known.get(name_or_class) if isinstance(name_or_class, str) else name_or_class
+        for name_or_class in listed
+    ]
+    for name_or_class, cls in zip(listed, found, strict=True):
         if cls not in known.values():
-            shown = one.__name__ if inspect.isclass(one) else one
+            shown = name_or_class.__name__ if inspect.isclass(name_or_class) else name_or_class
             msg = (
                 f"{argument} must be among {', '.join(known)}, or their classes, got "
                 f"{shown!r}{nearest(str(shown), known)}"

@@ -42,7 +42,7 @@ __all__ = [
     "ESTIMATORS",
     "NULLS",
     "TABLE",
-    "Entry",
+    "EstimatorEntry",
     "draws_replicates",
     "find_estimator",
     "find_null",
@@ -55,7 +55,7 @@ _EXACT_RESAMPLES = 999  # a smallest p-value of 1/1,000
 
 
 @dataclass(frozen=True)
-class Entry:
+class EstimatorEntry:
     """An estimator and what it can do.
 
     Parameters
@@ -89,24 +89,24 @@ _EXACT: tuple[type[Null], ...] = (Shifts, Permutation)
 _APPROXIMATE: tuple[type[Null], ...] = (Multiplier, Gamma, Spectral)
 
 TABLE = [
-    Entry(NystromMHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n", True, True, True),
-    Entry(NystromHSIC, (*_EXACT, *_APPROXIMATE), 2, "n", True, moves_sets=True),
-    Entry(RFFHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n", True, moves_sets=True),
-    Entry(NFSIC, (*_EXACT, Chain, Sequential, ChiSquare), None, "n"),
-    Entry(BlockHSIC, (Normal,), 2, "n b"),
-    Entry(COCO, _EXACT, 2, "n", moves_sets=True),
-    Entry(CKA, (*_EXACT, *_APPROXIMATE), 2, "n", moves_sets=True),
-    Entry(NOCCO, (*_EXACT, Multiplier, Gamma), 2, "n", moves_sets=True),
-    Entry(SubCorr, (*_EXACT, *_APPROXIMATE), 2, "n", moves_sets=True),
-    Entry(
+    EstimatorEntry(NystromMHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n", True, True, True),
+    EstimatorEntry(NystromHSIC, (*_EXACT, *_APPROXIMATE), 2, "n", True, moves_sets=True),
+    EstimatorEntry(RFFHSIC, (*_EXACT, Chain, *_APPROXIMATE), None, "n", True, moves_sets=True),
+    EstimatorEntry(NFSIC, (*_EXACT, Chain, Sequential, ChiSquare), None, "n"),
+    EstimatorEntry(BlockHSIC, (Normal,), 2, "n b"),
+    EstimatorEntry(COCO, _EXACT, 2, "n", moves_sets=True),
+    EstimatorEntry(CKA, (*_EXACT, *_APPROXIMATE), 2, "n", moves_sets=True),
+    EstimatorEntry(NOCCO, (*_EXACT, Multiplier, Gamma), 2, "n", moves_sets=True),
+    EstimatorEntry(SubCorr, (*_EXACT, *_APPROXIMATE), 2, "n", moves_sets=True),
+    EstimatorEntry(
         VHSIC, (*_EXACT, Chain, Sequential, *_APPROXIMATE), None, "n^2", True, True, moves_sets=True
     ),
-    Entry(
+    EstimatorEntry(
         UHSIC, (*_EXACT, Sequential, Multiplier, Spectral), 2, "n^2", True, True, moves_sets=True
     ),
-    Entry(DCov, (*_EXACT, *_APPROXIMATE), 2, "n^2", moves_sets=True),
-    Entry(DCor, (*_EXACT, *_APPROXIMATE), 2, "n^2", moves_sets=True),
-    Entry(SubHSIC, (*_EXACT, Sequential, *_APPROXIMATE), 2, "n^2", moves_sets=True),
+    EstimatorEntry(DCov, (*_EXACT, *_APPROXIMATE), 2, "n^2", moves_sets=True),
+    EstimatorEntry(DCor, (*_EXACT, *_APPROXIMATE), 2, "n^2", moves_sets=True),
+    EstimatorEntry(SubHSIC, (*_EXACT, Sequential, *_APPROXIMATE), 2, "n^2", moves_sets=True),
 ]
 
 ESTIMATORS: dict[str, type[Estimator]] = {e.estimator.name: e.estimator for e in TABLE}
@@ -133,7 +133,7 @@ def find_estimator(estimator: Any, session: Session) -> tuple[Estimator, str]:
         load_plugins()
     if isinstance(estimator, str):
         estimator = ESTIMATORS[check_choice("estimator", estimator, ("auto", *ESTIMATORS))]()
-    if not _known(estimator):
+    if not _is_registered(estimator):
         if isinstance(estimator, type):
             msg = f"estimator must be a value, got the class: write {estimator.__name__}()"
             raise InvalidArgumentError(msg)
@@ -143,7 +143,7 @@ def find_estimator(estimator: Any, session: Session) -> tuple[Estimator, str]:
             "adds a class"
         )
         raise InvalidArgumentError(msg)
-    m, most = len(session.sources), _entry(estimator).most_variables
+    m, most = len(session.sources), _entry_of_estimator(estimator).most_variables
     if most is not None and m > most:
         more = " or ".join(e.estimator.name for e in TABLE if (e.most_variables or m) >= m)
         msg = f"estimator {estimator.name!r} takes at most {most} variables, got {m}: take {more}"
@@ -151,18 +151,18 @@ def find_estimator(estimator: Any, session: Session) -> tuple[Estimator, str]:
     return estimator, AS_ASKED
 
 
-def _known(estimator: object) -> bool:
+def _is_registered(estimator: object) -> bool:
     return type(estimator) in ESTIMATORS.values()
 
 
 def tries_grids(estimator: Estimator) -> bool:
     """Whether a test tries several kernels where none are given."""
-    return _entry(estimator).tries_grids
+    return _entry_of_estimator(estimator).tries_grids
 
 
 def takes_null(estimator: Estimator, null: str | Null | None) -> bool:
     """Whether a null stands with an estimator; "auto" does, and none for estimates."""
-    nulls = _entry(estimator).nulls
+    nulls = _entry_of_estimator(estimator).nulls
     if null is None or isinstance(null, str):
         return null in (None, "auto", *(cls.name for cls in nulls))
     return _stands(null, nulls)
@@ -218,7 +218,7 @@ def find_null(
 
 def _check_moves(null: Null, estimator: Estimator, session: Session, moves: Moves) -> None:
     """Refuse replicates that would not keep to the strata, groups or series of the rows."""
-    if not _entry(estimator).moves_sets:
+    if not _entry_of_estimator(estimator).moves_sets:
         names = ", ".join(entry.estimator.name for entry in TABLE if entry.moves_sets)
         msg = (
             f"estimator {estimator.name!r} cannot keep to strata, groups or the order of rows: "
@@ -231,7 +231,9 @@ def _check_moves(null: Null, estimator: Estimator, session: Session, moves: Move
     if moves.serial:
         allowed = (Chain,) if many else (Shifts,)
     if not isinstance(drawn, allowed):
-        names = " or ".join(repr(one.name) for one in allowed if one in _entry(estimator).nulls)
+        names = " or ".join(
+            repr(one.name) for one in allowed if one in _entry_of_estimator(estimator).nulls
+        )
         where = "a series in time" if moves.serial else "strata or groups"
         msg = (
             f"null {drawn.name!r} cannot keep to {where} of {len(session.sources)} variables: "
@@ -241,7 +243,7 @@ def _check_moves(null: Null, estimator: Estimator, session: Session, moves: Move
 
 
 def _check_grid(estimator: Estimator, null: Null) -> None:
-    if not _entry(estimator).grids or not isinstance(null, _Shared):
+    if not _entry_of_estimator(estimator).grids or not isinstance(null, _Shared):
         names = ", ".join(entry.estimator.name for entry in TABLE if entry.grids)
         msg = (
             f"several kernels for a variable need estimator {names} and null "
@@ -258,10 +260,10 @@ def _find_null(
     n_resamples: int | None,
     n_combinations: int,
 ) -> tuple[Null, str]:
-    supported = _entry(estimator).nulls
+    supported = _entry_of_estimator(estimator).nulls
     if isinstance(null, str) and null not in ("auto", *NULLS):
         load_plugins()
-        supported = _entry(estimator).nulls
+        supported = _entry_of_estimator(estimator).nulls
     if not isinstance(null, str) and _stands(null, supported):
         if n_resamples is not None:
             msg = (
@@ -274,17 +276,17 @@ def _find_null(
         check_integer("n_resamples", n_resamples, minimum=1)
     if isinstance(null, str) and null == "auto":
         count = n_resamples or _RESAMPLES
-        found, reason = estimator.choose_null(session, count * n_combinations)
+        chosen, reason = estimator.choose_null(session, count * n_combinations)
         if session.moves is not None and session.moves.serial:  # whose rows no one permutes
-            found, reason = exact_null(len(session.sources), count)
-        if isinstance(found, Resampling | Chain):
-            permutes = isinstance(found, Permutation)
-            usual = _EXACT_RESAMPLES if permutes else type(found)().n_resamples
-            found = replace(found, n_resamples=n_resamples or usual)
+            chosen, reason = exact_null(len(session.sources), count)
+        if isinstance(chosen, Resampling | Chain):
+            permutes = isinstance(chosen, Permutation)
+            usual = _EXACT_RESAMPLES if permutes else type(chosen)().n_resamples
+            chosen = replace(chosen, n_resamples=n_resamples or usual)
         elif n_combinations > 1:
-            found, reason = Multiplier(count), "several kernels need replicates that they share"
-        _check_resampling(found, n_resamples)
-        return found, reason
+            chosen, reason = Multiplier(count), "several kernels need replicates that they share"
+        _check_resampling(chosen, n_resamples)
+        return chosen, reason
     names = [cls.name for cls in supported]
     if not isinstance(null, str) or null not in names:
         raise _unavailable(null, estimator, names)
@@ -341,5 +343,5 @@ def _check_resampling(null: Null, n_resamples: int | None) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _entry(estimator: Estimator) -> Entry:
+def _entry_of_estimator(estimator: Estimator) -> EstimatorEntry:
     return next(entry for entry in TABLE if entry.estimator is type(estimator))

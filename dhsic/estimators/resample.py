@@ -27,7 +27,7 @@ __all__ = [
     "exact_null",
     "narrower",
     "orbit_of",
-    "pairs_of",
+    "statistics_of",
     "suits_one_task",
     "tie_tolerance",
     "tile_error",
@@ -195,7 +195,7 @@ def chain_of(chosen: Sequence[tuple[int, ...]]) -> list[list[TwoSided]]:
     return stages
 
 
-def pairs_of(chosen: Sequence[tuple[int, ...]], null: object) -> list[TwoSided]:
+def statistics_of(chosen: Sequence[tuple[int, ...]], null: object) -> list[TwoSided]:
     """The statistics of a test: one a combination, or those of all stages of a chain."""
     if isinstance(null, Chain):
         return [pair for stage in chain_of(chosen) for pair in stage]
@@ -238,7 +238,7 @@ def orbit_of(
         the null leaves the choice and rows are many.
     """
     if isinstance(null, Permutation):
-        return _permuted(session, null, suits)
+        return _permuted_orbit(session, null, suits)
     stages = len(session.sources) - 1 if isinstance(null, Chain) else 1
     return _shifted(session, null.n_resamples * stages, _WIDEST)
 
@@ -267,17 +267,17 @@ def _shifted(session: Session, n_resamples: int, most: int) -> Orbit:
     return Orbit(groups, 1 if serial else -(-n_resamples // groups.size))
 
 
-def _permuted(session: Session, null: Permutation, suits: Callable[[Orbit], bool]) -> Orbit:
+def _permuted_orbit(session: Session, null: Permutation, suits: Callable[[Orbit], bool]) -> Orbit:
     """The identity and permutations drawn at random, of all rows or within groups."""
     n = session.n
     whole = Orbit(whole_group(session), null.n_resamples + 1, shifted=False)
-    if null.within == "all" or n <= null.block_rows or (null.within == "auto" and suits(whole)):
+    if null.within == "all" or n <= null.group_rows or (null.within == "auto" and suits(whole)):
         return whole
     groups: RowGroups
     if session.moves is None:
-        groups = Groups(n, n // round(n / null.block_rows), session.seed)
+        groups = Groups(n, n // round(n / null.group_rows), session.seed)
     else:
-        groups = session.moves.groups(null.block_rows)
+        groups = session.moves.groups(null.group_rows)
     return Orbit(groups, null.n_resamples + 1, shifted=False)
 
 

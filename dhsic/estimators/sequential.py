@@ -62,11 +62,11 @@ def draw_sequentially(
     replicates : SequentialReplicates
     detail : str
     """
-    found = SequentialReplicates(np.empty(0), null.n_exceed)
+    drawn = SequentialReplicates(np.empty(0), null.n_exceed)
     for values in batches:
-        found = SequentialReplicates(np.concatenate([found.values, values]), null.n_exceed)
-        if found.decides(least):
+        drawn = SequentialReplicates(np.concatenate([drawn.values, values]), null.n_exceed)
+        if drawn.decides(least):
             break
-    used = replace(found, values=found.values[: found.drawn(least)])
+    used = replace(drawn, values=drawn.values[: drawn.drawn(least)])
     how = f"{len(used.values):,} of at most {null.n_resamples:,} permutations of all rows"
     return used, how

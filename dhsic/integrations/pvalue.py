@@ -56,13 +56,13 @@ class PValue:
         x, y : array-like, shapes (n,) or (n, d)
             As for `dhsic.independence_test`.
         z : array-like, shape (n,) or (n, d), optional
-            What is given; nothing where it is None or has no columns.
+            The variables given; none where it is None or has no columns.
 
         Returns
         -------
         float
         """
-        where: dict[str, Any] = {
+        run_options: dict[str, Any] = {
             "rng": self.rng,
             "client": self.client,
             "threads": self.threads,
@@ -70,5 +70,7 @@ class PValue:
             "progress": False,
         }
         if z is None or 0 in getattr(z, "shape", ()):
-            return independence_test(x, y, **where, **self.marginal).pvalue
-        return conditional_independence_test(x, y, given=z, **where, **self.conditional).pvalue
+            return independence_test(x, y, **run_options, **self.marginal).pvalue
+        return conditional_independence_test(
+            x, y, given=z, **run_options, **self.conditional
+        ).pvalue

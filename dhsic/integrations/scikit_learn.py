@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_choice, check_integer
-from dhsic.engine.blocks import Kind
+from dhsic.engine.blocks import ValueKind
 from dhsic.errors import InvalidArgumentError, require
 from dhsic.io.sources import ArraySource
 from dhsic.ranking import rank_features, select_features
 
 if TYPE_CHECKING:
     from dhsic.nulls.multiple import Control
-    from dhsic.ranking import FeatureRanking
+    from dhsic.ranking import ColumnRanking
 
 try:
     from sklearn.base import BaseEstimator
@@ -42,12 +42,12 @@ except ImportError:
 
 __all__ = ["DependenceSelector", "dependence_score"]
 
-Method = Literal["pvalue", "cka", "hsic", "forward", "backward", "linear", "lasso"]
-Matrix = NDArray[np.float64]
+SelectorMethod = Literal["pvalue", "cka", "hsic", "forward", "backward", "linear", "lasso"]
+Matrix64 = NDArray[np.float64]
 _RANKS = ("pvalue", "cka", "hsic")
 
 
-def dependence_score(X: Any, y: Any, *, rng: Any = 0, **options: Any) -> tuple[Matrix, Matrix]:
+def dependence_score(X: Any, y: Any, *, rng: Any = 0, **options: Any) -> tuple[Matrix64, Matrix64]:
     """Score features by their dependence on a target, as `score_func` of scikit-learn's selectors.
 
     Parameters
@@ -82,8 +82,8 @@ def dependence_score(X: Any, y: Any, *, rng: Any = 0, **options: Any) -> tuple[M
     >>> int(scores.argmax()), bool(pvalues[1] <= 0.01)
     (1, True)
     """
-    ranking = rank_features(_features(X), _target(y), rng=rng, progress=False, **options)
-    return _standardised(ranking), np.array([one.pvalue for one in ranking.features])
+    ranking = rank_features(_checked_matrix(X), _target(y), rng=rng, progress=False, **options)
+    return _standardised_ranking(ranking), np.array([one.pvalue for one in ranking.features])
 
 
 class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
@@ -100,7 +100,7 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         Instead of a number: keep the features of which independence of the target is rejected at
         this level; for methods that rank.
     control : str, optional
-        How `alpha` accounts for the number of features, see `FeatureRanking.rejected`.
+        How `alpha` accounts for the number of features, see `ColumnRanking.rejected`.
     estimator : str or Estimator, optional
         Estimator of the dependence; that of the function where not given.
     random_state : int, RandomState or None, optional
@@ -183,7 +183,7 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         from sklearn.utils import check_random_state
         from sklearn.utils.validation import validate_data
 
-        method = check_choice("method", self.method, get_args(Method))
+        method = check_choice("method", self.method, get_args(SelectorMethod))
         values, target = validate_data(
             self, X, y, multi_output=True, y_numeric=False, ensure_min_samples=4
         )
@@ -197,7 +197,7 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             options["estimator"] = self.estimator
         count = self._count(values.shape[1], ranks=method in _RANKS)
         find = self._rank if method in _RANKS else self._select
-        find(_features(values), _target(target), count, options)
+        find(_checked_matrix(values), _target(target), count, options)
         return self
 
     def _count(self, d: int, *, ranks: bool) -> int | None:
@@ -219,17 +219,17 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             raise InvalidArgumentError(msg)
         return count
 
-    def _rank(self, x: Matrix, y: Any, count: int | None, options: dict[str, Any]) -> None:
+    def _rank(self, x: Matrix64, y: Any, count: int | None, options: dict[str, Any]) -> None:
         ranking = rank_features(x, y, by=self.method, **options)
-        self.scores_ = _standardised(ranking)
-        self.pvalues_ = np.array([one.pvalue for one in ranking.features])
+        self.scores_ = _standardised_ranking(ranking)
+        self.pvalues_ = np.array([column.pvalue for column in ranking.features])
         if self.alpha is not None:
             chosen = set(ranking.rejected(self.alpha, self.control))
         else:
-            chosen = {one.name for one in ranking.ranked()[:count]}
-        self.support_ = np.array([one.name in chosen for one in ranking.features])
+            chosen = {column.name for column in ranking.ranked()[:count]}
+        self.support_ = np.array([column.name in chosen for column in ranking.features])
 
-    def _select(self, x: Matrix, y: Any, count: int | None, options: dict[str, Any]) -> None:
+    def _select(self, x: Matrix64, y: Any, count: int | None, options: dict[str, Any]) -> None:
         assert count is not None
         found = select_features(x, y, count, method=self.method, **options)
         columns = [column for (column,) in found.columns]
@@ -250,11 +250,11 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _standardised(ranking: FeatureRanking) -> Matrix:
+def _standardised_ranking(ranking: ColumnRanking) -> Matrix64:
     return np.array([one.standardised for one in ranking.features])
 
 
-def _features(X: Any) -> Matrix:
+def _checked_matrix(X: Any) -> Matrix64:
     return np.asarray(X, np.float64)
 
 
@@ -265,5 +265,5 @@ def _target(y: Any) -> Any:
         return values
     _, codes = np.unique(values.astype(str), return_inverse=True)
     width = 1 if values.ndim == 1 else values.shape[1]
-    category: Kind = "category"
+    category: ValueKind = "category"
     return ArraySource("y", codes.reshape(values.shape), kinds=(category,) * width)

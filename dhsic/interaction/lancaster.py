@@ -23,13 +23,13 @@ from dhsic.estimators.landmark.draws import AUTO
 from dhsic.estimators.reach import planned
 from dhsic.interaction.landmarks import (
     FACTORISATIONS,
-    Replicated,
+    LancasterReplicates,
     plan_at_landmarks,
     replicate_at_landmarks,
 )
 from dhsic.interaction.pairs import plan_of_pairs, replicate_pairs
 from dhsic.interaction.result import Factorisation, InteractionTestResult
-from dhsic.kernels import Candidates, Combinations, Grid, Kernel
+from dhsic.kernels import Candidates, Combinations, Grid, Kernel, KernelName
 from dhsic.nulls import (
     Multiplier,
     Permutation,
@@ -41,7 +41,7 @@ from dhsic.nulls import (
 
 __all__ = ["INTERACTION_ESTIMATORS", "interaction_test", "plan_interaction"]
 
-Kernels = str | Kernel | Sequence[str | Kernel | None]
+Kernels = KernelName | str | Kernel | Sequence[KernelName | str | Kernel | None]
 
 INTERACTION_ESTIMATORS: dict[str, type[NystromMHSIC | VHSIC]] = {
     "nystrom-lancaster": NystromMHSIC,
@@ -152,7 +152,7 @@ def interaction_test(
     method = _Method.choose(session, kernels, estimator, null, n_resamples)
     session.begin(method.plan(session))
     session.resume(computes="interaction test", **method.described)
-    return _result(session, method, method.run(session), began)
+    return _interaction_result(session, method, method.run(session), began)
 
 
 @named_arguments
@@ -216,13 +216,13 @@ class _Method:
         n_resamples: int | None,
     ) -> _Method:
         """Check what the user passed, and choose the rest."""
-        asked = _estimator(estimator)
+        asked = _read_estimator(estimator)
         _check_kernels(kernels)
         _check_null(null, asked)
-        found, why = _find_null(null, asked, session, n_resamples)
+        found, why = _interaction_null(null, asked, session, n_resamples)
         name_or_value = asked.name if isinstance(estimator, str) else asked
         chosen, reason, fitting = choose_measure(
-            session, kernels, name_or_value, planner=partial(_plan, null=found)
+            session, kernels, name_or_value, planner=partial(_interaction_plan, null=found)
         )
         assert isinstance(chosen, NystromMHSIC | VHSIC)
         return cls(chosen, reason, fitting, found, why)
@@ -235,9 +235,11 @@ class _Method:
     def plan(self, session: Session) -> Plan:
         """The plan of the run; a refusal names the largest numbers that fit."""
         combinations = Combinations.single(self.kernels)
-        return planned(partial(_plan, null=self.null), self.estimator, session, combinations)
+        return planned(
+            partial(_interaction_plan, null=self.null), self.estimator, session, combinations
+        )
 
-    def run(self, session: Session) -> Replicated:
+    def run(self, session: Session) -> LancasterReplicates:
         """The statistic and its replicates."""
         if isinstance(self.estimator, VHSIC):
             assert isinstance(self.null, Permutation | Multiplier)
@@ -245,7 +247,7 @@ class _Method:
         return replicate_at_landmarks(session, self.estimator, self.kernels, self.null)
 
 
-def _plan(
+def _interaction_plan(
     estimator: Estimator, session: Session, combinations: Combinations, null: Resampling
 ) -> Plan:
     if isinstance(estimator, VHSIC):
@@ -255,7 +257,7 @@ def _plan(
     return plan_at_landmarks(session, estimator, combinations.kernels, null)
 
 
-def _find_null(
+def _interaction_null(
     null: Any, estimator: NystromMHSIC | VHSIC, session: Session, n_resamples: int | None
 ) -> tuple[Resampling, str]:
     # Three variables of which one is moved: shifts, where joint independence takes a chain.
@@ -299,15 +301,15 @@ def _check_null(null: Any, estimator: NystromMHSIC | VHSIC) -> None:
     if not isinstance(null, Resampling):
         names = ("auto", Shifts.name, Permutation.name, Multiplier.name)
         check_choice("null", null, names)
-    elif isinstance(null, Permutation) and null.within == "blocks" and isinstance(estimator, VHSIC):
+    elif isinstance(null, Permutation) and null.within == "groups" and isinstance(estimator, VHSIC):
         msg = (
-            "estimator 'v-lancaster' permutes all rows, got within='blocks': take within='all', or "
+            "estimator 'v-lancaster' permutes all rows, got within='groups': take within='all', or "
             "estimator='nystrom-lancaster'"
         )
         raise InvalidArgumentError(msg)
 
 
-def _estimator(estimator: Any) -> NystromMHSIC | VHSIC:
+def _read_estimator(estimator: Any) -> NystromMHSIC | VHSIC:
     if isinstance(estimator, str):
         given = {cls.name: name for cls, name in _NAMES.items()}.get(estimator, estimator)
         return INTERACTION_ESTIMATORS[check_choice("estimator", given, [*_NAMES.values()])]()
@@ -334,30 +336,32 @@ def _check_landmarks(estimator: NystromMHSIC) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _result(
-    session: Session, method: _Method, found: Replicated, began: float
+def _interaction_result(
+    session: Session, method: _Method, replicated: LancasterReplicates, began: float
 ) -> InteractionTestResult:
     """The result of three tests: that of the factorisation which is hardest to reject."""
-    names, count = session.names, len(found.replicates)
-    roundings = np.broadcast_to(found.rounding, len(found.statistics)).tolist()
+    names, count = session.names, len(replicated.replicates)
+    roundings = np.broadcast_to(replicated.rounding, len(replicated.statistics)).tolist()
     pvalues = [
         pvalue(statistic, Replicates(replicates), session.dtype, rounding)
         for statistic, replicates, rounding in zip(
-            found.statistics, found.replicates.T, roundings, strict=True
+            replicated.statistics, replicated.replicates.T, roundings, strict=True
         )
     ]
     largest = int(np.argmax(pvalues))
-    statistic = float(found.statistics[largest])
-    estimate = Estimate(statistic / session.n, found.kernels, found.landmarks, quantity=_QUANTITY)
+    statistic = float(replicated.statistics[largest])
+    estimate = Estimate(
+        statistic / session.n, replicated.kernels, replicated.landmarks, quantity=_QUANTITY
+    )
     fields = result_fields(session, method.estimator, method.estimator_reason, estimate, began)
     fields["estimator"] = _NAMES[type(method.estimator)]
     return InteractionTestResult(
         statistic=statistic,
         pvalue=pvalues[largest],
         pvalue_error=monte_carlo_error(pvalues[largest], count),
-        null_distribution=found.replicates[:, largest],
+        null_distribution=replicated.replicates[:, largest],
         null=method.null.name,
-        null_reason="; ".join(filter(None, (method.null_reason, found.detail))),
+        null_reason="; ".join(filter(None, (method.null_reason, replicated.detail))),
         factorisations=tuple(
             Factorisation(names[s], (names[a], names[b]), p, monte_carlo_error(p, count))
             for (a, b, s), p in zip(FACTORISATIONS, pvalues, strict=True)

@@ -21,7 +21,7 @@ from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Multiplier
 from dhsic.results import LandmarkSummary
 
-__all__ = ["FACTORISATIONS", "Replicated", "plan_at_landmarks", "replicate_at_landmarks"]
+__all__ = ["FACTORISATIONS", "LancasterReplicates", "plan_at_landmarks", "replicate_at_landmarks"]
 
 Vector = NDArray[np.float64]
 
@@ -32,7 +32,7 @@ _PAIRS = tuple(TwoSided((a, b), s) for a, b, s in FACTORISATIONS)
 _REMEDY = "take fewer landmarks, resamples or threads"
 
 
-class Replicated(NamedTuple):
+class LancasterReplicates(NamedTuple):
     """The statistic of the data, and what becomes of it where one variable is independent."""
 
     statistics: Vector
@@ -51,7 +51,7 @@ class Replicated(NamedTuple):
 
 def replicate_at_landmarks(
     session: Session, estimator: NystromMHSIC, kernels: Sequence[Kernel], null: Resampling
-) -> Replicated:
+) -> LancasterReplicates:
     """T = n v' K_J^-1 v with v_j = <mu_L, k_J(z_j)> the mean of the centred products, two passes.
 
     Under (a, b) _||_ s, with d_m centred and c_ab the mean of d_a d_b, the means of d_a d_s and
@@ -65,11 +65,13 @@ def replicate_at_landmarks(
     note = guard_interaction(session, basis.combinations, basis.samples, null)
     basis.warn_of_rounding(session)
     tuples = Tuples.at(basis, _PAIRS, session.dtype, "centred")
+    # About the means, products of small numbers lose no digits of their covariance.
     if not isinstance(null, Multiplier):  # which finds the means itself
         tuples = tuples.about(list(measure_tuples(session, tuples).kappa))
+    # The three factorisations have one basis: their statistics are one norm of one vector.
     whiten = [partial(basis.whiten, 0)] * len(_PAIRS)
     (statistics, replicates, rounding), _, detail = resample_tuples(session, tuples, whiten, null)
-    return Replicated(
+    return LancasterReplicates(
         statistics,
         replicates,
         basis.combinations.kernels_of(0),

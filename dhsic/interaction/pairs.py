@@ -18,8 +18,8 @@ from dhsic.estimators.gram.centring import Centring
 from dhsic.estimators.gram.orbits import GramOrbit
 from dhsic.estimators.gram.permutations import PermutedGrams, PermutedProducts
 from dhsic.estimators.gram.steps import (
+    CostedStep,
     HeldGrams,
-    Step,
     held_pass,
     held_steps,
     plan_steps,
@@ -27,7 +27,7 @@ from dhsic.estimators.gram.steps import (
 )
 from dhsic.estimators.gram.sums import GramSums
 from dhsic.estimators.resample import orbit_of
-from dhsic.interaction.landmarks import FACTORISATIONS, Replicated
+from dhsic.interaction.landmarks import FACTORISATIONS, LancasterReplicates
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Multiplier, Permutation
 
@@ -40,7 +40,9 @@ _PAIR = PermutedProducts((0, 1), ((0, 1),))
 _REMEDY = "take estimator='nystrom-lancaster', fewer rows, or fewer resamples"
 
 
-def replicate_pairs(session: Session, kernels: Sequence[Kernel], null: Asked) -> Replicated:
+def replicate_pairs(
+    session: Session, kernels: Sequence[Kernel], null: Asked
+) -> LancasterReplicates:
     """T = n |mu_L|^2 = (1/n) sum_ij A_ij B_ij C_ij of centred Gram matrices, with replicates.
 
     Under (a, b) _||_ s it is n HSIC of s and of a variable whose Gram matrix is the product of
@@ -48,18 +50,18 @@ def replicate_pairs(session: Session, kernels: Sequence[Kernel], null: Asked) ->
     """
     fitted, samples = fit_combinations_on_sample(session, Combinations.single(kernels))
     note = guard_interaction(session, fitted, samples, null)
-    values, error = run_steps(session, _steps(session, fitted, null))
+    values, error = run_steps(session, _pair_steps(session, fitted, null))
     detail = orbit_of(session, null).detail if isinstance(null, Permutation) else note
-    return Replicated(values[0], values[1:], fitted.kernels, None, detail, error)
+    return LancasterReplicates(values[0], values[1:], fitted.kernels, None, detail, error)
 
 
 def plan_of_pairs(session: Session, kernels: Sequence[Kernel], null: Asked) -> Plan:
     """The steps that `replicate_pairs` would run."""
     guessed = Combinations.single(kernels).guessed(session.dims)
-    return plan_steps(session, [_steps(session, guessed, null)], _REMEDY)
+    return plan_steps(session, [_pair_steps(session, guessed, null)], _REMEDY)
 
 
-def _steps(session: Session, combinations: Combinations, null: Asked) -> list[Step]:
+def _pair_steps(session: Session, combinations: Combinations, null: Asked) -> list[CostedStep]:
     """Hold the Gram matrices, and replicate; of values (b + 1, 3) and their rounding."""
     n, size = session.n, session.dtype.itemsize
     unseen = [np.zeros((1, d)) for d in session.dims]
@@ -70,25 +72,28 @@ def _steps(session: Session, combinations: Combinations, null: Asked) -> list[St
         centring = Centring.of(grams.sums_of(combinations.chosen[0]), unbiased=False)
         for k, gram in enumerate(held.grams):
             centring.centre(k, gram)
+        # Rubenstein et al. (2016): under (a, b) _||_ s the statistic is HSIC of s and the pair (a,
+        # b).
         pairs = ([held.grams[a] * held.grams[b], held.grams[s]] for a, b, s in FACTORISATIONS)
-        values = [_values(session, pair, held, null) for pair in pairs]
+        values = [_pair_replicates(session, pair, held, null) for pair in pairs]
         return np.transpose(values), float(grams.rounding()[0])
 
     working = 2 * size * n * n + 2 * size * n * null.n_resamples
     if isinstance(null, Permutation):
         task = size * _PAIR.scratch_entries(n, n)
         working = 2 * size * n * n + session.runtime.threads * task + 16 * n * null.n_resamples
-    last = Step(DriverStep(f"{null.name} null", working), replicate)
+    last = CostedStep(DriverStep(f"{null.name} null", working), replicate)
     return [*held_steps(session, reduction), last]
 
 
-def _values(session: Session, grams: list[Matrix], held: HeldGrams, null: Asked) -> Vector:
+def _pair_replicates(session: Session, grams: list[Matrix], held: HeldGrams, null: Asked) -> Vector:
     """The statistic and its replicates from Gram matrices of two variables, shape (b + 1,).
 
     The first is overwritten. With signs the factor is n / (n - 2), see
     `dhsic.estimators.landmark.statistics`.
     """
     n = session.n
+    # The product of two centred Gram matrices is not centred itself; HSIC with s needs it to be.
     h = Centring.of(GramSums.of(grams), unbiased=False).centre(0, grams[0])
     product = h * grams[1]
     observed = product.sum(dtype=np.float64) / n
@@ -98,6 +103,7 @@ def _values(session: Session, grams: list[Matrix], held: HeldGrams, null: Asked)
         ranges = session.map("permutation null", permuted, null.n_resamples)
         return np.concatenate([[observed], *(one[:, 0] / n for one in ranges)])
     signs = random_signs(session.seed, 0, n, null.n_resamples).astype(product.dtype)
+    # Signs about their mean: (w - mean w)' H (w - mean w), as the terms were about theirs.
     signs -= signs.mean(axis=0)
     forms = np.einsum("ib,ib->b", signs, product @ signs, dtype=np.float64)
     return np.append(observed, forms / (n - 2))

@@ -55,6 +55,15 @@ class InteractionTestResult(IndependenceTestResult):
         Under the factorisation that has the largest p-value.
     factorisations : tuple of Factorisation
         The three, in the order of the variables that they separate.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, y = np.random.default_rng(0).standard_normal((2, 300))
+    >>> result = dhsic.interaction_test(x, y, np.sign(x * y), rng=0)
+    >>> result.pvalue < 0.01, len(result.factorisations)
+    (True, 3)
     """
 
     hypothesis: ClassVar[str] = "factorisation"

@@ -77,7 +77,7 @@ def by_obstore(url: str, read_only: bool) -> Any:
         prefix=prefix or None,
         client_options=_CLIENT,
         retry_config=_RETRY,
-        **_chain(),
+        **_credentials(),
     )
     return _Obstore(store, read_only=read_only)
 
@@ -146,7 +146,7 @@ class _Obstore(ObjectStore):  # type: ignore[misc]
         return prototype.buffer.from_bytes(await response.bytes_async())
 
 
-def _chain() -> dict[str, Any]:
+def _credentials() -> dict[str, Any]:
     """Credentials that boto finds in environment, profiles or roles; none where it is absent."""
     if conf.get("s3", {}).get("anon"):
         return {"skip_signature": True}

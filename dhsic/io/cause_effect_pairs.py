@@ -76,9 +76,9 @@ def read_pairs(folder: str | Path) -> list[CauseEffectPair]:
     if not files:
         msg = f"{str(place)!r} must be a folder with files pair0001.txt and so on, and has none"
         raise DataError(msg)
-    files.sort(key=lambda path: (_number(path), path.name))
+    files.sort(key=lambda path: (_number_of_pair(path), path.name))
     for one, other in pairwise(files):
-        if _number(one) == _number(other):
+        if _number_of_pair(one) == _number_of_pair(other):
             msg = f"pairs must differ in their numbers, got {one.name} and {other.name}: rename one"
             raise DataError(msg)
     known = _meta(place / _META)
@@ -90,7 +90,7 @@ def _meta(path: Path) -> dict[int, tuple[int, int, int, int, float]] | None:
     if not path.exists():
         return None
     found = {}
-    for row in np.atleast_2d(_numbers(path)):
+    for row in np.atleast_2d(_numbers_of_file(path)):
         whole = np.isfinite(row).all() and (row[:5] == np.floor(row[:5])).all()
         if len(row) != 6 or not whole or (row[1:5] < 1).any() or row[5] < 0:
             msg = (
@@ -107,8 +107,8 @@ def _meta(path: Path) -> dict[int, tuple[int, int, int, int, float]] | None:
 
 
 def _pair(path: Path, known: dict[int, tuple[int, int, int, int, float]] | None) -> CauseEffectPair:
-    data = _numbers(path)
-    number = _number(path)
+    data = _numbers_of_file(path)
+    number = _number_of_pair(path)
     if known is None:
         if data.shape[1] != 2:
             msg = f"{path} must have two columns where there is no {_META}, got {data.shape[1]}"
@@ -132,11 +132,11 @@ def _pair(path: Path, known: dict[int, tuple[int, int, int, int, float]] | None)
     return CauseEffectPair(path.stem, x, y, forward, weight)
 
 
-def _number(path: Path) -> int:
+def _number_of_pair(path: Path) -> int:
     return int(path.stem.removeprefix("pair"))
 
 
-def _numbers(path: Path) -> NDArray[np.float64]:
+def _numbers_of_file(path: Path) -> NDArray[np.float64]:
     try:
         return np.loadtxt(path, dtype=np.float64, ndmin=2)
     except (OSError, ValueError) as error:

@@ -61,9 +61,14 @@ class Dialect:
         InvalidArgumentError
             One of the three is none of its kind.
         """
-        one = self.delimiter
-        if not isinstance(one, str) or len(one) != 1 or not one.isascii() or one in '"\r\n':
-            msg = f"delimiter must be one character such as ';' or a tab, got {shown(one)}"
+        delimiter = self.delimiter
+        if (
+            not isinstance(delimiter, str)
+            or len(delimiter) != 1
+            or not delimiter.isascii()
+            or delimiter in '"\r\n'
+        ):
+            msg = f"delimiter must be one character such as ';' or a tab, got {shown(delimiter)}"
             raise InvalidArgumentError(msg)
         check_choice("quotes", self.quotes, get_args(Quotes))
         try:
@@ -133,13 +138,13 @@ def count_csv(path: Path, dialect: Dialect) -> CsvLines:
     """
     counter = _Counter(path, dialect)
     held = b""
-    for block in _blocks(path, dialect):
+    for block in _decoded_blocks(path, dialect):
         held = counter.take(held + block)
     counter.take(held + b"\n", last=True)
     return CsvLines(dialect, max(counter.rows - 1, 0), counter.row_bytes, counter.line_breaks)
 
 
-def _blocks(path: Path, dialect: Dialect) -> Iterator[bytes]:
+def _decoded_blocks(path: Path, dialect: Dialect) -> Iterator[bytes]:
     """The file as UTF-8 with line feeds alone, without its mark of byte order."""
     decoder = codecs.getincrementaldecoder(dialect.encoding)()
     line, carriage, first = 1, b"", True

@@ -115,13 +115,13 @@ def piece_shape(array: Any) -> tuple[int, ...]:
 
 def _decoder(array: Any) -> float:
     """Times the decoded bytes that the codecs of a chunk hold; 0 where they are the stored ones."""
-    codecs = [name for name in map(_name_of, array.compressors) if name not in _VIEWS]
-    filtered = any(_name_of(one) not in _VIEWS for one in array.filters)
+    codecs = [name for name in map(_name_of_codec, array.compressors) if name not in _VIEWS]
+    filtered = any(_name_of_codec(one) not in _VIEWS for one in array.filters)
     most = max((_DECODERS.get(name, _OTHERS) for name in codecs), default=0.0)
     return max(most, _FILTERED) if filtered else most
 
 
-def _name_of(codec: Any) -> str:
+def _name_of_codec(codec: Any) -> str:
     """The name of a codec of either format of zarr."""
     known = getattr(codec, "codec_id", None)
     name = codec.to_dict()["name"] if known is None else known

@@ -89,7 +89,7 @@ class DerivedSource:
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1."""
         parts = [other.read(start, stop) for other in self.others]
-        return _made(self.function, self.width, start, stop, *parts)
+        return _derived_rows(self.function, self.width, start, stop, *parts)
 
     def take(self, rows: NDArray[np.intp]) -> Any:
         """Rows by increasing number."""
@@ -104,7 +104,7 @@ class DerivedSource:
         import dask.array as da  # with pandas and Xarray, slow to import
         from dask import delayed
 
-        made = delayed(_taken, pure=False)(self._sent, rows, *values)
+        made = delayed(_function_of_rows, pure=False)(self._sent, rows, *values)
         return da.from_delayed(made, (len(rows), self.width), dtype=np.float64)
 
     def lazy(self, bounds: Sequence[int]) -> list[Delayed]:
@@ -116,7 +116,7 @@ class DerivedSource:
             other.lazy(bounds) if other.place == "graph" else _reads(other, spans)
             for other in self.others
         ]
-        make = delayed(_made, pure=False)
+        make = delayed(_derived_rows, pure=False)
         return [
             make(self._sent, self.width, *span, *parts)
             for span, *parts in zip(spans, *columns, strict=True)
@@ -143,7 +143,7 @@ class _Sent(NamedTuple):
         return self.function(rows, [np.require(x, requirements="A") for x in values])
 
 
-def _made(
+def _derived_rows(
     function: RowFunction, width: int, start: int, stop: int, *values: NDArray[Any]
 ) -> NDArray[np.float64]:
     """Rows start..stop-1, a few at a time so that what the function needs stays small."""
@@ -155,7 +155,7 @@ def _made(
     return out
 
 
-def _taken(function: RowFunction, rows: NDArray[np.intp], *values: NDArray[Any]) -> Any:
+def _function_of_rows(function: RowFunction, rows: NDArray[np.intp], *values: NDArray[Any]) -> Any:
     return function(rows, values)
 
 

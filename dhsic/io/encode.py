@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Kind
+from dhsic.engine.blocks import ValueKind
 from dhsic.errors import DataError
 
 __all__ = [
-    "Columns",
     "Encoded",
+    "EncodedColumns",
     "Labels",
     "encode",
     "encode_codes",
@@ -56,37 +56,37 @@ class Encoded(NamedTuple):
     """A column, or columns of one kind, as numbers; NaN where a value is missing."""
 
     values: NDArray[Any]
-    kind: Kind
+    kind: ValueKind
     categories: Labels = None
     """Labels of the codes of a category, in their order."""
 
 
-class Columns(NamedTuple):
+class EncodedColumns(NamedTuple):
     """Columns of any kinds as numbers."""
 
     values: NDArray[Any]
     """Shape (n,) or (n, d)."""
-    kinds: tuple[Kind, ...]
+    kinds: tuple[ValueKind, ...]
     categories: tuple[Labels, ...]
 
 
-def unusable(where: str, dtype: Any) -> DataError | None:
+def unusable(data_name: str, dtype: Any) -> DataError | None:
     """The error of a type that no kernel takes as it is; None of numbers."""
     kind = np.dtype(dtype).kind
     if kind in "fiub":
         return None
     remedy = next((text for kinds, text in _REMEDIES.items() if kind in kinds), "convert it")
-    return DataError(f"{where} must hold real numbers, got {dtype}: {remedy}")
+    return DataError(f"{data_name} must hold real numbers, got {dtype}: {remedy}")
 
 
-def encode(values: NDArray[Any], where: str) -> Encoded:
+def encode(values: NDArray[Any], data_name: str) -> Encoded:
     """Numbers and booleans as they are, text as codes of categories, a column at a time.
 
     Parameters
     ----------
     values : ndarray, shape (n,)
         Values of any type.
-    where : str
+    data_name : str
         Name in messages.
 
     Returns
@@ -104,18 +104,18 @@ def encode(values: NDArray[Any], where: str) -> Encoded:
     if values.dtype.kind == "b":
         return Encoded(values, "boolean")
     if values.dtype.kind not in "OUST":
-        error = unusable(where, values.dtype)
+        error = unusable(data_name, values.dtype)
         assert error is not None
         raise error
-    return _of_objects(values.tolist(), where)
+    return _of_objects(values.tolist(), data_name)
 
 
-def encode_labels(values: Sequence[Any], where: str) -> Encoded:
+def encode_labels(values: Sequence[Any], data_name: str) -> Encoded:
     """Codes of labels in the order in which they first appear; None and NaN are missing."""
-    return encode_codes(*_codes_of(values), where)
+    return encode_codes(*_codes_of(values), data_name)
 
 
-def encode_codes(codes: NDArray[Any], labels: Sequence[Any], where: str) -> Encoded:
+def encode_codes(codes: NDArray[Any], labels: Sequence[Any], data_name: str) -> Encoded:
     """Codes of labels as they are, of which -1 is missing.
 
     Raises
@@ -125,7 +125,7 @@ def encode_codes(codes: NDArray[Any], labels: Sequence[Any], where: str) -> Enco
     """
     if len(labels) == len(codes) > _ROWS_OF_NAMES and len(np.unique(codes)) == len(codes):
         msg = (
-            f"{where} has another label in every row, so it names rows rather than groups of "
+            f"{data_name} has another label in every row, so it names rows rather than groups of "
             "rows: leave it out, or make numbers of it"
         )
         raise DataError(msg)
@@ -133,7 +133,7 @@ def encode_codes(codes: NDArray[Any], labels: Sequence[Any], where: str) -> Enco
     return Encoded(np.where(gaps, np.nan, codes) if gaps.any() else codes, "category", (*labels,))
 
 
-def encode_text(codes: NDArray[Any], texts: Sequence[Any], where: str) -> Encoded:
+def encode_text(codes: NDArray[Any], texts: Sequence[Any], data_name: str) -> Encoded:
     """The same of texts, but for those most of which are numbers.
 
     Raises
@@ -141,55 +141,55 @@ def encode_text(codes: NDArray[Any], texts: Sequence[Any], where: str) -> Encode
     DataError
         As for `encode_codes`, or most texts are numbers.
     """
-    _refuse_written_numbers(texts, where)
-    return encode_codes(codes, texts, where)
+    _refuse_written_numbers(texts, data_name)
+    return encode_codes(codes, texts, data_name)
 
 
-def encode_matrix(values: NDArray[Any], where: str) -> Columns:
+def encode_matrix(values: NDArray[Any], data_name: str) -> EncodedColumns:
     """The same of an array (n,) or (n, d), which is not copied where it holds numbers."""
     d = 1 if values.ndim == 1 else values.shape[1]
     if values.dtype.kind in "fiub":
-        kind: Kind = "boolean" if values.dtype.kind == "b" else "number"
-        return Columns(values, (kind,) * d, (None,) * d)
+        kind: ValueKind = "boolean" if values.dtype.kind == "b" else "number"
+        return EncodedColumns(values, (kind,) * d, (None,) * d)
     if values.ndim == 1:
         values = values[:, None]
     if not d:
-        msg = f"{where} must have rows and columns, got {len(values)} x 0"
+        msg = f"{data_name} must have rows and columns, got {len(values)} x 0"
         raise DataError(msg)
-    columns = [encode(values[:, j], _column(where, j, d)) for j in range(d)]
+    columns = [encode(values[:, j], _column_in_words(data_name, j, d)) for j in range(d)]
     return side_by_side(columns)
 
 
-def side_by_side(columns: Sequence[Encoded]) -> Columns:
+def side_by_side(columns: Sequence[Encoded]) -> EncodedColumns:
     """Columns of any kinds as one array (n, d)."""
     values, kinds, categories = zip(*columns, strict=True)
-    return Columns(np.column_stack(values), kinds, categories)
+    return EncodedColumns(np.column_stack(values), kinds, categories)
 
 
-def _column(where: str, j: int, d: int) -> str:
-    return where if d == 1 else f"column {j} of {where}"
+def _column_in_words(data_name: str, j: int, d: int) -> str:
+    return data_name if d == 1 else f"column {j} of {data_name}"
 
 
-def _of_objects(values: list[Any], where: str) -> Encoded:
+def _of_objects(values: list[Any], data_name: str) -> Encoded:
     """Python values of one type, some of which may be missing.
 
     All are looked at by functions of C, since there may be a hundred million: their types first.
     """
-    kinds = {kind: _kind(kind) for kind in set(map(type, values))}
+    kinds = {kind: _kind_of_labels(kind) for kind in set(map(type, values))}
     present = set(kinds.values()) - {None}
     if present <= {"number"}:
-        return Encoded(_numbers(values, None in kinds.values(), where), "number")
+        return Encoded(_encoded_numbers(values, None in kinds.values(), data_name), "number")
     floats = {kind for kind, said in kinds.items() if said == "number"}
     if floats and all(_is_missing(value) for value in values if type(value) in floats):
         present.remove("number")
     if present == {"boolean"}:
         return Encoded(_booleans(values), "boolean")
     if present == {"text"}:
-        return encode_text(*_codes_of(values), where)
-    raise _refusal(values, where)
+        return encode_text(*_codes_of(values), data_name)
+    raise _refusal(values, data_name)
 
 
-def _kind(kind: type) -> str | None:
+def _kind_of_labels(kind: type) -> str | None:
     """Labels of the values of a type; None of those that say that one is missing."""
     if kind is type(None) or kind.__name__ in _MARKS:
         return None
@@ -208,7 +208,7 @@ def _codes_of(values: Sequence[Any]) -> tuple[NDArray[np.int32], list[Any]]:
     return np.fromiter(map(codes.__getitem__, values), np.int32, len(values)), labels
 
 
-def _numbers(values: list[Any], some_missing: bool, where: str) -> NDArray[Any]:
+def _encoded_numbers(values: list[Any], some_missing: bool, data_name: str) -> NDArray[Any]:
     """Numbers, whole where all are, and NaN where one is missing."""
     if some_missing:
         values = [np.nan if _is_missing(value) else value for value in values]
@@ -217,8 +217,9 @@ def _numbers(values: list[Any], some_missing: bool, where: str) -> NDArray[Any]:
         return plain if plain.dtype.kind in "fiub" else plain.astype(np.float64)
     except OverflowError:  # Python's whole numbers have no end
         msg = (
-            f"{where} must hold numbers between -1.8e308 and 1.8e308, as float64 does, and has one "
-            "beyond them: divide by a power of ten, or take logarithms, before they become floats"
+            f"{data_name} must hold numbers between -1.8e308 and 1.8e308, as float64 does, and has "
+            "one beyond them: divide by a power of ten, or take logarithms, before they become "
+            "floats"
         )
         raise DataError(msg) from None
 
@@ -230,27 +231,27 @@ def _booleans(values: list[Any]) -> NDArray[Any]:
     return found if np.isnan(found).any() else found.astype(np.bool_)
 
 
-def _refuse_written_numbers(labels: Sequence[Any], where: str) -> None:
+def _refuse_written_numbers(labels: Sequence[Any], data_name: str) -> None:
     """Text most of which is numbers has distances, which categories would lose."""
     seen = labels[:_LABELS_SEEN]
-    numbers = [one for one in seen if isinstance(one, str) and _NUMBER.fullmatch(one)]
+    numbers = [label for label in seen if isinstance(label, str) and _NUMBER.fullmatch(label)]
     alike = set(numbers)
-    others = [one for one in seen if one not in alike]
-    written = [one for one in numbers if not _WHOLE.fullmatch(one)]
+    others = [label for label in seen if label not in alike]
+    written = [label for label in numbers if not _WHOLE.fullmatch(label)]
     share = len(numbers) / max(len(seen), 1)
     if not (share >= 0.5 if written else share > 0.5 and others):
         return
     beside = f", beside {others[0]!r}" if others else ""
-    signs = written and not _plain(written[0])  # of thousands, currencies and percent
+    signs = written and not _is_plain_text(written[0])  # of thousands, currencies and percent
     how = "pandas.to_numeric, after .str.replace of the signs" if signs else "pandas.to_numeric"
     msg = (
-        f"{where} holds numbers that are written as text, as {(written or numbers)[0]!r}{beside}: "
-        f"make numbers of them, as by {how}, or a categorical column if they are labels"
+        f"{data_name} holds numbers that are written as text, as {(written or numbers)[0]!r}"
+        f"{beside}: make numbers of them, as by {how}, or a categorical column if they are labels"
     )
     raise DataError(msg)
 
 
-def _plain(text: str) -> bool:
+def _is_plain_text(text: str) -> bool:
     try:
         float(text)
     except ValueError:
@@ -258,7 +259,7 @@ def _plain(text: str) -> bool:
     return True
 
 
-def _refusal(values: list[Any], where: str) -> DataError:
+def _refusal(values: list[Any], data_name: str) -> DataError:
     """Error of values that are neither numbers nor labels."""
     rows = [row for row, value in enumerate(values) if not _is_missing(value)]
     tests: list[tuple[Callable[[Any], bool], str]] = [
@@ -269,18 +270,22 @@ def _refusal(values: list[Any], where: str) -> DataError:
         for row in rows:
             if is_such(values[row]):
                 what = type(values[row]).__name__
-                return DataError(f"{where} must hold real numbers, got {what}: {_REMEDIES[kind]}")
+                return DataError(
+                    f"{data_name} must hold real numbers, got {what}: {_REMEDIES[kind]}"
+                )
     texts = [row for row in rows if isinstance(values[row], str | bytes)]
-    if texts and any(_is_number(values[row]) for row in rows):
+    if texts and any(_is_real_number(values[row]) for row in rows):
         return DataError(
-            f"{where} holds text beside numbers, first {values[texts[0]]!r} in row {texts[0]}: "
+            f"{data_name} holds text beside numbers, first {values[texts[0]]!r} in row {texts[0]}: "
             "make all of them numbers, as by pandas.to_numeric, or all text, for categories"
         )
     kinds = ", ".join(sorted({type(values[row]).__name__ for row in rows}))
-    return DataError(f"{where} must hold numbers or labels, got values of type {kinds}: convert it")
+    return DataError(
+        f"{data_name} must hold numbers or labels, got values of type {kinds}: convert it"
+    )
 
 
-def _is_number(value: Any) -> bool:
+def _is_real_number(value: Any) -> bool:
     return isinstance(value, Real | Decimal) and not isinstance(value, bool | np.bool_)
 
 

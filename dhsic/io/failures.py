@@ -11,7 +11,7 @@ from dhsic.io.urls import credentials_of, redacted
 
 __all__ = ["Failure", "RefusedError", "StorageError", "failure_of", "remedy_of"]
 
-Kind = Literal["absent", "no bucket", "refused", "passing", "lasting"]
+FailureKind = Literal["absent", "no bucket", "refused", "passing", "lasting"]
 
 _LENGTH = 200
 _PASSING_STATUS = {408, 425, 429, 500, 502, 503, 504}
@@ -56,7 +56,7 @@ class RefusedError(StorageError):
 class Failure(NamedTuple):
     """Description of a failure, and its kind."""
 
-    kind: Kind
+    kind: FailureKind
     """Whether the object is not there, or asking again may help, or not."""
     said: str
     """The answer of the store, in a line without credentials."""
@@ -64,9 +64,9 @@ class Failure(NamedTuple):
 
 def failure_of(error: BaseException) -> Failure:
     """Classify an error of a library that reads an object store."""
-    chain = list(_chain(error))
+    chain = list(_causes_of(error))
     status = next(filter(None, map(_status, chain)), None)
-    return Failure(_kind(chain, status), _said(chain, status))
+    return Failure(_kind_of_failure(chain, status), _failure_text(chain, status))
 
 
 def remedy_of(failure: Failure, url: str) -> str:
@@ -81,16 +81,16 @@ def remedy_of(failure: Failure, url: str) -> str:
     return remedies.get(failure.kind, "check the URL and the settings of the store")
 
 
-def _kind(chain: list[BaseException], status: int | None) -> Kind:
-    text = " ".join(f"{type(one).__name__}: {_plain(one)}" for one in chain)
+def _kind_of_failure(chain: list[BaseException], status: int | None) -> FailureKind:
+    text = " ".join(f"{type(error).__name__}: {_error_text(error)}" for error in chain)
     if _NO_BUCKET.search(text):
         return "no bucket"
-    if status == 404 or any(isinstance(one, FileNotFoundError) for one in chain):
+    if status == 404 or any(isinstance(error, FileNotFoundError) for error in chain):
         return "absent"
-    refused = status in (401, 403) or any(isinstance(one, PermissionError) for one in chain)
+    refused = status in (401, 403) or any(isinstance(error, PermissionError) for error in chain)
     if refused or _REFUSED.search(text):
         return "refused"
-    names = {base.__name__ for one in chain for base in type(one).__mro__}
+    names = {base.__name__ for error in chain for base in type(error).__mro__}
     if names & _PASSING_TYPES:
         return "passing"
     if status is not None:
@@ -98,7 +98,7 @@ def _kind(chain: list[BaseException], status: int | None) -> Kind:
     return "passing" if _PASSING.search(text) else "lasting"
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def _causes_of(error: BaseException | None) -> Iterator[BaseException]:
     """An error and what caused it."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -111,40 +111,40 @@ def _status(error: BaseException) -> int | None:
     """The HTTP status behind an error, where it has one."""
     response: Any = getattr(error, "response", None)
     if isinstance(response, dict):
-        return _number(response.get("ResponseMetadata", {}).get("HTTPStatusCode"))
+        return _status_number(response.get("ResponseMetadata", {}).get("HTTPStatusCode"))
     for name in ("status", "status_code", "code"):
-        if (number := _number(getattr(error, name, None))) is not None:
+        if (number := _status_number(getattr(error, name, None))) is not None:
             return number
-    found = _STATUS.search(_plain(error))
+    found = _STATUS.search(_error_text(error))
     return int(found[1]) if found else None
 
 
-def _number(value: Any) -> int | None:
+def _status_number(value: Any) -> int | None:
     return value if isinstance(value, int) and 400 <= value < 600 else None
 
 
-def _plain(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """The text of an error; obstore's ends with all that it knows, of its own settings too."""
     return str(error).partition(_DEBUG)[0]
 
 
-def _said(chain: list[BaseException], status: int | None) -> str:
+def _failure_text(chain: list[BaseException], status: int | None) -> str:
     """Status, code and message where there are such, else the first words of the error."""
     for one in chain:
         response: Any = getattr(one, "response", None)
         if isinstance(response, dict):
             stated = response.get("Error", {})
-            return _short(status, stated.get("Code"), stated.get("Message"))
-        elements = dict(_ELEMENT.findall(_plain(one)))
+            return _short_failure(status, stated.get("Code"), stated.get("Message"))
+        elements = dict(_ELEMENT.findall(_error_text(one)))
         if elements:
-            return _short(status, elements.get("Code"), elements.get("Message"))
+            return _short_failure(status, elements.get("Code"), elements.get("Message"))
     first = chain[0]
-    text = _plain(first).rpartition(" - ")[2].strip().partition("\n")[0]
+    text = _error_text(first).rpartition(" - ")[2].strip().partition("\n")[0]
     causes = _CAUSE.findall(str(first).partition(_DEBUG)[2])
-    return _short(status, type(first).__name__, ": ".join([text, *causes[-1:]]))
+    return _short_failure(status, type(first).__name__, ": ".join([text, *causes[-1:]]))
 
 
-def _short(status: int | None, code: Any, message: Any) -> str:
+def _short_failure(status: int | None, code: Any, message: Any) -> str:
     head = " ".join(str(part) for part in (status, code) if part and str(status) != part)
     text = " ".join(f"{head}: {message}".split()) if message else head
     text = redacted(text).rstrip(".:")

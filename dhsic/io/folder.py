@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dhsic._files import check_regular
-from dhsic.engine.folder import Entry
+from dhsic.engine.folder import FolderEntry
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError, MissingDependencyError
 from dhsic.io.failures import failure_of, remedy_of
 from dhsic.io.urls import checked_url, credentials_of, redacted, scheme_of
@@ -92,7 +92,7 @@ class Folder:
             with self._in_words("create"):
                 os.makedirs(self.url, exist_ok=True)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[FolderEntry]:
         """Names of its entries; none where it does not exist."""
         with self._in_words("list"):
             fs, path = self._opened()
@@ -101,7 +101,9 @@ class Folder:
                 found = fs.ls(path, detail=True)
             except FileNotFoundError:
                 return []
-        entries = (_entry(one) for one in found if one["name"].rstrip("/") != path.rstrip("/"))
+        entries = (
+            _folder_entry(one) for one in found if one["name"].rstrip("/") != path.rstrip("/")
+        )
         return sorted(entries)
 
     def is_file(self) -> bool:
@@ -199,12 +201,12 @@ class Folder:
             raise DataError(msg) from error
 
 
-def _entry(found: Any) -> Entry:
-    modified = found.get("mtime") or found.get("LastModified") or found.get("created")
+def _folder_entry(listing: Any) -> FolderEntry:
+    modified = listing.get("mtime") or listing.get("LastModified") or listing.get("created")
     stamp = getattr(modified, "timestamp", None)
-    return Entry(
-        found["name"].rstrip("/").rpartition("/")[2],
-        found["type"] == "directory",
-        int(found.get("size") or 0),
+    return FolderEntry(
+        listing["name"].rstrip("/").rpartition("/")[2],
+        listing["type"] == "directory",
+        int(listing.get("size") or 0),
         stamp() if stamp else modified,
     )

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Kind, kinds_of
+from dhsic.engine.blocks import ValueKind, kinds_of
 from dhsic.errors import DataError
 from dhsic.io.encode import encode_matrix, unusable
 from dhsic.io.frames import as_frame, frame_source
-from dhsic.io.sources import ArraySource, Columns, GraphSource, StoredSource
+from dhsic.io.sources import ArraySource, ColumnChoice, GraphSource, StoredSource
 from dhsic.io.stored import open_stored, stored_source
 
 __all__ = ["AnySource", "holds_columns", "is_of", "join_columns", "open_array", "open_one"]
@@ -77,9 +77,9 @@ def open_one(x: Any, name: str) -> AnySource:
     if is_of(x, "scipy.sparse", "sparray", "spmatrix"):
         return _sparse(x, name)
     if isinstance(x, list | tuple | range):
-        return _array(_listed(x, name), name)
+        return _array_source(_array_of_list(x, name), name)
     if isinstance(x, np.ndarray):
-        return _array(x, name)
+        return _array_source(x, name)
     if is_of(x, "pandas", "Categorical"):  # as of pandas.cut, whose labels are intervals
         x = sys.modules["pandas"].Series(x)
     if (frame := as_frame(x)) is not None:
@@ -87,7 +87,7 @@ def open_one(x: Any, name: str) -> AnySource:
     if _is_sliced(x):
         chunks = getattr(x, "chunks", None)
         return _with_shape(_numeric(StoredSource(name, x, int(chunks[0]) if chunks else None)))
-    return _array(_as_array(x, name), name)
+    return _array_source(_as_array(x, name), name)
 
 
 def _is_sliced(x: Any) -> bool:
@@ -105,7 +105,7 @@ def join_columns(columns: Mapping[str, Any], name: str) -> AnySource:
         They are not in memory, or of unequal lengths.
     """
     opened = [open_one(x, key) for key, x in columns.items()]
-    arrays = [one for one in opened if isinstance(one, ArraySource)]
+    arrays = [array for array in opened if isinstance(array, ArraySource)]
     if not opened or len(arrays) < len(opened):
         msg = (
             f"columns of one variable must be in memory, one or more, got {list(columns)} for "
@@ -113,28 +113,30 @@ def join_columns(columns: Mapping[str, Any], name: str) -> AnySource:
             "store them as one array (n, d)"
         )
         raise DataError(msg)
-    if len({one.shape[0] for one in arrays}) > 1:
-        lengths = ", ".join(f"{one.name!r} {one.shape[0]}" for one in arrays)
+    if len({array.shape[0] for array in arrays}) > 1:
+        lengths = ", ".join(f"{array.name!r} {array.shape[0]}" for array in arrays)
         msg = f"columns of one variable must have the same rows; got {lengths}"
         raise DataError(msg)
-    values = np.hstack([one.read(0, one.shape[0]) for one in arrays])
+    values = np.hstack([array.read(0, array.shape[0]) for array in arrays])
     return ArraySource(
         name,
         values,
-        kinds=tuple(kind for one in arrays for kind in kinds_of(one)),
-        labels=tuple(label for one in arrays for label in _labels(one)),
-        categories=tuple(c for one in arrays for c in one.categories or (None,) * one.shape[1]),
+        kinds=tuple(kind for array in arrays for kind in kinds_of(array)),
+        labels=tuple(label for array in arrays for label in _labels_of_source(array)),
+        categories=tuple(
+            c for array in arrays for c in array.categories or (None,) * array.shape[1]
+        ),
     )
 
 
-def _labels(source: ArraySource) -> tuple[str, ...]:
+def _labels_of_source(source: ArraySource) -> tuple[str, ...]:
     d = source.shape[1]
     if d == 1:
         return (source.name,)
     return tuple(f"{source.name}[{label}]" for label in source.labels or range(d))
 
 
-def _array(x: NDArray[Any], name: str) -> ArraySource:
+def _array_source(x: NDArray[Any], name: str) -> ArraySource:
     """An array in memory; masked values are missing."""
     if np.ma.is_masked(x):
         msg = f"variable {name!r} has masked values: fill them with NaN, or drop such rows"
@@ -146,7 +148,7 @@ def _array(x: NDArray[Any], name: str) -> ArraySource:
     return _with_shape(ArraySource(name, values, kinds=kinds, categories=categories))
 
 
-def _listed(x: Any, name: str) -> NDArray[Any]:
+def _array_of_list(x: Any, name: str) -> NDArray[Any]:
     try:
         array = np.asarray(x)
     except ValueError as error:
@@ -182,7 +184,7 @@ def _is_buffer(x: Any) -> bool:
         return False
 
 
-def open_array(array: Any, name: str, columns: Columns = None) -> StoredSource:
+def open_array(array: Any, name: str, columns: ColumnChoice = None) -> StoredSource:
     """An array of zarr, or columns of it."""
     if array.ndim not in (1, 2):
         raise _shape_error(name, array.shape)
@@ -214,7 +216,7 @@ def _dask_frame(x: Any, name: str) -> GraphSource:
     return replace(source, kinds=tuple(kinds.values()), labels=labels)
 
 
-def _dask_kind(column: Any, label: Any, name: str) -> Kind:
+def _dask_kind(column: Any, label: Any, name: str) -> ValueKind:
     from pandas.api import types
 
     if isinstance(column.dtype, types.CategoricalDtype) and column.cat.known:
@@ -279,7 +281,7 @@ def _numeric(source: Opened) -> Opened:
     if source.array.ndim not in (1, 2):
         raise _shape_error(source.name, source.array.shape)
     if source.kinds is None and np.dtype(source.array.dtype).kind == "b":
-        boolean: Kind = "boolean"
+        boolean: ValueKind = "boolean"
         return replace(source, kinds=(boolean,) * source.shape[1])
     return source
 

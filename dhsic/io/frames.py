@@ -64,21 +64,23 @@ def frame_source(frame: Any, name: str) -> ArraySource:
     DataError
         A column holds neither numbers nor labels, or there is none.
     """
-    where = f"variable {name!r}"
+    data_name = f"variable {name!r}"
     if not hasattr(frame, "columns"):
-        values, kind, categories = _column(frame, where)
+        values, kind, categories = _encoded_column(frame, data_name)
         own = _own_name(frame.name)
         return ArraySource(name, values, kinds=(kind,), labels=own, categories=(categories,))
     labels = tuple(map(str, frame.columns))
     if not labels:
-        msg = f"{where} must have rows and columns, got {len(frame)} x 0"
+        msg = f"{data_name} must have rows and columns, got {len(frame)} x 0"
         raise DataError(msg)
     if len({str(type_) for type_ in frame.schema.values()}) == 1:
         values = frame.to_numpy()
         if values.dtype.kind in "fiu":
             return ArraySource(name, values, labels=labels)
     columns = [
-        _column(column, where if len(labels) == 1 else f"column {label!r} of {where}")
+        _encoded_column(
+            column, data_name if len(labels) == 1 else f"column {label!r} of {data_name}"
+        )
         for label, column in zip(labels, frame.iter_columns(), strict=True)
     ]
     values, kinds, categories = side_by_side(columns)
@@ -109,26 +111,26 @@ def unknown_column(name: Any, known: Sequence[str]) -> InvalidArgumentError:
     )
 
 
-def _column(column: Any, where: str) -> Encoded:
+def _encoded_column(column: Any, data_name: str) -> Encoded:
     import narwhals as nw
 
     native = column.to_native()
     if (coded := _arrow_codes(native)) is not None:
         encoded = encode_text if column.dtype == nw.String else encode_codes
-        return encoded(*coded, where)
+        return encoded(*coded, data_name)
     if column.dtype in (nw.Categorical, nw.Enum):
         codes = getattr(getattr(native, "cat", None), "codes", None)  # of pandas, ready made
         if codes is None:
-            return encode_labels(column.to_list(), where)
+            return encode_labels(column.to_list(), data_name)
         values = codes.to_numpy()
         gaps = values < 0
         values = np.where(gaps, np.nan, values) if gaps.any() else values
         return Encoded(values, "category", tuple(native.cat.categories))
     if column.dtype in (nw.Datetime, nw.Date):
-        return encode(np.array([], "M8[s]"), where)
+        return encode(np.array([], "M8[s]"), data_name)
     if column.dtype in (nw.Duration, nw.Time):
-        return encode(np.array([], "m8[s]"), where)
-    return encode(column.to_numpy(), where)
+        return encode(np.array([], "m8[s]"), data_name)
+    return encode(column.to_numpy(), data_name)
 
 
 def _arrow_codes(column: Any) -> tuple[NDArray[Any], list[Any]] | None:

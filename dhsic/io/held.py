@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Kind, Source, kinds_of, labels_of, read_whole
+from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of, read_whole
 from dhsic.engine.units import format_bytes
 from dhsic.errors import MemoryBudgetError
 
@@ -87,7 +87,7 @@ class HeldSource:
         return stored
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[ValueKind, ...]:
         """Kinds of the columns."""
         return kinds_of(self.whole)
 
@@ -118,7 +118,7 @@ class HeldSource:
 def within_strata(values: NDArray[np.float64], strata: NDArray[np.intp]) -> NDArray[np.float64]:
     """Columns about their means in every stratum, in units of their standard deviations there.
 
-    To permute rows within strata leaves both as they are. What differs between strata would hide a
+    To permute rows within strata leaves both as they are. Differences between strata would hide a
     dependence within them, and more so where it points the other way.
 
     Parameters
@@ -158,10 +158,12 @@ def held_sources(
         They take more than a quarter of the memory.
     """
     held: list[Source] = [
-        one if one.place == "memory" and strata is None else HeldSource(one, strata)
-        for one in sources
+        source if source.place == "memory" and strata is None else HeldSource(source, strata)
+        for source in sources
     ]
-    needed = sum(one.row_bytes * one.shape[0] for one in held if isinstance(one, HeldSource))
+    needed = sum(
+        source.row_bytes * source.shape[0] for source in held if isinstance(source, HeldSource)
+    )
     if _SHARE * needed > memory:
         msg = (
             "rows that move within strata or as groups are held in memory, in a quarter of what is "

@@ -60,7 +60,7 @@ def inventory_of(array: Any, name: str, *, within: bool = True) -> Inventory | N
         tuple(stamps.get(key_of((row, *others))) for others in columns) for row in range(counts[0])
     )
     _refuse_others(chunks, name)
-    fill = _fill(array)
+    fill = _fill_value_text(array)
     found = Inventory(name, array.shape[0], chunks, sizes[0], fill, _checksums(array))
     if array.shards is None or fill is None or not within:
         return found
@@ -151,7 +151,7 @@ def _refuse_others(chunks: Sequence[Sequence[Stamp | None]], name: str) -> None:
             raise DataError(msg)
 
 
-def _fill(array: Any) -> str | None:
+def _fill_value_text(array: Any) -> str | None:
     """The number that absent chunks are read as, in words; None where that is NaN or infinite."""
     value = 0 if array.fill_value is None else array.fill_value
     return f"{value:g}" if np.isfinite(value) else None
@@ -159,10 +159,10 @@ def _fill(array: Any) -> str | None:
 
 def _checksums(array: Any) -> tuple[str, ...]:
     """Names of the codecs that notice damaged bytes."""
-    return tuple(dict.fromkeys(_checked(array.metadata.to_dict())))
+    return tuple(dict.fromkeys(_checksum_codecs(array.metadata.to_dict())))
 
 
-def _checked(value: Any) -> Iterator[str]:
+def _checksum_codecs(value: Any) -> Iterator[str]:
     """Codecs with a checksum, wherever they are in metadata; those of an index check it alone."""
     if isinstance(value, Mapping):
         name = str(value.get("name", value.get("id", ""))).removeprefix("numcodecs.")
@@ -172,7 +172,7 @@ def _checked(value: Any) -> Iterator[str]:
             yield name
         parts = (one for key, one in value.items() if key not in ("attributes", "index_codecs"))
         for part in parts:
-            yield from _checked(part)
+            yield from _checksum_codecs(part)
     elif isinstance(value, list | tuple):
         for part in value:
-            yield from _checked(part)
+            yield from _checksum_codecs(part)

@@ -20,11 +20,11 @@ from dhsic.io.frames import as_frame, part_of_frame, unknown_column
 from dhsic.io.sources import ArraySource, GraphSource
 
 __all__ = [
-    "check_rows",
+    "check_row_labels",
     "coded_alike",
     "columns_as_variables",
     "names_of",
-    "select",
+    "pick_variables",
     "single_columns",
 ]
 
@@ -40,7 +40,7 @@ def names_of(data: Sequence[Any], usual: Sequence[str] | None = None) -> list[st
     >>> names_of([pd.Series([1, 2], name="AT"), [3, 4]])
     ['AT', 'x2']
     """
-    own = [_name_of(x) for x in data]
+    own = [_name_of_column(x) for x in data]
     counts = Counter(own)
     opened = [isinstance(x, AnySource) for x in data]
     others = [f"x{number}" for number in range(1, len(data) + 1)] if usual is None else list(usual)
@@ -51,7 +51,7 @@ def names_of(data: Sequence[Any], usual: Sequence[str] | None = None) -> list[st
     return found if len(set(found)) == len(found) or any(opened) else others
 
 
-def _name_of(x: Any) -> str | None:
+def _name_of_column(x: Any) -> str | None:
     if isinstance(x, AnySource):
         return x.name
     if isinstance(x, str | bytes) or hasattr(x, "__fspath__"):
@@ -103,7 +103,7 @@ def single_columns(source: AnySource, names: Sequence[str]) -> list[AnySource]:
     ]
 
 
-def select(variables: Sequence[Any], data: Any) -> tuple[list[Any], list[str]]:
+def pick_variables(variables: Sequence[Any], data: Any) -> tuple[list[Any], list[str]]:
     """Variables that are named, from the data that have them.
 
     Parameters
@@ -122,17 +122,21 @@ def select(variables: Sequence[Any], data: Any) -> tuple[list[Any], list[str]]:
     InvalidArgumentError
         A name is not there, or data has no names.
     """
-    listed = [[one] if isinstance(one, str) else one for one in variables]
-    for one in listed:
-        known = isinstance(one, Sequence) and len(one) > 0 and all(isinstance(c, str) for c in one)
+    listed = [[columns] if isinstance(columns, str) else columns for columns in variables]
+    for columns in listed:
+        known = (
+            isinstance(columns, Sequence)
+            and len(columns) > 0
+            and all(isinstance(c, str) for c in columns)
+        )
         if not known:
             msg = (
                 "with data=, a variable must be the name of a column or a list of names, got "
-                f"{one!r}: leave out data= to pass arrays"
+                f"{columns!r}: leave out data= to pass arrays"
             )
             raise InvalidArgumentError(msg)
-    names = ["+".join(one) for one in listed]
-    return [_part(data, one, name) for one, name in zip(listed, names, strict=True)], names
+    names = ["+".join(columns) for columns in listed]
+    return [_part(data, columns, name) for columns, name in zip(listed, names, strict=True)], names
 
 
 def _part(data: Any, columns: Sequence[str], name: str) -> Any:
@@ -167,11 +171,11 @@ def coded_alike(samples: Sequence[AnySource]) -> list[AnySource]:
     DataError
         Stored codes stand for other labels than those of another sample.
     """
-    known = [getattr(one, "categories", None) for one in samples]
+    known = [getattr(sample, "categories", None) for sample in samples]
     if len(samples) < 2 or len(set(known)) == 1 or not all(known):
         return list(samples)
-    if not all(isinstance(one, ArraySource) for one in samples):
-        names = ", ".join(repr(one.name) for one in samples)
+    if not all(isinstance(sample, ArraySource) for sample in samples):
+        names = ", ".join(repr(sample.name) for sample in samples)
         msg = (
             f"codes of categories must stand for the same labels in all samples, and do not in "
             f"{names}: convert them as one table, with a column that tells the samples"
@@ -181,7 +185,7 @@ def coded_alike(samples: Sequence[AnySource]) -> list[AnySource]:
         None if columns[0] is None else tuple(dict.fromkeys(chain.from_iterable(columns)))
         for columns in zip(*known, strict=True)
     ]
-    return [_recoded(one, joint) for one in samples if isinstance(one, ArraySource)]
+    return [_recoded(sample, joint) for sample in samples if isinstance(sample, ArraySource)]
 
 
 def _recoded(source: ArraySource, joint: Sequence[Labels]) -> ArraySource:
@@ -195,7 +199,7 @@ def _recoded(source: ArraySource, joint: Sequence[Labels]) -> ArraySource:
     return replace(source, array=values, columns=None, categories=tuple(joint))
 
 
-def check_rows(data: Sequence[Any]) -> None:
+def check_row_labels(data: Sequence[Any]) -> None:
     """Refuse rows whose labels say that they do not belong together.
 
     Raises

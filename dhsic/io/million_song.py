@@ -19,7 +19,7 @@ from dhsic._validation import check_path, check_progress
 from dhsic.errors import DataError
 from dhsic.io.shuffle import shuffled
 from dhsic.io.written import WrittenGroup
-from dhsic.io.zarr_output import Progress, new_group
+from dhsic.io.zarr_output import OnRowsWritten, new_group
 
 __all__ = ["convert_million_song"]
 
@@ -35,7 +35,7 @@ def convert_million_song(
     *,
     shuffle: int | None = None,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: OnRowsWritten | None = None,
 ) -> WrittenGroup:
     r"""Convert ``YearPredictionMSD.txt`` to a zarr group.
 
@@ -91,7 +91,7 @@ def convert_million_song(
         msg = f"{path} is not a file: give the path of YearPredictionMSD.txt or its .zip"
         raise DataError(msg)
     with new_group(destination, _COLUMNS, overwrite=overwrite) as writer:
-        blocks = _blocks(path)
+        blocks = _parsed_blocks(path)
         if shuffle is not None:
             # A number of the text takes two bytes at least, and eight in memory.
             expected = 4 * path.stat().st_size
@@ -112,9 +112,9 @@ def convert_million_song(
     return writer.summary()
 
 
-def _blocks(path: Path) -> Iterator[dict[str, NDArray[np.float64]]]:
+def _parsed_blocks(path: Path) -> Iterator[dict[str, NDArray[np.float64]]]:
     with _damage_as_data_error(path), _open_text(path) as text:
-        for rows in _rows(text, path):
+        for rows in _rows_of_file(text, path):
             yield {"features": rows[:, 1:], "year": rows[:, :1]}
 
 
@@ -154,7 +154,7 @@ def _text_member(archive: zipfile.ZipFile, path: Path) -> str:
     return members[0]
 
 
-def _rows(text: TextIO, path: Path) -> Iterator[NDArray[np.float64]]:
+def _rows_of_file(text: TextIO, path: Path) -> Iterator[NDArray[np.float64]]:
     number = 1
     empty: int | None = None
     while lines := text.readlines(_BLOCK_BYTES):
@@ -165,17 +165,17 @@ def _rows(text: TextIO, path: Path) -> Iterator[NDArray[np.float64]]:
             msg = f"line {empty} of {path} is empty, and more lines follow: remove it"
             raise DataError(msg)
         if filled:
-            yield _parsed(lines[:filled], number, path)
+            yield _parsed_lines(lines[:filled], number, path)
         if filled < len(lines) and empty is None:
             empty = number + filled
         number += len(lines)
 
 
-def _parsed(lines: Sequence[str], number: int, path: Path) -> NDArray[np.float64]:
-    rows = _numbers(lines, _FIELDS)
+def _parsed_lines(lines: Sequence[str], number: int, path: Path) -> NDArray[np.float64]:
+    rows = _numbers_of_lines(lines, _FIELDS)
     if rows is not None:
         return rows
-    at, line = next((i, x) for i, x in enumerate(lines) if _numbers([x], _FIELDS) is None)
+    at, line = next((i, x) for i, x in enumerate(lines) if _numbers_of_lines([x], _FIELDS) is None)
     msg = (
         f"line {number + at} of {path} {_fault(line)}; "
         f"every line must be {_FIELDS} finite numbers with commas between them"
@@ -183,7 +183,7 @@ def _parsed(lines: Sequence[str], number: int, path: Path) -> NDArray[np.float64
     raise DataError(msg)
 
 
-def _numbers(lines: Sequence[str], fields: int) -> NDArray[np.float64] | None:
+def _numbers_of_lines(lines: Sequence[str], fields: int) -> NDArray[np.float64] | None:
     # The parser skips empty lines, and warns where there is nothing else.
     if not all(line.strip() for line in lines):
         return None
@@ -200,5 +200,5 @@ def _fault(line: str) -> str:
         return "is empty"
     if len(fields) != _FIELDS:
         return f"has {len(fields)} fields ({line.strip()[:40]!r})"
-    at, field = next((i, x) for i, x in enumerate(fields, 1) if _numbers([x], 1) is None)
+    at, field = next((i, x) for i, x in enumerate(fields, 1) if _numbers_of_lines([x], 1) is None)
     return f"has {field[:40]!r} as field {at}"

@@ -35,10 +35,10 @@ def without_missing(sources: Sequence[AnySource], missing: str) -> tuple[list[So
         for source in sources:
             _refuse_missing_categories(source)
         return list(sources), 0
-    gaps = np.logical_or.reduce([_gaps(source) for source in sources])
+    gaps = np.logical_or.reduce([_rows_with_nan(source) for source in sources])
     left_out = np.flatnonzero(gaps)
     if len(left_out) == len(gaps):
-        counts = ", ".join(f"{one.name!r} {int(_gaps(one).sum()):,}" for one in sources)
+        counts = ", ".join(f"{one.name!r} {int(_rows_with_nan(one).sum()):,}" for one in sources)
         msg = f"all {len(gaps):,} rows miss a value ({counts}): leave out the variable that does"
         raise DataError(msg)
     if not len(left_out):
@@ -49,7 +49,7 @@ def without_missing(sources: Sequence[AnySource], missing: str) -> tuple[list[So
 def _refuse_missing_categories(source: AnySource) -> None:
     if not (source.categorical and isinstance(source, ArraySource)):
         return
-    gaps = np.flatnonzero(_gaps(source))
+    gaps = np.flatnonzero(_rows_with_nan(source))
     if len(gaps):
         msg = (
             f"variable {source.name!r} has missing values in {len(gaps):,} rows, first in row "
@@ -58,7 +58,7 @@ def _refuse_missing_categories(source: AnySource) -> None:
         raise DataError(msg)
 
 
-def _gaps(source: AnySource) -> NDArray[np.bool_]:
+def _rows_with_nan(source: AnySource) -> NDArray[np.bool_]:
     """Whether each row has NaN."""
     if isinstance(source, GraphSource):
         import dask.array as da

@@ -13,7 +13,13 @@ from dhsic._validation import check_choice, shown
 from dhsic.engine.blocks import Source, kinds_of, labels_of
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.forms import AnySource, is_of, open_array, open_one
-from dhsic.io.labelled import check_rows, coded_alike, columns_as_variables, names_of, select
+from dhsic.io.labelled import (
+    check_row_labels,
+    coded_alike,
+    columns_as_variables,
+    names_of,
+    pick_variables,
+)
 from dhsic.io.missing import Missing, without_missing
 from dhsic.io.stored import member_of, open_stored, sharing
 from dhsic.io.table_source import is_table
@@ -71,8 +77,8 @@ def open_variables(data: Sequence[Any], names: Sequence[str] | None = None) -> l
         )
         raise InvalidArgumentError(msg)
     given = _checked_names(data, names, "variable")
-    check_rows(data)
-    return _aligned([open_one(x, name) for x, name in zip(data, given, strict=True)])
+    check_row_labels(data)
+    return _aligned_sources([open_one(x, name) for x, name in zip(data, given, strict=True)])
 
 
 def open_data(
@@ -135,7 +141,7 @@ def open_labelled_data(
     elif isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
         opened = _of_group(data, variables, names)
     else:
-        chosen, own = select(variables, data) if variables else ([data], None)
+        chosen, own = pick_variables(variables, data) if variables else ([data], None)
         opened = open_variables(chosen, own if names is None else names)
     beside = [_labels_of(given, what, data) for what, given in labels.items()]
     for what, one in zip(labels, beside, strict=True):
@@ -165,7 +171,7 @@ def _labels_of(given: Any, what: str, data: Any) -> AnySource:
             raise InvalidArgumentError(msg)
         (found,) = _members(data, [given], False)
         return found
-    (chosen,), _ = select([given], data)
+    (chosen,), _ = pick_variables([given], data)
     return open_one(chosen, what)
 
 
@@ -175,10 +181,10 @@ def _of_group(data: Any, variables: Sequence[Any], names: Sequence[str] | None) 
         return _renamed(open_table_variables(data, variables), names)
     group = open_stored(os.fspath(data), "group") if isinstance(data, str | os.PathLike) else data
     variables = variables or sorted(key for key, _ in group.arrays())
-    return _renamed(open_group(group, _words(variables)), names)
+    return _renamed(open_group(group, _variable_texts(variables)), names)
 
 
-def _words(variables: Sequence[Any]) -> list[str]:
+def _variable_texts(variables: Sequence[Any]) -> list[str]:
     if all(isinstance(one, str) for one in variables):
         return list(variables)
     msg = (
@@ -229,7 +235,7 @@ def open_samples(data: Sequence[Any], names: Sequence[str] | None = None) -> lis
     """
     pairs = zip(data, _checked_names(data, names, "sample"), strict=True)
     sources = [open_one(x, name) for x, name in pairs]
-    _check_columns(sources)
+    _check_same_columns(sources)
     return coded_alike(sources)
 
 
@@ -254,32 +260,32 @@ def open_sample_data(
     if data is None:
         opened = open_samples(samples, names)
     elif isinstance(data, str | os.PathLike) or is_of(data, "zarr", "Group"):
-        members = _members(data, samples if is_table(data) else _words(samples), False)
+        members = _members(data, samples if is_table(data) else _variable_texts(samples), False)
         opened = open_samples(members, names)
     else:
-        chosen, own = select(samples, data)
+        chosen, own = pick_variables(samples, data)
         opened = open_samples(chosen, own if names is None else names)
     parts = [without_missing([one], missing) for one in opened]
     return [source for sources, _ in parts for source in sources], sum(count for _, count in parts)
 
 
-def _check_columns(samples: Sequence[AnySource]) -> None:
+def _check_same_columns(samples: Sequence[AnySource]) -> None:
     """Refuse samples whose columns are others, hold something else, or have another order."""
-    held = [[kind == "category" for kind in kinds_of(one)] for one in samples]
-    if any(one != held[0] for one in held):
+    held = [[kind == "category" for kind in kinds_of(sample)] for sample in samples]
+    if any(sample != held[0] for sample in held):
         found = ", ".join(
-            f"{one.name!r} {sum(kinds)} of categories and {len(kinds) - sum(kinds)} of numbers"
-            for one, kinds in zip(samples, held, strict=True)
+            f"{sample.name!r} {sum(kinds)} of categories and {len(kinds) - sum(kinds)} of numbers"
+            for sample, kinds in zip(samples, held, strict=True)
         )
         msg = f"samples must have the same columns, got {found}: compare the columns they share"
         raise DataError(msg)
-    named = [one for one in samples if labels_of(one) is not None and one.shape[1] > 1]
-    for one in named[1:]:
-        if labels_of(one) != labels_of(named[0]):
+    named = [sample for sample in samples if labels_of(sample) is not None and sample.shape[1] > 1]
+    for sample in named[1:]:
+        if labels_of(sample) != labels_of(named[0]):
             msg = (
                 f"samples must have the same columns in the same order, got {labels_of(named[0])} "
-                f"in {named[0].name!r} and {labels_of(one)} in {one.name!r}: choose those they "
-                "share, or rename them"
+                f"in {named[0].name!r} and {labels_of(sample)} in {sample.name!r}: choose those "
+                "they share, or rename them"
             )
             raise DataError(msg)
 
@@ -319,7 +325,7 @@ def open_group(
     if len(opened) < 2 or len(set(names)) != len(names):
         msg = f"a test needs two or more variables of different names, got {names!r}"
         raise InvalidArgumentError(msg)
-    return _aligned(opened)
+    return _aligned_sources(opened)
 
 
 def open_group_labels(
@@ -372,7 +378,7 @@ def _word(name: Any) -> Any:
     return str(name) if isinstance(name, str) else name  # of NumPy too
 
 
-def _aligned(sources: Sequence[AnySource]) -> list[AnySource]:
+def _aligned_sources(sources: Sequence[AnySource]) -> list[AnySource]:
     if len({source.shape[0] for source in sources}) > 1:
         lengths = ", ".join(f"{source.name!r} {source.shape[0]}" for source in sources)
         msg = f"variables must have the same rows, one observation each; got {lengths}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Kind, Source, kinds_of, labels_of
+from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of
 from dhsic.io.rest import RestSource
 from dhsic.io.sources import GraphSource
 
@@ -136,7 +136,7 @@ class PooledSource:
         return tuple(one for sample in self.samples for one in getattr(sample, "stored", ()))
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[ValueKind, ...]:
         """Kinds of the columns."""
         return kinds_of(self.samples[0])
 
@@ -148,7 +148,7 @@ class PooledSource:
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1."""
         numbers, places = rows_of_samples(np.arange(start, stop), self.sizes)
-        return _merged(
+        return _merged_rows(
             numbers,
             {
                 k: sample.read(int(own[0]), int(own[-1]) + 1)
@@ -166,7 +166,7 @@ class PooledSource:
             if len(own := places[numbers == k])
         }
         if self.place != "graph":
-            return _merged(numbers, taken)
+            return _merged_rows(numbers, taken)
         import dask.array as da
 
         order = np.argsort(np.argsort(numbers, kind="stable"), kind="stable")
@@ -246,7 +246,7 @@ class LabelSource:
         raise NotImplementedError
 
 
-def _merged(numbers: Indices, parts: dict[int, NDArray[Any]]) -> NDArray[Any]:
+def _merged_rows(numbers: Indices, parts: dict[int, NDArray[Any]]) -> NDArray[Any]:
     """Rows of the samples, each in its own order, in that of the pool."""
     columns = next(iter(parts.values())).shape[1]
     merged = np.empty((len(numbers), columns), np.result_type(*parts.values()))

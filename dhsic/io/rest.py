@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Kind, Source, kinds_of, labels_of
+from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
 
 __all__ = ["RestSource"]
 
-Rows = NDArray[np.intp]
+Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class RestSource:
     """
 
     whole: Source
-    left_out: Rows
+    left_out: Indices
 
     @property
     def name(self) -> str:
@@ -96,7 +96,7 @@ class RestSource:
         return stored
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[ValueKind, ...]:
         """Kinds of the columns."""
         return kinds_of(self.whole)
 
@@ -108,9 +108,9 @@ class RestSource:
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1."""
         first, last = self._rows(np.array([start, stop - 1])).tolist()
-        return _without(self.whole.read(first, last + 1), self._left_out(first, last + 1))
+        return _rows_without(self.whole.read(first, last + 1), self._left_out(first, last + 1))
 
-    def take(self, rows: Rows) -> Any:
+    def take(self, rows: Indices) -> Any:
         """Rows by increasing number."""
         return self.whole.take(self._rows(rows))
 
@@ -120,7 +120,7 @@ class RestSource:
 
         inner = self._rows(np.array(bounds[1:-1], np.intp)).tolist()
         outer = [0, *inner, self.whole.shape[0]]
-        drop = delayed(_without, pure=False)
+        drop = delayed(_rows_without, pure=False)
         return [
             drop(block, left_out) if len(left_out := self._left_out(*span)) else block
             for block, span in zip(self.whole.lazy(outer), pairwise(outer), strict=True)
@@ -130,16 +130,16 @@ class RestSource:
         """The name of the variable, and the number of a row in the whole."""
         return self.name, int(self._rows(np.array([row]))[0])
 
-    def _rows(self, numbers: Rows) -> Rows:
+    def _rows(self, numbers: Indices) -> Indices:
         """The numbers of rows in the whole."""
         gaps = self.left_out - np.arange(len(self.left_out))
-        rows: Rows = numbers + np.searchsorted(gaps, numbers, side="right")
+        rows: Indices = numbers + np.searchsorted(gaps, numbers, side="right")
         return rows
 
-    def _left_out(self, start: int, stop: int) -> Rows:
+    def _left_out(self, start: int, stop: int) -> Indices:
         """Rows that are left out among start..stop-1 of the whole, counted from the first."""
         return self.left_out[slice(*np.searchsorted(self.left_out, [start, stop]))] - start
 
 
-def _without(block: NDArray[Any], left_out: Rows) -> NDArray[Any]:
+def _rows_without(block: NDArray[Any], left_out: Indices) -> NDArray[Any]:
     return np.delete(block, left_out, axis=0) if len(left_out) else block

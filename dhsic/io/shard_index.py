@@ -20,10 +20,10 @@ _ABSENT = 2**64 - 1
 _AT_A_TIME = 32
 _CHECKSUM_BYTES = 4
 
-Place = tuple[int, ...]
+ChunkPlace = tuple[int, ...]
 
 
-def absent_within(array: Any, shards: Sequence[Place]) -> Iterator[tuple[int, int]]:
+def absent_within(array: Any, shards: Sequence[ChunkPlace]) -> Iterator[tuple[int, int]]:
     """Rows of every chunk that is absent within shards.
 
     Parameters
@@ -53,7 +53,7 @@ def absent_within(array: Any, shards: Sequence[Place]) -> Iterator[tuple[int, in
             yield from _absent(array, shard, np.argwhere(starts == _ABSENT))
 
 
-def _absent(array: Any, shard: Place, inner: NDArray[np.intp]) -> Iterator[tuple[int, int]]:
+def _absent(array: Any, shard: ChunkPlace, inner: NDArray[np.intp]) -> Iterator[tuple[int, int]]:
     """Rows of chunks of a shard, without those that lie beyond the array."""
     starts = np.multiply(shard, array.shards) + inner * array.chunks
     for start in starts[(starts < array.shape).all(axis=1), 0].tolist():
@@ -69,7 +69,9 @@ def _trailer(codecs: Sequence[Any]) -> int | None:
     return _CHECKSUM_BYTES * (len(names) - 1)
 
 
-async def _indices(array: Any, shards: Sequence[Place], size: int, at_end: bool) -> list[bytes]:
+async def _indices(
+    array: Any, shards: Sequence[ChunkPlace], size: int, at_end: bool
+) -> list[bytes]:
     import asyncio  # slow to import, as zarr is
 
     from zarr.abc.store import RangeByteRequest, SuffixByteRequest
@@ -78,7 +80,7 @@ async def _indices(array: Any, shards: Sequence[Place], size: int, at_end: bool)
     part = SuffixByteRequest(size) if at_end else RangeByteRequest(0, size)
     turns = asyncio.Semaphore(_AT_A_TIME)
 
-    async def read(shard: Place) -> bytes:
+    async def read(shard: ChunkPlace) -> bytes:
         place = array.store_path / array.metadata.encode_chunk_key(shard)
         async with turns:
             found = await place.get(default_buffer_prototype(), part)

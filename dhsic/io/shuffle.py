@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._validation import check_integer
-from dhsic.io.zarr_output import Progress, disk_errors
+from dhsic.io.zarr_output import OnRowsWritten, disk_errors
 
 __all__ = ["Block", "shuffled"]
 
@@ -26,7 +26,7 @@ def shuffled(
     seed: int,
     scratch: Path,
     expected_bytes: int,
-    progress: Progress | None = None,
+    progress: OnRowsWritten | None = None,
 ) -> Iterator[dict[str, NDArray[np.float64]]]:
     """Yield all rows of `blocks` in a random order, the same one for every array.
 
@@ -89,7 +89,7 @@ def shuffled(
     for bucket in range(1 << bits):
         path = _bucket(scratch, bucket)
         if path.exists():
-            yield _split(_sorted(path, sum(widths.values())), widths)
+            yield _split_columns(_sorted(path, sum(widths.values())), widths)
             path.unlink()
 
 
@@ -122,7 +122,9 @@ def _sorted(path: Path, width: int) -> NDArray[np.float64]:
     return records[order, 1:].view(np.float64)
 
 
-def _split(rows: NDArray[np.float64], widths: Mapping[str, int]) -> dict[str, NDArray[np.float64]]:
+def _split_columns(
+    rows: NDArray[np.float64], widths: Mapping[str, int]
+) -> dict[str, NDArray[np.float64]]:
     ends = np.cumsum(list(widths.values()))
     parts = np.split(rows, ends[:-1], axis=1)
     return dict(zip(widths, parts, strict=True))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Kind, chunk_starts
+from dhsic.engine.blocks import ValueKind, chunk_starts
 from dhsic.engine.inventory import Inventory
 from dhsic.errors import DataError
 from dhsic.io.chunks import broken_chunk, is_zarr, missing_folder
@@ -27,9 +27,9 @@ from dhsic.io.inventory import inventory_of, inventory_of_file
 if TYPE_CHECKING:
     from dask.delayed import Delayed
 
-__all__ = ["ArraySource", "Columns", "GraphSource", "StoredSource"]
+__all__ = ["ArraySource", "ColumnChoice", "GraphSource", "StoredSource"]
 
-Columns = tuple[int, ...] | None
+ColumnChoice = tuple[int, ...] | None
 
 _READERS = 4
 _TAKE_ROWS = 4096
@@ -38,7 +38,7 @@ _TRIES = 3
 _PAUSE_SECONDS = 0.5
 
 
-def _as_rows(block: Any, columns: Columns) -> NDArray[Any]:
+def _as_rows(block: Any, columns: ColumnChoice) -> NDArray[Any]:
     values = np.asarray(block)
     values = values[:, None] if values.ndim == 1 else values
     values = values if columns is None else values[:, columns]
@@ -57,7 +57,7 @@ def _insist(slicing: Callable[[], Any]) -> Any:
     raise AssertionError
 
 
-def _width(array: Any, columns: Columns) -> int:
+def _width(array: Any, columns: ColumnChoice) -> int:
     d = 1 if array.ndim == 1 else int(array.shape[1])
     return d if columns is None else len(columns)
 
@@ -84,8 +84,8 @@ class ArraySource:
 
     name: str
     array: NDArray[Any]
-    columns: Columns = None
-    kinds: tuple[Kind, ...] | None = None
+    columns: ColumnChoice = None
+    kinds: tuple[ValueKind, ...] | None = None
     labels: tuple[str, ...] | None = None
     categories: tuple[Labels, ...] | None = None
 
@@ -156,8 +156,8 @@ class StoredSource:
     name: str
     array: Any
     stored_rows: int | None
-    columns: Columns = None
-    kinds: tuple[Kind, ...] | None = None
+    columns: ColumnChoice = None
+    kinds: tuple[ValueKind, ...] | None = None
     labels: tuple[str, ...] | None = None
     categories: tuple[Labels, ...] | None = None
     allow_missing_chunks: bool = False
@@ -312,7 +312,7 @@ class GraphSource:
 
     name: str
     array: Any
-    kinds: tuple[Kind, ...] | None = None
+    kinds: tuple[ValueKind, ...] | None = None
     labels: tuple[str, ...] | None = None
 
     place: Literal["graph"] = "graph"

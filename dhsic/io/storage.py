@@ -27,7 +27,7 @@ __all__ = ["RemoteStore", "StorageError", "stamps_of"]
 _UNLISTED = ("http", "https")
 _TRIES = 4
 _PAUSE_SECONDS = 0.25
-_PATIENCE_SECONDS = 20.0
+_RETRY_SECONDS = 20.0
 
 
 class RemoteStore(WrapperStore):  # type: ignore[misc]
@@ -68,7 +68,7 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
         return RemoteStore(self.url, read_only=read_only, fills=self._fills)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.url, self._read_only, self._fills)
+        return _restored_store, (self.url, self._read_only, self._fills)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RemoteStore) and other.__reduce__() == self.__reduce__()
@@ -168,7 +168,7 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
                 if failure.kind == "absent" and verb == "give":
                     return None
                 tries += 1
-                late = time.monotonic() - began > _PATIENCE_SECONDS
+                late = time.monotonic() - began > _RETRY_SECONDS
                 if failure.kind != "passing" or tries == _TRIES or late:
                     # Not from the error: answers of stores may hold names of keys and signatures.
                     refused = RefusedError if failure.kind == "refused" else StorageError
@@ -189,5 +189,5 @@ async def stamps_of(store: Any, prefix: str) -> dict[str, Stamp] | None:
     return await listed_stamps(store, prefix) if store.supports_listing else None
 
 
-def _restored(url: str, read_only: bool, fills: bool) -> RemoteStore:
+def _restored_store(url: str, read_only: bool, fills: bool) -> RemoteStore:
     return RemoteStore(url, read_only=read_only, fills=fills)

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from dhsic._files import check_regular
 from dhsic._validation import nearest, shown
-from dhsic.engine.blocks import Kind
+from dhsic.engine.blocks import ValueKind
 from dhsic.errors import DataError, DhsicError, InvalidArgumentError
 from dhsic.io.decoding import piece_shape
-from dhsic.io.sources import Columns, StoredSource
+from dhsic.io.sources import ColumnChoice, StoredSource
 from dhsic.io.urls import is_url, scheme_of
 
 __all__ = [
@@ -43,18 +43,20 @@ def open_stored(path: str, kind: Literal["array", "group"], *, fills: bool = Fal
     opener = zarr.open_array if kind == "array" else zarr.open_group
     if not is_url(path):
         check_metadata(path)
-        return _opened(opener, path, kind, None)
+        return _opened_array(opener, path, kind, None)
     from dhsic.io.storage import RemoteStore  # by zarr
 
     store = RemoteStore(path, fills=fills)
     try:
         # Format by format, since a store may refuse to say that the names of the other are absent.
-        return _opened(opener, store, kind, 3)
+        return _opened_array(opener, store, kind, 3)
     except FileNotFoundError:
-        return _opened(opener, store, kind, 2)
+        return _opened_array(opener, store, kind, 2)
 
 
-def _opened(opener: Callable[..., Any], place: Any, kind: str, zarr_format: int | None) -> Any:
+def _opened_array(
+    opener: Callable[..., Any], place: Any, kind: str, zarr_format: int | None
+) -> Any:
     try:
         return opener(place, mode="r", zarr_format=zarr_format)
     except DhsicError:
@@ -142,7 +144,7 @@ def check_metadata(folder: str | os.PathLike[str]) -> None:
                 raise DataError(msg) from error
 
 
-def stored_source(array: Any, name: str, columns: Columns = None) -> StoredSource:
+def stored_source(array: Any, name: str, columns: ColumnChoice = None) -> StoredSource:
     """An array of zarr, with the kinds and names of its columns where its attributes say them.
 
     Raises
@@ -150,7 +152,7 @@ def stored_source(array: Any, name: str, columns: Columns = None) -> StoredSourc
     DataError
         Its metadata have chunks that no data have.
     """
-    kind: Kind = "category"
+    kind: ValueKind = "category"
     if not all(0 < size <= _MOST_ROWS for size in (*(array.shards or ()), *array.chunks)):
         msg = (
             f"the metadata of variable {name!r} must have chunks of 1 row and column or more, got "

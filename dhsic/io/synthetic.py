@@ -15,7 +15,7 @@ from dhsic._validation import check_integer, check_number, check_path, check_pro
 from dhsic.errors import InvalidArgumentError
 from dhsic.io.urls import is_url
 from dhsic.io.written import WrittenGroup
-from dhsic.io.zarr_output import Progress, check_dtype, new_group
+from dhsic.io.zarr_output import OnRowsWritten, check_dtype, new_group
 
 __all__ = ["generate", "synthetic", "synthetic_block"]
 
@@ -38,7 +38,7 @@ def generate(
     seed: int = 0,
     dtype: DTypeLike = np.float32,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: OnRowsWritten | None = None,
 ) -> WrittenGroup:
     """Write a zarr group of synthetic data of any length.
 

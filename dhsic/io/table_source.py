@@ -20,9 +20,9 @@ from dhsic.io.stray import (
     strays_of_text,
 )
 
-__all__ = ["Kind", "TableSource", "is_table", "open_table", "usual_delimiter"]
+__all__ = ["FieldKind", "TableSource", "is_table", "open_table", "usual_delimiter"]
 
-Kind = Literal["numeric", "categorical"]
+FieldKind = Literal["numeric", "categorical"]
 
 # The reader keeps some 35 blocks of CSV ahead; every Parquet column has a buffer.
 _CSV_BLOCK_BYTES = 2**20
@@ -62,7 +62,7 @@ class TableSource:
 
     path: Path
     columns: tuple[str, ...]
-    kinds: Mapping[str, Kind]
+    kinds: Mapping[str, FieldKind]
     types: Mapping[str, str]
     rows: int
     lines: CsvLines | None = None
@@ -95,7 +95,7 @@ class TableSource:
                     "numbers nor labels: make a column of each part of it"
                 )
                 raise DataError(msg)
-        given: dict[str, Kind] = dict.fromkeys(categorical, "categorical")
+        given: dict[str, FieldKind] = dict.fromkeys(categorical, "categorical")
         given |= dict.fromkeys(numeric, "numeric")
         return replace(
             self,
@@ -125,7 +125,9 @@ class TableSource:
 
     def _check_name(self, column: str, what: str = "the table") -> None:
         if column not in self.columns:
-            if len(self.columns) == 1 and (hint := _delimiter_hint(self.columns[0])):
+            if len(self.columns) == 1 and (
+                hint := _delimiter_hint(self.columns[0], f"{_SEPARATORS} ")
+            ):
                 msg = f"{what} needs column {column!r}, and {self.path} seems to have one: {hint}"
                 raise InvalidArgumentError(msg)
             some = ", ".join(self.columns[:20]) + (", ..." if len(self.columns) > 20 else "")
@@ -301,7 +303,7 @@ def open_table(
         msg = f"{path} is no known kind of table: its name must end in one of {known}"
         raise DataError(msg)
     with _readable(path), pq.ParquetFile(path) as file:
-        return _described(path, file.schema_arrow, file.metadata.num_rows)
+        return _described_table(path, file.schema_arrow, file.metadata.num_rows)
 
 
 def usual_delimiter(path: Path) -> str:
@@ -309,9 +311,9 @@ def usual_delimiter(path: Path) -> str:
     return "\t" if ".tsv" in path.suffixes else ","
 
 
-def _delimiter_hint(text: str) -> str:
+def _delimiter_hint(text: str, separators: str = _SEPARATORS) -> str:
     """Say what to do where fields are not separated as they were taken to be."""
-    found = next((one for one in _SEPARATORS if one in text), None)
+    found = next((one for one in separators if one in text), None)
     if found is None:
         return ""
     return (
@@ -329,7 +331,7 @@ def _open_csv(path: Path, dialect: Dialect, na_values: Sequence[str]) -> TableSo
     lines = count_csv(path, dialect)
     options = {"null_values": _null_values(na_values)}
     with _readable(path), _csv_reader(path, lines, options) as reader:
-        table = _described(path, reader.schema, lines.rows)
+        table = _described_table(path, reader.schema, lines.rows)
     return replace(table, lines=lines)
 
 
@@ -347,14 +349,16 @@ def _null_values(more: Sequence[str]) -> list[str]:
     return [*csv.ConvertOptions().null_values, *more]
 
 
-def _described(path: Path, schema: Any, rows: int) -> TableSource:
+def _described_table(path: Path, schema: Any, rows: int) -> TableSource:
     types = dict(zip(schema.names, schema.types, strict=True))
-    kinds = {name: kind for name, type_ in types.items() if (kind := _kind(type_)) is not None}
+    kinds = {
+        name: kind for name, type_ in types.items() if (kind := _kind_of_field(type_)) is not None
+    }
     names = {name: str(type_) for name, type_ in types.items()}
     return TableSource(path, tuple(schema.names), kinds, names, rows)
 
 
-def _kind(type_: Any) -> Kind | None:
+def _kind_of_field(type_: Any) -> FieldKind | None:
     from pyarrow import types
 
     if types.is_dictionary(type_):

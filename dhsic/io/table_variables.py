@@ -84,11 +84,15 @@ def columns_by_variable(
     {'air': ['o3', 'no2'], 'wind': ['wind']}
     """
     found: dict[str, list[str]] = {}
-    for one in variables:
-        name, columns = _named(one, known, named) if isinstance(one, str) else _joined(one)
+    for text in variables:
+        name, columns = (
+            _variable_of_text(text, known, named)
+            if isinstance(text, str)
+            else _joined_variable(text)
+        )
         if not name or not columns or not all(columns):
             form = "NAME=COL,COL,..." if named else "[NAME=]COL,COL,..."
-            msg = f"--variable must be {form}; got {one!r}: name the columns"
+            msg = f"--variable must be {form}; got {text!r}: name the columns"
             raise InvalidArgumentError(msg)
         if name in found:
             msg = f"--variable {name!r} is given twice: list all its columns in one"
@@ -97,16 +101,16 @@ def columns_by_variable(
     return found
 
 
-def _named(text: str, known: Sequence[str], named: bool) -> tuple[str, list[str]]:
+def _variable_of_text(text: str, known: Sequence[str], named: bool) -> tuple[str, list[str]]:
     if text in known:
         return text, [text]
     name, equals, listed = text.partition("=")
     if not (equals or named):
         name = listed = text
-    return name.strip(), _split(listed)
+    return name.strip(), _split_names(listed)
 
 
-def _joined(columns: Any) -> tuple[str, list[str]]:
+def _joined_variable(columns: Any) -> tuple[str, list[str]]:
     """Columns of one variable, which is named after them."""
     if isinstance(columns, Sequence) and all(isinstance(one, str) for one in columns):
         return "+".join(columns), list(columns)
@@ -117,7 +121,7 @@ def _joined(columns: Any) -> tuple[str, list[str]]:
     raise InvalidArgumentError(msg)
 
 
-def _split(listed: str) -> list[str]:
+def _split_names(listed: str) -> list[str]:
     return [column.strip() for column in next(csv.reader([listed], skipinitialspace=True), [])]
 
 

@@ -18,9 +18,9 @@ from dhsic.io.csv_lines import Dialect, Quotes
 from dhsic.io.missing import Missing
 from dhsic.io.shuffle import shuffled
 from dhsic.io.stray import numbers_of_text
-from dhsic.io.table_source import Kind, TableSource, open_table, usual_delimiter
+from dhsic.io.table_source import FieldKind, TableSource, open_table, usual_delimiter
 from dhsic.io.written import WrittenColumn, WrittenGroup
-from dhsic.io.zarr_output import GroupWriter, Progress, chunk_rows, new_group
+from dhsic.io.zarr_output import GroupWriter, OnRowsWritten, chunk_rows, new_group
 
 __all__ = ["convert_table"]
 
@@ -45,7 +45,7 @@ def convert_table(
     encoding: str = "utf-8",
     shuffle: int | None = None,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: OnRowsWritten | None = None,
 ) -> WrittenGroup:
     r"""Convert columns of a CSV or Parquet file to a zarr group.
 
@@ -137,7 +137,7 @@ def convert_table(
     dialect = Dialect(given, quotes, encoding)
     dialect.check()
     check_progress(progress)
-    _check_words(na_values=na_values, categorical=categorical, numeric=numeric)
+    _check_lists_of_words(na_values=na_values, categorical=categorical, numeric=numeric)
     _check_thousands(thousands, numeric)
     table = open_table(path, dialect, na_values)
     table = table.reading(categorical, numeric, na_values, thousands)
@@ -174,7 +174,7 @@ class _Encoder:
         self,
         table: TableSource,
         variables: Variables,
-        kinds: Mapping[str, Kind],
+        kinds: Mapping[str, FieldKind],
         missing: Missing,
     ) -> None:
         self.dropped = 0
@@ -234,7 +234,7 @@ class _Encoder:
         """The labels of a column as they are, or numbers, NaN where one is missing."""
         array, tokens = batch.column(column), self._table.na_values
         if column in self._codes:
-            return _labels(array, tokens, as_text=column in self._table.chosen)
+            return _labels_of_arrow(array, tokens, as_text=column in self._table.chosen)
         if column in self._table.chosen:
             values, stray = numbers_of_text(array.cast("string"), self._table.thousands)
             if stray.any() and self._missing == "refuse":
@@ -245,7 +245,7 @@ class _Encoder:
         return np.where(np.isin(values, _numbers_among(tokens)), np.nan, values)
 
     def _kept(self, read: Mapping[str, Any], rows: int) -> NDArray[np.intp]:
-        gaps = {column: _gaps(values) for column, values in read.items()}
+        gaps = {column: _missing_in_arrow(values) for column, values in read.items()}
         incomplete = np.any(list(gaps.values()), axis=0)
         if self._missing == "refuse" and incomplete.any():
             row = int(np.argmax(incomplete))
@@ -302,7 +302,7 @@ class _Encoder:
         return f"column {column!r} (variable {name!r}) of {self._table.path}"
 
 
-def _labels(array: Any, tokens: Sequence[str], *, as_text: bool) -> Any:
+def _labels_of_arrow(array: Any, tokens: Sequence[str], *, as_text: bool) -> Any:
     """Labels of Arrow, null where one is a token of a missing value."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -322,7 +322,7 @@ def _numbers_among(tokens: Sequence[str]) -> list[float]:
     return [number for number in numbers.tolist() if number == number]
 
 
-def _gaps(values: Any) -> NDArray[np.bool_]:
+def _missing_in_arrow(values: Any) -> NDArray[np.bool_]:
     if isinstance(values, np.ndarray):
         return np.isnan(values)
     return np.asarray(values.is_null(nan_is_null=True).to_numpy(zero_copy_only=False), np.bool_)
@@ -363,7 +363,7 @@ def _check_thousands(thousands: Any, numeric: Sequence[str]) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _check_words(**options: Sequence[str]) -> None:
+def _check_lists_of_words(**options: Sequence[str]) -> None:
     for name, words in options.items():
         listed = isinstance(words, Sequence) and not isinstance(words, str)
         if not listed or not all(isinstance(word, str) for word in words):
@@ -371,7 +371,7 @@ def _check_words(**options: Sequence[str]) -> None:
             raise InvalidArgumentError(msg)
 
 
-def _variable_kind(table: TableSource, name: str, columns: Sequence[str]) -> Kind:
+def _variable_kind(table: TableSource, name: str, columns: Sequence[str]) -> FieldKind:
     kinds = {column: table.kinds[column] for column in columns}
     if len(set(kinds.values())) > 1:
         described = ", ".join(f"{column} ({kind})" for column, kind in kinds.items())

@@ -13,7 +13,7 @@ from zarr.core.sync import sync
 from dhsic.errors import InvalidArgumentError
 from dhsic.io.storage import RemoteStore
 from dhsic.io.urls import scheme_of
-from dhsic.io.whole import Place
+from dhsic.io.whole import Destination
 
 __all__ = ["Upload", "uploading"]
 
@@ -21,7 +21,7 @@ _METADATA = "zarr.json"
 
 
 @contextmanager
-def uploading(url: str, overwrite: bool) -> Iterator[Place]:
+def uploading(url: str, overwrite: bool) -> Iterator[Destination]:
     """Write to an object store; on an exception, remove what was written.
 
     Raises
@@ -46,7 +46,7 @@ def uploading(url: str, overwrite: bool) -> Iterator[Place]:
         raise InvalidArgumentError(msg)
     with tempfile.TemporaryDirectory(prefix="dhsic-") as scratch:
         try:
-            yield Place(Path(scratch), store, store.url)
+            yield Destination(Path(scratch), store, store.url)
             sync(store.publish())
         except BaseException:
             with suppress(Exception):  # chunks alone do not open

@@ -42,8 +42,8 @@ def chosen_columns(chosen: slice | list[int | str], array: Any, variable: str) -
     labels = column_labels(array) or []
     numbers: Any = chosen
     if isinstance(chosen, list):
-        numbers = [labels.index(one) if one in labels else one for one in chosen]
-        if unknown := [one for one in numbers if isinstance(one, str)]:
+        numbers = [labels.index(label) if label in labels else label for label in chosen]
+        if unknown := [label for label in numbers if isinstance(label, str)]:
             raise unknown_column(unknown[0], labels)
     try:
         columns = tuple(np.arange(d)[numbers].tolist())

@@ -13,13 +13,13 @@ from uuid import uuid4
 
 from dhsic.errors import DataError
 
-__all__ = ["Place", "put_new", "put_whole", "write_whole", "written_whole"]
+__all__ = ["Destination", "put_new", "put_whole", "write_whole", "written_whole"]
 
 _Bytes = bytes | memoryview
 _CLAIM_SECONDS = 5.0
 
 
-class Place(NamedTuple):
+class Destination(NamedTuple):
     """Where a group is written."""
 
     scratch: Path
@@ -39,7 +39,7 @@ def written_whole(path: Path) -> Iterator[Path]:
     DataError
         The disk refuses.
     """
-    with _in_words(path), _beside(path) as partial:
+    with _write_errors(path), _temporary_beside(path) as partial:
         yield partial
         partial.replace(path)
 
@@ -52,7 +52,7 @@ def write_whole(path: Path, text: str) -> None:
     DataError
         The disk refuses.
     """
-    with _in_words(path):
+    with _write_errors(path):
         put_whole(path, [text.encode()], forced=True)
 
 
@@ -74,8 +74,8 @@ def put_whole(path: Path, parts: Iterable[_Bytes], *, forced: bool) -> None:
     OSError
         The disk refuses.
     """
-    with _beside(path) as partial:
-        _fill(partial, parts, forced=forced)
+    with _temporary_beside(path) as partial:
+        _write_parts(partial, parts, forced=forced)
         partial.replace(path)
 
 
@@ -89,8 +89,8 @@ def put_new(path: Path, data: bytes) -> None:
     OSError
         The disk refuses.
     """
-    with _beside(path) as partial, suppress(FileExistsError):
-        _fill(partial, [data], forced=True)
+    with _temporary_beside(path) as partial, suppress(FileExistsError):
+        _write_parts(partial, [data], forced=True)
         try:
             os.link(partial, path)
         except FileExistsError:
@@ -102,7 +102,7 @@ def put_new(path: Path, data: bytes) -> None:
 def _claim(path: Path, data: bytes) -> None:
     """Write a file that is not there, or wait until another process has written it."""
     try:
-        _fill(path, [data], forced=True)
+        _write_parts(path, [data], forced=True)
     except FileExistsError:
         until = time.monotonic() + _CLAIM_SECONDS
         while not path.stat().st_size and time.monotonic() < until:
@@ -110,7 +110,7 @@ def _claim(path: Path, data: bytes) -> None:
 
 
 @contextmanager
-def _in_words(path: Path) -> Iterator[None]:
+def _write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -119,7 +119,7 @@ def _in_words(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _beside(path: Path) -> Iterator[Path]:
+def _temporary_beside(path: Path) -> Iterator[Path]:
     """A name for a file beside another, which is gone at the end."""
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -131,7 +131,7 @@ def _beside(path: Path) -> Iterator[Path]:
             partial.unlink()
 
 
-def _fill(path: Path, parts: Iterable[_Bytes], *, forced: bool) -> None:
+def _write_parts(path: Path, parts: Iterable[_Bytes], *, forced: bool) -> None:
     with path.open("xb") as file:
         file.writelines(parts)
         if forced:

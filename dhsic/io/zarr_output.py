@@ -18,12 +18,12 @@ from numpy.typing import DTypeLike, NDArray
 from dhsic._validation import check_flag, check_path
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.io.urls import is_url
-from dhsic.io.whole import Place
+from dhsic.io.whole import Destination
 from dhsic.io.written import WrittenGroup
 
 __all__ = [
     "GroupWriter",
-    "Progress",
+    "OnRowsWritten",
     "check_dtype",
     "check_new_group",
     "chunk_bytes",
@@ -32,7 +32,7 @@ __all__ = [
     "new_group",
 ]
 
-Progress = Callable[[int], object]
+OnRowsWritten = Callable[[int], object]
 """Called with the number of rows handled so far."""
 
 _CHUNK_BYTES = 8 * 2**20
@@ -102,7 +102,7 @@ class GroupWriter:
 
     def __init__(
         self,
-        place: Place,
+        place: Destination,
         columns: Mapping[str, int],
         dtype: np.dtype[Any],
         compress: bool,
@@ -240,7 +240,7 @@ def new_group(
 
     Everything is written into a hidden sibling of the destination, which is renamed at the end.
     In an object store the chunks are written at their places, and the metadata last, without which
-    nothing opens. What was written is removed on every exception, `KeyboardInterrupt` included.
+    nothing opens. All that was written is removed on every exception, `KeyboardInterrupt` included.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ def new_group(
 
     stored = check_dtype(dtype)
     overwrite, compress = check_flag("overwrite", overwrite), check_flag("compress", compress)
-    _check_columns(columns)
+    _check_output_columns(columns)
     _check_memory(columns, stored)
     text = check_path("destination", destination)
     # Zarr is called in the pool's thread only: Ctrl-C reaches the main thread alone, and the
@@ -309,20 +309,20 @@ def check_new_group(
     InvalidArgumentError
         As for `new_group`.
     """
-    _check_columns(columns)
+    _check_output_columns(columns)
     text = check_path("destination", destination)
     if not is_url(text):
         _checked_destination(text, overwrite)
 
 
 @contextmanager
-def _on_disk(destination: str, overwrite: bool) -> Iterator[Place]:
+def _on_disk(destination: str, overwrite: bool) -> Iterator[Destination]:
     target = _checked_destination(destination, overwrite)
     scratch = target.with_name(f".{target.name}.{uuid4().hex[:8]}.partial")
     try:
         with disk_errors(target):
             scratch.mkdir()
-        yield Place(scratch, scratch / "group", target)
+        yield Destination(scratch, scratch / "group", target)
         _install(scratch, target, overwrite)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -338,7 +338,7 @@ def disk_errors(target: Path | str) -> Iterator[None]:
         raise DataError(msg) from error
 
 
-def _check_columns(columns: Mapping[str, int]) -> None:
+def _check_output_columns(columns: Mapping[str, int]) -> None:
     if not columns:
         msg = "a group needs at least one array; none was named"
         raise InvalidArgumentError(msg)

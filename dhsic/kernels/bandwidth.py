@@ -53,6 +53,11 @@ def median_distance(
     DataError
         All rows of the sample are the same, or their distances leave the range of float64.
 
+    References
+    ----------
+    .. [1] D. Garreau, W. Jitkrittum, M. Kanagawa. Large sample analysis of the median
+       heuristic. 2017.
+
     Examples
     --------
     >>> import numpy as np

@@ -37,6 +37,16 @@ class Columns(Kernel):
         column whose scale cannot be fitted because it is constant in the sample, and counts as 0
         in the mean.
 
+    Raises
+    ------
+    InvalidArgumentError
+        A part is no kernel, or all are None.
+
+    References
+    ----------
+    .. [1] Q. Zhang, S. Filippi, A. Gretton, D. Sejdinovic. Large-scale kernel methods for
+       independence testing. Statistics and Computing 28, 2018, section 5.1.
+
     Examples
     --------
     >>> import numpy as np

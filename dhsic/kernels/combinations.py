@@ -154,7 +154,7 @@ def _guess(kernel: Kernel, d: int, factor: float) -> Kernel:
 def change(kernel: Kernel, factor: float) -> float:
     """How far a candidate is from the median heuristic; the farthest are those without a length.
 
-    Of ranks there is no heuristic to follow: such a kernel is as it should be.
+    Ranks have no heuristic to follow: such a kernel is as it should be.
     """
     if kernel.has_length:
         return abs(math.log(factor))

@@ -36,6 +36,16 @@ class Distance(Kernel):
     origin : tuple of float, optional
         The row that is 0 in feature space; `fit` takes the median of the sample.
 
+    Raises
+    ------
+    InvalidArgumentError
+        `exponent` is not in (0, 2].
+
+    References
+    ----------
+    .. [1] D. Sejdinovic, B. Sriperumbudur, A. Gretton, K. Fukumizu. Equivalence of distance-
+       based and RKHS-based statistics in hypothesis testing. Annals of Statistics 41, 2013.
+
     Examples
     --------
     >>> import numpy as np

@@ -86,6 +86,15 @@ class Polynomial(Kernel):
     origin : tuple of float, optional
         The row that is 0 before coef0 is added; `fit` takes the median of the sample.
 
+    Raises
+    ------
+    InvalidArgumentError
+        `degree` is no whole number of at least 1, `coef0` is negative, or `gamma` is not positive.
+
+    References
+    ----------
+    .. [1] B. Schoelkopf, A. Smola. Learning with kernels. MIT Press, 2002.
+
     Examples
     --------
     >>> import numpy as np

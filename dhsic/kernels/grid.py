@@ -24,7 +24,7 @@ from dhsic.kernels.usual import (
     NARROWEST,
     OF_MANY,
     OF_ONE,
-    Columns,
+    OneOrMany,
     pairs_of,
 )
 
@@ -54,6 +54,11 @@ class Candidates:
         Multiples of the length scale of a kernel: 0.5 halves the length; (1, 1/8, 1/2, 4)
         where not given. Kernels without one, as "delta", are tried once.
 
+    Raises
+    ------
+    InvalidArgumentError
+        There is no kernel, one is twice there, or a name or a factor is none.
+
     Examples
     --------
     >>> len(Candidates(("gaussian", "laplacian"), factors=(0.5, 1, 2)).scaled)
@@ -66,7 +71,7 @@ class Candidates:
     factors: Sequence[float] | Sequence[Sequence[float]] | None = None
     _left_open: bool = field(default=False, init=False, repr=False, compare=False)
     _thinned: bool = field(default=False, init=False, repr=False, compare=False)
-    _columns: Columns | None = field(default=None, init=False, repr=False, compare=False)
+    _columns: OneOrMany | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_left_open", self.kernels is None)
@@ -149,7 +154,7 @@ class Candidates:
         return tuple(tuple(map(float, one)) for one in each)
 
 
-def _usual(families: Any, columns: Columns | None = None) -> Candidates:
+def _usual(families: Any, columns: OneOrMany | None = None) -> Candidates:
     """Candidates that nobody asked for, and of which variables, where pairs of them are known."""
     found = Candidates(*families)
     object.__setattr__(found, "_thinned", True)
@@ -217,6 +222,11 @@ class Grid:
         themselves, where share is theirs: 40 at 5 %.
     most : int, optional
         The largest number of combinations that "auto" takes.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A candidate is none, a choice has no such name, or a number is out of its range.
 
     References
     ----------

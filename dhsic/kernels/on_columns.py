@@ -34,6 +34,11 @@ class OnColumns(Kernel):
     scales : tuple of float, optional
         Divisors of the columns; `fit` sets them where columns are to be scaled.
 
+    Raises
+    ------
+    InvalidArgumentError
+        The numbers of columns are not different whole numbers of at least 0.
+
     Examples
     --------
     >>> import numpy as np

@@ -110,6 +110,15 @@ class Gaussian(SquaredRadial):
     origin : tuple of float, optional
         Subtracted from every row first; changes rounding only.
 
+    Raises
+    ------
+    InvalidArgumentError
+        `gamma` is no finite number greater than 0.
+
+    References
+    ----------
+    .. [1] B. Schoelkopf, A. Smola. Learning with kernels. MIT Press, 2002.
+
     Examples
     --------
     >>> import numpy as np
@@ -203,6 +212,11 @@ class Matern(Radial):
         of the sample.
     origin : tuple of float, optional
         Subtracted from every row first; changes rounding only.
+
+    Raises
+    ------
+    InvalidArgumentError
+        `nu` is not 0.5, 1.5 or 2.5, or `length` is no finite number greater than 0.
 
     Examples
     --------
@@ -307,6 +321,11 @@ class Laplacian(Kernel):
         city-block distance) of the sample.
     origin : tuple of float, optional
         Subtracted from every row first; changes rounding only.
+
+    Raises
+    ------
+    InvalidArgumentError
+        `gamma` is no finite number greater than 0.
 
     Examples
     --------

@@ -54,6 +54,11 @@ class Ranked(Kernel):
     knots : tuple of tuple of tuple of float, optional
         For every column up to 512 values, ascending, and what they become; `fit` sets them.
 
+    Raises
+    ------
+    InvalidArgumentError
+        `kernel` is no kernel, or `scale` is no such name.
+
     References
     ----------
     .. [1] B. Poczos, Z. Ghahramani, J. Schneider. Copula-based kernel dependency measures.
@@ -105,7 +110,7 @@ class Ranked(Kernel):
         return self._of(self.kernel.widened(factor))
 
     def _of(self, kernel: Kernel) -> Self:
-        """Of the same knots, whose arrays are kept: many columns have many."""
+        """The same knots with another kernel; arrays are kept, since many columns have many."""
         other = replace(self, kernel=kernel)
         other.__dict__["_arrays"] = self._arrays
         return other
@@ -189,7 +194,7 @@ class Ranked(Kernel):
 
     @cached_property
     def _middles(self) -> NDArray[np.float32]:
-        """Of every column the knot in the middle."""
+        """The knot in the middle of every column."""
         return np.array([values[len(values) // 2] for values, _ in self.knots or ()], np.float32)
 
     @cached_property

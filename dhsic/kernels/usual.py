@@ -1,4 +1,4 @@
-"""What a test tries where no kernels are given: kernels of a variable, and pairs of two variables.
+"""Kernels that a test tries where none are given: those of a variable, and pairs of two variables.
 
 Chosen by power on public scenarios, which `python -m benchmarks run leaderboard` measures.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-__all__ = ["INVARIANT", "NARROWEST", "OF_MANY", "OF_ONE", "Columns", "Families", "pairs_of"]
+__all__ = ["INVARIANT", "NARROWEST", "OF_MANY", "OF_ONE", "Families", "OneOrMany", "pairs_of"]
 
-Columns: TypeAlias = Literal["one", "many"]
+OneOrMany: TypeAlias = Literal["one", "many"]
 Families: TypeAlias = tuple[tuple[str, ...], tuple[tuple[float, ...], ...]]
 """Kernels, and the factors of each."""
 _One: TypeAlias = tuple[str, float]
@@ -31,7 +31,7 @@ def _both(*pairs: tuple[_One, _One]) -> list[tuple[_One, _One]]:
     return list(dict.fromkeys(one for a, b in pairs for one in ((a, b), (b, a))))
 
 
-_PAIRS: dict[tuple[Columns, Columns], list[tuple[_One, _One]]] = {
+_PAIRS: dict[tuple[OneOrMany, OneOrMany], list[tuple[_One, _One]]] = {
     ("one", "one"): _both(
         (_S, _S),
         *((_FINE, one) for one in (_FINE, _RANKS, _T)),
@@ -59,19 +59,19 @@ def _families(kernels: tuple[_One, ...]) -> Families:
 
 
 OF_ONE = _families(_NUMBER)
-"""Of a variable of a single number."""
+"""Kernels that are tried of a variable of one numeric column."""
 OF_MANY = _families(_SEVERAL)
-"""Of all others."""
+"""Kernels that are tried of variables of several columns, and of categories beside numbers."""
 INVARIANT: Families = (
     ("gaussian", "columns(laplacian)"),
     ((1.0, 0.125, 0.5, 4.0), (1.0,)),
 )
 """Where kernels must be translation-invariant."""
 NARROWEST = 1 / 32
-"""Of two factors of these: finer in both variables, power was lost and none won."""
+"""The least product of the factors of two variables: below it, power was lost and none won."""
 
 
-def pairs_of(first: Columns, second: Columns) -> list[tuple[int, ...]]:
+def pairs_of(first: OneOrMany, second: OneOrMany) -> list[tuple[int, ...]]:
     """Numbers of the candidates that two variables try together; the first pair is the reference.
 
     A trend of a number, the Anderson-Darling kernel of its ranks, is tried with kernels of all

@@ -15,14 +15,14 @@ from dhsic.linalg import solve_lower, squared_norms
 __all__ = ["Distances", "Gram", "Held", "NearestDistances", "SpanDistances"]
 
 Indices = NDArray[np.intp]
-Matrix = NDArray[np.float64]
+Matrix64 = NDArray[np.float64]
 Vector = NDArray[np.float64]
 
 
 class Gram(Protocol):
     """A Gram matrix (s, s) that gives its columns."""
 
-    def columns(self, indices: Indices) -> Matrix:
+    def columns(self, indices: Indices) -> Matrix64:
         """Columns of the matrix, shape (s, len(indices))."""
         ...
 
@@ -37,9 +37,9 @@ class Held:
         The matrix.
     """
 
-    matrix: Matrix
+    matrix: Matrix64
 
-    def columns(self, indices: Indices) -> Matrix:
+    def columns(self, indices: Indices) -> Matrix64:
         """Columns of the matrix, shape (b, len(indices))."""
         return self.matrix[:, indices]
 
@@ -100,7 +100,7 @@ class SpanDistances:
     gram: Gram
     squared: Vector
     tolerance: float
-    factor: Matrix
+    factor: Matrix64
     taken: list[int]
 
     @classmethod
@@ -122,7 +122,7 @@ class SpanDistances:
         rows = played.factor[played.taken, : len(played.taken)]
         self._extend(candidates[played.taken], rows)
 
-    def _extend(self, rows: Indices, lower: Matrix) -> None:
+    def _extend(self, rows: Indices, lower: Matrix64) -> None:
         """Append the columns of rows with a known Cholesky factor of what is left of them."""
         known, width = len(self.taken), len(rows)
         left = self.gram.columns(rows)
@@ -132,7 +132,7 @@ class SpanDistances:
         self.factor[:, known : known + width] = new.T
         self.squared[:] -= squared_norms(new)
         self.taken.extend(rows.tolist())
-        _drop(self.squared, rows, self.tolerance)
+        _drop_spanned(self.squared, rows, self.tolerance)
 
 
 @dataclass(frozen=True)
@@ -183,9 +183,9 @@ class NearestDistances:
         apart += self.diagonal[rows]
         np.minimum(self.squared, self.diagonal + apart.min(axis=1), out=self.squared)
         self.taken.extend(rows.tolist())
-        _drop(self.squared, rows, self.tolerance)
+        _drop_spanned(self.squared, rows, self.tolerance)
 
 
-def _drop(squared: Vector, rows: Indices, tolerance: float) -> None:
+def _drop_spanned(squared: Vector, rows: Indices, tolerance: float) -> None:
     squared[squared <= tolerance] = 0.0
     squared[rows] = 0.0

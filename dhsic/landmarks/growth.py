@@ -17,8 +17,8 @@ __all__ = ["FEWEST", "Growth", "centred_gram", "grow", "missed_spread"]
 
 FEWEST = 32
 
-Matrix = NDArray[np.float64]
-Points = Sequence[Matrix]
+Matrix64 = NDArray[np.float64]
+PointSets = Sequence[Matrix64]
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Growth:
 
 def grow(
     kernels: Sequence[Kernel],
-    landmarks: Points,
-    pilot: Points,
+    landmarks: PointSets,
+    pilot: PointSets,
     allowed: float,
     tolerance: float,
     fewest: int = FEWEST,
@@ -87,7 +87,7 @@ def grow(
     32
     """
     whole = centred_gram(kernels, pilot)
-    if not _spread(whole) > len(whole) * np.finfo(np.float64).eps:
+    if not _gram_norm(whole) > len(whole) * np.finfo(np.float64).eps:
         return Growth(len(landmarks[0]), None)
     cross = _centred_products(kernels, landmarks, pilot)
     for size in _sizes(fewest, len(cross)):
@@ -98,7 +98,7 @@ def grow(
     return Growth(size, missed)
 
 
-def missed_spread(whole: Matrix, gram: Matrix, cross: Matrix, tolerance: float) -> float:
+def missed_spread(whole: Matrix64, gram: Matrix64, cross: Matrix64, tolerance: float) -> float:
     """|(I - P) C (I - P)| / |C| on a pilot, with P the projection on the landmarks' features.
 
     Parameters
@@ -118,10 +118,10 @@ def missed_spread(whole: Matrix, gram: Matrix, cross: Matrix, tolerance: float) 
     """
     factor = pivoted_cholesky(gram, tolerance)
     known = solve_lower(factor.factor, cross[factor.kept])
-    return _spread(whole - known.T @ known) / _spread(whole)
+    return _gram_norm(whole - known.T @ known) / _gram_norm(whole)
 
 
-def centred_gram(kernels: Sequence[Kernel], rows: Points) -> Matrix:
+def centred_gram(kernels: Sequence[Kernel], rows: PointSets) -> Matrix64:
     """Inner products of the centred products xi of some rows, with their own means.
 
     xi = (x)_m phi_m - sum_m phi_m (x) (x)_{l != m} mu_l + (M - 1) (x)_m mu_m, for which all
@@ -151,7 +151,7 @@ def centred_gram(kernels: Sequence[Kernel], rows: Points) -> Matrix:
     return whole
 
 
-def _centred_products(kernels: Sequence[Kernel], landmarks: Points, rows: Points) -> Matrix:
+def _centred_products(kernels: Sequence[Kernel], landmarks: PointSets, rows: PointSets) -> Matrix64:
     """The products xi of the rows at the landmarks, shape (p, e)."""
     tiles = [k(z, x) for k, z, x in zip(kernels, landmarks, rows, strict=True)]
     means = [tile.mean(axis=1, keepdims=True) for tile in tiles]
@@ -163,7 +163,7 @@ def _centred_products(kernels: Sequence[Kernel], landmarks: Points, rows: Points
     return products
 
 
-def _spread(gram: Matrix) -> float:
+def _gram_norm(gram: Matrix64) -> float:
     return float(np.linalg.norm(gram))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from dhsic.landmarks.pool import ROW_TILE, Pool
+from dhsic.landmarks.pool import POOL_TILE_ROWS, Pool
 from dhsic.linalg import solve_lower, squared_norms
 
 __all__ = ["leverage_rows", "ridge_scores", "sample_size", "tail_ridge"]
@@ -126,9 +126,11 @@ def ridge_scores(
     gram.flat[:: len(gram) + 1] += ridge
     factor = scipy.linalg.cholesky(gram.T, lower=True, overwrite_a=True, check_finite=False)
     left = pool.diagonal()[rows]
-    for start in range(0, len(rows), ROW_TILE):
-        at = slice(start, start + ROW_TILE)
+    for start in range(0, len(rows), POOL_TILE_ROWS):
+        at = slice(start, start + POOL_TILE_ROWS)
         cross = pool.gram(rows[at], sample) * weights
+        # k(x, x) less its part in the span of the sample: a Schur complement, by one triangular
+        # solve.
         left[at] -= squared_norms(solve_lower(factor, cross.T))
     scores: Vector = np.clip(left / ridge, 0.0, 1.0)
     return scores

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from dhsic.landmarks.distances import Distances
 from dhsic.landmarks.pool import Pool
 
-__all__ = ["BLOCK", "Rule", "farthest_rows", "random_rows", "take_rows"]
+__all__ = ["BLOCK", "Rule", "farthest_rows", "random_rows", "take_pivots"]
 
 BLOCK = 128
 
 Rule = Callable[[Pool, Distances, int, np.random.Generator], None]
 
 
-def take_rows(
+def take_pivots(
     pool: Pool, distances: Distances, p: int, rule: Rule, rng: np.random.Generator
 ) -> NDArray[np.intp]:
     """Take rows until there are p, or until those taken leave nothing of the others.
@@ -72,6 +72,8 @@ def farthest_rows(pool: Pool, distances: Distances, most: int, rng: np.random.Ge
     others, whose distances can only have shrunk.
     """
     del rng
+    # Rows of a block are compared among themselves before the pool is: a product with a block of
+    # columns costs far less than as many products with one.
     squared, tolerance = distances.squared, distances.tolerance
     size = min(BLOCK, len(pool))
     order = np.argpartition(squared, len(pool) - size)

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from dhsic.kernels import Kernel
 from dhsic.linalg import hadamard
 
-__all__ = ["ROW_TILE", "Pool"]
+__all__ = ["POOL_TILE_ROWS", "Pool"]
 
-ROW_TILE = 2048
+POOL_TILE_ROWS = 2048
 _DIAGONAL_TILE = 64
 
-Matrix = NDArray[np.float64]
-Rows = NDArray[np.intp] | slice
+Matrix64 = NDArray[np.float64]
+RowChoice = NDArray[np.intp] | slice
 
 
 @dataclass(frozen=True)
@@ -55,25 +55,25 @@ class Pool:
     def __len__(self) -> int:
         return len(self.points[0])
 
-    def columns(self, indices: NDArray[np.intp]) -> Matrix:
+    def columns(self, indices: NDArray[np.intp]) -> Matrix64:
         """Columns of the Gram matrix, shape (s, len(indices))."""
         return self.gram(slice(None), indices)
 
-    def diagonal(self) -> Matrix:
+    def diagonal(self) -> Matrix64:
         """k(x, x) of every row, shape (s,)."""
         starts = range(0, len(self), _DIAGONAL_TILE)
         tiles = [slice(start, start + _DIAGONAL_TILE) for start in starts]
         return np.concatenate([self.gram(rows, rows).diagonal() for rows in tiles])
 
-    def gram(self, rows: Rows, columns: Rows) -> Matrix:
+    def gram(self, rows: RowChoice, columns: RowChoice) -> Matrix64:
         """Gram matrix between some rows and some others, shape (b, c)."""
         parts = [
             (kernel, x[rows], z[columns])
             for kernel, (x, z) in zip(self.kernels, self._prepared, strict=True)
         ]
         gram = np.empty((len(parts[0][1]), len(parts[0][2])))
-        for start in range(0, len(gram), ROW_TILE):
-            at = slice(start, start + ROW_TILE)
+        for start in range(0, len(gram), POOL_TILE_ROWS):
+            at = slice(start, start + POOL_TILE_ROWS)
             gram[at] = hadamard(_tile(kernel, x[at], z) for kernel, x, z in parts)
         return gram
 
@@ -89,7 +89,7 @@ class Pool:
         return [(k.rows(x), k.columns(x)) for k, x in zip(self.kernels, self.points, strict=True)]
 
 
-def _tile(kernel: Kernel, rows: NDArray[Any], columns: NDArray[Any]) -> Matrix:
+def _tile(kernel: Kernel, rows: NDArray[Any], columns: NDArray[Any]) -> Matrix64:
     out = np.empty((len(rows), len(columns)))
     kernel.tile(rows, columns, out, np.empty((kernel.work_tiles, *out.shape)))
     return out

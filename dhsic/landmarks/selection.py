@@ -11,8 +11,8 @@ from dhsic._validation import check_choice, check_integer
 from dhsic.errors import InvalidArgumentError
 from dhsic.landmarks.distances import NearestDistances, SpanDistances
 from dhsic.landmarks.leverage import leverage_rows, sample_size
-from dhsic.landmarks.pivots import BLOCK, farthest_rows, random_rows, take_rows
-from dhsic.landmarks.pool import ROW_TILE, Pool
+from dhsic.landmarks.pivots import BLOCK, farthest_rows, random_rows, take_pivots
+from dhsic.landmarks.pool import POOL_TILE_ROWS, Pool
 
 __all__ = ["Selection", "in_turn", "select", "select_bytes"]
 
@@ -153,7 +153,7 @@ def select_bytes(selection: Selection, s: int, p: int, d: int) -> int:
     >>> select_bytes("rpcholesky", 20_000, 5_000, 12)
     888272896
     """
-    rows, tile, block = s * (3 * d + 12), _TILES * min(s, ROW_TILE), min(s, p, BLOCK)
+    rows, tile, block = s * (3 * d + 12), _TILES * min(s, POOL_TILE_ROWS), min(s, p, BLOCK)
     match selection:
         case "uniform":
             numbers = 6 * s
@@ -175,10 +175,10 @@ def _take(selection: Selection, pool: Pool, p: int, rng: np.random.Generator) ->
         case "leverage":
             return leverage_rows(pool, p, rng)
         case "rpcholesky":
-            return take_rows(pool, SpanDistances.start(pool, p), p, random_rows, rng)
+            return take_pivots(pool, SpanDistances.start(pool, p), p, random_rows, rng)
         case "determinant":
-            return take_rows(pool, SpanDistances.start(pool, p), p, farthest_rows, rng)
+            return take_pivots(pool, SpanDistances.start(pool, p), p, farthest_rows, rng)
         case "kmeans++":
-            return take_rows(pool, NearestDistances.start(pool), p, random_rows, rng)
+            return take_pivots(pool, NearestDistances.start(pool), p, random_rows, rng)
         case "coherence":
-            return take_rows(pool, NearestDistances.start(pool), p, farthest_rows, rng)
+            return take_pivots(pool, NearestDistances.start(pool), p, farthest_rows, rng)

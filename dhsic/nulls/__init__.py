@@ -9,7 +9,7 @@ from dhsic.nulls.distributions import (
     GammaDistribution,
     Replicates,
     StudentT,
-    check_finite,
+    check_no_overflow,
 )
 from dhsic.nulls.from_replicates import FromReplicates
 from dhsic.nulls.gamma import Gamma
@@ -30,7 +30,7 @@ from dhsic.nulls.permutation import Permutation, Within, draw_permutations
 from dhsic.nulls.pvalue import monte_carlo_error, pvalue, tie_threshold
 from dhsic.nulls.sequential import Sequential, SequentialReplicates
 from dhsic.nulls.shifts import Chain, CombinedBy, Shifts
-from dhsic.nulls.spectral import Method, Spectral
+from dhsic.nulls.spectral import MixtureMethod, Spectral
 from dhsic.nulls.time_order import TimeOrder
 
 __all__ = [
@@ -48,7 +48,7 @@ __all__ = [
     "GammaDistribution",
     "JointSpread",
     "KernelMoments",
-    "Method",
+    "MixtureMethod",
     "Multiplier",
     "Needs",
     "Normal",
@@ -65,7 +65,7 @@ __all__ = [
     "Within",
     "adjust",
     "aggregate",
-    "check_finite",
+    "check_no_overflow",
     "combine_pvalues",
     "draw_permutations",
     "guard",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.kernels import Aggregate
-from dhsic.nulls.distributions import Replicates, check_finite
+from dhsic.nulls.distributions import Replicates, check_no_overflow
 from dhsic.nulls.pvalue import pvalues
 
 __all__ = ["Aggregated", "Strength", "aggregate", "standardised"]
@@ -131,9 +131,11 @@ def aggregate(
     rows = np.vstack([statistics, replicates])
     distances, errors, ties = standardised(rows, rounding, dtype)
     if how == "soft":
-        scores = _soft(distances, errors, _weights(distances.shape[1], reference, share))
+        scores = _soft(
+            distances, errors, _combination_weights(distances.shape[1], reference, share)
+        )
     elif how == "min-p":
-        each = _below(rows, ties) + _broken_ties(distances)
+        each = _counts_below(rows, ties) + _broken_ties(distances)
         scores = _scores(each, errors / math.pi, reference, share)
     else:
         scores = _scores(distances, errors, reference, share)
@@ -177,14 +179,16 @@ def standardised(
     DataError
         A value is NaN or infinite.
     """
-    check_finite(rows)
+    check_no_overflow(rows)
     ties = np.maximum(rounding, math.sqrt(np.finfo(dtype).eps) * np.abs(rows).max(axis=0))
+    # The data are one row among the others: scores of all rows are made alike, so that they stay
+    # exchangeable under the null hypothesis, and the test exact.
     spread = rows.std(axis=0)
     errors = np.where(spread > ties, ties, 0.0) / np.where(spread > ties, spread, 1.0)
     return _distances(rows, spread > ties), errors, ties
 
 
-def _weights(count: int, reference: int, share: float) -> Vector:
+def _combination_weights(count: int, reference: int, share: float) -> Vector:
     """Weights of the combinations, which add up to 1, shape (G,)."""
     if share == 0.0 or count == 1:
         return np.full(count, 1.0 / count)
@@ -195,6 +199,7 @@ def _weights(count: int, reference: int, share: float) -> Vector:
 
 def _soft(distances: Vector, errors: Vector, weights: Vector) -> _Scores:
     """The soft maximum over combinations (Biggs et al. 2023, section 3)."""
+    # log sum_c w_c exp(2 z_c) less its largest term, since exp of a far distance overflows.
     exponents = _SHARPNESS * distances + np.log(weights)
     best = exponents.max(axis=1)
     values = best + np.log(np.exp(exponents - best[:, None]).sum(axis=1))
@@ -206,18 +211,18 @@ def _scores(each: Vector, errors: Vector, reference: int, share: float) -> _Scor
     """From those of every combination, shape (b + 1, G), to those of the test."""
     everything = list(range(each.shape[1]))
     if share == 0.0 or len(everything) == 1:
-        return _largest(each, errors, everything)
-    alone = _largest(each, errors, [reference])
-    others = _largest(each, errors, [c for c in everything if c != reference])
+        return _scores_by_largest(each, errors, everything)
+    alone = _scores_by_largest(each, errors, [reference])
+    others = _scores_by_largest(each, errors, [c for c in everything if c != reference])
     weighed = _evidence(alone, share), _evidence(others, 1.0 - share)
     if _is_first(alone) and _is_first(others):  # ranks tell no more
-        decided = _largest(each, errors, everything)
+        decided = _scores_by_largest(each, errors, everything)
     else:
         decided = alone if weighed[0][0] >= weighed[1][0] else others
     return _Scores(np.maximum(*weighed), _SAME, decided.strongest)
 
 
-def _largest(each: Vector, errors: Vector, columns: list[int]) -> _Scores:
+def _scores_by_largest(each: Vector, errors: Vector, columns: list[int]) -> _Scores:
     best = each[:, columns]
     strongest = columns[int(best[0].argmax())]
     return _Scores(best.max(axis=1), float(errors[columns].max()), strongest)
@@ -248,6 +253,8 @@ def _distances(rows: Vector, told: NDArray[np.bool_]) -> Vector:
     n = len(rows)
     spread = np.where(told, rows.std(axis=0), 1.0)
     z = np.where(told, (rows - rows.mean(axis=0)) / spread, 0.0)
+    # z^2 is at most N - 1, where all other rows are equal; rounding must not make the root
+    # negative.
     distances: Vector = z * np.sqrt(n / np.maximum(n - 1 - z**2, n * np.finfo(np.float64).eps))
     return distances
 
@@ -261,7 +268,7 @@ def _own_distance(rows: Vector, told: NDArray[np.bool_]) -> Vector:
     return distance
 
 
-def _below(rows: Vector, ties: Vector) -> Vector:
+def _counts_below(rows: Vector, ties: Vector) -> Vector:
     """How many rows lie below each, in every column."""
     columns = zip(rows.T, ties, strict=True)
     return np.array([np.searchsorted(np.sort(x), x - tie) for x, tie in columns], np.float64).T

@@ -28,8 +28,13 @@ class ChiSquare:
 
     Examples
     --------
-    >>> ChiSquare()
-    ChiSquare()
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 1000))
+    >>> null = ChiSquare()
+    >>> result = dhsic.independence_test(x, x**2 + noise, estimator="nfsic", null=null, rng=0)
+    >>> result.pvalue < 0.01
+    True
     """
 
     name: ClassVar[str] = "chi-square"

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dhsic.errors import DataError
 
-__all__ = ["Distribution", "GammaDistribution", "Replicates", "StudentT", "check_finite"]
+__all__ = ["Distribution", "GammaDistribution", "Replicates", "StudentT", "check_no_overflow"]
 
 Vector = NDArray[np.float64]
 
@@ -29,7 +29,7 @@ class Distribution(Protocol):
         ...
 
 
-def check_finite(*values: ArrayLike) -> None:
+def check_no_overflow(*values: ArrayLike) -> None:
     """Refuse a statistic, or what its null distribution is made of, where it overflowed.
 
     Raises
@@ -70,7 +70,7 @@ class Replicates:
     values: Vector
 
     def __post_init__(self) -> None:
-        check_finite(self.values)
+        check_no_overflow(self.values)
 
     def sf(self, statistic: float) -> float:
         """Share of values at least as large; the observed one counts (Phipson and Smyth 2010)."""
@@ -105,7 +105,7 @@ class GammaDistribution:
     variance: float
 
     def __post_init__(self) -> None:
-        check_finite(self.mean, self.variance)
+        check_no_overflow(self.mean, self.variance)
 
     def sf(self, statistic: float) -> float:
         """Probability of a value at least as large."""

@@ -34,7 +34,7 @@ class FromReplicates(ABC):
     Raises
     ------
     InvalidArgumentError
-        The number is less than 1.
+        `n_resamples` is no positive integer.
 
     Examples
     --------

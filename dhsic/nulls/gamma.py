@@ -33,8 +33,12 @@ class Gamma:
 
     Examples
     --------
-    >>> Gamma()
-    Gamma()
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 500))
+    >>> result = dhsic.independence_test(x, x**2 + noise, estimator="v-hsic", null=Gamma(), rng=0)
+    >>> result.pvalue < 0.01
+    True
     """
 
     name: ClassVar[str] = "gamma"

@@ -116,21 +116,21 @@ def kernel_moments(gram: NDArray[np.floating[Any]]) -> KernelMoments:
     squares = centred**2
     square = float(squares.sum()) / (s * count)
     cube = float(np.vdot(squares, centred)) / (s * count)
-    if square <= _UNSEEN * _largest(norms) ** 2:
+    if square <= _UNSEEN * _largest_norm(norms) ** 2:
         square = cube = 0.0
-    alike = bool(np.ptp(norms) <= _ALIKE * _largest(norms))
+    alike = bool(np.ptp(norms) <= _ALIKE * _largest_norm(norms))
     return KernelMoments(mean, square, cube, float(norms.mean()) - mean, alike)
 
 
 def _mostly_tied(gram: Vector, norms: Vector) -> bool:
     """Whether half of the rows or more equal another one."""
-    same = _SAME * _largest(norms)
+    same = _SAME * _largest_norm(norms)
     equal = np.abs(gram - norms) <= same
     equal &= np.abs(gram - norms[:, None]) <= same
     return bool((equal.sum(axis=1) > 1).mean() >= 0.5)
 
 
-def _largest(norms: Vector) -> np.float64:
+def _largest_norm(norms: Vector) -> np.float64:
     return np.float64(np.abs(norms).max())
 
 
@@ -167,6 +167,7 @@ def joint_spread(
     if square == 0.0:
         return JointSpread(0.0, 0.0)
     square = max(square, norm**2 / directions)
+    # E h^3 / n against (E h^2)^1.5: the part of the third cumulant that the limits leave out.
     rows = n * square**1.5 / abs(cube) if cube else math.inf
     return JointSpread(float(rows), float(norm**2 / square), all(one.alike for one in moments))
 
@@ -220,6 +221,7 @@ def _moments_of_products(means: Vector, second: Vector, third: Vector) -> tuple[
     mean is 0. Copies take part where two variables or more are centred in them.
     """
     pairs, triples = (np.zeros((3,) * copies + means.shape[1:]) for copies in (2, 3))
+    # The empty product of no variable; indices count centred variables in each copy, 2 for more.
     pairs[0, 0] = triples[0, 0, 0] = 1.0
     for k, v, t in zip(means, second, third, strict=True):
         pairs = k**2 * pairs + v * _raised(pairs, (0, 1))
@@ -266,30 +268,30 @@ def guard(null: str, spreads: Sequence[JointSpread], n: int, needs: Needs) -> st
             f"independent none of {n:,} does: {needs.remedy}"
         )
         raise InvalidArgumentError(msg)
-    found = []
+    reasons = []
     few = [spread.rows for spread in spreads if spread.rows < needs.rows]
     if few:
-        found.append(
-            f"{_some(few, spreads)}about {_about(min(few))} of {n:,} rows show how independent "
-            f"variables vary together, and it needs {_about(needs.rows)}, so that p-values may be "
+        reasons.append(
+            f"{_some(few, spreads)}about {_short(min(few))} of {n:,} rows show how independent "
+            f"variables vary together, and it needs {_short(needs.rows)}, so that p-values may be "
             "far too small"
         )
     crowds = [spread.directions for spread in spreads if spread.directions > needs.directions]
     if crowds:
-        found.append(
-            f"{_some(crowds, spreads)}kernels vary in about {_about(max(crowds))} directions, more "
-            f"than {_about(needs.directions)}, so that {needs.crowded}"
+        reasons.append(
+            f"{_some(crowds, spreads)}kernels vary in about {_short(max(crowds))} directions, more "
+            f"than {_short(needs.directions)}, so that {needs.crowded}"
         )
-    if found:
-        msg = f"null {null!r} is an approximation: {'; and '.join(found)}; {needs.remedy}"
+    if reasons:
+        msg = f"null {null!r} is an approximation: {'; and '.join(reasons)}; {needs.remedy}"
         warnings.warn(msg, ApproximateNullWarning, stacklevel=3)
-    return "; ".join(found)
+    return "; ".join(reasons)
 
 
 def _some(found: Sequence[float], spreads: Sequence[JointSpread]) -> str:
     return f"in {len(found):,} of {len(spreads):,} combinations " if len(spreads) > 1 else ""
 
 
-def _about(value: float) -> str:
+def _short(value: float) -> str:
     """Two digits of it."""
     return f"{float(f'{value:.2g}'):,g}"

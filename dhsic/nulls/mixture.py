@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.errors import InvalidArgumentError
-from dhsic.nulls.distributions import check_finite
+from dhsic.nulls.distributions import check_no_overflow
 
 __all__ = ["ChiSquareMixture"]
 
@@ -68,7 +68,7 @@ class ChiSquareMixture:
     shift: float = 0.0
 
     def __post_init__(self) -> None:
-        check_finite(self.weights, self.shift)
+        check_no_overflow(self.weights, self.shift)
         if (self.weights < 0.0).any():
             msg = f"weights must be at least 0, got {float(self.weights.min())!r}"
             raise InvalidArgumentError(msg)
@@ -86,13 +86,15 @@ class ChiSquareMixture:
         -------
         ChiSquareMixture
         """
-        check_finite(eigenvalues)
+        check_no_overflow(eigenvalues)
         total = float(np.abs(eigenvalues).sum())
         if (eigenvalues < -_ROUNDING * total).any():
             low = float(eigenvalues.min())
             msg = f"eigenvalues must be at least 0 but for rounding, got {low!r}"
             raise InvalidArgumentError(msg)
         positive = eigenvalues[eigenvalues > 0.0]
+        # Thousands of tiny weights have hardly any variance: their sum is as good as its mean, and
+        # it is much cheaper to invert a law of few weights.
         small = positive < _NEGLIGIBLE * total
         return cls(positive[~small], float(positive[small].sum()))
 
@@ -110,12 +112,15 @@ class ChiSquareMixture:
         -------
         ChiSquareMixture
         """
+        # Zhang et al. (2018), theorem 2.1: the weights are lambda_i eta_j, of both centred kernels.
         left, right = (np.sort(cls.of(spectrum).weights)[::-1] for spectrum in (left, right))
         if not len(left) or not len(right):
             return cls(np.zeros(0))
         variance = float((left**2).sum() * (right**2).sum())
         for doublings in count():
             kept = _largest_products(left, right, _MOST_PRODUCTS * 2**doublings)
+            # Var sum_k w_k chi^2_1 = 2 sum_k w_k^2; the factor 2 is on both sides of the
+            # comparison.
             lost = variance - float((kept**2).sum())
             if lost <= _LOST_VARIANCE * variance or len(kept) == len(left) * len(right):
                 break
@@ -139,6 +144,7 @@ class ChiSquareMixture:
         ChiSquareMixture
         """
         descending = np.sort(self.weights)[::-1]
+        # Largest first: they make the tail, on which small p-values rest.
         within = np.cumsum(2.0 * descending**2) <= max(variance, 0.0)
         within[:1] = True
         kept = descending[within]
@@ -158,6 +164,7 @@ class ChiSquareMixture:
         step = max(1, _NORMALS_AT_ONCE // max(1, len(self.weights)))
         for start in range(0, size, step):
             part = values[start : start + step]
+            # A few draws at a time, or size x k normals would not fit in memory.
             part[:] = rng.standard_normal((len(part), len(self.weights))) ** 2 @ self.weights
         return values + self.shift
 
@@ -198,6 +205,8 @@ class _Contour:
     @classmethod
     def through_saddle(cls, weights: Vector, x: float) -> Self:
         """Tail probability with weights of which the largest is 1, and x > 0."""
+        # Scaled to a largest weight of 1, all branch points lie at 1/2 or beyond, whatever the
+        # units.
         gap = _saddle_gap(weights, x)
         least = _LEAST_TILT / float(np.sqrt(2.0 * (weights**2).sum()))
         if abs(0.5 - gap) < least:  # keeps away from the pole at 0
@@ -205,14 +214,18 @@ class _Contour:
         # 1 - 2 w s_0, written in 1/2 - s_0, which is tiny in the far tail.
         factors = (1.0 - weights) + 2.0 * weights * gap
         tilted, start = weights / factors, 0.5 - gap
+        # 3 K'' / K''' with K'' = 2 sum t^2 and K''' = 8 sum t^3, t the tilted weights.
         beta = 0.75 * float((tilted**2).sum() / (tilted**3).sum())
         return cls(tilted, x, start, -0.5 * float(np.log(factors).sum()) - start * x, beta)
 
     def upper_tail(self) -> float:
         """sf(x): the step is halved until two sums agree."""
+        # A saddle on the left of the pole at 0 leaves its residue, 1, outside of the integral.
         outside = float(self.start < 0.0)
         steps, reach = 8, self._reach()
         total = float(self._terms(np.arange(steps) * (reach / steps)).sum())
+        # The trapezoidal rule counts the end point t = 0, where the halves of the contour meet, by
+        # half.
         total -= 0.5 * float(self._terms(np.zeros(1))[0])
         value = outside + total * reach / steps
         previous = math.inf
@@ -263,5 +276,6 @@ def _saddle_gap(weights: Vector, x: float) -> float:
     def excess(log_gap: float) -> float:
         return float(np.log((weights / (rest + 2.0 * weights * np.exp(log_gap))).sum() / x))
 
+    # K' lies between its largest term, 1 / (2 gap), and as many of those as there are weights.
     low, high = math.log(0.25 / x), math.log(len(weights) / x)
     return math.exp(brentq(excess, low, high, xtol=1e-10))

@@ -49,7 +49,7 @@ def adjust(pvalues: Vector, control: Literal["bh", "by", "bonferroni", "holm"]) 
         return np.minimum(count * pvalues, 1.0)
     order = np.argsort(pvalues, kind="stable")
     steps = (count - np.arange(count)) * pvalues[order]
-    return _restored(np.minimum(np.maximum.accumulate(steps), 1.0), order)
+    return _in_first_order(np.minimum(np.maximum.accumulate(steps), 1.0), order)
 
 
 def step_down(
@@ -97,10 +97,10 @@ def step_down(
     largest_left = upwards[1:, ::-1]
     reached = largest_left >= distances[0, order] - errors[order]
     steps = (1.0 + np.count_nonzero(reached, axis=0)) / len(distances)
-    return _restored(np.maximum.accumulate(steps), order)
+    return _in_first_order(np.maximum.accumulate(steps), order)
 
 
-def _restored(values: Vector, order: NDArray[np.intp]) -> Vector:
+def _in_first_order(values: Vector, order: NDArray[np.intp]) -> Vector:
     """Values of ordered tests in the order that the tests had."""
     restored = np.empty_like(values)
     restored[order] = values

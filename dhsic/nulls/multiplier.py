@@ -31,10 +31,24 @@ class Multiplier:
     n_resamples : int, optional
         Number of replicates.
 
+    Raises
+    ------
+    InvalidArgumentError
+        `n_resamples` is no positive integer.
+
+    References
+    ----------
+    .. [1] K. Chwialkowski, D. Sejdinovic, A. Gretton. A wild bootstrap for degenerate kernel
+       tests. NeurIPS 2014.
+
     Examples
     --------
-    >>> Multiplier(999)
-    Multiplier(n_resamples=999)
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 500))
+    >>> result = dhsic.independence_test(x, x**2 + noise, null=Multiplier(999), rng=0)
+    >>> result.pvalue < 0.01
+    True
     """
 
     n_resamples: int = 250

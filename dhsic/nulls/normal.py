@@ -29,6 +29,11 @@ class Normal:
         block, block statistics with permuted rows, or the block statistics themselves, which
         dependence inflates.
 
+    Raises
+    ------
+    InvalidArgumentError
+        `variance` is no such name.
+
     References
     ----------
     .. [1] Q. Zhang, S. Filippi, A. Gretton, D. Sejdinovic. Large-scale kernel methods for
@@ -36,8 +41,13 @@ class Normal:
 
     Examples
     --------
-    >>> Normal("permutation")
-    Normal(variance='permutation')
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 5000))
+    >>> null = Normal("permutation")
+    >>> result = dhsic.independence_test(x, x**2 + noise, estimator="block-hsic", null=null, rng=0)
+    >>> result.pvalue < 0.01
+    True
     """
 
     variance: Variance = "direct"

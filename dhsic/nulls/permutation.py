@@ -13,7 +13,7 @@ from dhsic._validation import check_choice, check_integer
 
 __all__ = ["Permutation", "Within", "draw_permutations"]
 
-Within = Literal["auto", "all", "blocks"]
+Within = Literal["auto", "all", "groups"]
 
 
 @dataclass(frozen=True)
@@ -24,28 +24,43 @@ class Permutation:
     ----------
     n_resamples : int, optional
         Number of replicates.
-    within : {"auto", "all", "blocks"}, optional
+    within : {"auto", "all", "groups"}, optional
         Permute over all rows, which must fit in memory; or within groups of rows that lie far apart
         in the data, which streams and is as exact. "auto" takes all rows where they fit and it
         takes no minute.
-    block_rows : int, optional
+    group_rows : int, optional
         Rows of a group, about.
+
+    Raises
+    ------
+    InvalidArgumentError
+        `n_resamples` is no positive integer, `group_rows` is less than 2, or `within` is no such
+        name.
+
+    References
+    ----------
+    .. [1] J. Hemerik, J. Goeman. Exact testing with random permutations. TEST 27, 2018.
 
     Examples
     --------
-    >>> Permutation(999, within="blocks")
-    Permutation(n_resamples=999, within='blocks', block_rows=4096)
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 500))
+    >>> null = Permutation(999, within="groups", group_rows=100)
+    >>> result = dhsic.independence_test(x, x**2 + noise, null=null, rng=0)
+    >>> result.pvalue < 0.01
+    True
     """
 
     n_resamples: int = 250
     within: Within = "auto"
-    block_rows: int = 4096
+    group_rows: int = 4096
 
     name: ClassVar[str] = "permutation"
 
     def __post_init__(self) -> None:
         check_integer("n_resamples", self.n_resamples, minimum=1)
-        check_integer("block_rows", self.block_rows, minimum=2)
+        check_integer("group_rows", self.group_rows, minimum=2)
         check_choice("within", self.within, get_args(Within))
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dhsic.nulls.distributions import Distribution, Replicates, check_finite
+from dhsic.nulls.distributions import Distribution, Replicates, check_no_overflow
 
 __all__ = ["monte_carlo_error", "pvalue", "pvalues", "tie_threshold"]
 
@@ -57,7 +57,7 @@ def pvalue(
     >>> pvalue(3.0, Replicates(np.array([1.0, 2.0, 4.0])))
     0.5
     """
-    check_finite(statistic)
+    check_no_overflow(statistic)
     if isinstance(distribution, Replicates):
         least = tie_threshold(statistic, dtype, rounding)
     else:

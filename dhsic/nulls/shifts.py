@@ -49,8 +49,12 @@ class Shifts:
 
     Examples
     --------
-    >>> Shifts(10_000)
-    Shifts(n_resamples=10000)
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 500))
+    >>> result = dhsic.independence_test(x, x**2 + noise, null=Shifts(10_000), rng=0)
+    >>> result.pvalue < 0.01
+    True
     """
 
     n_resamples: int = 1000
@@ -84,10 +88,20 @@ class Chain:
     InvalidArgumentError
         An option cannot be used.
 
+    References
+    ----------
+    .. [1] R. A. Fisher. Statistical methods for research workers. Oliver and Boyd, 1925.
+    .. [2] Z. Sidak. Rectangular confidence regions for the means of multivariate normal
+       distributions. Journal of the American Statistical Association 62, 1967.
+
     Examples
     --------
-    >>> Chain(combined_by="fisher")
-    Chain(n_resamples=1000, combined_by='fisher')
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, y = np.random.default_rng(0).standard_normal((2, 500))
+    >>> result = dhsic.independence_test(x, y, np.sign(x * y), null=Chain(2000), rng=0)
+    >>> result.pvalue < 0.01, len(result.stages)
+    (True, 2)
     """
 
     n_resamples: int = 1000

@@ -10,9 +10,9 @@ from dhsic._validation import check_choice, check_integer
 from dhsic.nulls.distributions import Distribution, Replicates
 from dhsic.nulls.mixture import ChiSquareMixture
 
-__all__ = ["Method", "Spectral"]
+__all__ = ["MixtureMethod", "Spectral"]
 
-Method = Literal["inversion", "simulation"]
+MixtureMethod = Literal["inversion", "simulation"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,11 @@ class Spectral:
     n_resamples : int, optional
         Draws, for "simulation" alone.
 
+    Raises
+    ------
+    InvalidArgumentError
+        `method` is no such name, or `n_resamples` is no positive integer.
+
     References
     ----------
     .. [1] Q. Zhang, S. Filippi, A. Gretton, D. Sejdinovic. Large-scale kernel methods for
@@ -45,17 +50,22 @@ class Spectral:
 
     Examples
     --------
-    >>> Spectral()
-    Spectral(method='inversion', n_resamples=10000)
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 500))
+    >>> null = Spectral()
+    >>> result = dhsic.independence_test(x, x**2 + noise, estimator="v-hsic", null=null, rng=0)
+    >>> result.pvalue < 0.01
+    True
     """
 
-    method: Method = "inversion"
+    method: MixtureMethod = "inversion"
     n_resamples: int = 10_000
 
     name: ClassVar[str] = "spectral"
 
     def __post_init__(self) -> None:
-        check_choice("method", self.method, get_args(Method))
+        check_choice("method", self.method, get_args(MixtureMethod))
         check_integer("n_resamples", self.n_resamples, minimum=1)
 
     def distribution(self, mixture: ChiSquareMixture, seed: int) -> Distribution:

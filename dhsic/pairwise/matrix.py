@@ -132,13 +132,13 @@ def dependence_matrix(
     method = NystromHSIC(_USUAL if n_landmarks is None else n_landmarks)
     # It takes two variables; kernels are chosen as by what takes several.
     _, _, fitting = choose_measure(session, kernels, NystromMHSIC())
-    asked = _asked(null, n_resamples, len(session.sources))
+    asked = _chosen_null(null, n_resamples, len(session.sources))
     session.resume(
         computes="dependence matrix", estimator=method, kernels=fitting, null=null, resampling=asked
     )
     matrix = _Matrix(session, Combinations.single(fitting), null, asked)
     drawn, found = matrix.begin(method.n_drawn(session), open_=n_landmarks is None)
-    hsic, pvalues, detail = _measure(session, drawn, found.null)
+    hsic, pvalues, detail = _measured_pairs(session, drawn, found.null)
     norms = np.sqrt(hsic.diagonal())
     if not norms.all():
         named = ", ".join(
@@ -196,7 +196,7 @@ class _Matrix:
         if not drawing.fits:
             return drawing
         drawn, found = self.drawn(p)
-        return _plan(self.session, drawn, found.null)
+        return _matrix_plan(self.session, drawn, found.null)
 
     def drawing(self, p: int) -> Plan:
         """The plan of drawing p landmarks."""
@@ -220,7 +220,7 @@ class _Chosen(NamedTuple):
     reason: str
 
 
-def _asked(null: Any, n_resamples: int | None, n_variables: int) -> PairNull:
+def _chosen_null(null: Any, n_resamples: int | None, n_variables: int) -> PairNull:
     """The null distribution that was asked for; an exact one for "auto"."""
     if isinstance(null, Shifts | Spectral):
         if n_resamples is None:
@@ -274,7 +274,7 @@ def _shift_steps(
     )
 
 
-def _measure(
+def _measured_pairs(
     session: Session, drawn: LandmarkFeatures, null: PairNull
 ) -> tuple[Vector, Vector, str]:
     """HSIC and p-value of every pair, shapes (M, M), and how the null distribution was made."""
@@ -351,7 +351,7 @@ def _drawing_steps(session: Session, p: int) -> list[DriverStep | PassPlan]:
     ]
 
 
-def _plan(session: Session, drawn: LandmarkFeatures, null: PairNull) -> Plan:
+def _matrix_plan(session: Session, drawn: LandmarkFeatures, null: PairNull) -> Plan:
     """The steps still to run, with the landmarks as pruned, on which the memory depends most."""
     reduction = MomentsPass(_layout(drawn.sides))
     wide = sum(side.n_features for side in drawn.sides)

@@ -196,4 +196,4 @@ class DependenceMatrix(Result):
         MissingDependencyError
             matplotlib is not installed.
         """
-        return plots.dependence_matrix(self, alpha=alpha, ax=ax)
+        return plots.dependence_heatmap(self, alpha=alpha, ax=ax)

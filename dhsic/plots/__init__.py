@@ -6,22 +6,22 @@ from dhsic.plots.causal import (
     precision_recall_curves,
     roc_curves,
 )
-from dhsic.plots.matrix import dependence_matrix
+from dhsic.plots.matrix import dependence_heatmap
 from dhsic.plots.null import null_distribution
 from dhsic.plots.ranking import ranking
 from dhsic.plots.scaling import scaling
-from dhsic.plots.sensitivity import sensitivity_map
+from dhsic.plots.sensitivity import sensitivity_field
 from dhsic.plots.witness import witness_function
 
 __all__ = [
     "causal_graph",
     "dag_scores",
-    "dependence_matrix",
+    "dependence_heatmap",
     "null_distribution",
     "precision_recall_curves",
     "ranking",
     "roc_curves",
     "scaling",
-    "sensitivity_map",
+    "sensitivity_field",
     "witness_function",
 ]

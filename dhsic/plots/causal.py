@@ -12,14 +12,14 @@ from numpy.typing import ArrayLike
 from dhsic._drawing import BLUE, GREY, ORANGE, PURPLE, axes_of, figure_of, shortened
 from dhsic._validation import check_integer
 from dhsic.errors import InvalidArgumentError
-from dhsic.plots.values import check_level, check_pvalues, finite_vector, names_of
+from dhsic.plots.values import check_level, check_pvalues, finite_vector, names_or_numbered
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["causal_graph", "dag_scores", "precision_recall_curves", "roc_curves"]
 
-Parents = Sequence[Sequence[int]]
+ParentLists = Sequence[Sequence[int]]
 
 _NAME, _SHORT_NAME = 22, 12  # characters beside a node, of few nodes and of many
 _FEW = 5
@@ -45,7 +45,7 @@ _CLEAR = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
 
 
 def causal_graph(
-    parents: Parents, names: Sequence[str] | None = None, *, ax: Axes | None = None
+    parents: ParentLists, names: Sequence[str] | None = None, *, ax: Axes | None = None
 ) -> Axes:
     """A directed acyclic graph: nodes on a circle, causes first, arrows from cause to effect.
 
@@ -77,7 +77,7 @@ def causal_graph(
     """
     edges = _checked_parents(parents)
     letters = _NAME if len(edges) <= _FEW else _SHORT_NAME
-    labels = [shortened(name, letters) for name in names_of(names, len(edges))]
+    labels = [shortened(name, letters) for name in names_or_numbered(names, len(edges))]
     order = _causal_order(edges)
     angles = np.empty(len(order))
     angles[order] = math.pi / 2 - 2.0 * math.pi * np.arange(len(order)) / len(order)
@@ -107,7 +107,7 @@ def causal_graph(
 
 def dag_scores(
     pvalues: ArrayLike,
-    graphs: Sequence[Parents],
+    graphs: Sequence[ParentLists],
     names: Sequence[str] | None = None,
     *,
     alpha: float = 0.05,
@@ -160,7 +160,7 @@ def dag_scores(
     if len(graphs) != len(values):
         msg = f"graphs must be {len(values)}, one a p-value, got {len(graphs)}"
         raise InvalidArgumentError(msg)
-    words = names_of(names, len(graphs[0]))
+    words = names_or_numbered(names, len(graphs[0]))
     order = np.argsort(-values, kind="stable")[:most]
     labels = [_edges_in_words(graphs[k], words) for k in order]
     axes, beside = _bars_and_graph(ax, len(order), max(map(len, labels)))
@@ -176,7 +176,9 @@ def dag_scores(
     axes.axvline(level, color=ORANGE, linestyle="--", linewidth=1.5, label=said)
     room = 0.02 * max(float(shown.max()), level)
     for place, value in zip(at, shown, strict=True):
-        axes.text(value + room, float(place), _rounded(value), va="center", fontsize=7, bbox=_CLEAR)
+        axes.text(
+            value + room, float(place), _rounded_text(value), va="center", fontsize=7, bbox=_CLEAR
+        )
     axes.set_yticks(at, labels)
     axes.tick_params(axis="y", labelsize=8, length=0)
     axes.set(ylim=(len(order) - 0.4, -0.6), xlim=(0.0, 1.16 * max(float(shown.max()), level)))
@@ -189,7 +191,7 @@ def dag_scores(
     if beside is not None:
         causal_graph(graphs[order[0]], words, ax=beside)
         beside.set_anchor("N")
-        beside.set_title(f"largest p-value, {_rounded(float(shown[0]))}", fontsize=10)
+        beside.set_title(f"largest p-value, {_rounded_text(float(shown[0]))}", fontsize=10)
     return axes
 
 
@@ -221,7 +223,7 @@ def roc_curves(curves: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
     >>> ax.get_legend().get_texts()[0].get_text()
     'HSIC, AUC 0.50'
     """
-    named = _named(curves)
+    named = _named_curves(curves)
     axes = axes_of(ax, _square_size(curves))
     axes.plot([0.0, 1.0], [0.0, 1.0], color="0.7", linewidth=1.0, linestyle=":")
     for (name, curve), (colour, line) in zip(named, _styles(curves), strict=True):
@@ -232,7 +234,7 @@ def roc_curves(curves: Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
             linestyle=line,
             label=f"{shortened(name, _LABEL)}, AUC {curve.auc:.2f}",
         )
-    _square(axes, "false positive rate", "true positive rate")
+    _square_axes(axes, "false positive rate", "true positive rate")
     return axes
 
 
@@ -264,7 +266,7 @@ def precision_recall_curves(curves: Mapping[str, Any], *, ax: Axes | None = None
     >>> precision_recall_curves({"HSIC": curve}).get_ylabel()
     'precision'
     """
-    named = _named(curves)
+    named = _named_curves(curves)
     axes = axes_of(ax, _square_size(curves))
     for (name, curve), (colour, line) in zip(named, _styles(curves), strict=True):
         axes.step(
@@ -275,11 +277,11 @@ def precision_recall_curves(curves: Mapping[str, Any], *, ax: Axes | None = None
             linestyle=line,
             label=f"{shortened(name, _LABEL)}, AP {curve.average_precision:.2f}",
         )
-    _square(axes, "recall", "precision")
+    _square_axes(axes, "recall", "precision")
     return axes
 
 
-def _named(curves: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
+def _named_curves(curves: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     if not isinstance(curves, Mapping) or not curves:
         msg = f"curves must be a mapping of names to one or more curves, got {curves!r}"
         raise InvalidArgumentError(msg)
@@ -295,7 +297,7 @@ def _square_size(curves: Mapping[str, Any]) -> tuple[float, float]:
     return 4.8, 4.3 + 0.19 * len(curves)
 
 
-def _square(axes: Axes, x: str, y: str) -> None:
+def _square_axes(axes: Axes, x: str, y: str) -> None:
     axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), xlabel=x, ylabel=y)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), fontsize=8, frameon=False)
@@ -313,7 +315,7 @@ def _bars_and_graph(ax: Axes | None, bars: int, letters: int) -> tuple[Axes, Axe
     return axes, figure.add_subplot(grid[1])
 
 
-def _edges_in_words(parents: Parents, names: Sequence[str]) -> str:
+def _edges_in_words(parents: ParentLists, names: Sequence[str]) -> str:
     """Arrows of a graph, the causes of every node before it."""
     short = [shortened(name, _LETTERS.get(len(names), 6)) for name in names]
     arrows = [
@@ -324,7 +326,7 @@ def _edges_in_words(parents: Parents, names: Sequence[str]) -> str:
     return ", ".join(arrows) or "no edge"
 
 
-def _rounded(value: float) -> str:
+def _rounded_text(value: float) -> str:
     return f"{value:.3f}" if value >= _SMALL else f"{value:.0e}"
 
 

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from dhsic._drawing import axes_of, figure_of, shortened
 from dhsic.errors import InvalidArgumentError
-from dhsic.plots.values import check_level, finite_vector, names_of, numbers_of
+from dhsic.plots.values import check_level, finite_vector, names_or_numbered, numbers_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["cluster_order", "dependence_matrix"]
+__all__ = ["cluster_order", "dependence_heatmap"]
 
 Vector = NDArray[np.float64]
 
@@ -25,7 +25,7 @@ _NAME = 26
 _DARK = 0.55  # colours of smaller values are dark
 
 
-def dependence_matrix(
+def dependence_heatmap(
     values: Any,
     names: Sequence[str] | None = None,
     *,
@@ -68,7 +68,7 @@ def dependence_matrix(
 
     Examples
     --------
-    >>> ax = dependence_matrix([[1, 0.1, 0.9], [0.1, 1, 0.2], [0.9, 0.2, 1]], ["a", "b", "c"])
+    >>> ax = dependence_heatmap([[1, 0.1, 0.9], [0.1, 1, 0.2], [0.9, 0.2, 1]], ["a", "b", "c"])
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['b', 'c', 'a']
     """
@@ -78,8 +78,8 @@ def dependence_matrix(
             values.names if names is None else names,
             values.adjusted if pvalues is None else pvalues,
         )
-    level, sizes = check_level(alpha), _square("values", values)
-    labels = names_of(names, len(sizes))
+    level, sizes = check_level(alpha), _square_matrix("values", values)
+    labels = names_or_numbered(names, len(sizes))
     order = cluster_order(sizes) if clustered else np.arange(len(sizes))
     shown = sizes[np.ix_(order, order)]
     side = _CELL * max(len(sizes), 8)
@@ -93,7 +93,7 @@ def dependence_matrix(
     figure_of(axes).colorbar(image, ax=axes, shrink=0.8, label=quantity)
     crossed = np.zeros(shown.shape, dtype=bool)
     if pvalues is not None:
-        crossed = _square("pvalues", pvalues, len(sizes))[np.ix_(order, order)] > level
+        crossed = _square_matrix("pvalues", pvalues, len(sizes))[np.ix_(order, order)] > level
         axes.set_title(f"× not significant at {100 * level:g} %", fontsize=9)
     _mark(axes, shown, crossed)
     return axes
@@ -128,7 +128,7 @@ def cluster_order(similarity: Vector) -> NDArray[np.intp]:
     return np.asarray(leaves_list(tree), dtype=np.intp)
 
 
-def _square(name: str, values: Any, count: int | None = None) -> Vector:
+def _square_matrix(name: str, values: Any, count: int | None = None) -> Vector:
     matrix = numbers_of(name, values)
     if matrix.ndim != 2 or len(set(matrix.shape)) > 1 or count not in (None, len(matrix)):
         wanted = "square" if count is None else f"{count} by {count}"

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from dhsic._drawing import BLUE, GREY, ORANGE, axes_of, rounded, shortened
 from dhsic._validation import check_integer, check_number
-from dhsic.plots.values import check_level, check_pvalues, finite_vector, names_of
+from dhsic.plots.values import check_level, check_pvalues, finite_vector, names_or_numbered
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,7 +76,7 @@ def ranking(
     ['tempo', 'timbre']
     """
     sizes = finite_vector("values", values)
-    labels = names_of(names, len(sizes))
+    labels = names_or_numbered(names, len(sizes))
     level, most = check_level(alpha), check_integer("most", most, minimum=1)
     chosen = np.ones(len(sizes), dtype=bool)
     if pvalues is not None:

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from dhsic._drawing import axes_of, figure_of, shortened
 from dhsic._validation import check_integer
 from dhsic.errors import InvalidArgumentError
-from dhsic.plots.values import names_of, spread_rows
+from dhsic.plots.values import names_or_numbered, spread_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["sensitivity_map"]
+__all__ = ["sensitivity_field"]
 
 Vector = NDArray[np.float64]
 
@@ -25,7 +25,7 @@ _LONG = 0.95  # quantile of the lengths that counts as long
 _NAME = 40
 
 
-def sensitivity_map(
+def sensitivity_field(
     x: Any,
     y: Any,
     maps: Any,
@@ -84,27 +84,27 @@ def sensitivity_map(
     --------
     >>> import numpy as np
     >>> x = np.linspace(-1.0, 1.0, 50)
-    >>> ax = sensitivity_map(x, x**2, (np.sign(x), np.ones(50)))
+    >>> ax = sensitivity_field(x, x**2, (np.sign(x), np.ones(50)))
     >>> len(ax.collections)  # points and arrows
     2
     """
     arrows = check_integer("arrows", arrows, minimum=0)
     most = check_integer("most", most, minimum=1)
-    labels = [shortened(name, _NAME) for name in names_of(names, 2)]
-    found = getattr(maps, "maps", maps)
-    if not isinstance(found, Iterable):
-        msg = f"maps must be a pair of arrays, a mapping or a result, got {found!r}: see `maps`"
+    labels = [shortened(name, _NAME) for name in names_or_numbered(names, 2)]
+    given = getattr(maps, "maps", maps)
+    if not isinstance(given, Iterable):
+        msg = f"maps must be a pair of arrays, a mapping or a result, got {given!r}: see `maps`"
         raise InvalidArgumentError(msg)
-    pair = tuple(found.values() if isinstance(found, Mapping) else found)
+    pair = tuple(given.values() if isinstance(given, Mapping) else given)
     if len(pair) != 2:
         msg = (
             f"maps must be those of two variables, x and y, got {len(pair)}: give a pair of "
             "arrays, or a result that varies both"
         )
         raise InvalidArgumentError(msg)
-    first = _column("x", x, None, most)
+    first = _plotted_column("x", x, None, most)
     n = len(x)
-    others = [_column(name, values, n, most) for name, values in _named(y, pair)]
+    others = [_plotted_column(name, values, n, most) for name, values in _named_axes(y, pair)]
     points, gradients = np.column_stack([first, others[0]]), np.column_stack(others[1:])
     norms = np.linalg.norm(gradients, axis=1)
     axes = axes_of(ax, (6.0, 4.6))
@@ -120,11 +120,11 @@ def sensitivity_map(
     return axes
 
 
-def _named(y: Any, pair: Sequence[Any]) -> list[tuple[str, Any]]:
+def _named_axes(y: Any, pair: Sequence[Any]) -> list[tuple[str, Any]]:
     return [("y", y), ("the map of x", pair[0]), ("the map of y", pair[1])]
 
 
-def _column(name: str, data: Any, n: int | None, most: int) -> Vector:
+def _plotted_column(name: str, data: Any, n: int | None, most: int) -> Vector:
     rows = spread_rows(name, data, n, most=most)
     if rows.shape[1] != 1:
         msg = (

@@ -15,7 +15,7 @@ __all__ = [
     "check_level",
     "check_pvalues",
     "finite_vector",
-    "names_of",
+    "names_or_numbered",
     "numbers_of",
     "spread_rows",
 ]
@@ -82,7 +82,7 @@ def check_pvalues(pvalues: Vector) -> Vector:
     return pvalues
 
 
-def names_of(names: Sequence[str] | None, count: int) -> list[str]:
+def names_or_numbered(names: Sequence[str] | None, count: int) -> list[str]:
     """As many names as there are things, x1, x2, ... where none are given.
 
     Raises

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dhsic._drawing import BLUE, axes_of, figure_of, shortened
 from dhsic.errors import InvalidArgumentError
-from dhsic.plots.values import finite_vector, names_of, spread_rows
+from dhsic.plots.values import finite_vector, names_or_numbered, spread_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,7 +74,7 @@ def witness_function(
     if columns > 2:
         msg = f"a witness function is drawn over one or two columns, got {columns}"
         raise InvalidArgumentError(msg)
-    labels = [shortened(name, _NAME) for name in names_of(names, columns)]
+    labels = [shortened(name, _NAME) for name in names_or_numbered(names, columns)]
     low, high = np.quantile(rows, [_TAIL, 1.0 - _TAIL], axis=0)
     axes = axes_of(ax, (6.0, 4.2))
     if columns == 1:
@@ -88,14 +88,14 @@ def witness_function(
 
 def _line(axes: Axes, function: Any, rows: Vector, grid: Vector) -> None:
     axes.axhline(0.0, color="0.8", linewidth=0.8)
-    axes.plot(grid[:, 0], _values(function, grid), color=BLUE, linewidth=2.0)
+    axes.plot(grid[:, 0], _values_on_grid(function, grid), color=BLUE, linewidth=2.0)
     inside = rows[(rows >= grid[0]) & (rows <= grid[-1])]
     rug = axes.get_xaxis_transform()
     axes.plot(inside, np.full(len(inside), 0.02), "|", color="0.4", alpha=0.5, transform=rug)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _values(function: Any, grid: Vector) -> Vector:
+def _values_on_grid(function: Any, grid: Vector) -> Vector:
     if not callable(function):
         msg = f"function must be callable, got {function!r}: take one of dhsic.witness_functions"
         raise InvalidArgumentError(msg)
@@ -105,7 +105,7 @@ def _values(function: Any, grid: Vector) -> Vector:
 def _colours(axes: Axes, function: Any, rows: Vector, grid: Vector) -> None:
     first, second = np.meshgrid(grid[:, 0], grid[:, 1])
     points = np.column_stack([first.ravel(), second.ravel()])
-    values = _values(function, points).reshape(first.shape)
+    values = _values_on_grid(function, points).reshape(first.shape)
     most = float(np.abs(values).max()) or 1.0
     image = axes.pcolormesh(first, second, values, cmap="PuOr", vmin=-most, vmax=most)
     inside = ((rows >= grid[0]) & (rows <= grid[-1])).all(axis=1)

@@ -8,12 +8,12 @@ from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.estimators.base import bandwidth_rows
 from dhsic.estimators.fitting_samples import beyond
-from dhsic.ranking.features import Features
+from dhsic.ranking.ranked_columns import RankedColumns
 
 __all__ = ["without_constants"]
 
 
-def without_constants(session: Session, features: Features) -> Features:
+def without_constants(session: Session, features: RankedColumns) -> RankedColumns:
     """The features that are not constant.
 
     Only where some do not vary among the rows that set bandwidths, all rows are looked at. Those

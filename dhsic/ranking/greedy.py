@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Measure", "backward", "forward"]
+__all__ = ["SubsetMeasure", "backward", "forward"]
 
 Vector = NDArray[np.float64]
 Subset = tuple[int, ...]
-Measure = Callable[[Sequence[Subset]], Vector]
+SubsetMeasure = Callable[[Sequence[Subset]], Vector]
 
 
-def forward(measure: Measure, d: int, k: int) -> tuple[Subset, list[float]]:
+def forward(measure: SubsetMeasure, d: int, k: int) -> tuple[Subset, list[float]]:
     """Add the feature with which the dependence is largest, k times.
 
     Song et al. (2012), section 4.3, algorithm FOHSIC with one feature a step.
@@ -44,7 +44,7 @@ def forward(measure: Measure, d: int, k: int) -> tuple[Subset, list[float]]:
     return chosen, values
 
 
-def backward(measure: Measure, d: int, k: int, share: float) -> tuple[Subset, list[float]]:
+def backward(measure: SubsetMeasure, d: int, k: int, share: float) -> tuple[Subset, list[float]]:
     """Drop the features without which the dependence is largest, until k are left.
 
     Song et al. (2012), section 4.2, algorithm BAHSIC.

@@ -14,7 +14,7 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator
 from dhsic.kernels import Kernel
-from dhsic.ranking.features import read_kernel
+from dhsic.ranking.ranked_columns import kernel_for_columns
 from dhsic.ranking.result import By
 from dhsic.sensitivity.maps import column_sensitivities, map_passes
 
@@ -48,8 +48,8 @@ class JointMap(NamedTuple):
             raise InvalidArgumentError(msg)
         first, second = session.sources
         kernels = (
-            read_kernel(feature_kernels, kinds_of(first), f"variable {first.name!r}"),
-            read_kernel(target_kernel, kinds_of(second), f"target {second.name!r}"),
+            kernel_for_columns(feature_kernels, kinds_of(first), f"variable {first.name!r}"),
+            kernel_for_columns(target_kernel, kinds_of(second), f"target {second.name!r}"),
         )
         if not kernels[0].differentiable:
             msg = (

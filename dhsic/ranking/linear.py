@@ -131,7 +131,7 @@ class ClassPass:
         """Merge class by class."""
         classes = np.union1d(left.classes, right.classes)
         self._check(classes)
-        a, b = _spread(left, classes), _spread(right, classes)
+        a, b = _with_empty_classes(left, classes), _with_empty_classes(right, classes)
         counts = a.counts + b.counts
         share, step = (b.counts / counts)[:, None], b.means - a.means
         squares = a.squares + b.squares + a.counts[:, None] * share * step**2
@@ -188,7 +188,7 @@ def _in_units(scores: Vector, variance: Vector) -> Vector:
     return np.divide(scores, variance, out=np.zeros_like(scores), where=variance > 0.0)
 
 
-def _spread(moments: ClassMoments, classes: Vector) -> ClassMoments:
+def _with_empty_classes(moments: ClassMoments, classes: Vector) -> ClassMoments:
     """The same with empty classes among them."""
     at = np.searchsorted(classes, moments.classes)
     q, d = len(classes), moments.means.shape[1]

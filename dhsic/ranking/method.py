@@ -10,8 +10,8 @@ from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import (
+    ColumnEstimator,
     Estimator,
-    FeatureEstimator,
     Null,
     NystromHSIC,
     NystromMHSIC,
@@ -23,11 +23,11 @@ from dhsic.estimators import (
 )
 from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns
-from dhsic.ranking.features import Features, read_kernel
 from dhsic.ranking.joint import JointReader
+from dhsic.ranking.ranked_columns import RankedColumns, kernel_for_columns
 from dhsic.results import AS_ASKED
 
-__all__ = ["RankingMethod", "choose_ranking", "feature_estimator"]
+__all__ = ["RankingMethod", "choose_ranking", "column_estimator"]
 
 
 @dataclass(frozen=True)
@@ -40,17 +40,17 @@ class RankingMethod:
     null: Resampling
     null_reason: str
 
-    def of(self, features: Features) -> RankingMethod:
+    def of(self, features: RankedColumns) -> RankingMethod:
         """The same for some of the features."""
         return replace(self, combinations=features.against(self.combinations.kernels[-1]))
 
     def plan(self, session: Session, read: JointReader) -> Plan:
         """The plan of the run; a refusal names the largest numbers that fit."""
-        planner = partial(_plan, null=self.null, n_resamples=None, read=read)
+        planner = partial(_ranking_plan, null=self.null, n_resamples=None, read=read)
         return planned(planner, self.estimator, session, self.combinations)
 
 
-def _plan(
+def _ranking_plan(
     estimator: Estimator,
     session: Session,
     combinations: Combinations,
@@ -66,7 +66,7 @@ def _plan(
 
 def choose_ranking(
     session: Session,
-    features: Features,
+    features: RankedColumns,
     kernel: str | Kernel | None,
     estimator: str | Estimator,
     null: str | Null,
@@ -81,12 +81,12 @@ def choose_ranking(
     if not draws_replicates(null):
         raise InvalidArgumentError(msg)
     combinations = features.against(_target_kernel(session, kernel))
-    planner = partial(_plan, null=null, n_resamples=n_resamples, read=read)
+    planner = partial(_ranking_plan, null=null, n_resamples=n_resamples, read=read)
     asked = session, combinations, null, n_resamples, planner
-    chosen, reason = feature_estimator(estimator, *asked)
+    chosen, reason = column_estimator(estimator, *asked)
     few = _keep_few_landmarks(combinations, session.dims[1])
     if estimator == "auto" and isinstance(chosen, NystromMHSIC) and few:
-        chosen, why = feature_estimator(NystromHSIC.name, *asked)
+        chosen, why = column_estimator(NystromHSIC.name, *asked)
         why = "" if why == AS_ASKED else f"; {why}"
         reason = f"{reason}; single columns keep few landmarks{why}"
     found, null_reason = find_null(null, chosen, session, n_resamples, combinations)
@@ -97,7 +97,7 @@ def choose_ranking(
 
 def _target_kernel(session: Session, kernel: str | Kernel | None) -> Kernel:
     target = session.sources[1]
-    return read_kernel(kernel, kinds_of(target), f"target {target.name!r}")
+    return kernel_for_columns(kernel, kinds_of(target), f"target {target.name!r}")
 
 
 def _keep_few_landmarks(combinations: Combinations, target_columns: int) -> bool:
@@ -109,7 +109,7 @@ def _keep_few_landmarks(combinations: Combinations, target_columns: int) -> bool
     )
 
 
-def feature_estimator(
+def column_estimator(
     estimator: str | Estimator,
     session: Session,
     combinations: Combinations,
@@ -120,7 +120,7 @@ def feature_estimator(
     """The estimator, one that takes many features, and why this one."""
     auto = isinstance(estimator, str) and estimator == "auto"
     named = None if auto else find_estimator(estimator, session)[0]
-    if named is not None and not isinstance(named, FeatureEstimator):
+    if named is not None and not isinstance(named, ColumnEstimator):
         msg = (
             "many features against one target need estimator 'nystrom-m', 'nystrom-hsic', 'v-hsic' "
             f"or 'auto', got {named.name!r}: take one of them, or test column by column"

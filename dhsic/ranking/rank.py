@@ -18,10 +18,10 @@ from dhsic._version import __version__
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators import (
+    ColumnEstimator,
+    ColumnOutcome,
     Estimator,
     EstimatorName,
-    FeatureEstimator,
-    FeatureOutcome,
     Null,
     NullName,
 )
@@ -30,12 +30,12 @@ from dhsic.io.labelled import names_of
 from dhsic.kernels import Kernel, KernelName, OnColumns
 from dhsic.nulls import Replicates, adjust, pvalue, standardised, step_down
 from dhsic.ranking.constants import without_constants
-from dhsic.ranking.features import FeatureKernels, Features, Groups, read_features
 from dhsic.ranking.joint import joint_reader
 from dhsic.ranking.method import choose_ranking
-from dhsic.ranking.result import By, FeatureRanking, RankedFeature
+from dhsic.ranking.ranked_columns import ColumnGroups, ColumnKernels, RankedColumns, read_columns
+from dhsic.ranking.result import By, ColumnRanking, RankedColumn
 
-__all__ = ["open_features", "plan_ranking", "rank_features"]
+__all__ = ["open_columns", "plan_ranking", "rank_features"]
 
 Vector = NDArray[np.float64]
 
@@ -46,9 +46,9 @@ def rank_features(
     features: Any,
     target: Any,
     *,
-    groups: Groups | None = None,
+    groups: ColumnGroups | None = None,
     by: By = "pvalue",
-    feature_kernels: FeatureKernels = None,
+    feature_kernels: ColumnKernels = None,
     target_kernel: KernelName | str | Kernel | None = None,
     estimator: EstimatorName | Estimator = "nystrom-m",
     null: NullName | Null = "auto",
@@ -63,7 +63,7 @@ def rank_features(
     memory: int | str = "2GiB",
     progress: Progress = None,
     checkpoint: str | None = None,
-) -> FeatureRanking:
+) -> ColumnRanking:
     """Rank the columns of a variable by their dependence on a target.
 
     Every column, or group of columns, is tested against the target as by `independence_test` with
@@ -75,7 +75,7 @@ def rank_features(
     Parameters
     ----------
     features : array-like, shape (n, d)
-        As a variable of `independence_test`; d may be thousands. What is constant has HSIC
+        As a variable of `independence_test`; d may be thousands. A constant column has HSIC
         and CKA 0 and p-values 1, is marked, and does not count as a test of many.
     target : array-like, shape (n,) or (n, d)
         The other variable.
@@ -119,7 +119,7 @@ def rank_features(
 
     Returns
     -------
-    FeatureRanking
+    ColumnRanking
         With adjusted p-values of every feature, and `rejected`.
 
     Raises
@@ -167,8 +167,8 @@ def rank_features(
     began = time.perf_counter()
     check_choice("by", by, get_args(By))
     where = client, threads, memory, progress, checkpoint
-    session = open_features(features, target, rng, precision, *where, data=data, missing=missing)
-    chosen = read_features(session.sources[0], names, groups, feature_kernels)
+    session = open_columns(features, target, rng, precision, *where, data=data, missing=missing)
+    chosen = read_columns(session.sources[0], names, groups, feature_kernels)
     read = joint_reader(by, feature_kernels, target_kernel)
     method = choose_ranking(session, chosen, target_kernel, estimator, null, n_resamples, read)
     joint = read(session, method.estimator)
@@ -176,20 +176,20 @@ def rank_features(
     tested = without_constants(session, chosen)
     method = method.of(tested)
     session.resume(
-        computes="feature ranking",
+        computes="column ranking",
         joint=joint,
         estimator=method.estimator,
         null=method.null,
         kernels=method.combinations.kernels,
     )
-    assert isinstance(method.estimator, FeatureEstimator)
+    assert isinstance(method.estimator, ColumnEstimator)
     outcome = method.estimator.test_features(session, method.combinations, method.null)
     estimates = outcome.estimates
     ranked = _with_constants(chosen, _ranked(tested, outcome, session.dtype))
     if joint is not None:
         sizes = joint.measure(session, chosen.columns).tolist()
         ranked = tuple(replace(f, sensitivity=s) for f, s in zip(ranked, sizes, strict=True))
-    return FeatureRanking(
+    return ColumnRanking(
         features=ranked,
         by=by,
         target=session.names[1],
@@ -216,9 +216,9 @@ def plan_ranking(
     features: Any,
     target: Any,
     *,
-    groups: Groups | None = None,
+    groups: ColumnGroups | None = None,
     by: By = "pvalue",
-    feature_kernels: FeatureKernels = None,
+    feature_kernels: ColumnKernels = None,
     target_kernel: KernelName | str | Kernel | None = None,
     estimator: EstimatorName | Estimator = "nystrom-m",
     null: NullName | Null = "auto",
@@ -260,14 +260,14 @@ def plan_ranking(
     """
     check_choice("by", by, get_args(By))
     where = client, threads, memory
-    session = open_features(features, target, 0, precision, *where, data=data, missing=missing)
-    chosen = read_features(session.sources[0], names, groups, feature_kernels)
+    session = open_columns(features, target, 0, precision, *where, data=data, missing=missing)
+    chosen = read_columns(session.sources[0], names, groups, feature_kernels)
     read = joint_reader(by, feature_kernels, target_kernel)
     method = choose_ranking(session, chosen, target_kernel, estimator, null, n_resamples, read)
     return method.plan(session, read)
 
 
-def open_features(
+def open_columns(
     features: Any,
     target: Any,
     rng: RngLike,
@@ -292,8 +292,8 @@ def open_features(
 
 
 def _ranked(
-    features: Features, outcome: FeatureOutcome, dtype: np.dtype[Any]
-) -> tuple[RankedFeature, ...]:
+    features: RankedColumns, outcome: ColumnOutcome, dtype: np.dtype[Any]
+) -> tuple[RankedColumn, ...]:
     """Every feature with its p-values."""
     statistics, replicates, rounding = outcome.statistics, outcome.replicates, outcome.rounding
     columns = zip(statistics.tolist(), replicates.T, rounding.tolist(), strict=True)
@@ -308,7 +308,7 @@ def _ranked(
     ]
     described = zip(features.names, features.columns, kernels, strict=True)
     return tuple(
-        RankedFeature(name, columns, kernel.spec(), *values)
+        RankedColumn(name, columns, kernel.spec(), *values)
         for (name, columns, kernel), values in zip(
             described, np.transpose(numbers).tolist(), strict=True
         )
@@ -316,12 +316,12 @@ def _ranked(
 
 
 def _with_constants(
-    features: Features, tested: Sequence[RankedFeature]
-) -> tuple[RankedFeature, ...]:
+    features: RankedColumns, tested: Sequence[RankedColumn]
+) -> tuple[RankedColumn, ...]:
     """All features, those that are constant between those that were tested."""
     found = {one.name: one for one in tested}
     described = zip(features.names, features.columns, features.kernels, strict=True)
     return tuple(
-        found[name] if name in found else RankedFeature.still(name, columns, kernel.spec())
+        found[name] if name in found else RankedColumn.still(name, columns, kernel.spec())
         for name, columns, kernel in described
     )

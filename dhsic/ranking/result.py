@@ -29,7 +29,7 @@ from dhsic.results import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["By", "FeatureRanking", "RankedFeature"]
+__all__ = ["By", "ColumnRanking", "RankedColumn"]
 
 By = Literal["pvalue", "cka", "hsic", "sensitivity"]
 
@@ -43,21 +43,21 @@ _CONTROLS: Mapping[Control, str] = {
     "max-t": "any error (max-t)",
 }
 _MEANING = (
-    "HSIC is 0 where a feature and the target are independent; CKA is HSIC without the scales of "
-    "both, from 0 to 1. The p-value is of a feature by itself; adjusted ones account for all "
-    "features. A feature that is not selected may depend all the same."
+    "HSIC is 0 where a column and the target are independent; CKA is HSIC without the scales of "
+    "both, from 0 to 1. The p-value is of a column by itself; adjusted ones account for all "
+    "columns. A column that is not selected may depend all the same."
 )
 _JOINT = (
-    "The sensitivity is of the dependence of all columns together to those of a feature: the mean "
+    "The sensitivity is of the dependence of all columns together to those of a column: the mean "
     "square of its derivatives, which depends on the units of the columns. It is exploratory, and "
-    "has no p-value of its own: colours are of every feature by itself."
+    "has no p-value of its own: colours are of every column by itself."
 )
 _QUANTITIES = {"cka": "CKA", "hsic": "HSIC", "sensitivity": "sensitivity, of all together"}
 
 
 @dataclass(frozen=True)
-class RankedFeature:
-    """One feature against the target.
+class RankedColumn:
+    """One column against the target.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class RankedFeature:
     cka : float
         HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), from 0 to 1 but for the error of the estimate.
     pvalue : float
-        P-value of the feature by itself, which takes no notice of the others.
+        P-value of the column by itself, which takes no notice of the others.
     pvalue_bh, pvalue_by : float
         Adjusted so that rejections at a level have at most that share of false discoveries on
         average.
@@ -84,7 +84,7 @@ class RankedFeature:
         Adjusted so that rejections at a level have any false discovery with at most that
         probability.
     sensitivity : float or None
-        Sensitivity of the dependence of all columns together to those of the feature, see
+        Sensitivity of the dependence of all columns together to those of the column, see
         `rank_features`; exploratory. None where it was not asked for.
     constant : bool
         All its rows are the same. Then nothing depends on it, and it was not tested.
@@ -108,7 +108,7 @@ class RankedFeature:
 
     @classmethod
     def still(cls, name: str, columns: tuple[int, ...], kernel: str) -> Self:
-        """A feature that is constant: no dependence, p-values 1."""
+        """A column that is constant: no dependence, p-values 1."""
         return cls(name, columns, kernel, 0.0, 0.0, 0.0, 0.0, *(1.0,) * 6, None, True)
 
     def adjusted(self, control: Control) -> float:
@@ -118,7 +118,7 @@ class RankedFeature:
 
 
 # The first in a ranking has the smallest key.
-_KEYS: Mapping[str, Callable[[RankedFeature], Any]] = {
+_KEYS: Mapping[str, Callable[[RankedColumn], Any]] = {
     "pvalue": lambda f: (f.pvalue, -f.standardised),
     "cka": lambda f: -f.cka,
     "hsic": lambda f: -f.hsic,
@@ -127,12 +127,12 @@ _KEYS: Mapping[str, Callable[[RankedFeature], Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class FeatureRanking(Result):
-    """Features ranked by their dependence on a target.
+class ColumnRanking(Result):
+    """Columns ranked by their dependence on a target.
 
     Parameters
     ----------
-    features : tuple of RankedFeature
+    features : tuple of RankedColumn
         In the order of the data.
     by : {"pvalue", "cka", "hsic", "sensitivity"}
         Criterion of the ranking; equal p-values are ranked by the standardised statistic.
@@ -151,9 +151,9 @@ class FeatureRanking(Result):
     null_reason : str
         Why this one.
     n_resamples : int
-        Replicates, which the features share.
+        Replicates, which the columns share.
     landmarks : LandmarkSummary or None
-        Where the estimator has any; one number kept a feature that varies.
+        Where the estimator has any; one number kept a column that varies.
     precision : str
         Precision of the tiles; sums are float64 always.
     seed : int
@@ -181,7 +181,7 @@ class FeatureRanking(Result):
 
     _tabular: ClassVar[bool] = True
 
-    features: tuple[RankedFeature, ...]
+    features: tuple[RankedColumn, ...]
     by: str
     target: str
     target_kernel: str
@@ -200,8 +200,8 @@ class FeatureRanking(Result):
     dropped: int = 0
     data: tuple[StoredArraySummary, ...] = ()
 
-    def ranked(self, by: By | None = None) -> tuple[RankedFeature, ...]:
-        """All features, the strongest first and those that are constant last.
+    def ranked(self, by: By | None = None) -> tuple[RankedColumn, ...]:
+        """All columns, the strongest first and those that are constant last.
 
         Parameters
         ----------
@@ -223,7 +223,7 @@ class FeatureRanking(Result):
         return tuple(sorted(self.features, key=lambda f: (f.constant, key(f))))
 
     def rejected(self, alpha: float = 0.05, control: Control = "bh") -> tuple[str, ...]:
-        """Names of the features whose independence of the target is rejected, strongest first.
+        """Names of the columns whose independence of the target is rejected, strongest first.
 
         Parameters
         ----------
@@ -231,10 +231,10 @@ class FeatureRanking(Result):
             The level: of the expected share of false discoveries for "bh" and "by", of the
             probability of any for the others.
         control : {"bh", "by", "bonferroni", "holm", "max-t"}, optional
-            How the number of features is accounted for, see `dhsic.nulls.multiple`. "max-t" uses
-            the replicates that features share, so that their dependence costs nothing; it needs
+            How the number of columns is accounted for, see `dhsic.nulls.multiple`. "max-t" uses
+            the replicates that columns share, so that their dependence costs nothing; it needs
             about 1 / alpha replicates, Bonferroni and Holm as many times more as there are
-            features.
+            columns.
 
         Raises
         ------
@@ -255,7 +255,7 @@ class FeatureRanking(Result):
         control: Control = "bh",
         most: int = 40,
     ) -> Axes:
-        """Bars of the features by what ranks them, those that are found in colour.
+        """Bars of the columns by what ranks them, those that are found in colour.
 
         A ranking by p-values has bars of CKA.
 
@@ -295,7 +295,7 @@ class FeatureRanking(Result):
         return axes
 
     def records(self) -> list[dict[str, Any]]:
-        """Every feature, the strongest first."""
+        """Every column, the strongest first."""
         return [{"rank": place, **vars(f)} for place, f in enumerate(self.ranked(), 1)]
 
     def findings(self, alpha: float, control: str) -> Findings:
@@ -306,7 +306,7 @@ class FeatureRanking(Result):
             f"{len(chosen):,} of {len(self.features):,} features depend on {self.target} at level "
             f"{alpha:g} by {_CONTROLS[by]}"
         )
-        said = f"Bars of the features by their dependence on {self.target}, those selected in blue."
+        said = f"Bars of the columns by their dependence on {self.target}, those selected in blue."
         sketch = Sketch.of_bars(
             lambda ax: self.plot(ax, alpha=alpha, control=by, most=_MOST),
             said,
@@ -314,7 +314,7 @@ class FeatureRanking(Result):
         )
         joint = self.by == "sensitivity"
         rows = [_reported(place, f, by, alpha, joint) for place, f in enumerate(self.ranked(), 1)]
-        title = f"Which features does {self.target} depend on?"
+        title = f"Which columns does {self.target} depend on?"
         notes = [_MEANING, *([_JOINT] if joint else [])]
         return Findings(title, lead, [sketch], {"Features": rows}, notes)
 
@@ -336,7 +336,7 @@ class FeatureRanking(Result):
             rows.append(
                 (
                     "landmarks",
-                    f"{few:,} to {many:,} of {self.landmarks.drawn:,} kept a feature, "
+                    f"{few:,} to {many:,} of {self.landmarks.drawn:,} kept a column, "
                     f"{self.landmarks.pairing} pairing",
                 )
             )
@@ -356,7 +356,7 @@ class FeatureRanking(Result):
         return [("p-values", f"{features} {floor_text(self.n_resamples)}")] if count else []
 
     def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:
-        """Header and rows of short texts, the strongest feature first.
+        """Header and rows of short texts, the strongest column first.
 
         Parameters
         ----------
@@ -380,7 +380,7 @@ class FeatureRanking(Result):
 
 
 def _reported(
-    place: int, f: RankedFeature, control: Control, alpha: float, joint: bool
+    place: int, f: RankedColumn, control: Control, alpha: float, joint: bool
 ) -> dict[str, Any]:
     return {
         "rank": place,

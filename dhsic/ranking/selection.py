@@ -20,31 +20,36 @@ from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.reduction import RowReduction
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
-from dhsic.estimators import Estimator, EstimatorName, FeatureEstimator
+from dhsic.estimators import ColumnEstimator, Estimator, EstimatorName
 from dhsic.estimators.base import fit_combinations_on_sample, fitting_step, plan_of
 from dhsic.estimators.reach import plan_once, planned
 from dhsic.kernels import Combinations, Delta, Kernel, KernelName, Linear
-from dhsic.ranking.features import Features, Groups, read_features, read_kernel
-from dhsic.ranking.greedy import Measure, Subset, backward, forward
+from dhsic.ranking.greedy import Subset, SubsetMeasure, backward, forward
 from dhsic.ranking.lasso import LassoPass, lasso_path
 from dhsic.ranking.linear import ClassPass, LinearPass, class_scores
-from dhsic.ranking.method import feature_estimator
-from dhsic.ranking.rank import open_features
+from dhsic.ranking.method import column_estimator
+from dhsic.ranking.rank import open_columns
+from dhsic.ranking.ranked_columns import (
+    ColumnGroups,
+    RankedColumns,
+    kernel_for_columns,
+    read_columns,
+)
 from dhsic.results import AS_ASKED, BarResult, StoredArraySummary, time_text
 
-__all__ = ["Criterion", "FeatureSelection", "SelectionMethod", "select_features"]
+__all__ = ["ColumnSelection", "SelectionCriterion", "SelectionMethod", "select_features"]
 
 State = TypeVar("State")
 Vector = NDArray[np.float64]
 SelectionMethod = Literal["forward", "backward", "linear", "lasso"]
-Criterion = Literal["hsic", "cka"]
+SelectionCriterion = Literal["hsic", "cka"]
 Scores = tuple[Sequence[int], Sequence[float]]
 
 _REMEDY = "take fewer features, threads, or groups of columns one after another"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class FeatureSelection(BarResult):
+class ColumnSelection(BarResult):
     """Features that were selected for a target.
 
     Parameters
@@ -142,8 +147,8 @@ def select_features(
     k: int,
     *,
     method: SelectionMethod = "forward",
-    criterion: Criterion = "cka",
-    groups: Groups | None = None,
+    criterion: SelectionCriterion = "cka",
+    groups: ColumnGroups | None = None,
     feature_kernel: KernelName | str | Kernel | None = None,
     target_kernel: KernelName | str | Kernel | None = None,
     estimator: EstimatorName | Estimator = "nystrom-m",
@@ -159,10 +164,10 @@ def select_features(
     threads: int | None = None,
     memory: int | str = "2GiB",
     progress: Progress = None,
-) -> FeatureSelection:
+) -> ColumnSelection:
     """Select k columns, or groups of them, that together tell the most of a target.
 
-    A ranking looks at one feature at a time. Of the selections "backward" finds features that
+    A ranking looks at one feature at a time. The selection "backward" finds features that
     matter only together, and "lasso" leaves out what others tell already. Columns are in units of
     their standard deviation.
 
@@ -204,7 +209,7 @@ def select_features(
 
     Returns
     -------
-    FeatureSelection
+    ColumnSelection
 
     Raises
     ------
@@ -241,12 +246,12 @@ def select_features(
     """
     began = time.perf_counter()
     check_choice("method", method, get_args(SelectionMethod))
-    check_choice("criterion", criterion, get_args(Criterion))
+    check_choice("criterion", criterion, get_args(SelectionCriterion))
     check_integer("block_rows", block_rows, minimum=2)
     check_integer("n_permutations", n_permutations, minimum=1)
     check_number("share", share, "from 0 to below 1", lambda s: 0.0 <= s < 1.0, "take 0.1")
     where = client, threads, memory, progress
-    session = open_features(features, target, rng, precision, *where, data=data, missing=missing)
+    session = open_columns(features, target, rng, precision, *where, data=data, missing=missing)
     kernel = "linear" if method == "linear" else feature_kernel
     if method == "linear" and session.sources[0].categorical:
         msg = (
@@ -254,30 +259,30 @@ def select_features(
             "out, or take 'forward', 'backward' or 'lasso'"
         )
         raise InvalidArgumentError(msg)
-    chosen = read_features(session.sources[0], names, groups, kernel)
+    chosen = read_columns(session.sources[0], names, groups, kernel)
     if check_integer("k", k, minimum=1) > len(chosen):
         msg = f"k must be at most the number of features, {len(chosen)}; got {k}"
         raise InvalidArgumentError(msg)
     source = session.sources[1]
     if target_kernel is None and method == "linear":
         target_kernel = "delta" if source.categorical else "linear"
-    of_target = read_kernel(target_kernel, kinds_of(source), f"target {source.name!r}")
+    of_target = kernel_for_columns(target_kernel, kinds_of(source), f"target {source.name!r}")
     reason = AS_ASKED
     if method == "linear":
-        selected, scores = _largest(_linear_scores(session, chosen, of_target), k)
+        selected, scores = _largest_scores(_linear_scores(session, chosen, of_target), k)
     elif method == "lasso":
         found = _lasso_scores(session, chosen, of_target, k, block_rows, n_permutations)
-        selected, scores = _largest(found, min(k, int(np.count_nonzero(found))))
+        selected, scores = _largest_scores(found, min(k, int(np.count_nonzero(found))))
     else:
         columns = k if method == "forward" else len(chosen)
-        measure, reason = _measure(session, chosen, of_target, estimator, criterion, columns)
+        measure, reason = _subset_measure(session, chosen, of_target, estimator, criterion, columns)
         selected, scores = (
             forward(measure, len(chosen), k)
             if method == "forward"
             else backward(measure, len(chosen), k, share)
         )
     measured = {"linear": "linear hsic", "lasso": "hsic lasso"}.get(method, criterion)
-    return FeatureSelection(
+    return ColumnSelection(
         names=tuple(chosen.names[j] for j in selected),
         columns=tuple(chosen.columns[j] for j in selected),
         scores=tuple(scores),
@@ -296,51 +301,51 @@ def select_features(
     )
 
 
-def _largest(scores: Vector, k: int) -> Scores:
+def _largest_scores(scores: Vector, k: int) -> Scores:
     order = np.argsort(-scores, kind="stable")[:k]
     return order.tolist(), scores[order].tolist()
 
 
-def _measure(
+def _subset_measure(
     session: Session,
-    features: Features,
+    features: RankedColumns,
     target: Kernel,
     estimator: str | Estimator,
-    criterion: Criterion,
+    criterion: SelectionCriterion,
     columns: int,
-) -> tuple[Measure, str]:
+) -> tuple[SubsetMeasure, str]:
     """The dependence of the target on sets of features, all sets in one pass where they fit.
 
     And why this estimator, which suits as many sets as there are features, of so many each.
     """
     largest = features.on(tuple(range(columns)))
     most = Combinations.against([largest] * len(features), target)
-    chosen, reason = feature_estimator(estimator, session, most, None, None)
-    assert isinstance(chosen, FeatureEstimator)
+    chosen, reason = column_estimator(estimator, session, most, None, None)
+    assert isinstance(chosen, ColumnEstimator)
 
     def measure(subsets: Sequence[Subset]) -> Vector:
         combinations = Combinations.against([features.on(one) for one in subsets], target)
-        session.begin(planned(_plan, chosen, session, combinations))
+        session.begin(planned(_selection_plan, chosen, session, combinations))
         estimates = chosen.estimate_features(session, combinations)
         return estimates.cka if criterion == "cka" else estimates.hsic
 
     return measure, reason
 
 
-def _plan(estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
+def _selection_plan(estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
     return plan_once(estimator, session, combinations, None)
 
 
-def _linear_scores(session: Session, features: Features, target: Kernel) -> Vector:
+def _linear_scores(session: Session, features: RankedColumns, target: Kernel) -> Vector:
     """HSIC of every feature with linear kernels, or that of classes on the target."""
     d, q = session.dims
     if isinstance(target, Delta):
         if q > 1:
             msg = f"method 'linear' with kernel 'delta' needs a target of one column, got {q}"
             raise InvalidArgumentError(msg)
-        scores = class_scores(_run(session, ClassPass(d)))
+        scores = class_scores(_run_pass(session, ClassPass(d)))
     elif isinstance(target, Linear):
-        scores = _run(session, LinearPass(d, q)).scores
+        scores = _run_pass(session, LinearPass(d, q)).scores
     else:
         msg = f"method 'linear' needs target_kernel 'linear' or 'delta', got {target.spec()!r}"
         raise InvalidArgumentError(msg)
@@ -349,7 +354,7 @@ def _linear_scores(session: Session, features: Features, target: Kernel) -> Vect
 
 def _lasso_scores(
     session: Session,
-    features: Features,
+    features: RankedColumns,
     target: Kernel,
     k: int,
     block_rows: int,
@@ -360,10 +365,10 @@ def _lasso_scores(
     combinations = Combinations.against(kernels, target)
     fitted, _ = fit_combinations_on_sample(session, combinations)
     reduction = LassoPass(fitted, session.dims, block_rows, n_permutations, session.seed)
-    return lasso_path(_run(session, reduction, fitting_step(session)), k)
+    return lasso_path(_run_pass(session, reduction, fitting_step(session)), k)
 
 
-def _run(session: Session, reduction: RowReduction[State], *before: DriverStep) -> State:
+def _run_pass(session: Session, reduction: RowReduction[State], *before: DriverStep) -> State:
     """Run a pass that fits the memory."""
     session.begin(plan_of(session, [*before, session.plan(reduction)], _REMEDY))
     return session.run(reduction)

@@ -65,7 +65,7 @@ class Table:
             return None
         header = [key.replace("_", " ") for key in records[0]]
         more = f", the first {_MOST:,} of {len(records):,}" if len(records) > _MOST else ""
-        rows = [[_cell(x) for x in row.values()] for row in records[:_MOST]]
+        rows = [[_cell_of(x) for x in row.values()] for row in records[:_MOST]]
         return cls(f"{name}{more}", header, rows)
 
     @property
@@ -75,7 +75,7 @@ class Table:
         return [all(cell.key is not None for cell in column) for column in columns]
 
 
-def _cell(value: Any) -> Cell:
+def _cell_of(value: Any) -> Cell:
     counted = isinstance(value, int | float) and not isinstance(value, bool)
     return Cell(as_text(value), float(value) if counted else None)
 

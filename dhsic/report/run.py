@@ -47,7 +47,7 @@ class Run:
         A line for a shell that gives the result again; without credentials.
     python : str, optional
         Code that does.
-    where : str, optional
+    ran_on : str, optional
         On what it ran.
     memory : sequence of MemoryUse, optional
         Memory of every kind of process.
@@ -56,7 +56,7 @@ class Run:
     data: str = ""
     command: str = ""
     python: str = ""
-    where: str = ""
+    ran_on: str = ""
     memory: Sequence[MemoryUse] = ()
 
 
@@ -78,11 +78,11 @@ def timings(
     table = Table("Passes over the data", header, rows) if rows else None
     return Section.of(
         "Time and memory",
-        [Facts([("whole time", f"{seconds:.3g} s")]), table, _memory(memory)],
+        [Facts([("whole time", f"{seconds:.3g} s")]), table, _memory_part(memory)],
     )
 
 
-def _memory(memory: Sequence[MemoryUse]) -> Part:
+def _memory_part(memory: Sequence[MemoryUse]) -> Part:
     if not memory:
         return Note("The peak of memory was not measured.")
     rows = [

@@ -90,21 +90,21 @@ def write_report(
     _check_run(run)
     target = Path(check_path("path", path))
     known = run or Run()
-    found = result.findings(check_level(alpha), control)
-    pictures = [Picture.drawn(sketch) for sketch in found.sketches]
-    tables = [Table.of(name, records) for name, records in found.tables.items()]
-    notes = [Note(text) for text in found.notes]
+    findings = result.findings(check_level(alpha), control)
+    pictures = [Picture.drawn(sketch) for sketch in findings.sketches]
+    tables = [Table.of(name, records) for name, records in findings.tables.items()]
+    notes = [Note(text) for text in findings.notes]
     sections = [
         Section("Result", [Facts(result.summary()), *pictures]),
         Section.of("Data and method", [*tables, *notes]),
-        *_made(result.origin, known),
+        *_provenance_sections(result.origin, known),
     ]
-    page = _page(found.title, found.lead, [one for one in sections if one.parts], known)
+    page = _page(findings.title, findings.lead, [one for one in sections if one.parts], known)
     # Names may hold what UTF-8 cannot, such as the halves of a broken pair, and control characters.
     write_whole(target, printable(page, keep="\n\t"))
 
 
-def _made(result: Any, run: Run) -> list[Section]:
+def _provenance_sections(result: Any, run: Run) -> list[Section]:
     """How it came about, as far as it tells."""
     made_by, seed = getattr(result, "version", None), getattr(result, "seed", None)
     again = reproduction(run, seed, made_by or __version__)

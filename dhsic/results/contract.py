@@ -132,8 +132,10 @@ class Result(JsonValue):
         """
         del alpha, control
         label, text = self.summary()[self._leading]
-        tables = {_words(type(self).__name__): self.records()} if self._tabular else {}
-        return Findings(_words(type(self).__name__), f"{label}: {text}", self._sketches(), tables)
+        tables = {_class_in_words(type(self).__name__): self.records()} if self._tabular else {}
+        return Findings(
+            _class_in_words(type(self).__name__), f"{label}: {text}", self._sketches(), tables
+        )
 
     @property
     def origin(self) -> Result:
@@ -142,7 +144,11 @@ class Result(JsonValue):
 
     def _sketches(self) -> Sequence[Sketch]:
         draw = getattr(self, "plot", None)
-        return () if draw is None else [Sketch(draw, f"{_words(type(self).__name__)}, drawn.")]
+        return (
+            ()
+            if draw is None
+            else [Sketch(draw, f"{_class_in_words(type(self).__name__)}, drawn.")]
+        )
 
     def report(
         self, path: str | Path, *, alpha: float = 0.05, control: str = "bh", run: Any = None
@@ -189,9 +195,11 @@ class Result(JsonValue):
         return f"<{name}: {told if len(told) <= most else told[: most - 1] + '…'}>"
 
     def __str__(self) -> str:
-        facts = _aligned((map(printable, row) for row in self.summary()), self._label_width)
+        facts = _aligned_lines((map(printable, row) for row in self.summary()), self._label_width)
         header, rows = self._shown_table() if self._tabular else ([], [])
-        return "\n".join([*facts, *(_aligned([header, *rows]) if rows else []), *self._hidden()])
+        return "\n".join(
+            [*facts, *(_aligned_lines([header, *rows]) if rows else []), *self._hidden()]
+        )
 
     def _repr_html_(self) -> str:
         facts = "".join(
@@ -263,7 +271,7 @@ def _number_or_text(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _words(name: str) -> str:
+def _class_in_words(name: str) -> str:
     """The name of a class in words, as "Dependence matrix"."""
     words = re.findall(r"[A-Z]+(?=[A-Z][a-z]|$)|[A-Z][a-z]+", name)
     first, *others = (word if word.isupper() else word.lower() for word in words)
@@ -277,7 +285,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
 
 
-def _aligned(rows: Any, least: int = 0) -> list[str]:
+def _aligned_lines(rows: Any, least: int = 0) -> list[str]:
     """Lines of texts, in columns that are as wide as their widest; the last goes on."""
     cells = list(map(list, rows))
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -289,7 +297,7 @@ def _aligned(rows: Any, least: int = 0) -> list[str]:
 
 
 def _caption(result: Result) -> str:
-    return f"<caption>{html.escape(_words(type(result).__name__))}</caption>"
+    return f"<caption>{html.escape(_class_in_words(type(result).__name__))}</caption>"
 
 
 def _html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -83,7 +83,7 @@ class JsonValue:
             The text is not such a value.
         """
         try:
-            data = parse_json(text, parse_constant=_refused)
+            data = parse_json(text, parse_constant=_refuse_constant)
             read: Self = _read_fields(cls, data)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             msg = f"text must be the JSON of a {cls.__name__}, got {str(text)[:40]!r}...: {error}"
@@ -105,17 +105,17 @@ class JsonValue:
 
     def __reduce__(self) -> tuple[Any, ...]:
         own: Any = type(self)
-        kept = {name: getattr(self, name) for name in _kept(own)}
+        kept = {name: getattr(self, name) for name in _written_fields(own)}
         plain = {k: dict(x) if isinstance(x, Mapping) else x for k, x in kept.items()}
-        return _made, (type(self), plain)
+        return _made_result, (type(self), plain)
 
 
-def _made(cls: type, values: dict[str, Any]) -> Any:
+def _made_result(cls: type, values: dict[str, Any]) -> Any:
     return cls(**values)
 
 
 @cache
-def _kept(cls: Any) -> dict[str, Any]:
+def _written_fields(cls: Any) -> dict[str, Any]:
     """Types of the fields that are written."""
     hints = get_type_hints(cls)
     return {f.name: hints[f.name] for f in fields(cls) if f.init and f.metadata != TRANSIENT}
@@ -124,7 +124,7 @@ def _kept(cls: Any) -> dict[str, Any]:
 @cache
 def _arrays_of(cls: Any) -> dict[str, Any]:
     """Types of the numbers of the fields that are arrays, or arrays or None."""
-    options = {name: (kind, *get_args(kind)) for name, kind in _kept(cls).items()}
+    options = {name: (kind, *get_args(kind)) for name, kind in _written_fields(cls).items()}
     return {
         name: get_args(get_args(one)[1])[0]
         for name, several in options.items()
@@ -135,10 +135,10 @@ def _arrays_of(cls: Any) -> dict[str, Any]:
 
 def _plain_fields(value: Any) -> dict[str, Any]:
     own: Any = type(value)
-    return {name: _plain(getattr(value, name)) for name in _kept(own)}
+    return {name: _plain_value(getattr(value, name)) for name in _written_fields(own)}
 
 
-def _plain(x: Any) -> Any:
+def _plain_value(x: Any) -> Any:
     if isinstance(x, np.ndarray | np.generic):
         x = x.tolist()
     if x is None or isinstance(x, bool | int | str):
@@ -146,9 +146,9 @@ def _plain(x: Any) -> Any:
     if isinstance(x, float):
         return x if not math.isinf(x) else "Infinity" if x > 0.0 else "-Infinity"
     if isinstance(x, list | tuple):
-        return [_plain(one) for one in x]
+        return [_plain_value(one) for one in x]
     if isinstance(x, Mapping):
-        return {str(key): _plain(one) for key, one in x.items()}
+        return {str(key): _plain_value(one) for key, one in x.items()}
     codec = Codec.of(type(x))
     if codec is not None:
         return codec.write(x)
@@ -159,7 +159,7 @@ def _plain(x: Any) -> Any:
 
 
 def _read_fields(cls: Any, data: Any) -> Any:
-    kinds = _kept(cls)
+    kinds = _written_fields(cls)
     if issubclass(cls, JsonValue):
         data = {**data}
         if data.pop("result") != cls.__name__:
@@ -168,10 +168,10 @@ def _read_fields(cls: Any, data: Any) -> Any:
     if not isinstance(data, dict) or data.keys() - kinds.keys():
         msg = f"{cls.__name__} has the fields {', '.join(kinds)}"
         raise TypeError(msg)
-    return cls(**{name: _read(kinds[name], one, name) for name, one in data.items()})
+    return cls(**{name: _read_value(kinds[name], one, name) for name, one in data.items()})
 
 
-def _read(kind: Any, data: Any, name: str) -> Any:
+def _read_value(kind: Any, data: Any, name: str) -> Any:
     """A value of a type from plain values."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
@@ -181,7 +181,7 @@ def _read(kind: Any, data: Any, name: str) -> Any:
     if origin is np.ndarray:
         return _read_array(get_args(parts[1])[0], data, name)
     if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(data, dict):
-        return {key: _read(parts[1], one, name) for key, one in data.items()}
+        return {key: _read_value(parts[1], one, name) for key, one in data.items()}
     codec = Codec.of(kind)
     if codec is not None:
         return codec.read(data)
@@ -208,7 +208,7 @@ def _read_any(kinds: tuple[Any, ...], data: Any, name: str) -> Any:
     problem: Exception = TypeError()
     for kind in kinds:
         try:
-            return _read(kind, data, name)
+            return _read_value(kind, data, name)
         except (TypeError, ValueError, KeyError) as error:
             problem = error if kind is not NoneType else problem
     raise problem
@@ -219,7 +219,7 @@ def _read_tuple(kinds: tuple[Any, ...], data: Any, name: str) -> tuple[Any, ...]
         msg = f"{name} must be a list, got {str(data)[:40]!r}"
         raise TypeError(msg)
     each = [kinds[0]] * len(data) if kinds[-1] is Ellipsis else kinds
-    return tuple(_read(kind, one, name) for kind, one in zip(each, data, strict=True))
+    return tuple(_read_value(kind, one, name) for kind, one in zip(each, data, strict=True))
 
 
 def _read_array(dtype: Any, data: Any, name: str) -> Any:
@@ -237,6 +237,6 @@ def _spelt_out(data: Any) -> Any:
     return _SPELT.get(data, data)
 
 
-def _refused(constant: str) -> Any:
+def _refuse_constant(constant: str) -> Any:
     """NaN and infinity are no JSON, and `to_json` writes none."""
     raise ValueError(constant)

@@ -333,7 +333,7 @@ class IndependenceTestResult(_Result):
 
     @property
     def _subject(self) -> str:
-        return self.question.format(_listed(self._asked))
+        return self.question.format(_names_in_sentence(self._asked))
 
     @property
     def _asked(self) -> tuple[str, ...]:
@@ -366,7 +366,7 @@ class IndependenceTestResult(_Result):
     def plot(self, ax: Axes | None = None, *, alpha: float = 0.05) -> Axes:
         """Histogram of the null distribution with the statistic and the critical value.
 
-        Where there are several statistics, it has the score, which the p-value compares. Of a
+        Where there are several statistics, it has the score, which the p-value compares. For a
         grid a new figure has the evidence by kernel and length beside it, see `GridSummary.plot`.
 
         Parameters
@@ -403,12 +403,12 @@ class IndependenceTestResult(_Result):
             resampled=self.pvalue_error is not None,
             labels=NullLabels(f"{self.null} null", said, f"{self.estimator} {measured}"),
         )
-        names = shortened(_listed(self._asked), _TITLE_WIDTH)
+        names = shortened(_names_in_sentence(self._asked), _TITLE_WIDTH)
         axes.set_title(self.question.format(names), fontsize=11)
         return axes
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _names_in_sentence(names: tuple[str, ...]) -> str:
     """Names in a sentence."""
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last

@@ -162,8 +162,10 @@ def _evidence_map(axes: Axes, grid: GridSummary, names: Sequence[str]) -> Axes:
         i, j = rows.index(scales[0]), columns.index(scales[1])
         frame = np.array([[-0.5, 0.5, 0.5, -0.5, -0.5], [-0.5, -0.5, 0.5, 0.5, -0.5]])
         axes.plot(j + 0.94 * frame[0], i + 0.94 * frame[1], line, color=colour, label=label)
-    axes.set_xticks(range(len(columns)), _broken(columns), fontsize=8, rotation=30, ha="right")
-    axes.set_yticks(range(len(rows)), _broken(rows), fontsize=8)
+    axes.set_xticks(
+        range(len(columns)), _kernel_in_two_lines(columns), fontsize=8, rotation=30, ha="right"
+    )
+    axes.set_yticks(range(len(rows)), _kernel_in_two_lines(rows), fontsize=8)
     axes.set_xlabel(f"kernel of {shortened(names[1], _NAME)}")
     axes.set_ylabel(f"kernel of {shortened(names[0], _NAME)}")
     axes.tick_params(length=0)
@@ -185,7 +187,7 @@ def _by_length(grid: GridSummary, variable: int) -> list[str]:
     return sorted(found, key=place)
 
 
-def _broken(scales: Sequence[str]) -> list[str]:
+def _kernel_in_two_lines(scales: Sequence[str]) -> list[str]:
     """In two lines, the kernel and its length."""
     return [scale.replace(", ", "\n") for scale in scales]
 

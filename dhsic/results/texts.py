@@ -168,11 +168,11 @@ def short_spec(kernel: str) -> str:
     >>> short_spec("columns(laplacian:0.5,none,laplacian:2.0)")
     'columns(laplacian) of 3'
     """
-    counted = _MEAN.sub(_counted, kernel)
+    counted = _MEAN.sub(_kernel_counts_text, kernel)
     return _NUMBER.sub(lambda number: f"{float(number[0]):.4g}", counted)
 
 
-def _counted(mean: re.Match[str]) -> str:
+def _kernel_counts_text(mean: re.Match[str]) -> str:
     """A mean over columns by the names of its kernels and how many columns there are."""
     parts = mean[1].split(",")
     names = dict.fromkeys(part.split(":")[0] for part in parts if part != "none")

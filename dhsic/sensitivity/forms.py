@@ -121,7 +121,7 @@ class LandmarkForm:
             session, kernels
         )
         session.step("coefficients")
-        v, others = _solve(fit.basis.factor(0), fit.u), _products_of_others(fit.kappa)
+        v, others = _landmark_weights(fit.basis.factor(0), fit.u), _products_but_one(fit.kappa)
         joint, marginal = 2.0 * v, -2.0 * v * others
         if not whole:
             joint, marginal = joint / session.n, (marginal + _outside(fit, others)) / session.n
@@ -140,15 +140,15 @@ def _outside(fit: LandmarkFit, others: Vector) -> Vector:
     kernels = basis.combinations.kernels_of(0)
     alphas = np.array(
         [
-            _solve(pivoted_cholesky(kernel(z), basis.tolerance), mean)
+            _landmark_weights(pivoted_cholesky(kernel(z), basis.tolerance), mean)
             for kernel, z, mean in zip(kernels, basis.points(0), fit.kappa, strict=True)
         ]
     )
     norms = np.einsum("mj,mj->m", alphas, fit.kappa)
-    w = _solve(basis.factor(0), product)
+    w = _landmark_weights(basis.factor(0), product)
     if norms.prod() <= product @ w:
         return np.zeros_like(fit.kappa)
-    derivatives: Vector = 2.0 * (_products_of_others(norms)[:, None] * alphas - w * others)
+    derivatives: Vector = 2.0 * (_products_but_one(norms)[:, None] * alphas - w * others)
     return derivatives
 
 
@@ -191,8 +191,8 @@ class PairForm:
         tiling = Tiling.prepare(Combinations.single(fit.estimate.kernels), values, session.dtype)
         means = fit.means
         scale = 2.0 / n if self.of == "statistic" else 2.0 / n**2
-        others = scale * _products_of_others(means)
-        totals = scale * _products_of_others(means.mean(axis=1))
+        others = scale * _products_but_one(means)
+        totals = scale * _products_but_one(means.mean(axis=1))
         gradient = TileGradient(
             tiling,
             np.full(n, scale),
@@ -201,7 +201,7 @@ class PairForm:
             wrt,
             _dims(session, wrt),
         )
-        return _scaled(fit.estimate, gradient, session, self.of)
+        return _times_n(fit.estimate, gradient, session, self.of)
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ class FeatureForm:
         maps = tuple(cast(FourierFeatures, side.map) for side in sides)
         means = tuple(side.centre + fit.found.mean(m) for m, side in enumerate(sides))
         gradient = FeatureGradient(maps, means, derivative, wrt, _dims(session, wrt))
-        return _scaled(fit.estimate, gradient, session, self.of)
+        return _times_n(fit.estimate, gradient, session, self.of)
 
 
 def _norm_derivative(cross: Vector, form: Form) -> Vector:
@@ -282,18 +282,18 @@ class WaveForm:
         joint = 2.0 / len(fit.u) * fit.u.conj()
         if self.of == "estimate":
             joint /= session.n
-        marginal = -joint * _products_of_others(fit.kappa)
+        marginal = -joint * _products_but_one(fit.kappa)
         gradient = TileGradient(fit.tiling, joint, marginal, None, wrt, _dims(session, wrt))
-        return _scaled(fit.estimate, gradient, session, self.of)
+        return _times_n(fit.estimate, gradient, session, self.of)
 
 
-def _scaled(estimate: Estimate, gradient: BlockGradient, session: Session, of: Of) -> Measured:
+def _times_n(estimate: Estimate, gradient: BlockGradient, session: Session, of: Of) -> Measured:
     """The statistic is n times the estimate."""
     value = estimate.value * (session.n if of == "statistic" else 1)
     return Measured(value, gradient, estimate)
 
 
-def _solve(factor: PivotedCholesky, values: Vector) -> Vector:
+def _landmark_weights(factor: PivotedCholesky, values: Vector) -> Vector:
     """Weights at the landmarks of the function of these values: K^-1 values at those kept."""
     weights = np.zeros(len(values))
     half = solve_lower(factor.factor, values[factor.kept])
@@ -301,7 +301,7 @@ def _solve(factor: PivotedCholesky, values: Vector) -> Vector:
     return weights
 
 
-def _products_of_others(values: NDArray[Any]) -> NDArray[Any]:
+def _products_but_one(values: NDArray[Any]) -> NDArray[Any]:
     """prod_{l != m} of all M entries along the first axis, without a division."""
     numbers = range(len(values))
     return np.array([np.delete(values, m, axis=0).prod(axis=0) for m in numbers])

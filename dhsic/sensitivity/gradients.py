@@ -210,9 +210,12 @@ class FeatureGradient:
 
     def scratch(self, rows: int) -> int:
         """Bytes of the features, of their weights and of the slopes."""
-        rows, counts = min(rows, _ROWS), [one.n_features for one in self.maps]
+        rows, counts = min(rows, _ROWS), [feature_map.n_features for feature_map in self.maps]
         size = rows * self.maps[0].dtype.itemsize
-        made = sum(one.scratch(rows) + 3 * size * one.n_features for one in self.maps)
+        made = sum(
+            feature_map.scratch(rows) + 3 * size * feature_map.n_features
+            for feature_map in self.maps
+        )
         return made + 8 * (4 * rows * max(counts) + self.derivative.size)
 
     def __call__(self, block: RowBlock) -> list[Vector]:

@@ -65,7 +65,7 @@ def sensitivity_map(
         As for `independence_test`.
     of : {"statistic", "estimate"}, optional
         Quantity to differentiate: the statistic of `independence_test` or the estimate of `hsic`,
-        with the same seed and kernels. Of "v-hsic" and "rff-hsic" one is n times the other; of
+        with the same seed and kernels. For "v-hsic" and "rff-hsic" one is n times the other; for
         "nystrom-m" they have landmarks of their own, see `NystromMHSIC`.
     wrt : sequence of str, optional
         Names of the variables whose entries are varied; where not given all that hold numbers.
@@ -199,7 +199,9 @@ def _varied(
     return tuple(sorted({*numbers, *smooth})) or tuple(range(len(kernels)))
 
 
-def _check_varied(session: Session, kernels: Sequence[Kernel], varied: Sequence[int]) -> None:
+def _check_differentiable(
+    session: Session, kernels: Sequence[Kernel], varied: Sequence[int]
+) -> None:
     """Refuse to vary what has a kernel without derivatives.
 
     Raises
@@ -232,7 +234,7 @@ def plan_map(
     """The plan: steps of the estimator, the pass of the map, and writing the map."""
     kernels = combinations.kernels
     varied = _varied(session, wrt, kernels)
-    _check_varied(session, kernels, varied)
+    _check_differentiable(session, kernels, varied)
     form = closed_form(estimator, of, len(session.sources))
     measured = form.plan(session, kernels)
     if not measured.fits:  # what is far too large is not even guessed at

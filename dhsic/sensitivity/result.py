@@ -17,7 +17,7 @@ from dhsic.engine.lazy import LazyRows
 from dhsic.errors import InvalidArgumentError
 from dhsic.io.written import WrittenGroup
 from dhsic.io.zarr_output import new_group
-from dhsic.plots import ranking, sensitivity_map
+from dhsic.plots import ranking, sensitivity_field
 from dhsic.results import TRANSIENT, DependenceEstimate, Findings, Result, Sketch, kernel_text
 from dhsic.sensitivity.forms import Of
 
@@ -50,8 +50,8 @@ class MapPoints(NamedTuple):
 
 
 def draw_points(points: MapPoints, names: Sequence[str], ax: Axes | None = None) -> Axes:
-    """Draw rows with their derivatives, see `dhsic.plots.sensitivity_map`."""
-    return sensitivity_map(points.x, points.y, points[2:], names=names, ax=ax)
+    """Draw rows with their derivatives, see `dhsic.plots.sensitivity_field`."""
+    return sensitivity_field(points.x, points.y, points[2:], names=names, ax=ax)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import REMEDY, Method, Precision, choose_method, session_over
+from dhsic._arguments import DROP_MISSING, Method, Precision, choose_method, session_over
 from dhsic._fields import tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
@@ -152,12 +152,12 @@ def two_sample_test(
     SampleSummary(name='x2', n=400)
     """
     began = time.perf_counter()
-    asked = _Asked.read(samples, kernels, estimator, names, data, missing)
+    asked = _IndependenceArguments.read(samples, kernels, estimator, names, data, missing)
     session = asked.session(rng, precision, client, threads, memory, progress, checkpoint)
     method = choose_method(session, asked.kernels, asked.estimator, null, n_resamples)
     session.begin(method.plan(session))
     session.resume(computes="two-sample test", **method.described)
-    return _result(asked, method, tested_fields(session, method, began))
+    return _two_sample_result(asked, method, tested_fields(session, method, began))
 
 
 @named_arguments
@@ -197,13 +197,13 @@ def plan_two_sample(
     >>> dhsic.plan_two_sample(np.zeros((6_000, 3)), np.zeros((4_000, 3)), threads=1).n
     10000
     """
-    asked = _Asked.read(samples, kernels, estimator, names, data, missing)
+    asked = _IndependenceArguments.read(samples, kernels, estimator, names, data, missing)
     session = asked.session(0, precision, client, threads, memory, None, None)
     return choose_method(session, asked.kernels, asked.estimator, null, n_resamples).plan(session)
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _IndependenceArguments:
     """Arguments that a test of samples passes to one of independence.
 
     Parameters
@@ -232,7 +232,7 @@ class _Asked:
         names: Sequence[str] | None,
         data: Any,
         missing: str,
-    ) -> _Asked:
+    ) -> _IndependenceArguments:
         """Check what the user passed."""
         if len(samples) < 2:
             more = "" if data is None else ": name two columns or more of data"
@@ -246,7 +246,7 @@ class _Asked:
                     f"{sample.shape[0]}: give more, or leave it out"
                 )
                 raise DataError(msg)
-        return cls(tuple(opened), dropped, _estimator(estimator), _kernels(kernels))
+        return cls(tuple(opened), dropped, _mmd_estimator(estimator), _sample_kernels(kernels))
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -280,7 +280,7 @@ class _Asked:
         )
         where = client, threads, memory, progress, checkpoint
         session = session_over(sources, rng, precision, *where)
-        session.dropped, session.remedy = self.dropped, REMEDY
+        session.dropped, session.remedy = self.dropped, DROP_MISSING
         return session
 
 
@@ -291,7 +291,7 @@ def _common_name(samples: Sequence[Source]) -> str:
     return labels[0] if labels and not found and labels[0] != _SAMPLE else "values"
 
 
-def _estimator(estimator: str | Estimator) -> str | Estimator:
+def _mmd_estimator(estimator: str | Estimator) -> str | Estimator:
     if isinstance(estimator, str):
         given = {cls.name: name for cls, name in _NAMES.items()}.get(estimator, estimator)
         name = check_choice("estimator", given, ("auto", *MMD_ESTIMATORS))
@@ -309,7 +309,7 @@ def _estimator(estimator: str | Estimator) -> str | Estimator:
     return estimator
 
 
-def _kernels(kernels: Any) -> Grid | list[Any]:
+def _sample_kernels(kernels: Any) -> Grid | list[Any]:
     """Those of the values, and of the codes."""
     if not isinstance(kernels, Grid):
         if isinstance(kernels, Sequence) and not isinstance(kernels, str):
@@ -330,18 +330,20 @@ def _kernels(kernels: Any) -> Grid | list[Any]:
     return replace(kernels, candidates=(listed[0], Candidates(Codes(), (1.0,))), combine=combine)
 
 
-def _result(asked: _Asked, method: Method, fields: dict[str, Any]) -> TwoSampleTestResult:
+def _two_sample_result(
+    asked: _IndependenceArguments, method: Method, fields: dict[str, Any]
+) -> TwoSampleTestResult:
     """In words of samples."""
     grid: GridSummary | None = fields["grid"]
     statistic = fields["statistic"]
     if grid is not None:
         statistic = grid.combinations[grid.strongest].statistic
-        combinations = (replace(one, kernels=one.kernels[:1]) for one in grid.combinations)
+        combinations = (replace(sample, kernels=sample.kernels[:1]) for sample in grid.combinations)
         fields["grid"] = replace(grid, combinations=tuple(combinations))
     if not isinstance(method.estimator, BlockHSIC):
         fields["estimate"] = statistic / fields["n"]
     fields["quantity"] = "squared MMD" if len(asked.samples) == 2 else "mean squared MMD of pairs"
     fields["estimator"] = _NAMES[type(method.estimator)]
     fields["variables"] = fields["variables"][:1]
-    samples = tuple(SampleSummary(one.name, one.shape[0]) for one in asked.samples)
+    samples = tuple(SampleSummary(sample.name, sample.shape[0]) for sample in asked.samples)
     return TwoSampleTestResult(samples=samples, **fields)

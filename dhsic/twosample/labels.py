@@ -45,9 +45,11 @@ def codes(sizes: Sequence[float], *, unbiased: bool) -> Vector:
     n_a = np.asarray(sizes, np.float64)
     n = n_a.sum()
     pairs = (n**2 - (n_a**2).sum()) / 2.0
+    # Estimates without diagonals divide by n_a (n_a - 1), which these weights make up for.
     weights = n * (n_a - 1.0) / (n - 1.0) if unbiased else n_a
     scale = n**2 * (n - 3.0) / pairs if unbiased else n**3 / pairs
     corners = np.sqrt(scale) * _contrasts(weights)
+    # HSIC is centred, so codes may be moved; about this point all have the same length.
     moved: Vector = corners - _circumcentre(corners)
     return moved
 
@@ -72,6 +74,7 @@ def _contrasts(weights: Vector) -> Vector:
 def _circumcentre(corners: Vector) -> Vector:
     """The point as far from all corners of a simplex, shape (K - 1,)."""
     edges = corners[1:] - corners[0]
+    # |c - corner_0| = |c - corner_j| is linear in c once the squares of c cancel.
     from_first = np.linalg.solve(2.0 * edges, (edges**2).sum(axis=1))
     centre: Vector = corners[0] + from_first
     return centre

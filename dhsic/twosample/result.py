@@ -42,6 +42,15 @@ class TwoSampleTestResult(IndependenceTestResult):
         "block-mmd" the estimate over its standard error.
     samples : tuple of SampleSummary
         The samples.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> a, b = np.random.default_rng(0).standard_normal((2, 200))
+    >>> result = dhsic.two_sample_test(a, b + 1.0, rng=0)
+    >>> result.pvalue < 0.01, [sample.n for sample in result.samples]
+    (True, [200, 200])
     """
 
     hypothesis: ClassVar[str] = "one distribution"

@@ -14,7 +14,7 @@ import dhsic
 from dhsic.bench import ScalingStudy, scaling_study
 from dhsic.bench import study as module
 from dhsic.bench.data import Data
-from dhsic.bench.places import Place, Places, _load
+from dhsic.bench.places import StudyWorkers, WorkerPool, _import_for_tasks
 from dhsic.engine.runtime import Runtime
 from dhsic.errors import ClusterError, DataError, InvalidArgumentError
 from dhsic.io.sources import GraphSource, StoredSource
@@ -234,17 +234,17 @@ def test_study__scales_the_cluster_of_a_client_and_puts_it_back(data, client, mo
             count = (cluster.asked or [2])[-1]
             return {f"worker {number}": 1 for number in range(count)}
 
-    with Places(Scaled(client), "1GiB") as places:
+    with WorkerPool(Scaled(client), "1GiB") as places:
         place = places.at("processes", 3)
         assert place.client.cluster is cluster
         places.at("processes", 3)
-    assert ran == [_load, _load]  # on workers that were there before, too
+    assert ran == [_import_for_tasks, _import_for_tasks]  # on workers that were there before, too
     assert cluster.asked == [3, 2]
-    monkeypatch.setattr("dhsic.bench.places._PATIENCE", 0.0)
+    monkeypatch.setattr("dhsic.bench.places._WORKERS_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr(Scaled, "nthreads", lambda self: {"worker": 1})
     with (
         pytest.raises(ClusterError, match="asked for 3 workers and has 1"),
-        Places(Scaled(client), "1GiB") as places,
+        WorkerPool(Scaled(client), "1GiB") as places,
     ):
         places.at("processes", 3)
 
@@ -277,7 +277,7 @@ def test_place__does_not_know_what_a_lost_worker_took():
         def run(self, function, on_error):
             return next(seconds) if function is time.process_time else {"a": True}
 
-    with Place(Losing(), None).measured() as usage:
+    with StudyWorkers(Losing(), None).measured() as usage:
         pass
     assert 0.75 <= usage.processor_seconds < 1.5
 

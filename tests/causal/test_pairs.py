@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 import dhsic
 from dhsic import causal
-from dhsic.causal.measure import Measure
+from dhsic.causal.measure import ResidualMeasure
 from dhsic.causal.pair_residuals import pair_residuals
 from dhsic.engine.events import RunStarted, StepStarted
 from dhsic.errors import DataError, InvalidArgumentError
@@ -53,7 +53,7 @@ def test_residuals__are_those_of_the_regression_of_standardised_variables(found)
 
 
 def test_hsic__is_that_of_cause_and_residuals(found):
-    one = found.decide(Measure(criterion="hsic"))
+    one = found.decide(ResidualMeasure(criterion="hsic"))
     forward, backward = (oracles.v_hsic(grams) for _, _, grams in naive_sides(found))
     assert one.forward.hsic == pytest.approx(forward, rel=1e-9)
     assert one.backward.hsic == pytest.approx(backward, rel=1e-9)
@@ -61,7 +61,7 @@ def test_hsic__is_that_of_cause_and_residuals(found):
 
 
 def test_sensitivity__is_the_difference_of_norms_of_the_maps_of_the_paper(found):
-    one = found.decide(Measure(criterion="sensitivity"))
+    one = found.decide(ResidualMeasure(criterion="sensitivity"))
     norms = []
     for (cause, left), gammas, grams in naive_sides(found):
         maps = (
@@ -75,7 +75,7 @@ def test_sensitivity__is_the_difference_of_norms_of_the_maps_of_the_paper(found)
 
 
 def test_pvalues__are_those_of_single_tests(found):
-    one = found.decide(Measure(null="spectral"))
+    one = found.decide(ResidualMeasure(null="spectral"))
     alone = [
         dhsic.independence_test(
             *pair, kernels="gaussian", estimator="v-hsic", null="spectral", rng=5
@@ -84,7 +84,7 @@ def test_pvalues__are_those_of_single_tests(found):
     ]
     assert (one.forward.pvalue, one.backward.pvalue, one.null) == (*alone, "spectral")
     assert one.score == pytest.approx(math.log(alone[0]) - math.log(alone[1]))
-    larger = found.decide(Measure(criterion="larger-p-value", null="spectral"))
+    larger = found.decide(ResidualMeasure(criterion="larger-p-value", null="spectral"))
     assert larger.score == alone[0] > alone[1]
 
 
@@ -197,8 +197,8 @@ def test_vectors__are_variables_too():
     y += rng.uniform(-0.4, 0.4, y.shape)
     found = pair_residuals(x, y, rng=0)
     assert (found.of_second.shape, found.of_first.shape) == ((150, 3), (150, 2))
-    assert found.decide(Measure(criterion="hsic")).score > 0
-    assert found.decide(Measure(criterion="sensitivity")).forward.sensitivity is not None
+    assert found.decide(ResidualMeasure(criterion="hsic")).score > 0
+    assert found.decide(ResidualMeasure(criterion="sensitivity")).forward.sensitivity is not None
 
 
 def test_two_values__are_regressed_on_and_tested():

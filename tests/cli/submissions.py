@@ -9,7 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from dhsic.cli import following, main
+from dhsic.cli import main, run_status
 from dhsic.engine.events import BlockFinished, PassStarted
 from dhsic.engine.telemetry import Position
 from tests.cli.conftest import Invoke
@@ -31,7 +31,7 @@ IDENTITY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, queues: Queues) -> Path:
     """A folder with descriptions of clusters, and a state folder for runs."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(following, "_SECONDS_BETWEEN", 0.01)
+    monkeypatch.setattr(run_status, "_SECONDS_BETWEEN", 0.01)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for name, spec in {"slurm": SLURM, "kubernetes": KUBERNETES}.items():
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(spec))

@@ -96,7 +96,7 @@ BAD_OPTIONS: dict[str, tuple[Any, ...]] = {
         ("--null", "normal", "--variance", "direct"),
         "null 'normal' is not available for nystrom-m",
     ),
-    "group rows": (("--null", "permutation", "--group-rows", "1"), "block_rows must be", "got 1"),
+    "group rows": (("--null", "permutation", "--group-rows", "1"), "group_rows must be", "got 1"),
     "group rows without use": (("--group-rows", "9"), "--group-rows goes with --null permutation"),
     "variance": (("--null", "normal", "--variance", "none"), "'direct', 'permutation'"),
     "variance without use": (
@@ -105,7 +105,7 @@ BAD_OPTIONS: dict[str, tuple[Any, ...]] = {
     ),
     "method": (("--null", "spectral", "--method", "exact"), "'inversion', 'simulation'"),
     "method without use": (("--method", "simulation"), "--null spectral; got auto: drop it or"),
-    "within": (("--within", "rows"), "'auto', 'all', 'blocks'"),
+    "within": (("--within", "rows"), "'auto', 'all', 'groups'"),
     "within without use": (("--within", "all"), "--null permutation; got auto"),
     "resamples": (("--resamples", "0"), "x>=1"),
     "resamples of gamma": (("--null", "gamma", "--resamples", "9"), "null 'gamma'", "got 9"),

@@ -111,10 +111,10 @@ def test_pool__goes_with_the_selection(ask: Ask) -> None:
         (("spectral", "--resamples", 33), "spectral", 33),
         (("gamma",), "gamma", None),
         (("permutation", "--within", "all"), Permutation(within="all"), None),
-        (("permutation", "--group-rows", 64), Permutation(block_rows=64), None),
+        (("permutation", "--group-rows", 64), Permutation(group_rows=64), None),
         (
-            ("permutation", "--within", "blocks", "--group-rows", 64, "--resamples", 33),
-            Permutation(33, within="blocks", block_rows=64),
+            ("permutation", "--within", "groups", "--group-rows", 64, "--resamples", 33),
+            Permutation(33, within="groups", group_rows=64),
             None,
         ),
         (("sequential", "--resamples", 33), "sequential", 33),

@@ -36,13 +36,13 @@ def test_says_what_would_run(invoke: Invoke, long_data: str) -> None:
         (("--memory", "1GiB"), "allowed 1.0 GiB"),
         (("--time", "0.01s", "--threads", 1), "64 landmarks before pruning"),
         (("--null", "multiplier"), "multiplier null"),
-        (("--null", "permutation", "--within", "blocks"), "permutation null: 5 blocks"),
+        (("--null", "permutation", "--within", "groups"), "permutation null: 5 blocks"),
         (("--null", "permutation", "--within", "all"), "permutation null: 1 block"),
         (("--estimator", "v-hsic"), "driver  statistics"),
         (("--estimator", "v-hsic", "--null", "gamma", "--threads", 1), "1 thread of this process"),
         (("--null", "gamma"), "feature moments"),
         (("--estimator", "nystrom-m", "--null", "spectral"), "spectral null"),
-        (("--null", "permutation", "--within", "blocks", "--group-rows", 5000), "5,000 rows"),
+        (("--null", "permutation", "--within", "groups", "--group-rows", 5000), "5,000 rows"),
     ],
 )
 def test_follows_the_options(

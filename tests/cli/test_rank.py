@@ -26,18 +26,18 @@ def test_is_rank_features(invoke: Invoke, data: str, tmp_path: Path) -> None:
     out = tmp_path / "ranking.json"
     done = invoke(
         "rank", data, *XZ, *QUICK, "--json", out, "--seed", 3, "--by", "cka", "--null",
-        "permutation", "--within", "blocks", "--group-rows", 100, "--kernel", "laplacian",
+        "permutation", "--within", "groups", "--group-rows", 100, "--kernel", "laplacian",
         "--target-kernel", "imq", "--pairing", "joint", "--precision", "float32",
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
-    found = dhsic.FeatureRanking.from_json(out.read_text())
+    found = dhsic.ColumnRanking.from_json(out.read_text())
     expected = dhsic.rank_features(
         *open_group(data, ["x", "y"]),
         by="cka",
         feature_kernels="laplacian",
         target_kernel="imq",
         estimator=dhsic.NystromMHSIC(40, "joint"),
-        null=dhsic.Permutation(49, "blocks", 100),
+        null=dhsic.Permutation(49, "groups", 100),
         precision="float32",
         rng=3,
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dhsic import FeatureRanking, IndependenceTestResult
+from dhsic import ColumnRanking, IndependenceTestResult
 from tests.cli.conftest import Invoke
 
 DATA = Path(os.environ.get("DHSIC_DATA", Path(__file__).parents[3] / "shared/data"))
@@ -59,7 +59,7 @@ def test_songs_ranked(invoke: Invoke, tmp_path: Path) -> None:
     asked = ("--features", "timbre", "--target", "year", "--landmarks", 100, "--json", report)
     done = invoke("rank", out, *asked, "--precision", "float32", "--resamples", 99)
     assert done.exit_code == 0, done.stderr
-    ranking = FeatureRanking.from_json(report.read_text())
+    ranking = ColumnRanking.from_json(report.read_text())
     assert ranking.n == 7000
     assert len(ranking.features) == 90
     assert ranking.ranked("cka")[0].name == "timbre_avg_1", "loudness tells most of the year"

@@ -14,7 +14,7 @@ import dhsic
 from dhsic.cli import pages
 from dhsic.cli.options import Request
 from dhsic.cli.recipes import code_of_test
-from dhsic.cli.where import Place
+from dhsic.cli.resources import RunResources
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError
 from dhsic.results import IndependenceTestResult
@@ -83,7 +83,7 @@ RANKINGS: list[tuple[object, ...]] = [
     ("--landmarks", 30, "--seed", 4),
     ("--by", "cka", "--kernel", "laplacian", "--target-kernel", "imq:2", "--precision", "float32"),
     ("--by", "sensitivity", "--landmarks", 25, "--pairing", "joint", "--threads", 1),
-    ("--estimator", "v-hsic", "--null", "permutation", "--within", "blocks", "--group-rows", 200),
+    ("--estimator", "v-hsic", "--null", "permutation", "--within", "groups", "--group-rows", 200),
     ("--group", "first=0", "--group", "both=0,2", "--group", "all=0:3", "--null", "multiplier"),
 ]
 
@@ -97,7 +97,7 @@ def test_rank__has_code_and_command_that_give_the_ranking_again(
     asked = ("--features", "x", "--target", "y", *resamples, *options)
     done = invoke("rank", data, *asked, "--json", kept, "--report", page)
     assert (done.exit_code, done.stderr) == (0, "")
-    found = dhsic.FeatureRanking.from_json(kept.read_text())
+    found = dhsic.ColumnRanking.from_json(kept.read_text())
     line, code = listings(page)
     again = ran(code)["ranking"]
     capsys.readouterr()
@@ -106,7 +106,7 @@ def test_rank__has_code_and_command_that_give_the_ranking_again(
     kept.unlink()
     page.unlink()
     assert invoke(*shlex.split(line)[1:]).exit_code == 0
-    assert dhsic.FeatureRanking.from_json(kept.read_text()).features == found.features
+    assert dhsic.ColumnRanking.from_json(kept.read_text()).features == found.features
 
 
 def test_rank__page_selects_by_level_and_control(invoke: Invoke, data: str, tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_report__is_written_after_the_json_and_before_the_end(
 
 def test_code__holds_no_credentials() -> None:
     request = Request(
-        [], {"kernels": [None, None], "threads": 2, "null": "auto"}, Place(1, 2, None)
+        [], {"kernels": [None, None], "threads": 2, "null": "auto"}, RunResources(1, 2, None)
     )
     options = {
         "data": "s3://me:SECRET@bucket/songs.zarr",

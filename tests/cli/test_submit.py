@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dhsic.cli import following
+from dhsic.cli import run_status
 from dhsic.cluster import ClusterSpec
 from dhsic.results import IndependenceTestResult
 from tests.cli.conftest import Invoke
@@ -110,7 +110,7 @@ def test_slurm__follows_until_the_result_is_there(
 
     queues.answer("squeue", out="PENDING\n")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(following, "sleep", tell)
+        patch.setattr(run_status, "sleep", tell)
         done = submit(invoke, "slurm", "test", data, *PAIR, "--alpha", "0.9")
     assert done.exit_code == 0, done.stderr
     assert done.stderr == f"run {asked[0]}, slurm job 17;cluster\n"
@@ -127,7 +127,7 @@ def test_slurm__an_interrupt_leaves_the_run_to_the_queue(
     queues.answer("sbatch", out="17\n")
     queues.answer("squeue", out="PENDING\n")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(following, "sleep", interrupt)
+        patch.setattr(run_status, "sleep", interrupt)
         done = submit(invoke, "slurm", "test", data, *PAIR)
     (run,) = runs_of(here)
     assert (done.exit_code, done.stdout) == (130, "")
@@ -149,7 +149,7 @@ def test_slurm__a_queue_that_is_silent_for_a_while_is_asked_again(
             (run / "result.json").write_text(result_text)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(following, "sleep", tell)
+        patch.setattr(run_status, "sleep", tell)
         assert submit(invoke, "slurm", "test", data, *PAIR).exit_code == 0
     tries[:] = [0] * 100
     done = submit(invoke, "slurm", "test", data, *PAIR)
@@ -273,7 +273,7 @@ def test_result__waits_where_asked(
     (folder,) = runs_of(here)
     with pytest.MonkeyPatch.context() as patch:
         write = (folder / "result.json").write_text
-        patch.setattr(following, "sleep", lambda _: write(result_text))
+        patch.setattr(run_status, "sleep", lambda _: write(result_text))
         done = invoke("result", run, "--wait", "--json")
     found = IndependenceTestResult.from_json(done.stdout)
     assert found.to_json() == IndependenceTestResult.from_json(result_text).to_json()
@@ -287,7 +287,7 @@ def test_result__does_not_wait_for_a_run_that_no_queue_has(
     (folder,) = runs_of(here)
     (folder / "state.json").unlink()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(following, "sleep", lambda _: pytest.fail("it waits"))
+        patch.setattr(run_status, "sleep", lambda _: pytest.fail("it waits"))
         check_refusal(invoke("result", run, "--wait"), "has no result, it is not submitted")
 
 

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from dhsic._progress import Bar
-from dhsic.cli import following
+from dhsic.cli import run_status
 from dhsic.cluster.submit.manifests import RESULT
-from dhsic.cluster.submit.pods import trouble
+from dhsic.cluster.submit.pods import trouble_of_pods
 from dhsic.results import IndependenceTestResult
 from tests.cli.conftest import Invoke
 from tests.cli.submissions import (
@@ -206,7 +206,7 @@ def test_kubernetes__names_the_trouble_of_the_pod_that_leads_first() -> None:
     names = {"b": "worker", "c": "scheduler", "d": "job-runner", "a": "other"}
     pods = [pod(name, component, **status) for name, component in names.items()]
     for first in ("d", "c", "b"):
-        found = trouble(pods)
+        found = trouble_of_pods(pods)
         assert found is not None
         assert found.startswith(f"pod {first}: ErrImagePull")
         pods = [one for one in pods if one["metadata"]["name"] != first]
@@ -226,7 +226,7 @@ def test_kubernetes__names_the_trouble_to_those_who_wait(
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(following, "sleep", stop)
+        patch.setattr(run_status, "sleep", stop)
         patch.setattr(Bar, "begin", lambda self, name: begun.append(name))
         assert invoke("result", run, "--wait").exit_code == 130
     assert begun == ["pod p: ErrImagePull: name an image that the nodes can pull"]

@@ -100,7 +100,7 @@ def test_block_options(run: Any) -> None:
 
 
 def test_within_and_group_rows(run: Any) -> None:
-    found = run("--null", "permutation", "--within", "blocks", "--group-rows", 50)
+    found = run("--null", "permutation", "--within", "groups", "--group-rows", 50)
     assert "groups of 50 rows" in found.null_reason
 
 

@@ -121,7 +121,7 @@ def tls(tmp_path: Path) -> TLS:
 
 
 def script_of(spec: ClusterSpec, security: Any = None) -> str:
-    kind = job_queues._class(spec.kind)
+    kind = job_queues._cluster_class(spec.kind)
     with kind(**job_arguments(spec, security)) as cluster:
         script: str = cluster.job_script()
     return re.sub(r"(//127.0.0.1:)\d+", r"\1PORT", script)
@@ -240,7 +240,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[type[R
     def client(cluster: Any) -> None:
         raise Stopped
 
-    monkeypatch.setattr(job_queues, "_class", lambda kind: Recorder)
+    monkeypatch.setattr(job_queues, "_cluster_class", lambda kind: Recorder)
     monkeypatch.setattr(job_queues, "Client", client)
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setenv("HOME", str(tmp_path))

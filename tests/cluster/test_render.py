@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dhsic.cluster import ClusterSpec
-from dhsic.cluster.submit import PLACES, Run
+from dhsic.cluster.submit import QUEUES, SubmittedRun
 from dhsic.cluster.submit.quoting import check_words, container_words, directive
 from dhsic.errors import InvalidArgumentError
 
@@ -56,16 +56,18 @@ WORDS = st.text(
 ).filter(lambda word: "://" not in word)
 
 
-def slurm_run(tmp: Path, command: tuple[str, ...] = COMMAND, **jobs: Any) -> Run:
+def slurm_run(tmp: Path, command: tuple[str, ...] = COMMAND, **jobs: Any) -> SubmittedRun:
     description = {"kind": "slurm", "workers": 4, "memory": "3GiB", "slurm": jobs}
-    run = Run.new("slurm", command, ClusterSpec.from_dict(description), tmp, checkpoint=True)
+    run = SubmittedRun.new(
+        "slurm", command, ClusterSpec.from_dict(description), tmp, checkpoint=True
+    )
     run = dataclasses.replace(
         run,
         identity="20260102-030405-abcdef",
         folder=tmp / "20260102-030405-abcdef",
         directory="/home/me/my songs",
     )
-    return PLACES["slurm"].prepare(run)
+    return QUEUES["slurm"].prepare(run)
 
 
 def test_job_script__is_rendered_in_full() -> None:
@@ -78,7 +80,7 @@ def test_job_script__is_rendered_in_full() -> None:
         directives=["--constraint=avx2"],
         python="/opt/py thon/bin/python",
     )
-    assert PLACES["slurm"].render(run) == (
+    assert QUEUES["slurm"].render(run) == (
         "#!/bin/bash\n"
         "#SBATCH --job-name=dhsic-20260102-030405-abcdef\n"
         "#SBATCH --output=/home/me/runs/20260102-030405-abcdef/job.log\n"
@@ -123,7 +125,7 @@ def test_job_script__is_rendered_in_full() -> None:
 
 def test_job_script__leaves_out_what_was_not_asked_for(tmp_path: Path) -> None:
     run = dataclasses.replace(slurm_run(tmp_path), checkpoint=False)
-    text = PLACES["slurm"].render(run)
+    text = QUEUES["slurm"].render(run)
     for word in ("--partition", "--account", "--checkpoint"):
         assert word not in text
     assert f"\n{sys.executable} -m dhsic test " in text
@@ -175,7 +177,7 @@ def check_executed(words: list[str], recorder: Path, tmp: Path) -> None:
     directory.mkdir(exist_ok=True)
     run = slurm_run(tmp / "runs", ("test", *words), python=str(recorder))
     run = dataclasses.replace(run, directory=str(directory))
-    where, called = executed(PLACES["slurm"].render(run), tmp)
+    where, called = executed(QUEUES["slurm"].render(run), tmp)
     assert where == str(directory)
     assert called[:3] == ["-m", "dhsic", "test"]
     assert called[11:] == words

@@ -18,7 +18,7 @@ from distributed.cli import dask_scheduler, dask_worker
 from dhsic.cli import main
 from dhsic.cluster import ClusterSpec
 from dhsic.cluster.settings import worker_environment
-from dhsic.cluster.submit import PLACES, Run
+from dhsic.cluster.submit import QUEUES, SubmittedRun
 from dhsic.cluster.submit.manifests import cluster_manifests, job_manifests
 from dhsic.cluster.submit.quoting import yaml_text
 from tests.deploy.play import DEPLOY, ROOT, make_certificates
@@ -289,9 +289,11 @@ def test_scripts__have_no_complaints() -> None:
 
 def test_rendered_script__has_no_complaints(tmp_path: Path) -> None:
     spec = ClusterSpec.read(DEPLOY / "slurm" / "cluster.yaml")
-    run = Run.new("slurm", ("test", "it's $(x)", "\n"), spec, Path("/runs"), checkpoint=True)
+    run = SubmittedRun.new(
+        "slurm", ("test", "it's $(x)", "\n"), spec, Path("/runs"), checkpoint=True
+    )
     script = tmp_path / "job.sh"
-    script.write_text(PLACES["slurm"].render(PLACES["slurm"].prepare(run)))
+    script.write_text(QUEUES["slurm"].render(QUEUES["slurm"].prepare(run)))
     assert linted("shellcheck", "--severity=warning", script) == ""
 
 

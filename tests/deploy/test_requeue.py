@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dhsic.cluster import ClusterSpec, JobQueue
-from dhsic.cluster.submit import PLACES, Run
+from dhsic.cluster.submit import QUEUES, SubmittedRun
 from tests.cluster.slurm import wait_until
 from tests.deploy.play import DEPLOY
 
@@ -41,8 +41,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def rendered(here: Path) -> list[str]:
     queue = JobQueue(python=str(here / "programs" / "dhsic"))
-    run = Run.new("slurm", ("test", "d.zarr"), ClusterSpec("slurm", 2, jobs=queue), here / "runs")
-    (here / "job.sh").write_text(PLACES["slurm"].render(PLACES["slurm"].prepare(run)))
+    run = SubmittedRun.new(
+        "slurm", ("test", "d.zarr"), ClusterSpec("slurm", 2, jobs=queue), here / "runs"
+    )
+    (here / "job.sh").write_text(QUEUES["slurm"].render(QUEUES["slurm"].prepare(run)))
     return ["bash", "job.sh"]
 
 

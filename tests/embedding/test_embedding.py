@@ -9,7 +9,7 @@ import zarr
 
 import dhsic
 from dhsic._random import generator
-from dhsic.embedding.store import kernel_of_text, kernel_text
+from dhsic.embedding.store import kernel_json, kernel_of_text
 from dhsic.embedding.sums import GROUP_ROWS
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError, PrecisionWarning
 from dhsic.kernels import Delta, Gaussian, Laplacian, Linear, parse
@@ -262,7 +262,7 @@ def test_load__refuses_torn_arrays(found, tmp_path):
 @pytest.mark.parametrize("text", ["gaussian", "matern32", "polynomial:2", "linear*delta", "imq"])
 def test_kernel_text__brings_the_kernel_back(x, text):
     kernel = parse(text).fit(x)
-    assert kernel_of_text(kernel_text(kernel)) == kernel
+    assert kernel_of_text(kernel_json(kernel)) == kernel
 
 
 def test_merge__refuses_other_landmarks(found, x):

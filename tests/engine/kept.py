@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from dhsic.engine.checkpoint import Checkpoint
-from dhsic.engine.run import _groups, _spans, run_map, run_pass
+from dhsic.engine.run import _leaves_of_shards, _spans, run_map, run_pass
 from dhsic.io.open import open_variables
 from tests.engine.toys import PairSums, Sums, plan_of, threads
 
@@ -64,7 +64,7 @@ def go(reduction, bounds, checkpoint=None, runtime=None, data=(X, Y), listener=l
 
 def groups(bounds, pairs=False):
     plan = plan_of(bounds, pairs=pairs)
-    return _groups(_spans(plan), plan.fan_in)
+    return _leaves_of_shards(_spans(plan), plan.fan_in)
 
 
 def shard_files(folder):

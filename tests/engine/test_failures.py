@@ -15,7 +15,7 @@ from distributed.scheduler import KilledWorker
 
 from dhsic.engine.checkpoint import Checkpoint
 from dhsic.engine.events import BlockFinished
-from dhsic.engine.failures import failures_in_words
+from dhsic.engine.failures import explained_failures
 from dhsic.engine.groups import Groups
 from dhsic.engine.run import _rows_of
 from dhsic.engine.session import Session
@@ -57,7 +57,7 @@ FAILURES = [
 
 @pytest.mark.parametrize(("failure", "error", "words"), FAILURES)
 def test_failures_in_words__have_a_remedy(failure, error, words):
-    with pytest.raises(error, match=words), failures_in_words():
+    with pytest.raises(error, match=words), explained_failures():
         raise failure
 
 
@@ -66,7 +66,7 @@ def test_failures_in_words__say_where_what_is_done_is_kept(failure, tmp_path):
     checkpoint = Checkpoint.open(Folder.at(str(tmp_path / "kept"), "it"), {})
     with (
         pytest.raises(DhsicError, match=rf"again, since what is done is kept in {tmp_path}/kept$"),
-        failures_in_words(checkpoint),
+        explained_failures(checkpoint),
     ):
         raise failure
 
@@ -75,14 +75,14 @@ def test_failures_in_words__name_the_rows():
     rows = {"task": "rows 3 to 5"}
     with (
         pytest.raises(MemoryBudgetError, match=r"ran the same task \(rows 3 to 5\), most"),
-        failures_in_words(None, rows.get),
+        explained_failures(None, rows.get),
     ):
         raise FAILURES[0][0]
 
 
 def test_failures_in_words__leave_others_as_they_are():
     failure = FutureCancelledError("task", None)
-    with pytest.raises(FutureCancelledError), failures_in_words():
+    with pytest.raises(FutureCancelledError), explained_failures():
         raise failure
 
 

@@ -7,7 +7,7 @@ import dask.array as da
 import pytest
 
 from dhsic.engine.events import BlockFinished, PassStarted
-from dhsic.engine.run import _groups, run_pass
+from dhsic.engine.run import _leaves_of_shards, run_pass
 from dhsic.io.folder import Folder
 from dhsic.io.open import open_variables
 from tests.engine.kept import Kept, KeptPairs, N, NoLuckError, X, Y, go, groups, opened, shard_files
@@ -144,7 +144,7 @@ def test_shards__are_few_and_whole_subtrees():
         *((1, 1, 4), (128, 1, 4), (129, 4, 4), (512, 4, 4), (513, 16, 4), (10_000, 256, 4)),
         *((128, 1, 2), (129, 2, 2), (513, 8, 2)),
     ]:
-        found = _groups([((i, i + 1),) for i in range(leaves)], fan_in)
+        found = _leaves_of_shards([((i, i + 1),) for i in range(leaves)], fan_in)
         assert {len(group) for group in found[:-1]} <= {size}
         assert len(found) == -(-leaves // size) <= 128
 

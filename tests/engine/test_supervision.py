@@ -173,7 +173,7 @@ def test_tasks__that_each_start_a_test_do_not_wait_for_each_other(own):
 
 
 def test_worker_peak__is_told_though_a_worker_is_frozen(own, monkeypatch):
-    monkeypatch.setattr("dhsic.engine.memory._PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr("dhsic.engine.memory._REPLY_TIMEOUT_SECONDS", 1.0)
     first, _ = own.run(os.getpid).values()
     with thawed([first]):
         freeze([first])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dhsic.engine.reduction import Partial
-from dhsic.engine.run import Payload, Replicates, run_chunk
+from dhsic.engine.run import Payload, ReplicateTask, run_chunk
 from tests.engine.toys import Gather
 
 X = np.random.default_rng(0).standard_normal((40, 3))
@@ -14,7 +14,7 @@ X = np.random.default_rng(0).standard_normal((40, 3))
 
 @pytest.mark.parametrize(
     "value",
-    [Partial((X, 1), 0.5), Payload(Gather(), (X,), True, None), Replicates(X.sum, None)],
+    [Partial((X, 1), 0.5), Payload(Gather(), (X,), True, None), ReplicateTask(X.sum, None)],
     ids=lambda value: type(value).__name__,
 )
 def test_arrays__are_inside_what_is_pickled(value):

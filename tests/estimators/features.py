@@ -69,8 +69,8 @@ def frobenius(cross):
 
 def orbit_of_permutations(n, null, seed=5):
     """The permutations of rows that a null draws, of all rows or within groups; first none."""
-    whole = null.within != "blocks" or n <= null.block_rows
-    groups = Groups(n, n, seed) if whole else Groups(n, n // round(n / null.block_rows), seed)
+    whole = null.within != "groups" or n <= null.group_rows
+    groups = Groups(n, n, seed) if whole else Groups(n, n // round(n / null.group_rows), seed)
     return Orbit(groups, null.n_resamples + 1, shifted=False)
 
 

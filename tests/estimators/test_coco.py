@@ -46,9 +46,9 @@ def test_estimate__with_all_rows_is_that_of_the_gram_matrices():
     assert found.quantity == "COCO"
 
 
-@pytest.mark.parametrize("within", ["all", "blocks"])
+@pytest.mark.parametrize("within", ["all", "groups"])
 def test_permutation__equals_its_definition(within):
-    data, null = dependent(60), Permutation(6, within=within, block_rows=25)
+    data, null = dependent(60), Permutation(6, within=within, group_rows=25)
     found = COCO(n_landmarks=12, tolerance=0.0).test(session_on(data), KERNELS, null)
     features = features_of(data)
     orders = orders_of_permutations(60, null)
@@ -141,7 +141,7 @@ def test_kernel__is_gaussian_where_not_given():
     assert COCO().kernel(Delta()) == Delta()
 
 
-@pytest.mark.parametrize("null", [None, Permutation(9, within="blocks"), Permutation(9)])
+@pytest.mark.parametrize("null", [None, Permutation(9, within="groups"), Permutation(9)])
 def test_plan__names_the_passes_that_run(null):
     session = session_on(dependent(300))
     plan = COCO().plan(session, Combinations.single(KERNELS), null)

@@ -19,7 +19,7 @@ from dhsic.engine.session import Session
 from dhsic.errors import DataError
 from dhsic.estimators.gram import permutations as gram_permutations
 from dhsic.estimators.gram import steps as gram_steps
-from dhsic.estimators.gram.sums import GramSums, hsic
+from dhsic.estimators.gram.sums import GramSums, gram_hsic
 from dhsic.estimators.null_moments import null_moments
 from dhsic.estimators.resample import orbit_of
 from dhsic.io.open import open_variables
@@ -160,8 +160,8 @@ def small_strips(monkeypatch):
 
 WITHIN = {
     "all": dhsic.Permutation(4, within="all"),
-    "blocks": dhsic.Permutation(4, within="blocks", block_rows=23),
-    "left over": dhsic.Permutation(4, within="blocks", block_rows=33),
+    "groups": dhsic.Permutation(4, within="groups", group_rows=23),
+    "left over": dhsic.Permutation(4, within="groups", group_rows=33),
 }
 
 
@@ -192,7 +192,7 @@ def test_u_hsic__permutes_as_it_is_told(within, small_strips):
     ("within", "detail", "groups"),
     [
         ("all", "all rows shuffled", (71, 1, 0)),
-        ("blocks", "shuffled in groups of 23 rows", (23, 3, 2)),
+        ("groups", "shuffled in groups of 23 rows", (23, 3, 2)),
         ("left over", "shuffled in groups of 35 rows", (35, 2, 1)),
     ],
 )
@@ -206,7 +206,7 @@ def test_permutations__are_within_what_they_say(within, detail, groups):
     assert [done.name for done in result.passes] == passes
 
 
-@pytest.mark.parametrize("within", ["all", "blocks"])
+@pytest.mark.parametrize("within", ["all", "groups"])
 def test_permutations__of_few_are_the_first_of_many(within):
     """So that whoever stops early has what a longer run has."""
     data = setting(200, 3)
@@ -216,7 +216,7 @@ def test_permutations__of_few_are_the_first_of_many(within):
     np.testing.assert_allclose(few, many[:7], rtol=1e-12)
 
 
-@pytest.mark.parametrize("within", ["all", "blocks"])
+@pytest.mark.parametrize("within", ["all", "groups"])
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 @pytest.mark.parametrize("unbiased", [False, True])
 @pytest.mark.parametrize("n", [12, 60])
@@ -316,7 +316,7 @@ def test_null_moments__are_those_of_independent_draws(m):
     for _ in range(1500):
         grams = [np.exp(-((x - x.T) ** 2)) for x in rng.standard_normal((m, 40, 1))]
         sums = GramSums.of(grams)
-        statistics.append(40 * hsic(sums, unbiased=False))
+        statistics.append(40 * gram_hsic(sums, unbiased=False))
         moments.append(null_moments(sums, unbiased=False))
     mean, variance = np.mean(moments, axis=0)
     assert mean == pytest.approx(np.mean(statistics), rel=0.02)
@@ -330,7 +330,7 @@ def test_v_hsic__finds_p_values_far_below_those_of_resamples(null):
 
 
 @pytest.mark.parametrize(
-    "null", [dhsic.Multiplier(9), dhsic.Permutation(9, within="blocks", block_rows=200)]
+    "null", [dhsic.Multiplier(9), dhsic.Permutation(9, within="groups", group_rows=200)]
 )
 def test_v_hsic__is_the_same_anywhere(null, client, tmp_path):
     rng = np.random.default_rng(0)
@@ -449,7 +449,7 @@ PLANNED = [
     (VHSIC(), 2, dhsic.Multiplier(9)),
     (VHSIC(), 2, dhsic.Shifts(20)),
     (VHSIC(), 3, dhsic.Permutation(9)),
-    (UHSIC(), 2, dhsic.Permutation(9, "blocks", 20)),
+    (UHSIC(), 2, dhsic.Permutation(9, "groups", 20)),
     (DCov(), 2, dhsic.Permutation(9)),
     (DCor(exponent=0.5), 2, dhsic.Permutation(9)),
 ]

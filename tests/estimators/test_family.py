@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 
 NULLS = (
     dhsic.Permutation(19, within="all"),
-    dhsic.Permutation(19, within="blocks", block_rows=64),
+    dhsic.Permutation(19, within="groups", group_rows=64),
     dhsic.Multiplier(19),
     dhsic.Gamma(),
     dhsic.Spectral(),

@@ -128,7 +128,7 @@ def test_fourth_moments__are_about_the_mean_and_whitened(shift):
     np.testing.assert_allclose(found.of(0, 0)[:-1, :-1], whitened.T @ whitened / 120, rtol=1e-12)
 
 
-@pytest.mark.parametrize("null", [Multiplier(5), Permutation(5, within="blocks", block_rows=500)])
+@pytest.mark.parametrize("null", [Multiplier(5), Permutation(5, within="groups", group_rows=500)])
 @pytest.mark.parametrize("kind", ["dask", "zarr"])
 def test_sources__give_the_same_bits_of_draws(kind, null, tmp_path):
     data = dependent(10_000)

@@ -76,7 +76,7 @@ CASES = {
 # One group, with cosets; groups with rows left over, with cosets; an odd number of rows.
 SIZES = [
     *((n, Shifts(count)) for n, count in [(47, 10), (60, 60), (60, 130), (500, 100), (35, 60)]),
-    *((47, Permutation(5, within, block_rows=8)) for within in ("all", "blocks")),
+    *((47, Permutation(5, within, group_rows=8)) for within in ("all", "groups")),
 ]
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
 every_estimator = pytest.mark.parametrize("case", CASES)
@@ -190,7 +190,7 @@ def test_auto_null__is_exact(case, memory):
 @pytest.mark.parametrize(
     "null",
     [
-        *(None, Shifts(99), Permutation(9, within="all"), Permutation(9, "blocks", 64)),
+        *(None, Shifts(99), Permutation(9, within="all"), Permutation(9, "groups", 64)),
         *(Multiplier(9), Gamma(), Spectral()),
     ],
     ids=repr,
@@ -241,7 +241,7 @@ def test_little_memory__cuts_cosets_and_features_and_gives_the_same(case, precis
 
 
 @pytest.mark.parametrize(
-    "null", [Shifts(600), Permutation(600), Permutation(600, "blocks", 64), Multiplier(600)]
+    "null", [Shifts(600), Permutation(600), Permutation(600, "groups", 64), Multiplier(600)]
 )
 @pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 def test_little_memory__cuts_a_grid_and_gives_the_same(null, monkeypatch):
@@ -288,7 +288,7 @@ def stored(data, kind, folder, rows):
     return [da.from_array(x, chunks=(rows, 1)) for x in data] if kind == "dask" else data
 
 
-STREAMED = [Shifts(200), Shifts(600), Permutation(20, "blocks", 200)]
+STREAMED = [Shifts(200), Shifts(600), Permutation(20, "groups", 200)]
 KINDS = ["numpy", "zarr", "dask"]
 
 
@@ -383,7 +383,7 @@ def test_pass__needs_no_more_memory_than_it_states(dtype, whitens, cosets, size,
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("precision", TOLERANCE)
 @pytest.mark.parametrize(("n", "share"), [(300, 0.02), (300, 0.3), (3000, 0.02), (3000, 0.3)])
-@pytest.mark.parametrize("null", [Shifts(300), Permutation(99), Permutation(99, "blocks", 64)])
+@pytest.mark.parametrize("null", [Shifts(300), Permutation(99), Permutation(99, "groups", 64)])
 @every_estimator
 def test_ties__are_no_evidence(case, n, share, precision, null):
     """All statistics of two dummies grow with |n #(both are 1) - #(x is 1) #(y is 1)|."""

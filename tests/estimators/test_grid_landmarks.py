@@ -18,7 +18,7 @@ MIXED = Grid(
     combine="all",
 )
 HALVED = Grid(Candidates("gaussian", (0.5, 1.0)), combine="all")
-NULLS = [Multiplier(19), Permutation(19, "all"), Permutation(19, "blocks", 64)]
+NULLS = [Multiplier(19), Permutation(19, "all"), Permutation(19, "groups", 64)]
 
 
 def data_of(m, n=500):

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::dhsic.ApproximateNullWarning")
 
 NULLS = [
     Permutation(6, within="all"),
-    Permutation(6, within="blocks", block_rows=25),
+    Permutation(6, within="groups", group_rows=25),
     Multiplier(6),
 ]
 FAMILIES = Candidates(("laplacian", "gaussian", "matern32"), factors=(0.5, 1, 2, 0.25))
@@ -35,7 +35,7 @@ LISTED = {
     3: [(11, 3, 5), (0, 1, 2), (0, 1, 4), (4, 7, 6), (0, 3, 2), (7, 1, 4)],
     4: [(7, 1, 4, 0), (7, 1, 4, 2), (0, 1, 2, 5)],
 }
-EVERY_NULL = pytest.mark.parametrize("null", NULLS, ids=["all", "blocks", "multiplier"])
+EVERY_NULL = pytest.mark.parametrize("null", NULLS, ids=["all", "groups", "multiplier"])
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_grid__equals_them_in_float32(estimator, m, null):
     check_against_single(estimator, setting(200, m), listed(m), null, "float32", 1e-4)
 
 
-@pytest.mark.parametrize("null", [Permutation(6, within="blocks"), Multiplier(6)])
+@pytest.mark.parametrize("null", [Permutation(6, within="groups"), Multiplier(6)])
 def test_grid__has_the_factor_of_every_combination(null):
     kernels = Candidates((Distance(0.5), Distance(1.5)))
     combinations = Grid(kernels).combinations(2)
@@ -147,7 +147,7 @@ def test_grid__replicates_agree_with_the_definition(same, small_tiles):
     variables, chosen = (0, 0, 1, 1, 2, 3), ((1, 3, 4, 5), (0, 2, 4, 5), (1, 2, 4, 5))
     products = PermutedProducts(variables, chosen)
     session = SimpleNamespace(n=65, seed=3, moves=None)
-    orbit = orbit_of(session, Permutation(5, within="blocks", block_rows=30))
+    orbit = orbit_of(session, Permutation(5, within="groups", group_rows=30))
     rows, columns = (RowOrders(orbit, 4, group, 1, 0) for group in (0, 0 if same else 1))
     size = len(rows)
     grams = rng.standard_normal((6, size, size))
@@ -185,9 +185,9 @@ def test_plan__grows_with_the_grid(null):
 
 
 @pytest.mark.parametrize("m", [2, 3])
-@pytest.mark.parametrize("null", NULLS[:2], ids=["all", "blocks"])
+@pytest.mark.parametrize("null", NULLS[:2], ids=["all", "groups"])
 def test_plan__bounds_the_memory_of_permutations_and_not_by_far(null, m):
-    null = replace(null, n_resamples=60, block_rows=200)
+    null = replace(null, n_resamples=60, group_rows=200)
     here = session(setting(400, m), threads=1)
     VHSIC().test_grid(here, listed(m), null)
     plan = VHSIC().plan(here, listed(m), null)
@@ -240,7 +240,7 @@ def test_grid__is_the_same_taken_at_once_or_in_parts(m, null):
 
 def test_grid__permutes_in_groups_what_memory_cannot_hold():
     combinations = Grid().combinations(2)
-    null = Permutation(3, block_rows=500)
+    null = Permutation(3, group_rows=500)
     for memory, passes in ((60 * 2**20, {"permutation null"}), (2**30, set())):
         here = session(setting(1500, 2), memory=memory)
         plan = VHSIC().plan(here, combinations, null)

@@ -17,7 +17,7 @@ ALL = Grid(Candidates(factors=(0.5, 1, 2)), combine="all")
 NULLS = {
     "signs": Multiplier(7),
     "all rows": Permutation(7, within="all"),
-    "groups": Permutation(7, within="blocks", block_rows=25),
+    "groups": Permutation(7, within="groups", group_rows=25),
 }
 EVERY_NULL = pytest.mark.parametrize("name", NULLS)
 
@@ -156,7 +156,7 @@ def test_auto_permutation__takes_all_rows_for_a_grid_as_for_a_single_kernel():
     session, estimator = session_on(dependent(5000)), RFFHSIC(n_features=20)
     for combinations in (ALL.combinations(2), Grid(Candidates(factors=(1,))).combinations(2)):
         for count, groups in ((99, 1), (999_999, 2)):
-            null = Permutation(count, block_rows=2500)
+            null = Permutation(count, group_rows=2500)
             (one, *_) = estimator.plan(session, combinations, null).passes
             assert one.groups.count == groups
 

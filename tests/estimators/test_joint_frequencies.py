@@ -14,7 +14,7 @@ from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.estimators.feature.rff import RFFHSIC
 from dhsic.estimators.landmark.joint_frequencies import JointFrequencies
-from dhsic.estimators.landmark.orbits import MeansPass, OrbitPass
+from dhsic.estimators.landmark.orbits import MeansPass, TupleOrbitPass
 from dhsic.estimators.landmark.terms import SignedPass, SpectrumPass
 from dhsic.estimators.resample import Orbit
 from dhsic.io.open import open_variables
@@ -127,10 +127,10 @@ def test_multiplier__equals_its_definition(m, precision, rel):
 
 
 @pytest.mark.parametrize(("precision", "rel"), [("float64", 1e-10), ("float32", 1e-3)])
-@pytest.mark.parametrize("within", ["all", "blocks"])
+@pytest.mark.parametrize("within", ["all", "groups"])
 @VARIABLES
 def test_permutation__equals_its_definition(m, within, precision, rel):
-    data, null = setting(60, m), Permutation(6, within=within, block_rows=25)
+    data, null = setting(60, m), Permutation(6, within=within, group_rows=25)
     orders = oracles.orders_of_permutations(60, null, 5, range(1, m))
     first, *others = waves(data)
     expected = [
@@ -231,7 +231,7 @@ def test_units__change_nothing():
 
 
 @pytest.mark.parametrize(
-    "null", [Permutation(9, within="blocks", block_rows=500), Multiplier(9), Spectral()], ids=repr
+    "null", [Permutation(9, within="groups", group_rows=500), Multiplier(9), Spectral()], ids=repr
 )
 def test_workers__give_the_same_bits_as_threads(client, null):
     data = setting(20_000, 3)
@@ -269,7 +269,7 @@ def test_phases__must_not_overflow():
 
 
 @pytest.mark.parametrize(
-    "null", [None, *NULLS, Permutation(9, within="blocks", block_rows=50)], ids=repr
+    "null", [None, *NULLS, Permutation(9, within="groups", group_rows=50)], ids=repr
 )
 def test_plan__names_the_passes_that_run(null):
     session, made = session_on(setting(300, 3)), JointFrequencies(D, orthogonal=False)
@@ -306,7 +306,7 @@ def test_plan__bounds_the_memory_of_passes_and_not_by_far(name, precision):
         "sums": MeansPass(tuples),
         "multiplier": SignedPass(tuples, means, 100, 0),
         "spectrum": SpectrumPass(tuples, means, "spectrum"),
-        "permutation": OrbitPass(tuples, orbit, tuple(range(6))),
+        "permutation": TupleOrbitPass(tuples, orbit, tuple(range(6))),
     }[name]
     moves = name == "permutation"
     run, plan = (session.run_groups, session.plan_groups) if moves else (session.run, session.plan)

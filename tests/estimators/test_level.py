@@ -16,7 +16,7 @@ from tests.estimators.levels import Check
 NULLS = {
     "multiplier": {"null": dhsic.Multiplier(99)},
     "permutation": {"null": dhsic.Permutation(39, within="all")},
-    "permutation in blocks": {"null": dhsic.Permutation(39, within="blocks", block_rows=40)},
+    "permutation in groups": {"null": dhsic.Permutation(39, within="groups", group_rows=40)},
     "float32": {"null": dhsic.Multiplier(99), "precision": "float32"},
     "v-hsic": {"null": dhsic.Permutation(19), "estimator": "v-hsic"},
 }

@@ -97,11 +97,11 @@ def test_shifts__are_those_of_the_definition(way, estimator, statistic, holds, m
 
 
 @pytest.mark.parametrize("way", PERMUTED)
-@pytest.mark.parametrize("within", ["all", "blocks"])
+@pytest.mark.parametrize("within", ["all", "groups"])
 @pytest.mark.parametrize("estimator", ["v-hsic", "nystrom-hsic"])
 def test_permutations__are_those_of_the_definition(way, estimator, within):
     x = data()
-    null = dhsic.Permutation(50, within=within, block_rows=40)
+    null = dhsic.Permutation(50, within=within, group_rows=40)
     options = {"n_landmarks": N, "tolerance": 1e-12} if estimator == "nystrom-hsic" else {}
     chosen = dhsic.NystromHSIC(**options) if options else dhsic.VHSIC()
     values, result = replicates_of(way, null, x, estimator=chosen, kernels=KERNELS)

@@ -89,7 +89,7 @@ def test_joint_terms__are_products_less_their_linear_part(m, offset):
 
 
 @VARIABLES
-@pytest.mark.parametrize("null", [ChiSquare(), Permutation(3), Permutation(3, within="blocks")])
+@pytest.mark.parametrize("null", [ChiSquare(), Permutation(3), Permutation(3, within="groups")])
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_statistic__equals_its_definition(m, null, precision):
     data = setting(80, m)
@@ -165,9 +165,9 @@ def test_stages__equal_their_definition(monkeypatch, m, size, cosets):
             np.testing.assert_allclose(values[:, c], expected, rtol=1e-8)
 
 
-@pytest.mark.parametrize("within", ["all", "blocks"])
+@pytest.mark.parametrize("within", ["all", "groups"])
 def test_permutation__is_of_all_rows_or_of_groups(within):
-    data, null = setting(60, 3), Permutation(6, within=within, block_rows=25)
+    data, null = setting(60, 3), Permutation(6, within=within, group_rows=25)
     found = random().test(session_on(data), kernels(3), null)
     crosses, orders = crosses_of(data), oracles.orders_of_permutations(60, null, 5, (1, 2))
     expected = [oracles.nfsic_statistic(permuted(crosses, order), 1e-3) for order in orders]
@@ -492,7 +492,7 @@ def test_plan__grows_with_locations_and_resamples():
     session = session_on(setting(5000, 2))
     peak = {
         (j, b): random(j)
-        .plan(session, Combinations.single(kernels(2)), Permutation(b, within="blocks"))
+        .plan(session, Combinations.single(kernels(2)), Permutation(b, within="groups"))
         .peak_worker_bytes
         for j, b in [(5, 100), (10, 100), (10, 400)]
     }
@@ -514,7 +514,7 @@ def stored(data, tmp_path):
         (2, "shifts"),
         (3, "shifts"),
         (3, "chain"),
-        (2, Permutation(30, within="blocks", block_rows=500)),
+        (2, Permutation(30, within="groups", group_rows=500)),
         (2, "chi-square"),
     ],
 )
@@ -581,7 +581,7 @@ def test_default__keeps_the_level(case, monkeypatch):
     assert sum(rejected) <= binom.ppf(0.999, runs, 0.1)
 
 
-@pytest.mark.parametrize("null", ["auto", Permutation(199, within="blocks", block_rows=600)])
+@pytest.mark.parametrize("null", ["auto", Permutation(199, within="groups", group_rows=600)])
 @pytest.mark.parametrize("order", ["shuffled", "sorted"])
 def test_power__does_not_depend_on_the_order_of_storage(order, null):
     """Groups of consecutive rows would hide what sorted rows differ in."""

@@ -41,7 +41,7 @@ SHARE = 0.05
 KERNELS = (Gaussian(gamma=GAMMA), Gaussian(gamma=GAMMA))
 NULLS = [
     Permutation(19, within="all"),
-    Permutation(19, within="blocks", block_rows=25),
+    Permutation(19, within="groups", group_rows=25),
     Multiplier(19),
     Shifts(19),
     Gamma(),
@@ -125,12 +125,12 @@ def test_multiplier__equals_its_definition(estimator):
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("within", ["all", "blocks"])
+@pytest.mark.parametrize("within", ["all", "groups"])
 @both
 def test_permutation__equals_its_definition(estimator, within):
     """The variables are permuted first and normalised then, which is the same."""
     x, y = dependent(60)
-    null = Permutation(6, within=within, block_rows=25)
+    null = Permutation(6, within=within, group_rows=25)
     orders = orders_of_permutations(60, null)
     first, second = features_of((x, y))
     expected = [

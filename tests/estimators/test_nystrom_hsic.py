@@ -60,7 +60,7 @@ def outcome(data, null, precision="float64", **options):
 
 
 @pytest.mark.parametrize(
-    "null", [Permutation(3), Permutation(3, within="blocks", block_rows=30), Multiplier(3), Gamma()]
+    "null", [Permutation(3), Permutation(3, within="groups", group_rows=30), Multiplier(3), Gamma()]
 )
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_statistic_and_estimate__equal_their_definition(precision, null):
@@ -117,21 +117,21 @@ def test_multiplier__equals_its_definition():
     np.testing.assert_allclose(found.distribution.values, expected, rtol=1e-10)
 
 
-@pytest.mark.parametrize("within", ["all", "blocks"])
-@pytest.mark.parametrize("block_rows", [12, 25])
-def test_permutation__equals_its_definition(within, block_rows):
-    data, null = dependent(60), Permutation(6, within=within, block_rows=block_rows)
+@pytest.mark.parametrize("within", ["all", "groups"])
+@pytest.mark.parametrize("group_rows", [12, 25])
+def test_permutation__equals_its_definition(within, group_rows):
+    data, null = dependent(60), Permutation(6, within=within, group_rows=group_rows)
     found = outcome(data, null)
     orders = orders_of_permutations(60, null)
     expected = permuted_statistics(*features_of(data), orders, frobenius)
     np.testing.assert_allclose(found.distribution.values, expected, rtol=1e-10)
     assert found.detail == orbit_of_permutations(60, null).detail
-    rows = {12: "groups of 12 rows", 25: "groups of 30 rows"}[block_rows]
+    rows = {12: "groups of 12 rows", 25: "groups of 30 rows"}[group_rows]
     assert found.detail == ("all rows shuffled" if within == "all" else f"shuffled in {rows}")
 
 
 def test_permutation__auto_takes_all_rows_where_they_fit_and_groups_beyond():
-    null = Permutation(2, block_rows=100)
+    null = Permutation(2, group_rows=100)
     data = dependent(2000)
     details = {
         memory: estimator().test(session_on(data, memory=memory), KERNELS, null).detail
@@ -194,7 +194,7 @@ def test_spectral__simulates_where_asked():
 
 
 def test_laws__read_the_data_once():
-    for null in (Gamma(), Spectral(), Multiplier(5), Permutation(5, within="blocks")):
+    for null in (Gamma(), Spectral(), Multiplier(5), Permutation(5, within="groups")):
         session = session_on(dependent(100))
         estimator().test(session, KERNELS, null)
         assert len(session.finished) == 1
@@ -288,7 +288,7 @@ def test_float32__warns_where_tails_cost_the_kernel_its_digits():
     "null",
     [
         *(None, Gamma(), Multiplier(9), Shifts(9)),
-        *(Permutation(9, within="blocks"), Permutation(9, within="all")),
+        *(Permutation(9, within="groups"), Permutation(9, within="all")),
     ],
 )
 def test_plan__names_the_passes_that_run(null):

@@ -87,11 +87,11 @@ def test_multiplier__equals_its_definition(m):
     np.testing.assert_allclose(result.null_distribution, expected, rtol=1e-10)
 
 
-@pytest.mark.parametrize("within", ["all", "blocks"])
+@pytest.mark.parametrize("within", ["all", "groups"])
 @pytest.mark.parametrize("m", [2, 3])
 def test_permutation__equals_its_definition(m, within):
     data = setting(60, m)
-    null = dhsic.Permutation(6, within=within, block_rows=25)
+    null = dhsic.Permutation(6, within=within, group_rows=25)
     result = run(data, null)
     grams, crosses = matrices(data, 5, 12)
     orders = oracles.orders_of_permutations(60, null, 5, range(1, m))

@@ -75,10 +75,10 @@ def test_multiplier__equals_its_definition(form):
 
 
 @FORMS
-@pytest.mark.parametrize("within", ["all", "blocks"])
+@pytest.mark.parametrize("within", ["all", "groups"])
 def test_permutation__equals_its_definition(form, within):
     data = dependent(60)
-    null = Permutation(6, within=within, block_rows=25)
+    null = Permutation(6, within=within, group_rows=25)
     orders = orders_of_permutations(60, null)
     expected = permuted_statistics(*features_of(data, form), orders, frobenius)
     found = outcome(data, null, form).distribution.values
@@ -175,7 +175,7 @@ def test_options__are_checked(options, match):
         RFFHSIC(**options)
 
 
-@pytest.mark.parametrize("null", [None, Gamma(), Multiplier(9), Permutation(9, within="blocks")])
+@pytest.mark.parametrize("null", [None, Gamma(), Multiplier(9), Permutation(9, within="groups")])
 def test_plan__names_the_passes_that_run(null):
     session = session_on(dependent(500))
     plan = RFFHSIC().plan(session, Combinations.single(KERNELS), null)

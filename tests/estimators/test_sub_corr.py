@@ -31,7 +31,7 @@ def standardised(data):
 
 
 @pytest.mark.parametrize(
-    "null", [Gamma(), Spectral(), Multiplier(3), Permutation(3), Permutation(3, within="blocks")]
+    "null", [Gamma(), Spectral(), Multiplier(3), Permutation(3), Permutation(3, within="groups")]
 )
 @pytest.mark.parametrize(("precision", "rel"), [("float64", 1e-10), ("float32", 1e-4)])
 def test_statistic_and_estimate__equal_their_definition(null, precision, rel):
@@ -53,10 +53,10 @@ def test_multiplier__equals_its_definition():
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
-@pytest.mark.parametrize("within", ["all", "blocks"])
+@pytest.mark.parametrize("within", ["all", "groups"])
 def test_permutation__equals_its_definition(within):
     data = dependent(60)
-    null = Permutation(6, within=within, block_rows=25)
+    null = Permutation(6, within=within, group_rows=25)
     orders = orders_of_permutations(60, null)
     expected = permuted_statistics(*standardised(data), orders, frobenius)
     found = SubCorr().test(session_on(data), KERNELS, null).distribution.values
@@ -116,7 +116,7 @@ def test_test__finds_linear_dependence_alone():
 
 @pytest.mark.parametrize(
     "null",
-    [None, Gamma(), Multiplier(9), Permutation(9, within="blocks"), Permutation(9, within="all")],
+    [None, Gamma(), Multiplier(9), Permutation(9, within="groups"), Permutation(9, within="all")],
 )
 def test_plan__names_the_passes_that_run(null):
     session = session_on(dependent(500))

@@ -80,9 +80,9 @@ def test_all_values_as_landmarks__give_the_v_statistic():
     assert near.statistic == pytest.approx(exact.statistic, rel=1e-10)
 
 
-@pytest.mark.parametrize("within", ["all", "blocks"])
+@pytest.mark.parametrize("within", ["all", "groups"])
 def test_permutations_at_landmarks__permute_the_separated_variable(data, within):
-    null = dhsic.Permutation(60, within, block_rows=10)
+    null = dhsic.Permutation(60, within, group_rows=10)
     result = run(data, null, "nystrom-lancaster")
     orders = oracles.orders_of_permutations(N, null, SEED, range(3))
     joint, crosses = at_landmarks(data)

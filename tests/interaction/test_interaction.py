@@ -12,7 +12,7 @@ import dhsic
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.kernels import Candidates, Grid
 
-PERMUTED = dhsic.Permutation(30, "blocks", block_rows=64)
+PERMUTED = dhsic.Permutation(30, "groups", group_rows=64)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_sources__of_any_kind_and_chunks_give_the_same(triple, tmp_path, null):
         np.testing.assert_allclose(found.null_distribution, expected.null_distribution, rtol=1e-9)
 
 
-@pytest.mark.parametrize("null", [dhsic.Permutation(20, "blocks", 512), dhsic.Multiplier(20)])
+@pytest.mark.parametrize("null", [dhsic.Permutation(20, "groups", 512), dhsic.Multiplier(20)])
 def test_client_and_many_blocks__give_the_same(client, null):
     """5,000 rows are two blocks, and ten groups of permuted rows."""
     x, y, noise = np.random.default_rng(2).standard_normal((3, 5_000))

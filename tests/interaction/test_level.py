@@ -13,7 +13,7 @@ from tests.estimators.levels import Check
 FEW = dhsic.NystromMHSIC(12)
 METHODS = {
     "permutation": {"null": dhsic.Permutation(19, "all"), "estimator": FEW},
-    "blocks": {"null": dhsic.Permutation(19, "blocks", block_rows=20), "estimator": FEW},
+    "groups": {"null": dhsic.Permutation(19, "groups", group_rows=20), "estimator": FEW},
     "multiplier": {"null": dhsic.Multiplier(39), "estimator": FEW},
     "selected": {
         "null": dhsic.Permutation(19, "all"),
@@ -22,7 +22,7 @@ METHODS = {
     "pairs, permutation": {"null": dhsic.Permutation(19), "estimator": "v-lancaster"},
     "pairs, multiplier": {"null": dhsic.Multiplier(39), "estimator": "v-lancaster"},
 }
-EXACT = ("permutation", "blocks", "selected", "pairs, permutation")
+EXACT = ("permutation", "groups", "selected", "pairs, permutation")
 SLOW = ("selected", "pairs, permutation")
 LEVELS = [(method, s) for method in METHODS for s in ((1,) if method in SLOW else (0, 1, 2))]
 

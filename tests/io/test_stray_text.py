@@ -286,3 +286,11 @@ def test_tabs__separate_the_fields_of_tsv(tmp_path):
 def test_fields__that_are_separated_by_another_character_are_told(tmp_path, text):
     with pytest.raises((DataError, InvalidArgumentError), match=r"separated by ';': convert it by"):
         table_variables.open_table_variables(table(tmp_path, text), ["x", "y"])
+
+
+def test_fields__that_spaces_separate_are_told_where_a_column_is_not_found(tmp_path):
+    path = table(tmp_path, 'x y "sun hours"\n1 2 3\n3 4 5\n')
+    with pytest.raises(InvalidArgumentError, match=r"separated by ' ': convert it by"):
+        table_variables.open_table_variables(path, ["x", "y"])
+    one = table(tmp_path, "sun hours\n1\n2\n", "one.csv")
+    assert table_variables.open_table_variables(one, ["sun hours"])[0].shape == (2, 1)

@@ -52,8 +52,8 @@ def test_null__needs_replicates(null, value):
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"block_rows": 1}, "block_rows must be an integer >= 2, got 1"),
-        ({"within": "rows"}, "within must be one of 'auto', 'all', 'blocks', got 'rows'"),
+        ({"group_rows": 1}, "group_rows must be an integer >= 2, got 1"),
+        ({"within": "rows"}, "within must be one of 'auto', 'all', 'groups', got 'rows'"),
     ],
 )
 def test_permutation__checks_its_options(options, match):
@@ -62,7 +62,7 @@ def test_permutation__checks_its_options(options, match):
 
 
 def test_permutation__takes_the_smallest_group():
-    assert Permutation(block_rows=2).block_rows == 2
+    assert Permutation(group_rows=2).group_rows == 2
 
 
 @pytest.mark.parametrize("null", [Multiplier(9), Permutation(9)])

@@ -253,7 +253,7 @@ def test_result__is_frozen_and_the_same_after_a_trip_through_json(found):
         again.cka[0, 1] = 0.0
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"result": "FeatureRanking"}', "[1]"])
+@pytest.mark.parametrize("text", ["", "{}", '{"result": "ColumnRanking"}', "[1]"])
 def test_from_json__refuses_what_is_something_else(text):
     with pytest.raises(InvalidArgumentError, match="must be the JSON of a DependenceMatrix"):
         dhsic.DependenceMatrix.from_json(text)

@@ -238,9 +238,9 @@ def a_map(n=60):
     return x, x**2, (1e-3 * x[:, None], 2e-3 * np.ones((n, 1)))
 
 
-def test_sensitivity_map__colours_by_the_norm_and_points_along_the_gradient():
+def test_sensitivity_field__colours_by_the_norm_and_points_along_the_gradient():
     x, y, maps = a_map()
-    ax = plots.sensitivity_map(x, y, maps, names=["time", "height"])
+    ax = plots.sensitivity_field(x, y, maps, names=["time", "height"])
     dots, arrows = ax.collections
     assert isinstance(arrows, Quiver)
     assert ax.figure.axes[1].get_ylabel() == "norm of the gradient"
@@ -262,31 +262,31 @@ def test_sensitivity_map__colours_by_the_norm_and_points_along_the_gradient():
     assert (tips.max(axis=1) <= [ax.get_xlim()[1], ax.get_ylim()[1]]).all()
 
 
-def test_sensitivity_map__takes_dask_arrays_results_and_fewer_points():
+def test_sensitivity_field__takes_dask_arrays_results_and_fewer_points():
     x, y, maps = a_map(1000)
     lazy = [da.from_array(m, chunks=300) for m in maps]
     result = SimpleNamespace(maps=MappingProxyType(dict(zip("xy", lazy, strict=True))))
-    ax = plots.sensitivity_map(da.from_array(x), y, result, most=100, arrows=20)
+    ax = plots.sensitivity_field(da.from_array(x), y, result, most=100, arrows=20)
     dots, arrows = ax.collections
     assert len(dots.get_offsets()) == 100
     assert len(arrows.U) == 20
-    assert len(plots.sensitivity_map(x, y, maps, arrows=0).collections) == 1
+    assert len(plots.sensitivity_field(x, y, maps, arrows=0).collections) == 1
     assert len(ax.figure.axes) == 2
     assert dots.get_sizes() == [14.0]
-    assert plots.sensitivity_map(x, y, maps, size=3.0).collections[0].get_sizes() == [3.0]
-    again = plots.sensitivity_map(x, y, lazy, most=100)
+    assert plots.sensitivity_field(x, y, maps, size=3.0).collections[0].get_sizes() == [3.0]
+    again = plots.sensitivity_field(x, y, lazy, most=100)
     np.testing.assert_array_equal(again.collections[0].get_array(), dots.get_array())
-    assert len(plots.sensitivity_map(x, y, maps, colorbar=False).figure.axes) == 1
+    assert len(plots.sensitivity_field(x, y, maps, colorbar=False).figure.axes) == 1
 
 
 @pytest.mark.parametrize("flat", [np.zeros(60), np.full(60, 2.0)])
-def test_sensitivity_map__draws_without_any_sensitivity_or_spread(flat):
+def test_sensitivity_field__draws_without_any_sensitivity_or_spread(flat):
     _, y, _ = a_map()
-    ax = plots.sensitivity_map(flat, y, (np.zeros(60), np.zeros(60)))
+    ax = plots.sensitivity_field(flat, y, (np.zeros(60), np.zeros(60)))
     assert len(ax.collections) == 1
 
 
-def test_sensitivity_map__refuses():
+def test_sensitivity_field__refuses():
     x, y, maps = a_map()
     for error, arguments, message in [
         (InvalidArgumentError, (x, y, maps[:1]), "two variables"),
@@ -298,9 +298,9 @@ def test_sensitivity_map__refuses():
         (DataError, (np.ones((2, 2, 2)), y, maps), "x must be of shape"),
     ]:
         with pytest.raises(error, match=message):
-            plots.sensitivity_map(*arguments)
+            plots.sensitivity_field(*arguments)
     with pytest.raises(InvalidArgumentError, match="names must be 2"):
-        plots.sensitivity_map(x, y, maps, names=["time"])
+        plots.sensitivity_field(x, y, maps, names=["time"])
 
 
 def two_groups(count):
@@ -309,63 +309,63 @@ def two_groups(count):
     return np.where(group[:, None] == group, 0.8, 0.05) + 0.2 * np.eye(count)
 
 
-def test_dependence_matrix__puts_groups_side_by_side():
+def test_dependence_heatmap__puts_groups_side_by_side():
     similar = two_groups(10)
     assert sorted(cluster_order(similar).tolist()) == list(range(10))
     assert len(set(cluster_order(similar)[:5] % 2)) == 1
-    ax = plots.dependence_matrix(similar)
+    ax = plots.dependence_heatmap(similar)
     shown = ax.images[0].get_array()
     assert (shown[:5, :5] >= 0.8).all()
-    plain = plots.dependence_matrix(similar, clustered=False)
+    plain = plots.dependence_heatmap(similar, clustered=False)
     np.testing.assert_array_equal(plain.images[0].get_array(), similar)
     assert [t.get_text() for t in plain.get_xticklabels()] == [f"x{k + 1}" for k in range(10)]
 
 
-def test_dependence_matrix__crosses_what_is_not_significant():
+def test_dependence_heatmap__crosses_what_is_not_significant():
     similar = two_groups(20)
-    ax = plots.dependence_matrix(similar, pvalues=1.0 - similar, alpha=0.5)
+    ax = plots.dependence_heatmap(similar, pvalues=1.0 - similar, alpha=0.5)
     crossed = {tuple(at) for dots in ax.collections for at in dots.get_offsets().tolist()}
     shown = ax.images[0].get_array()
     assert crossed == {(j, i) for (i, j), v in np.ndenumerate(shown) if v < 0.5}
     assert "50 %" in ax.get_title()
-    assert plots.dependence_matrix(similar).get_title() == ""
+    assert plots.dependence_heatmap(similar).get_title() == ""
 
 
-def test_dependence_matrix__grows_from_nine_variables_on():
+def test_dependence_heatmap__grows_from_nine_variables_on():
     widths = [
-        plots.dependence_matrix(np.eye(count)).get_figure().get_figwidth() for count in (2, 8, 9)
+        plots.dependence_heatmap(np.eye(count)).get_figure().get_figwidth() for count in (2, 8, 9)
     ]
     assert widths[0] == widths[1] < widths[2]
 
 
-def test_dependence_matrix__writes_numbers_where_they_fit():
-    assert "0.05"[1:] in {t.get_text() for t in plots.dependence_matrix(two_groups(4)).texts}
+def test_dependence_heatmap__writes_numbers_where_they_fit():
+    assert "0.05"[1:] in {t.get_text() for t in plots.dependence_heatmap(two_groups(4)).texts}
     many = two_groups(20)
-    assert len(plots.dependence_matrix(many, pvalues=1.0 - many).texts) == 0
+    assert len(plots.dependence_heatmap(many, pvalues=1.0 - many).texts) == 0
 
 
-def test_dependence_matrix__of_few_has_numbers_and_crosses():
-    ax = plots.dependence_matrix([[1.0, 0.25], [0.25, 1.0]], pvalues=[[0.0, 0.8], [0.8, 0.0]])
+def test_dependence_heatmap__of_few_has_numbers_and_crosses():
+    ax = plots.dependence_heatmap([[1.0, 0.25], [0.25, 1.0]], pvalues=[[0.0, 0.8], [0.8, 0.0]])
     assert [text.get_text() for text in ax.texts] == [".25\n×"] * 2
 
 
 @pytest.mark.parametrize("count", [2, 9, 25])
-def test_dependence_matrix__has_labels_that_do_not_overlap(count):
-    ax = plots.dependence_matrix(two_groups(count), [f"{LONG} {k}" for k in range(count)])
+def test_dependence_heatmap__has_labels_that_do_not_overlap(count):
+    ax = plots.dependence_heatmap(two_groups(count), [f"{LONG} {k}" for k in range(count)])
     for axis in map(shown, (ax.xaxis, ax.yaxis)):
         assert overlap(boxes(axis)) == []
         assert_inside(ax, axis)
 
 
-def test_dependence_matrix__draws_a_result(rng):
+def test_dependence_heatmap__draws_a_result(rng):
     x, y = rng.standard_normal((2, 100))
     found = dhsic.dependence_matrix(x, y, x**2, names=["x", "y", "square"], rng=0)
-    ax = plots.dependence_matrix(found, clustered=False)
+    ax = plots.dependence_heatmap(found, clustered=False)
     np.testing.assert_array_equal(ax.images[0].get_array(), found.cka)
     assert [t.get_text() for t in ax.get_yticklabels()] == ["x", "y", "square"]
     crossed = {t.get_position() for t in ax.texts if "×" in t.get_text()}
     assert crossed == {(1, 0), (0, 1), (1, 2), (2, 1)}
-    renamed = plots.dependence_matrix(found, ["a", "b", "c"], pvalues=np.zeros((3, 3)))
+    renamed = plots.dependence_heatmap(found, ["a", "b", "c"], pvalues=np.zeros((3, 3)))
     assert not any("×" in t.get_text() for t in renamed.texts)
 
 
@@ -381,9 +381,9 @@ def test_dependence_matrix__draws_a_result(rng):
         (np.eye(2), {"names": ["a"]}, "names must be 2"),
     ],
 )
-def test_dependence_matrix__refuses(values, options, message):
+def test_dependence_heatmap__refuses(values, options, message):
     with pytest.raises(InvalidArgumentError, match=message):
-        plots.dependence_matrix(values, **options)
+        plots.dependence_heatmap(values, **options)
 
 
 def test_witness_function__is_a_line_over_one_column(rng):

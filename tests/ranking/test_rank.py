@@ -17,7 +17,7 @@ from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.estimators import VHSIC, NystromHSIC, NystromMHSIC
 from dhsic.kernels import Combinations, Delta, Gaussian, Laplacian, OnColumns
 from dhsic.nulls import Control
-from dhsic.ranking.rank import open_features
+from dhsic.ranking.rank import open_columns
 from tests import oracles
 from tests.estimators.levels import Check
 from tests.ranking import oracles as ranking_oracles
@@ -25,7 +25,7 @@ from tests.ranking import oracles as ranking_oracles
 NULLS = [
     dhsic.Multiplier(30),
     dhsic.Permutation(30, "all"),
-    dhsic.Permutation(30, "blocks", 64),
+    dhsic.Permutation(30, "groups", 64),
 ]
 
 
@@ -38,7 +38,7 @@ def make(n=300, d=4, seed=0):
 def outcome(x, y, null, estimator, d=None, **options):
     """The statistics and replicates behind a ranking."""
     memory = options.get("memory", "2GiB")
-    session = open_features(x, y, 3, options.get("precision", "float64"), None, 2, memory)
+    session = open_columns(x, y, 3, options.get("precision", "float64"), None, 2, memory)
     kernels = [OnColumns(Gaussian(), (j,)) for j in range(d or x.shape[1])]
     return estimator.test_features(session, Combinations.against(kernels, Gaussian()), null)
 
@@ -79,7 +79,7 @@ def test_rank__is_the_naive_definition(resampling):
     p, b, seed = 9, 12, 3
     null = dhsic.Multiplier(b) if resampling == "multiplier" else dhsic.Permutation(b, "all")
     kernels = [OnColumns(Gaussian(gamma=0.3 + c), (c,)) for c in range(3)]
-    session = open_features(x, y, seed, "float64", None, 1, "2GiB")
+    session = open_columns(x, y, seed, "float64", None, 1, "2GiB")
     combinations = Combinations.against(kernels, Gaussian(gamma=0.2))
     found = NystromMHSIC(p, tolerance=0.0).test_features(session, combinations, null)
     zx, zy = landmarks_of(x, y, p, seed)
@@ -104,7 +104,7 @@ def test_rank__is_the_naive_definition(resampling):
 def test_cka__is_the_naive_definition():
     x, y = make(50, 2)
     p, seed = 6, 1
-    session = open_features(x, y, seed, "float64", None, 1, "2GiB")
+    session = open_columns(x, y, seed, "float64", None, 1, "2GiB")
     kernels = [OnColumns(Gaussian(gamma=0.5), (c,)) for c in range(2)]
     combinations = Combinations.against(kernels, Gaussian(gamma=0.2))
     estimator = NystromMHSIC(p, "independent", tolerance=0.0)
@@ -219,13 +219,13 @@ def test_rank__keeps_the_false_discovery_rate():
 def test_rank__takes_features_in_parts_where_memory_is_short(null, monkeypatch):
     x, y = make(300, 7)
     whole = outcome(x, y, null, NystromMHSIC(30))
-    session = open_features(x, y, 3, "float64", None, 2, "2GiB")
+    session = open_columns(x, y, 3, "float64", None, 2, "2GiB")
     kernels = [OnColumns(Gaussian(), (j,)) for j in range(7)]
     combinations = Combinations.against(kernels, Gaussian())
     monkeypatch.setattr("dhsic.estimators.landmark.statistics.baseline_bytes", lambda: 0)
     three = NystromMHSIC(30).plan(session, combinations.part(range(3)), null)
     memory = three.passes[-1].worker_bytes + 150_000
-    short = open_features(x, y, 3, "float64", None, 2, memory)
+    short = open_columns(x, y, 3, "float64", None, 2, memory)
     plan = NystromMHSIC(30).plan(short, combinations, null)
     fewest = 2 if isinstance(null, dhsic.Multiplier) else 1  # of the means, and of replicates
     assert fewest < len(plan.passes) <= 8
@@ -238,12 +238,12 @@ def test_rank__takes_features_in_parts_where_memory_is_short(null, monkeypatch):
 def test_rank__by_pairs_takes_features_in_parts_where_memory_is_short():
     x, y = make(700, 6)
     null = dhsic.Permutation(20, "all")
-    session = open_features(x, y, 3, "float64", None, 2, "2GiB")
+    session = open_columns(x, y, 3, "float64", None, 2, "2GiB")
     kernels = [OnColumns(Gaussian(), (j,)) for j in range(6)]
     combinations = Combinations.against(kernels, Gaussian())
     one = dhsic.VHSIC().plan(session, combinations.part([0, 1]), null)
     memory = one.peak_driver_bytes + 2**16
-    short = open_features(x, y, 3, "float64", None, 2, memory)
+    short = open_columns(x, y, 3, "float64", None, 2, memory)
     plan = dhsic.VHSIC().plan(short, combinations, null)
     assert len(plan.steps) > len(one.steps)
     assert plan.check().peak_driver_bytes <= memory
@@ -485,7 +485,7 @@ def test_rank__marks_constant_features_and_ranks_the_others_as_without_them(esti
     assert {f.name for f in found.ranked("cka")[-2:]} == {"c0", "c1"}
     assert "6, 2 of them constant" in str(found)
     assert "c0 (constant)" in str(found)
-    assert dhsic.FeatureRanking.from_json(found.to_json()) == found
+    assert dhsic.ColumnRanking.from_json(found.to_json()) == found
 
 
 def test_rank__takes_groups_with_constant_columns_and_marks_those_of_no_other():
@@ -615,7 +615,7 @@ def test_rank__by_sensitivity_is_the_map_of_all_columns_together():
         assert {f.sensitivity for f in plain.features} == {None}
         with pytest.raises(InvalidArgumentError, match="rank the features with by='sensitivity'"):
             plain.ranked("sensitivity")
-        assert dhsic.FeatureRanking.from_json(found.to_json()) == found
+        assert dhsic.ColumnRanking.from_json(found.to_json()) == found
         assert "ranked by sensitivity, exploratory" in str(found)
 
 

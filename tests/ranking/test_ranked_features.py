@@ -20,7 +20,7 @@ from dhsic.estimators.resample import Orbit
 from dhsic.features import KernelFeatures
 from dhsic.kernels import Candidates, Combinations, Gaussian, Grid, Laplacian, OnColumns
 from dhsic.landmarks import uniform_rows
-from dhsic.ranking.rank import open_features
+from dhsic.ranking.rank import open_columns
 from tests import oracles
 from tests.estimators.features import (
     centred,
@@ -35,7 +35,7 @@ from tests.estimators.features import (
 NULLS = [
     dhsic.Multiplier(15),
     dhsic.Permutation(15, "all"),
-    dhsic.Permutation(15, "blocks", 64),
+    dhsic.Permutation(15, "groups", 64),
     dhsic.Shifts(15),
 ]
 
@@ -53,7 +53,7 @@ def against(d):
 
 
 def opened(x, y, seed=3, precision="float64", memory="2GiB"):
-    return open_features(x, y, seed, precision, None, 2, memory)
+    return open_columns(x, y, seed, precision, None, 2, memory)
 
 
 def roots(x, landmarks, gamma):

@@ -9,7 +9,7 @@ import pytest
 
 import dhsic
 from dhsic.errors import InvalidArgumentError, MissingDependencyError
-from dhsic.ranking import RankedFeature
+from dhsic.ranking import RankedColumn
 
 
 @pytest.fixture(scope="module")
@@ -21,14 +21,14 @@ def ranking():
 
 
 def test_json__comes_back_equal(ranking):
-    assert dhsic.FeatureRanking.from_json(ranking.to_json()) == ranking
+    assert dhsic.ColumnRanking.from_json(ranking.to_json()) == ranking
     assert json.loads(ranking.to_json(indent=1))["n"] == 200
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"result": "Other"}', "null"])
 def test_json__refuses_other_text(text):
-    with pytest.raises(InvalidArgumentError, match="must be the JSON of a FeatureRanking"):
-        dhsic.FeatureRanking.from_json(text)
+    with pytest.raises(InvalidArgumentError, match="must be the JSON of a ColumnRanking"):
+        dhsic.ColumnRanking.from_json(text)
 
 
 def test_ranking__is_frozen(ranking):
@@ -59,7 +59,7 @@ def test_ranked__has_constants_last(ranking, by):
     weak = dataclasses.replace(
         ranking.features[1], pvalue=1.0, standardised=-2.0, cka=-0.1, hsic=-0.1
     )
-    still = RankedFeature.still("still", (9,), "gaussian")
+    still = RankedColumn.still("still", (9,), "gaussian")
     both = dataclasses.replace(ranking, features=(still, weak))
     assert both.ranked(by) == (weak, still)
 

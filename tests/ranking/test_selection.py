@@ -19,7 +19,7 @@ from dhsic.kernels import Combinations, Delta, Gaussian, Linear, OnColumns
 from dhsic.ranking.greedy import backward, forward
 from dhsic.ranking.lasso import LassoPass, LassoSums, lasso_path
 from dhsic.ranking.linear import ClassPass, LinearPass, class_scores
-from dhsic.ranking.rank import open_features
+from dhsic.ranking.rank import open_columns
 from tests import oracles as gram_oracles
 from tests.ranking import oracles
 
@@ -195,7 +195,7 @@ def test_linear__of_a_constant_is_exactly_none(kernel, value):
 
 
 def lasso_sums(x, y, block_rows, n_permutations, seed=0):
-    session = open_features(x, y, seed, "float64", None, 1, "2GiB")
+    session = open_columns(x, y, seed, "float64", None, 1, "2GiB")
     kernels = [OnColumns(Gaussian(gamma=0.5), (j,)) for j in range(x.shape[1])]
     combinations = Combinations.against(kernels, Gaussian(gamma=0.3))
     return session.run(LassoPass(combinations, session.dims, block_rows, n_permutations, seed))
@@ -303,9 +303,9 @@ def test_select__is_the_same_on_workers(client):
 
 def test_json__comes_back_equal():
     found = dhsic.select_features(*additive(60), 2, method="linear", rng=0)
-    assert dhsic.FeatureSelection.from_json(found.to_json()) == found
-    with pytest.raises(InvalidArgumentError, match="must be the JSON of a FeatureSelection"):
-        dhsic.FeatureSelection.from_json("{}")
+    assert dhsic.ColumnSelection.from_json(found.to_json()) == found
+    with pytest.raises(InvalidArgumentError, match="must be the JSON of a ColumnSelection"):
+        dhsic.ColumnSelection.from_json("{}")
     assert "x[1]" in str(found)
     assert "<table>" in found._repr_html_()
 

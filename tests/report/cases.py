@@ -3,7 +3,7 @@
 import numpy as np
 
 import dhsic
-from dhsic.ranking import RankedFeature
+from dhsic.ranking import RankedColumn
 from dhsic.report import MemoryUse, Run
 from dhsic.results import PassSummary
 
@@ -28,7 +28,7 @@ def run(text="x"):
         data=f"data {text}",
         command=f"dhsic test {text}",
         python=f"print('{text}')",
-        where=f"threads {text}",
+        ran_on=f"threads {text}",
         memory=[MemoryUse(f"a {text}", 200 * 2**20, 100 * 2**20), MemoryUse("other", 2**20, None)],
     )
 
@@ -39,7 +39,7 @@ def ranked(names=None, count=6, **changed):
     p = np.geomspace(1e-9, 0.5, count)
     labels = [f"feature {k}" for k in range(count)] if names is None else names
     features = [
-        RankedFeature(
+        RankedColumn(
             name=labels[k],
             columns=(k,),
             kernel="gaussian:1.0",
@@ -74,7 +74,7 @@ def ranked(names=None, count=6, **changed):
         "seconds": 1.5,
         "version": "1.2.3",
     }
-    return dhsic.FeatureRanking(**fields | changed)
+    return dhsic.ColumnRanking(**fields | changed)
 
 
 def mapped(*dims, names=("x", "y"), **options):

@@ -12,7 +12,7 @@ from tests.estimators.levels import Check
 
 NULLS = (
     dhsic.Permutation(19),
-    dhsic.Permutation(19, within="blocks", block_rows=30),
+    dhsic.Permutation(19, within="groups", group_rows=30),
     dhsic.Multiplier(39),
     dhsic.Gamma(),
     dhsic.Spectral(),
@@ -20,7 +20,7 @@ NULLS = (
 )
 SUPPORTED = {entry.estimator: entry.nulls for entry in TABLE}
 PAIRS = [
-    pytest.param(name, null, id=f"{name}-{null.name}{getattr(null, 'block_rows', '')}")
+    pytest.param(name, null, id=f"{name}-{null.name}{getattr(null, 'group_rows', '')}")
     for name, cls in MMD_ESTIMATORS.items()
     for null in NULLS
     if type(null) in SUPPORTED[cls]

@@ -16,7 +16,7 @@ from dhsic.estimators.gram.centring import Centring
 from dhsic.estimators.gram.permutations import PermutedGramPass
 from dhsic.estimators.gram.sides import GramSides
 from dhsic.estimators.gram.signs import SignedGramPass
-from dhsic.estimators.landmark.orbits import MeansPass, OrbitPass
+from dhsic.estimators.landmark.orbits import MeansPass, TupleOrbitPass
 from dhsic.estimators.landmark.terms import SignedPass, SpectrumPass
 from dhsic.estimators.landmark.tuples import Tuples
 from dhsic.estimators.resample import Orbit, TwoSided
@@ -48,9 +48,9 @@ class LandmarkPasses:
         self.sums = MeansPass(tuples)
         self.multiplier = SignedPass(tuples, zeros, RESAMPLES, 0)
         self.spectrum = SpectrumPass(tuples, zeros, "spectral null")
-        self.shifts = OrbitPass(tuples, Orbit(self.groups.groups, 2), (0, 1))
+        self.shifts = TupleOrbitPass(tuples, Orbit(self.groups.groups, 2), (0, 1))
         orders = Orbit(self.groups.groups, RESAMPLES, shifted=False)
-        self.permutation = OrbitPass(tuples, orders, tuple(range(RESAMPLES)))
+        self.permutation = TupleOrbitPass(tuples, orders, tuple(range(RESAMPLES)))
 
     def time_sums(self, precision: str, columns: int) -> None:
         self.sums.chunk(self.block)

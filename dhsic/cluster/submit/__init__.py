@@ -1,22 +1,22 @@
 """Runs that a queue starts: rendered as text, submitted, followed, cancelled."""
 
-from dhsic.cluster.submit.base import Phase, Place, Where
-from dhsic.cluster.submit.kubernetes import KubernetesPlace
-from dhsic.cluster.submit.runs import Run, State, find_run, list_runs, runs_folder
-from dhsic.cluster.submit.slurm import SlurmPlace
+from dhsic.cluster.submit.base import Phase, QueueName, RunQueue
+from dhsic.cluster.submit.kubernetes import KubernetesQueue
+from dhsic.cluster.submit.runs import RunState, SubmittedRun, find_run, list_runs, runs_folder
+from dhsic.cluster.submit.slurm import SlurmQueue
 
 __all__ = [
-    "PLACES",
-    "KubernetesPlace",
+    "QUEUES",
+    "KubernetesQueue",
     "Phase",
-    "Place",
-    "Run",
-    "SlurmPlace",
-    "State",
-    "Where",
+    "QueueName",
+    "RunQueue",
+    "RunState",
+    "SlurmQueue",
+    "SubmittedRun",
     "find_run",
     "list_runs",
     "runs_folder",
 ]
 
-PLACES: dict[str, Place] = {"slurm": SlurmPlace(), "kubernetes": KubernetesPlace()}
+QUEUES: dict[str, RunQueue] = {"slurm": SlurmQueue(), "kubernetes": KubernetesQueue()}

@@ -10,13 +10,13 @@ from dhsic._files import parse_json
 from dhsic.cluster.sections import Kubernetes
 from dhsic.cluster.submit.base import Phase
 from dhsic.cluster.submit.manifests import RESULT, job_manifests
-from dhsic.cluster.submit.pods import gone, trouble
+from dhsic.cluster.submit.pods import gone, trouble_of_pods
 from dhsic.cluster.submit.quoting import yaml_text
-from dhsic.cluster.submit.runs import Run
+from dhsic.cluster.submit.runs import SubmittedRun
 from dhsic.cluster.submit.tools import call
 from dhsic.errors import ClusterError
 
-__all__ = ["KubernetesPlace"]
+__all__ = ["KubernetesQueue"]
 
 _MISSING = "install it and give it the address of the cluster"
 _ENDED = ("Successful", "Failed")
@@ -26,12 +26,12 @@ _NOT_FOUND = "(NotFound)"
 _TAIL = 50
 
 
-class KubernetesPlace:
+class KubernetesQueue:
     """Runs on Kubernetes."""
 
-    def prepare(self, run: Run) -> Run:
+    def prepare(self, run: SubmittedRun) -> SubmittedRun:
         """Name the context and the namespace, which may be others by the time of a later call."""
-        section = _section(run)
+        section = _section_of_run(run)
         context = section.context or _configured("current-context")
         shown = ("view", "--minify", "--output=jsonpath={.contexts[0].context.namespace}")
         given = () if context is None else (f"--context={context}",)
@@ -39,11 +39,11 @@ class KubernetesPlace:
         section = dataclasses.replace(section, context=context, namespace=namespace)
         return dataclasses.replace(run, spec=dataclasses.replace(run.spec, kubernetes=section))
 
-    def render(self, run: Run) -> str:
+    def render(self, run: SubmittedRun) -> str:
         """All objects as YAML."""
         return yaml_text(job_manifests(run.name, run.spec, run.command))
 
-    def submit(self, run: Run, text: str) -> str:
+    def submit(self, run: SubmittedRun, text: str) -> str:
         """Hand the objects to kubectl; none stays where one is refused."""
         try:
             _kubectl(run, ["apply", "--filename=-"], text)
@@ -59,7 +59,7 @@ class KubernetesPlace:
             raise
         return run.name
 
-    def phase(self, run: Run, job: str) -> Phase:
+    def phase(self, run: SubmittedRun, job: str) -> Phase:
         """Ask for the job, and keep what its pod printed: all in the end, before that the end."""
         said = _kubectl(run, ["get", "daskjob", job, "--ignore-not-found", "--output=json"])
         if not said.strip():
@@ -73,37 +73,37 @@ class KubernetesPlace:
         # Nobody tells the operator of a pod that is gone.
         return "running" if _keep_printed(run, job, f"--tail={_TAIL}") else "ended"
 
-    def trouble(self, run: Run, job: str, phase: Phase) -> str | None:
+    def trouble(self, run: SubmittedRun, job: str, phase: Phase) -> str | None:
         """Look at the pods, as far as the user may."""
         words = ["get", "pods", f"--selector=dask.org/cluster-name={job}", "--output=json"]
         try:
             pods = parse_json(_kubectl(run, words))["items"]
         except ClusterError:
             return None
-        if phase == "ended" and _runner(job) not in (pod["metadata"]["name"] for pod in pods):
-            return gone(_runner(job), run.identity)
-        return trouble(pods)
+        if phase == "ended" and _runner_pod(job) not in (pod["metadata"]["name"] for pod in pods):
+            return gone(_runner_pod(job), run.identity)
+        return trouble_of_pods(pods)
 
-    def cancel(self, run: Run, job: str) -> None:
+    def cancel(self, run: SubmittedRun, job: str) -> None:
         """Delete all objects of the run; the operator deletes what it made for them."""
         words = ["delete", _KINDS, "--ignore-not-found", "--wait=false"]
         _kubectl(run, [*words, f"--selector=app.kubernetes.io/instance={job}"])
 
-    def clear(self, run: Run, job: str) -> bool:
+    def clear(self, run: SubmittedRun, job: str) -> bool:
         """Delete the objects of a run that ended; the result and the log are kept here."""
         self.cancel(run, job)
         return True
 
 
-def _runner(job: str) -> str:
+def _runner_pod(job: str) -> str:
     """Name of the pod that leads a run."""
     return f"{job}-runner"
 
 
-def _keep_printed(run: Run, job: str, *part: str) -> bool:
+def _keep_printed(run: SubmittedRun, job: str, *part: str) -> bool:
     """Put the log, the events and the result where those of other runs are, if there is a pod."""
     try:
-        log = _kubectl(run, ["logs", f"pod/{_runner(job)}", "--container=dhsic", *part])
+        log = _kubectl(run, ["logs", f"pod/{_runner_pod(job)}", "--container=dhsic", *part])
     except ClusterError as error:
         if _NOT_FOUND in str(error):
             return False
@@ -117,8 +117,8 @@ def _keep_printed(run: Run, job: str, *part: str) -> bool:
     return True
 
 
-def _kubectl(run: Run, words: Sequence[str], given: str | None = None) -> str:
-    section = _section(run)
+def _kubectl(run: SubmittedRun, words: Sequence[str], given: str | None = None) -> str:
+    section = _section_of_run(run)
     options = {"context": section.context, "namespace": section.namespace}
     where = [f"--{name}={value}" for name, value in options.items() if value is not None]
     return call(["kubectl", *where, *words], _MISSING, given)
@@ -131,7 +131,7 @@ def _configured(*words: str) -> str | None:
     return None
 
 
-def _section(run: Run) -> Kubernetes:
+def _section_of_run(run: SubmittedRun) -> Kubernetes:
     assert run.spec.kubernetes is not None
     return run.spec.kubernetes
 

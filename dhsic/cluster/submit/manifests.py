@@ -72,7 +72,7 @@ def cluster_manifests(name: str, spec: ClusterSpec) -> list[dict[str, Any]]:
     InvalidArgumentError
         Traffic would be unencrypted, and that is not allowed.
     """
-    cluster = _object(_API, "DaskCluster", name, spec, _cluster(name, spec))
+    cluster = _object(_API, "DaskCluster", name, spec, _cluster_manifest(name, spec))
     return [cluster, *_surroundings(name, spec)]
 
 
@@ -98,14 +98,17 @@ def job_manifests(name: str, spec: ClusterSpec, words: Sequence[str]) -> list[di
     InvalidArgumentError
         Traffic would be unencrypted, and that is not allowed.
     """
-    job = {"job": {"spec": _runner(name, spec, words)}, "cluster": {"spec": _cluster(name, spec)}}
+    job = {
+        "job": {"spec": _runner_manifest(name, spec, words)},
+        "cluster": {"spec": _cluster_manifest(name, spec)},
+    }
     return [_object(_API, "DaskJob", name, spec, job), *_surroundings(name, spec)]
 
 
 def _object(api: str, kind: str, name: str, spec: ClusterSpec, body: Any) -> dict[str, Any]:
     labels = {"app.kubernetes.io/name": "dhsic", "app.kubernetes.io/instance": name}
     metadata: dict[str, Any] = {"name": name, "labels": labels}
-    if (namespace := _section(spec).namespace) is not None:
+    if (namespace := _section_of_spec(spec).namespace) is not None:
         metadata["namespace"] = namespace
     return {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": body}
 
@@ -123,7 +126,7 @@ def _network_policy(name: str, spec: ClusterSpec) -> dict[str, Any]:
 
     A selector of pods that names no namespace is about that of the policy alone.
     """
-    section = _section(spec)
+    section = _section_of_spec(spec)
     selector = {"matchLabels": {"dask.org/cluster-name": name}}
     own = [{"podSelector": selector}]
     ingress: list[dict[str, Any]] = [{"from": own}]
@@ -160,14 +163,14 @@ def _ports(protocol: str, *numbers: int) -> list[dict[str, Any]]:
     return [{"protocol": protocol, "port": number} for number in numbers]
 
 
-def _cluster(name: str, spec: ClusterSpec) -> dict[str, Any]:
+def _cluster_manifest(name: str, spec: ClusterSpec) -> dict[str, Any]:
     return {"scheduler": _scheduler(name, spec), "worker": _workers(name, spec)}
 
 
 def _scheduler(name: str, spec: ClusterSpec) -> dict[str, Any]:
     adaptive = isinstance(spec.workers, Adaptive)
     host = "0.0.0.0" if adaptive else "127.0.0.1"
-    protocol = "tls" if _encrypted(spec) else "tcp"
+    protocol = "tls" if _uses_tls(spec) else "tcp"
     words = ["dask", "scheduler", f"--protocol={protocol}", f"--port={_PORT}"]
     words += [f"--dashboard-address={host}:{_DASHBOARD}", *_tls_words(spec)]
     health = {"exec": {"command": ["python", "-c", _HEALTH]}, "timeoutSeconds": 5}
@@ -198,7 +201,7 @@ def _workers(name: str, spec: ClusterSpec) -> dict[str, Any]:
     words += [f"--memory-limit={limit}", "--no-dashboard", "--local-directory=/tmp"]
     words += [f"--death-timeout={_WAIT_SECONDS}", *_tls_words(spec)]
     resources = _amounts(spec.threads, job_limit(spec.memory))
-    for kind, amounts in _section(spec).resources.items():
+    for kind, amounts in _section_of_spec(spec).resources.items():
         resources[kind] = {**resources[kind], **amounts}
     container = _reads_data(_container("worker", spec, words, resources), name, spec)
     settings = [{"name": key, "value": value} for key, value in worker_environment().items()]
@@ -206,7 +209,7 @@ def _workers(name: str, spec: ClusterSpec) -> dict[str, Any]:
     return {"replicas": _first_workers(spec), "spec": _pod(spec, container)}
 
 
-def _runner(name: str, spec: ClusterSpec, words: Sequence[str]) -> dict[str, Any]:
+def _runner_manifest(name: str, spec: ClusterSpec, words: Sequence[str]) -> dict[str, Any]:
     where = yaml_text([_seen_from_inside(name, spec).to_dict()])
     ours = ["--cluster", _SPEC_FILE, "--json", _RESULT_FILE, "--log-json", "-"]
     shell = ["sh", "-c", _SCRIPT, "sh", where, words[0], *ours, *words[1:]]
@@ -224,20 +227,20 @@ def _seen_from_inside(name: str, spec: ClusterSpec) -> ClusterSpec:
     return ClusterSpec(
         "scheduler",
         memory=spec.memory,
-        tls=TLS(*files) if _encrypted(spec) else None,
+        tls=TLS(*files) if _uses_tls(spec) else None,
         insecure=spec.insecure,
         timeout=spec.patience,
-        scheduler=SchedulerAt(_address(name, spec)["value"]),
+        scheduler=SchedulerAt(_scheduler_address(name, spec)["value"]),
     )
 
 
 def _container(
     name: str, spec: ClusterSpec, words: Sequence[str], resources: dict[str, Any]
 ) -> dict[str, Any]:
-    section = _section(spec)
+    section = _section_of_spec(spec)
     once = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
     environment = [{"name": variable, "value": "1"} for variable in once]
-    if _encrypted(spec):
+    if _uses_tls(spec):
         encrypted = {"name": "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION", "value": "true"}
         environment.append(encrypted)
     container: dict[str, Any] = {
@@ -254,7 +257,7 @@ def _container(
         },
         "volumeMounts": [{"name": "scratch", "mountPath": "/tmp"}],
     }
-    if _encrypted(spec):
+    if _uses_tls(spec):
         mount = {"name": "tls", "mountPath": _TLS_FOLDER, "readOnly": True}
         container["volumeMounts"].append(mount)
     return container
@@ -262,18 +265,18 @@ def _container(
 
 def _reads_data(container: dict[str, Any], name: str, spec: ClusterSpec) -> dict[str, Any]:
     """Add credentials and an address, which workers and tests need and the scheduler does not."""
-    container["env"] = [*container["env"], _address(name, spec)]
-    if secrets := _section(spec).secrets:
+    container["env"] = [*container["env"], _scheduler_address(name, spec)]
+    if secrets := _section_of_spec(spec).secrets:
         container["envFrom"] = [{"secretRef": {"name": secret}} for secret in secrets]
     return container
 
 
 def _pod(spec: ClusterSpec, container: dict[str, Any]) -> dict[str, Any]:
-    section = _section(spec)
+    section = _section_of_spec(spec)
     # As large as the memory: what spills must not fill the disk of a node.
     room = {"sizeLimit": container["resources"]["limits"]["memory"]}
     volumes: list[dict[str, Any]] = [{"name": "scratch", "emptyDir": room}]
-    if _encrypted(spec):
+    if _uses_tls(spec):
         secret = {"secretName": section.tls_secret, "defaultMode": 0o440}
         volumes.append({"name": "tls", "secret": secret})
     pod: dict[str, Any] = {
@@ -298,21 +301,21 @@ def _amounts(processors: int, memory: int) -> dict[str, dict[str, str]]:
     return {"requests": dict(amounts), "limits": dict(amounts)}
 
 
-def _address(name: str, spec: ClusterSpec) -> dict[str, str]:
+def _scheduler_address(name: str, spec: ClusterSpec) -> dict[str, str]:
     """Address of the scheduler, in place of the one without TLS that the operator sets."""
-    protocol = "tls" if _encrypted(spec) else "tcp"
+    protocol = "tls" if _uses_tls(spec) else "tcp"
     return {"name": "DASK_SCHEDULER_ADDRESS", "value": f"{protocol}://{name}-scheduler:{_PORT}"}
 
 
 def _tls_words(spec: ClusterSpec) -> list[str]:
-    if not _encrypted(spec):
+    if not _uses_tls(spec):
         return []
     files = {"ca-file": "ca.crt", "cert": "tls.crt", "key": "tls.key"}
     return [f"--tls-{option}={_TLS_FOLDER}/{file}" for option, file in files.items()]
 
 
-def _encrypted(spec: ClusterSpec) -> bool:
-    if _section(spec).tls_secret is not None:
+def _uses_tls(spec: ClusterSpec) -> bool:
+    if _section_of_spec(spec).tls_secret is not None:
         return True
     if not spec.insecure:
         msg = (
@@ -330,6 +333,6 @@ def _first_workers(spec: ClusterSpec) -> int:
     return spec.workers
 
 
-def _section(spec: ClusterSpec) -> Kubernetes:
+def _section_of_spec(spec: ClusterSpec) -> Kubernetes:
     assert spec.kubernetes is not None
     return spec.kubernetes

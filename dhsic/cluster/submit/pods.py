@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["gone", "trouble"]
+__all__ = ["gone", "trouble_of_pods"]
 
 _IMAGE = "name an image that the nodes can pull"
 _SECRETS = "make the secrets that the file of the cluster names"
@@ -36,7 +36,7 @@ def gone(pod: str, run: str) -> str:
     return _GONE.format(pod=pod, run=run)
 
 
-def trouble(pods: Sequence[Mapping[str, Any]]) -> str | None:
+def trouble_of_pods(pods: Sequence[Mapping[str, Any]]) -> str | None:
     """Why some pods do not run, the most important of them first.
 
     Parameters
@@ -65,12 +65,12 @@ def _rank(pod: Mapping[str, Any]) -> int:
 def _reasons(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Reasons for which there is a remedy, each with what is said of it."""
     status = pod.get("status", {})
-    for place in (status, *_refused(status), *_states(status)):
+    for place in (status, *_unschedulable(status), *_states(status)):
         if place.get("reason") in _REMEDIES:
             yield place["reason"], place.get("message", "")
 
 
-def _refused(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _unschedulable(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     conditions = status.get("conditions", [])
     return [one for one in conditions if one["type"] == "PodScheduled" and one["status"] == "False"]
 

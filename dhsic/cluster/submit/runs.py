@@ -20,16 +20,16 @@ from dhsic.cluster.submit.quoting import yaml_text
 from dhsic.errors import ClusterError, InvalidArgumentError
 from dhsic.io.whole import write_whole
 
-__all__ = ["Run", "State", "Where", "find_run", "list_runs", "runs_folder"]
+__all__ = ["QueueName", "RunState", "SubmittedRun", "find_run", "list_runs", "runs_folder"]
 
-Where = Literal["slurm", "kubernetes"]
+QueueName = Literal["slurm", "kubernetes"]
 
 _FORMAT = 1
 _IDENTITY = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{6}")
 
 
 @dataclass(frozen=True)
-class State:
+class RunState:
     """Outcome of a run, as far as its queue does not know it.
 
     Parameters
@@ -45,14 +45,14 @@ class State:
 
 
 @dataclass(frozen=True)
-class Run:
+class SubmittedRun:
     """A test that a queue starts.
 
     Parameters
     ----------
     identity : str
         Name that the user gave it.
-    where : str
+    queue : str
         The queue.
     command : tuple of str
         The words after ``dhsic``.
@@ -69,7 +69,7 @@ class Run:
     """
 
     identity: str
-    where: Where
+    queue: QueueName
     command: tuple[str, ...]
     directory: str
     created: str
@@ -80,7 +80,7 @@ class Run:
     @classmethod
     def new(
         cls,
-        where: Where,
+        queue: QueueName,
         command: tuple[str, ...],
         spec: ClusterSpec,
         runs: Path,
@@ -92,7 +92,7 @@ class Run:
         identity = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         created = now.isoformat(timespec="seconds")
         folder = runs / identity
-        return cls(identity, where, command, os.getcwd(), created, spec, folder, checkpoint)
+        return cls(identity, queue, command, os.getcwd(), created, spec, folder, checkpoint)
 
     @property
     def name(self) -> str:
@@ -102,7 +102,7 @@ class Run:
     @property
     def text(self) -> Path:
         """File of what the queue was given."""
-        return self.folder / {"slurm": "job.sh", "kubernetes": "manifests.yaml"}[self.where]
+        return self.folder / {"slurm": "job.sh", "kubernetes": "manifests.yaml"}[self.queue]
 
     @property
     def log(self) -> Path:
@@ -151,16 +151,16 @@ class Run:
         """Remove the folder of a run that no queue took."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def state(self) -> State | None:
+    def state(self) -> RunState | None:
         """The state last told; None before a queue took the run."""
         try:
-            return State(**parse_json((self.folder / "state.json").read_text("utf-8")))
+            return RunState(**parse_json((self.folder / "state.json").read_text("utf-8")))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError) as error:
             raise _unreadable(self.identity, self.folder) from error
 
-    def tell(self, state: State) -> None:
+    def tell(self, state: RunState) -> None:
         """Keep what became of the run."""
         self.keep("state.json", json.dumps({"job": state.job, "cancelled": state.cancelled}))
 
@@ -172,7 +172,7 @@ class Run:
         return {
             "format": _FORMAT,
             "identity": self.identity,
-            "where": self.where,
+            "queue": self.queue,
             "command": list(self.command),
             "directory": self.directory,
             "created": self.created,
@@ -190,7 +190,7 @@ def runs_folder(chosen: Path | None) -> Path:
     return base / "dhsic" / "runs"
 
 
-def find_run(runs: Path, identity: str) -> Run:
+def find_run(runs: Path, identity: str) -> SubmittedRun:
     """Read a run.
 
     Raises
@@ -210,12 +210,12 @@ def find_run(runs: Path, identity: str) -> Run:
     folder = runs / identity
     try:
         facts = parse_json((folder / "run.json").read_text("utf-8"))
-        return _read(folder, facts)
+        return _read_run(folder, facts)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise _unreadable(identity, folder) from error
 
 
-def list_runs(runs: Path) -> list[Run]:
+def list_runs(runs: Path) -> list[SubmittedRun]:
     """All runs, the latest first."""
     return [find_run(runs, identity) for identity in sorted(_identities(runs), reverse=True)]
 
@@ -230,12 +230,12 @@ def _identities(runs: Path) -> list[str]:
         raise ClusterError(msg) from error
 
 
-def _read(folder: Path, facts: Mapping[str, Any]) -> Run:
-    if facts["format"] != _FORMAT or facts["where"] not in ("slurm", "kubernetes"):
+def _read_run(folder: Path, facts: Mapping[str, Any]) -> SubmittedRun:
+    if facts["format"] != _FORMAT or facts["queue"] not in ("slurm", "kubernetes"):
         raise ValueError(facts["format"])
-    return Run(
+    return SubmittedRun(
         identity=folder.name,
-        where=cast(Where, facts["where"]),
+        queue=cast(QueueName, facts["queue"]),
         command=tuple(map(str, facts["command"])),
         directory=str(facts["directory"]),
         created=str(facts["created"]),

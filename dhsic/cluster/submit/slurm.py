@@ -19,11 +19,11 @@ from dhsic.cluster.sections import JobQueue
 from dhsic.cluster.settings import job_limit
 from dhsic.cluster.submit.base import Phase
 from dhsic.cluster.submit.quoting import directive, shell_line
-from dhsic.cluster.submit.runs import Run
+from dhsic.cluster.submit.runs import SubmittedRun
 from dhsic.cluster.submit.tools import call
 from dhsic.errors import ClusterError
 
-__all__ = ["SlurmPlace"]
+__all__ = ["SlurmQueue"]
 
 _MISSING = "run this where SLURM's commands are, such as a login node"
 _JOB = re.compile(r"(\d+(?:;[\w.-]+)?)\s*")
@@ -54,10 +54,10 @@ exit "$code"
 """
 
 
-class SlurmPlace:
+class SlurmQueue:
     """Runs on SLURM."""
 
-    def prepare(self, run: Run) -> Run:
+    def prepare(self, run: SubmittedRun) -> SubmittedRun:
         """Let workers have the name and the folder of the run, where no other is given.
 
         Nobody sits before it, so workers are waited for as long as the job that leads may last.
@@ -74,11 +74,11 @@ class SlurmPlace:
             run, spec=dataclasses.replace(run.spec, jobs=jobs, timeout=timeout)
         )
 
-    def render(self, run: Run) -> str:
+    def render(self, run: SubmittedRun) -> str:
         """The script of the job that leads the test."""
         return _job_script(run)
 
-    def submit(self, run: Run, text: str) -> str:
+    def submit(self, run: SubmittedRun, text: str) -> str:
         """Hand the script to sbatch."""
         said = call(["sbatch", "--parsable"], _MISSING, given=text)
         match = _JOB.fullmatch(said)
@@ -87,9 +87,9 @@ class SlurmPlace:
             raise ClusterError(msg)
         return match[1]
 
-    def phase(self, run: Run, job: str) -> Phase:
+    def phase(self, run: SubmittedRun, job: str) -> Phase:
         """Ask squeue."""
-        number, *where = _told(job)
+        number, *where = _job_options(job)
         words = ["squeue", *where, "--noheader", "--format=%T", f"--jobs={number}"]
         try:
             said = call(words, _MISSING).split()
@@ -100,27 +100,27 @@ class SlurmPlace:
         state = said[-1] if said else ""
         return "waiting" if state in _WAITING else "running" if state in _RUNNING else "ended"
 
-    def trouble(self, run: Run, job: str, phase: Phase) -> str | None:
+    def trouble(self, run: SubmittedRun, job: str, phase: Phase) -> str | None:
         """Nothing: a queue of jobs says no more than where they stand."""
         return None
 
-    def cancel(self, run: Run, job: str) -> None:
+    def cancel(self, run: SubmittedRun, job: str) -> None:
         """End the job that leads; it ends those of its workers."""
-        number, *where = _told(job)
+        number, *where = _job_options(job)
         call(["scancel", *where, number], _MISSING)
 
-    def clear(self, run: Run, job: str) -> bool:
+    def clear(self, run: SubmittedRun, job: str) -> bool:
         """Nothing: SLURM forgets jobs by itself."""
         return False
 
 
-def _told(job: str) -> list[str]:
+def _job_options(job: str) -> list[str]:
     """The number of a job, and where one of several clusters has it, the option that says which."""
     number, _, cluster = job.partition(";")
     return [number, f"--clusters={cluster}"] if cluster else [number]
 
 
-def _job_script(run: Run) -> str:
+def _job_script(run: SubmittedRun) -> str:
     """Render the script of the job that leads a test."""
     jobs = run.spec.jobs
     assert jobs is not None
@@ -138,7 +138,7 @@ def _job_script(run: Run) -> str:
     return "\n".join(parts)
 
 
-def _client_words(run: Run) -> list[str]:
+def _client_words(run: SubmittedRun) -> list[str]:
     """The command with where it runs and what it leaves behind; a later `--` ends no option."""
     ours = {"cluster": "cluster.yaml", "json": run.result.name, "log-json": run.journal.name}
     if run.checkpoint:
@@ -149,7 +149,7 @@ def _client_words(run: Run) -> list[str]:
     return [run.command[0], *options, *run.command[1:]]
 
 
-def _head(run: Run, jobs: JobQueue) -> list[str]:
+def _head(run: SubmittedRun, jobs: JobQueue) -> list[str]:
     options: dict[str, object] = {
         "job-name": run.name,
         "output": run.log,

@@ -2,8 +2,8 @@
 
 Features leave out what they do not hold of a kernel, and |C|^2 is larger than HSIC in expectation.
 Both are put right without bias by a sample of pairs of rows: in blocks, the unbiased HSIC of the
-kernels less that of the features. What the features hold has little variance, since they are summed
-over all rows; what they do not hold is small in most kernels.
+kernels less that of the features. The part that features hold has little variance, since it is
+summed over all rows; the rest is small in most kernels.
 
 A pass keeps the rows of the blocks, so that only the kernels that are reported are computed there.
 """
@@ -243,7 +243,7 @@ def _of_blocks(sides: tuple[Side, Side], values: Sequence[NDArray[Any]]) -> Iter
 
 
 def _prepared(side: Side, values: NDArray[Any]) -> Iterator[_Block]:
-    """What one variable has in every block."""
+    """One variable in every block: its features, and its rows and columns for the kernel."""
     kernel, dtype = _kernel(side), side.map.dtype
     x = values.reshape(-1, values.shape[2])
     features = side.map(x) - side.centre

@@ -189,6 +189,11 @@ class COCO(OnLandmarks):
     tolerance : float, optional
         As in `NystromHSIC`.
 
+    Raises
+    ------
+    InvalidArgumentError
+        A number of landmarks, a tolerance or `replace` that cannot be.
+
     References
     ----------
     .. [1] A. Gretton. Notes on mean embeddings and covariance operators. 2020, section 4.1.
@@ -197,8 +202,12 @@ class COCO(OnLandmarks):
 
     Examples
     --------
-    >>> COCO(n_landmarks=100)
-    COCO(n_landmarks=100, replace=False, tolerance=None)
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 500))
+    >>> result = dhsic.independence_test(x, x**2 + noise, estimator=COCO(n_landmarks=100), rng=0)
+    >>> result.pvalue < 0.01
+    True
     """
 
     n_landmarks: int | str = "2sqrt"

@@ -27,9 +27,9 @@ from dhsic.estimators.feature.basis import SQUARED_HSIC, Basis, Measure, Side
 from dhsic.estimators.feature.moments import Covariances
 from dhsic.estimators.feature.principal import Directions
 from dhsic.estimators.feature.tests import (
+    column_outcome,
     describe_sides,
     estimate_by_moments,
-    feature_outcome,
     plan_features,
     unbiased_estimate,
 )
@@ -257,7 +257,7 @@ class OnLandmarks:
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The statistic, n times what is measured, and its null distribution, in a pass or two."""
         basis, found = self.features(session, kernels)
-        return feature_outcome(session, basis, self.measure, null, found)
+        return column_outcome(session, basis, self.measure, null, found)
 
     def features(
         self, session: Session, kernels: Sequence[Kernel]

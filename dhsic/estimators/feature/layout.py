@@ -18,7 +18,7 @@ from dhsic.kernels import Ranked
 from dhsic.kernels.ranked import OrderedColumns
 from dhsic.kernels.shared import Power, powers_among
 
-__all__ = ["Crossing", "KernelSide", "Layout", "Pair", "Place", "Rectangle"]
+__all__ = ["Crossing", "KernelSide", "Layout", "Pair", "ProductPlace", "Rectangle"]
 
 Matrix = NDArray[np.floating[Any]]
 Pair = tuple[int, ...]
@@ -102,7 +102,7 @@ class Crossing(NamedTuple):
         return products[..., self.at].reshape(*products.shape[:-1], *self.shape)
 
 
-class Place(NamedTuple):
+class ProductPlace(NamedTuple):
     """Where the products of two kernels are."""
 
     crossing: Crossing
@@ -245,7 +245,7 @@ class Layout:
         }
         return list(widths.values())
 
-    def place(self, pair: Pair) -> Place:
+    def place(self, pair: Pair) -> ProductPlace:
         """Where the products of two kernels are."""
         first, second = pair
         crossing = next(
@@ -254,7 +254,9 @@ class Layout:
             if first in one.firsts and second in one.seconds
         )
         ends = (self.places[first], crossing.first), (self.places[second], crossing.second)
-        return Place(crossing, *(slice(a.start - b.start, a.stop - b.start) for a, b in ends))
+        return ProductPlace(
+            crossing, *(slice(a.start - b.start, a.stop - b.start) for a, b in ends)
+        )
 
     def features(self, values: Sequence[NDArray[Any]]) -> Matrix:
         """Those that are summed, of rows of all variables, shape (b, D)."""

@@ -165,6 +165,11 @@ class NOCCO(_Normalised):
         grows without bound the estimate converges [1]_, and 0.08 at 200 rows or 0.05 at 1,000 costs
         some power for slow functions and gains much for faster ones.
 
+    Raises
+    ------
+    InvalidArgumentError
+        A number of landmarks or a tolerance that cannot be, or a regularisation that is too small.
+
     References
     ----------
     .. [1] K. Fukumizu, A. Gretton, X. Sun, B. Schoelkopf. Kernel measures of conditional

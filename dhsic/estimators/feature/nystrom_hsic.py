@@ -10,8 +10,8 @@ from dhsic._validation import check_flag, check_integer
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators.base import (
-    FeatureEstimates,
-    FeatureOutcome,
+    ColumnEstimates,
+    ColumnOutcome,
     GridOutcome,
     Null,
     Outcome,
@@ -30,8 +30,8 @@ from dhsic.estimators.feature.principal import (
 )
 from dhsic.estimators.feature.ranking import (
     estimate_features,
+    measure_columns,
     plan_ranked_features,
-    rank_features,
 )
 from dhsic.estimators.feature.tests import grid_outcome
 from dhsic.estimators.identities import (
@@ -92,6 +92,11 @@ class NystromHSIC(OnLandmarks):
         right by the U-statistics of kernels and of features in blocks of 128 to 512 rows. The test
         statistic stays.
 
+    Raises
+    ------
+    InvalidArgumentError
+        A number of landmarks or features, a tolerance or a flag that cannot be.
+
     References
     ----------
     .. [1] Q. Zhang, S. Filippi, A. Gretton, D. Sejdinovic. Large-scale kernel methods for
@@ -149,11 +154,11 @@ class NystromHSIC(OnLandmarks):
 
     def test_features(
         self, session: Session, combinations: Combinations, null: Resampling
-    ) -> FeatureOutcome:
+    ) -> ColumnOutcome:
         """The statistics of many features and their replicates."""
-        return rank_features(session, self.draw(session, combinations), null)
+        return measure_columns(session, self.draw(session, combinations), null)
 
-    def estimate_features(self, session: Session, combinations: Combinations) -> FeatureEstimates:
+    def estimate_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
         """The estimates of all features, in one pass."""
         return estimate_features(session, self.draw(session, combinations))
 

@@ -346,7 +346,7 @@ def _group_sums(values: Matrix, b: int) -> Vector:
 
 
 def _squared_norms(values: Matrix) -> Vector:
-    """Of columns, whose numbers may be side by side: (b, D) to (D,)."""
+    """Squared norms of columns, whose numbers may be side by side: (b, D) to (D,)."""
     if values.flags.f_contiguous:
         norms: Vector = np.vecdot(values.T, values.T)
     else:

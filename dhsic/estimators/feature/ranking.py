@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
-from dhsic.estimators.base import FeatureEstimates, FeatureOutcome, Resampling, plan_of
+from dhsic.estimators.base import ColumnEstimates, ColumnOutcome, Resampling, plan_of
 from dhsic.estimators.feature.basis import SQUARED_HSIC, Side, unseen_sides, whiten
 from dhsic.estimators.feature.landmarks import (
     REMEDY,
@@ -34,8 +34,8 @@ from dhsic.kernels import Combinations
 
 __all__ = [
     "estimate_features",
+    "measure_columns",
     "plan_ranked_features",
-    "rank_features",
 ]
 
 Vector = NDArray[np.float64]
@@ -46,24 +46,24 @@ def plan_ranked_features(
 ) -> Plan:
     """The steps that would run with as many landmarks as are likely to be kept.
 
-    Where more are kept, `rank_features` looks whether they fit before it reads the data.
+    Where more are kept, `measure_columns` looks whether they fit before it reads the data.
     """
     guessed = combinations.guessed(session.dims)
     kept = likely_counts(session, guessed, p)
     return _plan(session, guessed, null, p, unpruned(session, guessed, kept))
 
 
-def rank_features(session: Session, drawn: LandmarkFeatures, null: Resampling) -> FeatureOutcome:
+def measure_columns(session: Session, drawn: LandmarkFeatures, null: Resampling) -> ColumnOutcome:
     """The statistics, n |C|^2, of every feature and its replicates, with the estimates."""
     _plan(session, drawn.combinations, null, drawn.summary.drawn, drawn.maps).check()
     estimates = _estimates(session, drawn)
     found = grid_outcome(session, drawn.combinations, drawn.bases, SQUARED_HSIC, null)
-    return FeatureOutcome(
+    return ColumnOutcome(
         estimates, found.statistics, found.replicates, found.detail, found.rounding
     )
 
 
-def estimate_features(session: Session, drawn: LandmarkFeatures) -> FeatureEstimates:
+def estimate_features(session: Session, drawn: LandmarkFeatures) -> ColumnEstimates:
     """|C|^2 of every feature with the target, and of either with itself, in one pass."""
     _plan(session, drawn.combinations, None, drawn.summary.drawn, drawn.maps).check()
     return _estimates(session, drawn)
@@ -111,7 +111,7 @@ def _steps(session: Session, layout: Layout) -> list[DriverStep | PassPlan]:
     return [session.plan(MomentsPass(layout)), estimate]
 
 
-def _estimates(session: Session, drawn: LandmarkFeatures) -> FeatureEstimates:
+def _estimates(session: Session, drawn: LandmarkFeatures) -> ColumnEstimates:
     sides = dict(enumerate(drawn.sides))
     *features, target = sides
     sizes: dict[tuple[int, int], float] = {}
@@ -127,7 +127,7 @@ def _estimates(session: Session, drawn: LandmarkFeatures) -> FeatureEstimates:
     )
     summary = replace(drawn.summary, kept=tuple(side.n_features for side in drawn.sides[:-1]))
     targets = np.full(len(own), sizes[target, target])
-    return FeatureEstimates(drawn.combinations, hsic, own, targets, summary)
+    return ColumnEstimates(drawn.combinations, hsic, own, targets, summary)
 
 
 def _size(found: Covariances, sides: Mapping[int, Side], first: int, second: int) -> float:

@@ -46,7 +46,7 @@ _ESTIMATED = 1024  # rows of a group of which nothing moves
 _WIDE = 256  # features, beyond which whitening them row by row takes long
 _TILE_BYTES = 2**25  # of the features and transforms in a task
 _LEAST_TILE_BYTES = 2**20
-_QUICK_BYTES = 2**22  # of cross-covariances that are sooner measured than sent to threads
+_SERIAL_BYTES = 2**22  # of cross-covariances that are sooner measured than sent to threads
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class FeatureResampling:
         whitened = {pair: self._factors(layout, pair) for pair in piece.pairs}
         shifted = isinstance(self.moves, Orbit) and self.moves.shifted
         work = replicates * size_work(layout, whitened, shifted=shifted)
-        parallel = 8 * replicates * layout.n_products > _QUICK_BYTES
+        parallel = 8 * replicates * layout.n_products > _SERIAL_BYTES
         bytes_ = reduction.solve_bytes + slabs + factors
         solve = DriverStep("solve", bytes_, work=work, parallel=parallel)
         if isinstance(reduction, OrbitPass):
@@ -251,7 +251,7 @@ class FeatureResampling:
             tuple(self._factors(reduction.layout, pair) for pair in piece.pairs),
             self.measure,
         )
-        if cross.nbytes <= _QUICK_BYTES:
+        if cross.nbytes <= _SERIAL_BYTES:
             return sizes(range(len(cross))), errors, kept
         return np.concatenate(self.session.map("solve", sizes, len(cross))), errors, kept
 

@@ -31,9 +31,9 @@ from dhsic.estimators.feature.basis import (
 from dhsic.estimators.feature.frequencies import code_features, draw_features, frequency_steps
 from dhsic.estimators.feature.moments import Covariances, feature_moments, moments_layout
 from dhsic.estimators.feature.tests import (
+    column_outcome,
     describe_sides,
     estimate_by_moments,
-    feature_outcome,
     grid_outcome,
     plan_features,
 )
@@ -103,6 +103,11 @@ class RFFHSIC:
         law of each is the same; together they approximate the kernel better. For one column
         nothing changes.
 
+    Raises
+    ------
+    InvalidArgumentError
+        `n_features` is no positive integer, `form` is no such name, or `orthogonal` is no boolean.
+
     References
     ----------
     .. [1] Q. Zhang, S. Filippi, A. Gretton, D. Sejdinovic. Large-scale kernel methods for
@@ -114,8 +119,13 @@ class RFFHSIC:
 
     Examples
     --------
-    >>> RFFHSIC(n_features=200, orthogonal=True)
-    RFFHSIC(n_features=200, form='cos-sin', orthogonal=True)
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 500))
+    >>> estimator = RFFHSIC(n_features=200, orthogonal=True)
+    >>> result = dhsic.independence_test(x, x**2 + noise, estimator=estimator, rng=0)
+    >>> result.pvalue < 0.01
+    True
     """
 
     n_features: int = 100
@@ -176,7 +186,7 @@ class RFFHSIC:
         if len(session.sources) > 2:
             return self.joint.test(session, kernels, null)
         self._check_null(null)
-        return feature_outcome(session, self._basis(session, kernels), self._measure, null)
+        return column_outcome(session, self._basis(session, kernels), self._measure, null)
 
     def test_grid(
         self, session: Session, combinations: Combinations, null: Resampling

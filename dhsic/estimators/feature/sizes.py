@@ -14,7 +14,7 @@ from dhsic._work import Work
 from dhsic.engine.session import Session
 from dhsic.estimators.base import rounding_unit
 from dhsic.estimators.feature.basis import Factors, Measure, Side, whiten
-from dhsic.estimators.feature.layout import Layout, Pair, Place
+from dhsic.estimators.feature.layout import Layout, Pair, ProductPlace
 from dhsic.estimators.feature.orbits import OrbitPass, OrbitSums
 from dhsic.estimators.resample import tile_error, transform_error
 from dhsic.linalg import solve_lower, squared_norms
@@ -37,7 +37,7 @@ class ReplicateSizes:
     ----------
     cross : ndarray, shape (N, P)
         Cross-covariances of the features of all combinations.
-    places : tuple of Place
+    places : tuple of ProductPlace
         Those of the combinations.
     factors : tuple of (ndarray or None, ndarray or None)
         Factors that still whiten them.
@@ -46,7 +46,7 @@ class ReplicateSizes:
     """
 
     cross: Matrix
-    places: tuple[Place, ...]
+    places: tuple[ProductPlace, ...]
     factors: tuple[Factors, ...]
     measure: Measure
 

@@ -17,9 +17,9 @@ from dhsic.estimators.base import Estimate, Null, Outcome, fit_on_sample, fittin
 from dhsic.estimators.feature.basis import Basis, Measure, squared_frobenius_norms
 from dhsic.estimators.feature.moments import Covariances, feature_moments, moments_layout
 from dhsic.estimators.feature.tests import (
+    column_outcome,
     describe_sides,
     estimate_by_moments,
-    feature_outcome,
     plan_features,
 )
 from dhsic.estimators.resample import exact_null
@@ -52,8 +52,14 @@ class SubCorr:
 
     Examples
     --------
-    >>> SubCorr()
-    SubCorr()
+    One of five columns depends on y, and linearly.
+
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x = np.random.default_rng(0).standard_normal((300, 5))
+    >>> y = x[:, 2] + np.random.default_rng(1).standard_normal(300)
+    >>> dhsic.independence_test(x, y, estimator=SubCorr(), rng=0).pvalue < 0.01
+    True
     """
 
     name: ClassVar[str] = "sub-corr"
@@ -89,7 +95,7 @@ class SubCorr:
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The statistic, n times the mean, and its null distribution, in one pass or two."""
         basis, found = _standardised(session, kernels)
-        return feature_outcome(session, basis, _MEASURE, null, found)
+        return column_outcome(session, basis, _MEASURE, null, found)
 
 
 def _standardised(session: Session, kernels: Sequence[Kernel]) -> tuple[Basis, Covariances]:

@@ -44,9 +44,9 @@ from dhsic.linalg import spectrum
 from dhsic.nulls import ChiSquareMixture, Distribution, Gamma, GammaDistribution, Spectral
 
 __all__ = [
+    "column_outcome",
     "describe_sides",
     "estimate_by_moments",
-    "feature_outcome",
     "grid_outcome",
     "plan_features",
     "sample_step",
@@ -175,7 +175,7 @@ def unbiased_estimate(session: Session, basis: Basis) -> Estimate:
     return _estimate(basis, SQUARED_HSIC, found.estimate(0))
 
 
-def feature_outcome(
+def column_outcome(
     session: Session,
     basis: Basis,
     measure: Measure,

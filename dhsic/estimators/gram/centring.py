@@ -19,7 +19,7 @@ from dhsic.nulls import ChiSquareMixture
 __all__ = ["Centring", "centred_pairs", "limit_mixture"]
 
 Vector = NDArray[np.float64]
-Places = slice | NDArray[np.intp]
+RowPlaces = slice | NDArray[np.intp]
 Terms = dict[tuple[int, int], Any]
 
 _EVERY = slice(None)
@@ -63,13 +63,15 @@ class Centring:
         return totals
 
     def centre(
-        self, k: int, gram: Matrix, rows: Places = _EVERY, columns: Places = _EVERY
+        self, k: int, gram: Matrix, rows: RowPlaces = _EVERY, columns: RowPlaces = _EVERY
     ) -> Matrix:
         """Centre a tile of kernel k in place."""
+        # H K H entry by entry: K_ij - mean_i - mean_j + mean, half of the last in either term.
         shift = self.means[k] - 0.5 * self.totals[k]
         gram -= shift[rows, None].astype(gram.dtype)
         gram -= shift[columns].astype(gram.dtype)
         if self.unbiased and rows is columns:
+            # U-centring, of Szekely and Rizzo (2014), leaves the diagonal out of every sum.
             np.fill_diagonal(gram, 0.0)
         return gram
 
@@ -78,8 +80,8 @@ def centred_pairs(
     grams: Sequence[Matrix],
     chosen: Sequence[tuple[int, ...]],
     centring: Centring,
-    rows: Places = _EVERY,
-    columns: Places = _EVERY,
+    rows: RowPlaces = _EVERY,
+    columns: RowPlaces = _EVERY,
 ) -> Iterator[Matrix]:
     """H_ij = <xi_i, xi_j>, the Gram matrix of the centred products, of every combination.
 
@@ -115,17 +117,21 @@ def centred_pairs(
         return {(0, 0): c, (1, 0): left, (0, 1): right, (1, 1): grams[k]}
 
     @lru_cache(maxsize=len(chosen[0]) - 1)
-    def grown(one: tuple[int, ...]) -> Terms:
-        return _times(grown(one[:-1]), terms(one[-1])) if one[1:] else terms(one[0])
+    def grown(combination: tuple[int, ...]) -> Terms:
+        return (
+            _times_variable(grown(combination[:-1]), terms(combination[-1]))
+            if combination[1:]
+            else terms(combination[0])
+        )
 
-    for one in chosen:
-        if len(one) == 2:
-            yield grams[one[0]] * grams[one[1]]
+    for combination in chosen:
+        if len(combination) == 2:
+            yield grams[combination[0]] * grams[combination[1]]
         else:
-            yield _times(grown(one[:-1]), terms(one[-1]), {(2, 2)})[2, 2]
+            yield _times_variable(grown(combination[:-1]), terms(combination[-1]), {(2, 2)})[2, 2]
 
 
-def _times(f: Terms, by: Terms, wanted: Container[tuple[int, int]] | None = None) -> Terms:
+def _times_variable(f: Terms, by: Terms, wanted: Container[tuple[int, int]] | None = None) -> Terms:
     """The sums F multiplied by one more variable; all of them, or those that are wanted."""
     found: Terms = {}
     for ((p, q), value), ((one, other), factor) in product(f.items(), by.items()):

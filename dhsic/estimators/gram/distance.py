@@ -21,7 +21,7 @@ from dhsic.estimators.base import Null, rounding_unit
 from dhsic.estimators.gram.fast_distance import SortedGrams
 from dhsic.estimators.gram.quadratic import Quadratic
 from dhsic.estimators.gram.sides import RowOrders
-from dhsic.estimators.gram.steps import Step, read_step
+from dhsic.estimators.gram.steps import CostedStep, read_step
 from dhsic.estimators.gram.sums import GramSums, marginal_hsic
 from dhsic.estimators.resample import orbit_of
 from dhsic.kernels import Combinations, Distance, Kernel
@@ -104,7 +104,7 @@ class _Distances(Quadratic):
         fitted: Combinations,
         samples: Sequence[Vector],
         null: Null | None,
-    ) -> list[Step]:
+    ) -> list[CostedStep]:
         """In O(n log n) for single columns, else those of all pairs of rows."""
         kernels = {one.exponent for one in fitted.kernels if isinstance(one, Distance)}
         if len(fitted) > 1 or kernels != {1.0} or not self._fast(session, null):
@@ -123,8 +123,8 @@ class _Distances(Quadratic):
 
         steps = [
             read_step(session, orbit.groups),
-            Step(DriverStep("sums of distances", 120 * n, 64 * n, _sorting(n)), sort),
-            Step(
+            CostedStep(DriverStep("sums of distances", 120 * n, 64 * n, _sorting(n)), sort),
+            CostedStep(
                 DriverStep("permutation null", 120 * n * threads, work=work, parallel=True), permute
             ),
         ]
@@ -133,7 +133,7 @@ class _Distances(Quadratic):
     def _fast(self, session: Session, null: Null | None) -> bool:
         """Whether one column each, exponent 1 and the null allow the fast way."""
         columns = session.dims == (1, 1) and self.exponent == 1.0
-        all_rows = isinstance(null, Permutation) and null.within != "blocks"
+        all_rows = isinstance(null, Permutation) and null.within != "groups"
         return columns and (null is None or isinstance(null, Gamma) or all_rows)
 
 
@@ -180,8 +180,13 @@ class DCov(_Distances):
 
     Examples
     --------
-    >>> DCov(exponent=0.5)
-    DCov(exponent=0.5, unbiased=False, root=False)
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x = np.arange(9.0)
+    >>> round(dhsic.hsic(x, x**2, estimator=DCov(root=True), rng=0).estimate, 2)
+    5.45
+    >>> dhsic.independence_test(x, x**2, estimator=DCov(exponent=0.5), rng=0).pvalue < 0.01
+    True
     """
 
     exponent: float = 1.0

@@ -7,7 +7,7 @@ from typing import ClassVar, final
 
 from dhsic._validation import check_flag
 from dhsic.engine.session import Session
-from dhsic.estimators.base import FeatureEstimates, FeatureOutcome, Resampling
+from dhsic.estimators.base import ColumnEstimates, ColumnOutcome, Resampling
 from dhsic.estimators.gram.sequential import HeldQuadratic
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.kernels.columns import Columns
@@ -33,6 +33,11 @@ class VHSIC(HeldQuadratic):
         the statistic stays. That is larger in expectation by a share of 1 / n, and finds more
         where data have heavy tails.
 
+    Raises
+    ------
+    InvalidArgumentError
+        `unbiased_estimate` is no boolean.
+
     References
     ----------
     .. [1] F. Kalinke, Z. Szabo. Nystrom M-Hilbert-Schmidt independence criterion. UAI 2023,
@@ -42,8 +47,14 @@ class VHSIC(HeldQuadratic):
 
     Examples
     --------
-    >>> VHSIC()
-    VHSIC(unbiased_estimate=False)
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 300))
+    >>> y = x**2 + noise
+    >>> dhsic.hsic(x, y, estimator=VHSIC(unbiased_estimate=True), rng=0).estimate > 0.0
+    True
+    >>> dhsic.independence_test(x, y, estimator=VHSIC(), rng=0).pvalue < 0.01
+    True
     """
 
     unbiased_estimate: bool = False
@@ -55,20 +66,20 @@ class VHSIC(HeldQuadratic):
 
     def test_features(
         self, session: Session, combinations: Combinations, null: Resampling
-    ) -> FeatureOutcome:
+    ) -> ColumnOutcome:
         """Statistics and replicates of as many features at a time as fit in memory."""
         grid = self.test_grid(session, combinations, null)
         assert grid.own is not None
         values = grid.statistics / session.n
-        estimates = FeatureEstimates(grid.combinations, values, *grid.own.T)
-        return FeatureOutcome(
+        estimates = ColumnEstimates(grid.combinations, values, *grid.own.T)
+        return ColumnOutcome(
             estimates, grid.statistics, grid.replicates, grid.detail, grid.rounding
         )
 
-    def estimate_features(self, session: Session, combinations: Combinations) -> FeatureEstimates:
+    def estimate_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
         """The estimates of as many features at a time as fit in memory."""
         values, own, fitted = self.sizes(session, combinations)
-        return FeatureEstimates(fitted, values, *own.T)
+        return ColumnEstimates(fitted, values, *own.T)
 
 
 @final
@@ -88,8 +99,13 @@ class UHSIC(HeldQuadratic):
 
     Examples
     --------
-    >>> UHSIC()
-    UHSIC()
+    An unbiased estimate of independent variables is about 0, and may be negative.
+
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, y = np.random.default_rng(0).standard_normal((2, 300))
+    >>> abs(dhsic.hsic(x, y, estimator=UHSIC(), rng=0).estimate) < 0.002
+    True
     """
 
     name: ClassVar[str] = "u-hsic"
@@ -114,8 +130,13 @@ class SubHSIC(HeldQuadratic):
 
     Examples
     --------
-    >>> SubHSIC()
-    SubHSIC()
+    One of five columns depends on y.
+
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x = np.random.default_rng(0).standard_normal((300, 5))
+    >>> dhsic.independence_test(x, x[:, 2] ** 2, estimator=SubHSIC(), rng=0).pvalue < 0.01
+    True
     """
 
     name: ClassVar[str] = "sub-hsic"

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.estimators.gram.sides import RowOrders
-from dhsic.estimators.gram.sums import GramSums, hsic, rounding
+from dhsic.estimators.gram.sums import GramSums, gram_hsic, rounding
 from dhsic.estimators.resample import Resampled
 
 __all__ = ["SortedColumns", "SortedGrams", "distance_sums"]
 
 Vector = NDArray[np.float64]
-Points = NDArray[np.complex128]
+PlanePoints = NDArray[np.complex128]
 Ranks = NDArray[np.intp]
 
 _IN_CACHE = 2**14
@@ -25,7 +25,7 @@ _IN_CACHE = 2**14
 def distance_sums(x: Vector, y: Vector) -> GramSums:
     """Sums of the matrices of distances |x_i - x_j| and |y_i - y_j|.
 
-    By `dhsic.estimators.gram.sums` they give distance covariance: `hsic` is its square, as
+    By `dhsic.estimators.gram.sums` they give distance covariance: `gram_hsic` is its square, as
     a V-statistic or U-centred, and `marginal_hsic` gives the squared distance variances.
 
     Parameters
@@ -47,12 +47,12 @@ def distance_sums(x: Vector, y: Vector) -> GramSums:
     Examples
     --------
     >>> import numpy as np
-    >>> from dhsic.estimators.gram.sums import hsic
+    >>> from dhsic.estimators.gram.sums import gram_hsic
     >>> sums = distance_sums(np.array([0.0, 1.0, 3.0]), np.array([1.0, 0.0, 2.0]))
     >>> sums.rows
     array([[4., 3., 5.],
            [2., 3., 3.]])
-    >>> print(round(hsic(sums, unbiased=False), 4))
+    >>> print(round(gram_hsic(sums, unbiased=False), 4))
     0.5926
     """
     columns = SortedColumns.of(x, y)
@@ -151,7 +151,7 @@ class SortedGrams:
     def _under(self, order: Ranks) -> float:
         rows = np.stack([self.sums.rows[0], self.sums.rows[1][order]])
         sums = self.sums._replace(rows=rows, joint=self.columns.joint(order))
-        return sums.n * hsic(sums, unbiased=self.unbiased)
+        return sums.n * gram_hsic(sums, unbiased=self.unbiased)
 
     @property
     def detail(self) -> str:
@@ -170,7 +170,7 @@ class SortedGrams:
 
     def resampled(self) -> Resampled:
         """The statistic and its replicates."""
-        statistic = self.sums.n * hsic(self.sums, unbiased=self.unbiased)
+        statistic = self.sums.n * gram_hsic(self.sums, unbiased=self.unbiased)
         return Resampled(np.array([statistic]), self.replicates[:, None], self.rounding())
 
     def rounding(self) -> Vector:
@@ -178,7 +178,7 @@ class SortedGrams:
         return np.array([rounding(self.sums, np.dtype(np.float64))])
 
 
-def _later_terms(points: Points, ranks: Ranks) -> float:
+def _later_terms(points: PlanePoints, ranks: Ranks) -> float:
     """Sum of Im z_j (z_j - z_i) over the pairs i < j whose ranks increase.
 
     It is 2 x_j y_j - x_j y_i - x_i y_j with z = x + iy. The highest bit in which two ranks differ
@@ -189,7 +189,7 @@ def _later_terms(points: Points, ranks: Ranks) -> float:
     total = 0.0
     for bit in reversed(range((len(ranks) - 1).bit_length())):
         half = 1 << bit
-        terms, low, high = _split(points, ranks, half)
+        terms, low, high = _split_by_bit(points, ranks, half)
         total += terms
         if len(ranks) > _IN_CACHE:
             return total + _later_terms(*low) + _later_terms(*high)
@@ -197,9 +197,9 @@ def _later_terms(points: Points, ranks: Ranks) -> float:
     return total
 
 
-def _split(
-    points: Points, ranks: Ranks, half: int
-) -> tuple[float, tuple[Points, Ranks], tuple[Points, Ranks]]:
+def _split_by_bit(
+    points: PlanePoints, ranks: Ranks, half: int
+) -> tuple[float, tuple[PlanePoints, Ranks], tuple[PlanePoints, Ranks]]:
     """The terms of one bit of the ranks, and the points without and with it.
 
     Points come in groups of 2 half ranks, of which the last may lack some.

@@ -21,7 +21,7 @@ from dhsic.engine.moved_groups import MovedGroups
 from dhsic.engine.reduction import GroupBlock
 from dhsic.engine.tiles import Matrix
 from dhsic.estimators.gram.lines import HeldLines
-from dhsic.estimators.gram.sides import GramSides, OrbitSums, RowOrders, Rows, Side
+from dhsic.estimators.gram.sides import CosetRows, GramSides, Members, PairSums, RowOrders
 
 __all__ = ["HeldShifts"]
 
@@ -36,7 +36,7 @@ _MOST_IN_VAIN = 4  # pairs of kernels that are multiplied for one that is wanted
 
 @dataclass(frozen=True)
 class HeldShifts:
-    """All sums of `OrbitSums` of statistics of two variables, where all rows are in one block.
+    """All sums of `PairSums` of statistics of two variables, where all rows are in one block.
 
     Parameters
     ----------
@@ -77,9 +77,9 @@ class HeldShifts:
         places = 2 * 8 * part * self._b + 8 * sides.orbit.cosets * n + 3 * 8 * self._lines
         return sides.dtype.itemsize * entries + places
 
-    def sums_of(self, block: GroupBlock) -> OrbitSums:
+    def sums_of(self, block: GroupBlock) -> PairSums:
         """Over all pairs of rows."""
-        sums = OrbitSums.zeros(self.sides, self.length // 2 + 1)
+        sums = PairSums.zeros(self.sides, self.length // 2 + 1)
         rows = self.sides.prepare(block, 0)
         self.sides.add_offsets(sums, rows, 0)
         most = max(len(self._lefts), len(self._rights))
@@ -89,11 +89,13 @@ class HeldShifts:
         values = self._entries(self._rights, rows, sums, held)
         standing = standing.T @ self._standing(values)
         sums.constants[:] = [standing[at] for at in self._places_of_pairs]
-        for cosets in _cut(self.sides.orbit.cosets, self._batch):
+        for cosets in _ranges_of(self.sides.orbit.cosets, self._batch):
             sums.products[cosets.start : cosets.stop] = self._met(own, values, cosets)
         return sums
 
-    def _entries(self, some: Sequence[Side], rows: Rows, sums: OrbitSums, held: Matrix) -> Matrix:
+    def _entries(
+        self, some: Sequence[Members], rows: CosetRows, sums: PairSums, held: Matrix
+    ) -> Matrix:
         """Matrices entry by entry, shape (n^2, K): one place has all that is gathered at a time.
 
         They are computed in strips that the cache holds, and what they sum to is added.
@@ -102,7 +104,7 @@ class HeldShifts:
         values = held[: n**2 * len(some)].reshape(n, n, len(some))
         needed = sides.shared.sources(number for (number,) in some)
         buffers = np.empty((k + 1 + sides.shared.work_tiles, self._strip * n), sides.dtype)
-        for part in _cut(n, self._strip):
+        for part in _ranges_of(n, self._strip):
             at = slice(part.start, part.stop)
             tiles = buffers[:, : len(part) * n].reshape(-1, len(part), n)
             prepared = [x[at] for x in rows.rows]
@@ -129,7 +131,7 @@ class HeldShifts:
         weights = self._held_lines.weights.astype(values.dtype)
         shape = self.length // 2 + 1, self._lines, len(self._lefts)
         own: Spectrum = np.empty(shape, np.result_type(values.dtype, np.complex64))
-        for part in _cut(self._lines, self._part):
+        for part in _ranges_of(self._lines, self._part):
             at = slice(part.start, part.stop)
             np.conj(self._spectra(values, range(1), part), out=own[:, at])
             own[:, at] *= weights[at, None]
@@ -167,13 +169,15 @@ class HeldShifts:
         entries: Matrix = values[(n * left[:, None] + left).ravel()]
         return entries
 
-    def _met(self, own: Spectrum, values: Matrix, cosets: range) -> Spectrum:
+    def _met(self, left_spectra: Spectrum, values: Matrix, cosets: range) -> Spectrum:
         """The cross-spectra of all statistics in some cosets, shape (R, C, F)."""
-        shape = *own.shape[:2], len(cosets) * len(self._rights)
-        met: Spectrum = np.zeros(shape, own.dtype)  # of all pairs of a left and a right side
-        for part in _cut(self._lines, self._part):
-            met += own[..., part.start : part.stop] @ self._spectra(values, cosets, part)
-        met = met.reshape(*own.shape[:2], len(cosets), -1)
+        shape = *left_spectra.shape[:2], len(cosets) * len(self._rights)
+        met: Spectrum = np.zeros(
+            shape, left_spectra.dtype
+        )  # of all pairs of a left and a right side
+        for part in _ranges_of(self._lines, self._part):
+            met += left_spectra[..., part.start : part.stop] @ self._spectra(values, cosets, part)
+        met = met.reshape(*left_spectra.shape[:2], len(cosets), -1)
         lefts, rights = zip(*self._places_of_pairs, strict=True)
         return np.conj(met[:, list(lefts), :, list(rights)]).transpose(2, 0, 1)
 
@@ -226,17 +230,17 @@ class HeldShifts:
         return HeldLines.count_of(groups.size, groups.count, groups.n_left)
 
     @cached_property
-    def _lefts(self) -> list[Side]:
+    def _lefts(self) -> list[Members]:
         """The sides that stay."""
         return list(dict.fromkeys(left for left, _ in self.sides.pairs))
 
     @cached_property
-    def _rights(self) -> list[Side]:
+    def _rights(self) -> list[Members]:
         """The sides that move."""
         return list(dict.fromkeys((right,) for _, right in self.sides.pairs))
 
 
-def _cut(count: int, step: int) -> Iterator[range]:
+def _ranges_of(count: int, step: int) -> Iterator[range]:
     """So many at a time."""
     for start in range(0, count, step):
         yield range(start, min(start + step, count))

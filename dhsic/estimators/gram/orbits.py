@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dhsic.engine.groups import RowGroups
 from dhsic.estimators.gram.permutations import PermutedGramPass, batches
 from dhsic.estimators.gram.shifts import ShiftedGramPass
-from dhsic.estimators.gram.sides import GramSides, OrbitSums, RowOrders, Side
+from dhsic.estimators.gram.sides import GramSides, Members, PairSums, RowOrders
 from dhsic.estimators.gram.sums import GramSums, rounding
 from dhsic.estimators.resample import Orbit, Resampled, TwoSided, tile_error, transform_error
 from dhsic.linalg import hadamard
@@ -36,14 +36,14 @@ class GramOrbit:
     ----------
     reduction : ShiftedGramPass or PermutedGramPass
         The pass that summed.
-    sums : OrbitSums
+    sums : PairSums
         Over all rows.
     limit : ChiSquareMixture, optional
         The limit of n V-HSIC under independence, where its eigenvalues were taken.
     """
 
     reduction: ShiftedGramPass | PermutedGramPass
-    sums: OrbitSums
+    sums: PairSums
     limit: ChiSquareMixture | None = None
 
     @property
@@ -221,13 +221,13 @@ class GramOrbit:
         means: Vector = offsets + offsets.mean(axis=-1, keepdims=True)
         return means + self.sums.rows[numbers] / self.n
 
-    def _row_product(self, side: Side, r: int = 0) -> Vector:
+    def _row_product(self, side: Members, r: int = 0) -> Vector:
         """Product of the row means of the kernels of a side in the order of a coset, shape (n,)."""
         each = (self._row_means(self.sides.numbers[0, (k,)]) for k in side)
         moved = [self._moved(means, r, k) for means, k in zip(each, side, strict=True)]
         return hadamard([moved[0].copy(), *moved[1:]])
 
-    def _product_of_means(self, side: Side) -> float:
+    def _product_of_means(self, side: Members) -> float:
         numbers = (self.sides.numbers[0, (k,)] for k in side)
         return math.prod(float(self._row_means(number).mean()) for number in numbers)
 

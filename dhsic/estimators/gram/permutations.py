@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dhsic._work import Work
 from dhsic.engine.reduction import Footprint, GroupBlock
 from dhsic.engine.tiles import Matrix
-from dhsic.estimators.gram.sides import GramPass, OrbitSums, Piece, RowOrders
+from dhsic.estimators.gram.sides import GramPass, PairSums, RowOrders, RowPart
 from dhsic.kernels import Combinations
 from dhsic.kernels.shared import Power, SharedTiles
 from dhsic.linalg import hadamard
@@ -227,7 +227,7 @@ class PermutedGrams:
 
 @dataclass(frozen=True)
 class PermutedGramPass(GramPass):
-    """All sums of `OrbitSums` without shifts, in one pass over pairs of groups of rows.
+    """All sums of `PairSums` without shifts, in one pass over pairs of groups of rows.
 
     A pair of groups holds its own permutations, so every Gram tile is computed once and gathered
     for each coset.
@@ -258,7 +258,7 @@ class PermutedGramPass(GramPass):
         return Footprint(
             payload=sum(pilots.nbytes for pilots in sides.pilots),
             scratch=sides.plain_bytes(rows, b) + self.permuting_bytes(b),
-            state=OrbitSums.nbytes_of(sides, 1),
+            state=PairSums.nbytes_of(sides, 1),
             work=tiles + added + self.permuting,
         )
 
@@ -276,10 +276,10 @@ class PermutedGramPass(GramPass):
         orders = 2 * 8 * 2 * count * (self.products.n_variables - 1) * rows
         return self.sides.dtype.itemsize * entries + orders
 
-    def chunk(self, left: GroupBlock, right: GroupBlock) -> OrbitSums:
+    def chunk(self, left: GroupBlock, right: GroupBlock) -> PairSums:
         """Sums over one pair of blocks and its transpose."""
-        sums = OrbitSums.zeros(self.sides, 1)
-        for own, other in self.sides.pairs_of_pieces(left, right):
+        sums = PairSums.zeros(self.sides, 1)
+        for own, other in self.sides.part_pairs(left, right):
             grams = self.add_plain(sums, own, other)
             if self.sides.orbit.cosets > 1:
                 weight = 1.0 if own is other else 2.0
@@ -287,7 +287,7 @@ class PermutedGramPass(GramPass):
                 sums.products[1:, :, 0] += weight * self.permuted(grams, own, other)(every)
         return sums
 
-    def add_plain(self, sums: OrbitSums, own: Piece, other: Piece) -> list[Matrix]:
+    def add_plain(self, sums: PairSums, own: RowPart, other: RowPart) -> list[Matrix]:
         """Add what two pieces of rows sum to as they are; return the matrices of all kernels."""
         (first, _), (second, _) = own, other
         grams = self.sides.grams(first, second)
@@ -296,7 +296,7 @@ class PermutedGramPass(GramPass):
             self.sides.add_offsets(sums, first, 0)
         return [grams[k,] for k in range(len(self.sides.combinations.kernels))]
 
-    def permuted(self, grams: Sequence[Matrix], own: Piece, other: Piece) -> PermutedGrams:
+    def permuted(self, grams: Sequence[Matrix], own: RowPart, other: RowPart) -> PermutedGrams:
         """The sums of these matrices under permutations, to be taken."""
         columns = None if own is other else other[1]
         return PermutedGrams.of(self.products, grams, own[1], columns)

@@ -28,7 +28,7 @@ from dhsic.estimators.base import (
 from dhsic.estimators.gram.orbits import GramOrbit
 from dhsic.estimators.gram.signs import SignedGrams
 from dhsic.estimators.gram.steps import (
-    Step,
+    CostedStep,
     orbit_steps,
     plain_steps,
     plan_steps,
@@ -36,7 +36,7 @@ from dhsic.estimators.gram.steps import (
     signed_steps,
     spectral_steps,
 )
-from dhsic.estimators.gram.sums import GramSums, check_rows, hsic, marginal_hsic
+from dhsic.estimators.gram.sums import GramSums, check_rows, gram_hsic, marginal_hsic
 from dhsic.estimators.identities import compared_in_samples, left_out_text
 from dhsic.estimators.null_moments import null_moments
 from dhsic.estimators.resample import exact_null
@@ -104,11 +104,11 @@ class Quadratic:
 
     def size(self, sums: GramSums) -> float:
         """The multiple of the squared HSIC; n times it is the statistic."""
-        return self.factor(sums) * hsic(sums, unbiased=self.unbiased)
+        return self.factor(sums) * gram_hsic(sums, unbiased=self.unbiased)
 
     def estimated(self, sums: GramSums) -> float:
         """The multiple of the squared HSIC that the estimate tells."""
-        return self.factor(sums) * hsic(sums, unbiased=self.unbiased_estimate)
+        return self.factor(sums) * gram_hsic(sums, unbiased=self.unbiased_estimate)
 
     def reported(self, size: float) -> float:
         """The estimate, from its size."""
@@ -160,9 +160,9 @@ class Quadratic:
     ) -> tuple[Vector, Vector, Combinations]:
         """The sizes of all combinations, HSIC of every variable with itself, and the kernels."""
         fitted, _, found = self._run(session, combinations, None)
-        sums = [grams.sums_of(one) for part, grams in found for one in part.chosen]
-        own = np.array([marginal_hsic(one, unbiased=self.unbiased) for one in sums])
-        return np.array([self.size(one) for one in sums]), own, fitted
+        sums = [grams.sums_of(gram_sums) for part, grams in found for gram_sums in part.chosen]
+        own = np.array([marginal_hsic(gram_sums, unbiased=self.unbiased) for gram_sums in sums])
+        return np.array([self.size(gram_sums) for gram_sums in sums]), own, fitted
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """The size of the estimate times n, and its null distribution."""
@@ -236,9 +236,9 @@ class Quadratic:
         if len(fitted) > 1 and isinstance(null, Resampling) and not fitted.features:
             numbers = compared_in_samples(fitted, samples, session.n)
             if len(numbers) < len(fitted):
-                fitted, numbered = fitted.part(numbers), _kept(numbered, numbers)
+                fitted, numbered = fitted.part(numbers), _ranges_left(numbered, numbers)
         note = guard_grams(session, fitted, samples, null)
-        parts = _cut(fitted, numbered)
+        parts = _cut_combinations(fitted, numbered)
         runs = (run_steps(session, self._steps(session, one, samples, null)) for one in parts)
         return fitted, note, zip(parts, runs, strict=True)
 
@@ -261,15 +261,15 @@ class Quadratic:
         self, grams: GramOrbit | SignedGrams, part: Combinations
     ) -> tuple[Vector, Vector, Vector, Vector, Vector]:
         """Statistics, estimates, rounding, replicates, HSIC of every variable with itself."""
-        each = [grams.sums_of(one) for one in part.chosen]
-        factors = np.array([self.factor(one) for one in each])
+        each = [grams.sums_of(gram_sums) for gram_sums in part.chosen]
+        factors = np.array([self.factor(gram_sums) for gram_sums in each])
         used, at = np.unique(part.chosen, return_inverse=True)  # some may be in no combination
         kernels = grams.sums_of_kernels(used.tolist())
         own = marginal_hsic(kernels, unbiased=self.unbiased)[at.reshape(len(part), -1)]
         statistics, replicates, errors = grams.resampled()
         estimates = statistics / each[0].n
         if self.unbiased_estimate and not self.unbiased:
-            estimates = np.array([hsic(one, unbiased=True) for one in each])
+            estimates = np.array([gram_hsic(gram_sums, unbiased=True) for gram_sums in each])
         return (
             factors * statistics,
             factors * estimates,
@@ -299,7 +299,7 @@ class Quadratic:
             return [range(start, min(start + size, count)) for start in range(0, count, size)]
 
         def exceeds(size: int) -> bool:  # kernels of some parts take more than those of others
-            return not plan_of_parts(*_cut(combinations, parts_of(size))).fits
+            return not plan_of_parts(*_cut_combinations(combinations, parts_of(size))).fits
 
         if count == 1 or isinstance(null, Chain):
             return _Planned([range(count)], plan_of_parts(combinations))
@@ -310,11 +310,11 @@ class Quadratic:
                 return _Planned([range(count)], whole)
             size = max(bisect_left(range(1, count), True, key=exceeds), 1)
         parts = parts_of(size)
-        return _Planned(parts, plan_of_parts(*_cut(combinations, parts)))
+        return _Planned(parts, plan_of_parts(*_cut_combinations(combinations, parts)))
 
     def _guessed(
         self, session: Session, combinations: Combinations, null: Null | None
-    ) -> list[Step]:
+    ) -> list[CostedStep]:
         """The steps for kernels that are not fitted yet: costs depend on no value."""
         samples = [np.zeros((min(session.n, BANDWIDTH_ROWS), d)) for d in session.dims]
         return self._steps(session, combinations.guessed(session.dims), samples, null)
@@ -325,7 +325,7 @@ class Quadratic:
         fitted: Combinations,
         samples: Sequence[Vector],
         null: Null | None,
-    ) -> list[Step]:
+    ) -> list[CostedStep]:
         """All that a run does once kernels are fitted; the last step returns its sums."""
         if isinstance(null, Shifts | Chain | Permutation):
             return orbit_steps(session, fitted, samples, null, unbiased=self.unbiased)
@@ -336,12 +336,12 @@ class Quadratic:
         return plain_steps(session, fitted, samples)
 
 
-def _kept(parts: Sequence[range], numbers: Sequence[int]) -> list[range]:
+def _ranges_left(parts: Sequence[range], numbers: Sequence[int]) -> list[range]:
     """The parts that are left of some combinations, which are numbered anew."""
     counts = (sum(c in part for c in numbers) for part in parts)
     ends = list(accumulate(filter(None, counts), initial=0))
     return [range(*both) for both in pairwise(ends)]
 
 
-def _cut(combinations: Combinations, parts: Sequence[range]) -> list[Combinations]:
+def _cut_combinations(combinations: Combinations, parts: Sequence[range]) -> list[Combinations]:
     return [combinations.part(one) for one in parts] if len(parts) > 1 else [combinations]

@@ -26,7 +26,7 @@ from dhsic.engine.reduction import Footprint, GroupBlock
 from dhsic.engine.tiles import Matrix
 from dhsic.estimators.gram.held_shifts import HeldShifts
 from dhsic.estimators.gram.lines import Across, Diagonals, Lines
-from dhsic.estimators.gram.sides import GramPass, OrbitSums, Rows, Side
+from dhsic.estimators.gram.sides import CosetRows, GramPass, Members, PairSums
 
 __all__ = ["ShiftedGramPass"]
 
@@ -42,12 +42,12 @@ _CENTRED = 29.0  # passes over an entry of a line that is cut, centred and summe
 _CALLS = 40.0  # of small functions, a pair of groups and a line's kernels
 _GATHERED = 16.0  # of a line that is gathered from matrices of all rows
 _MET = 7.0  # and over one of a product of transforms
-_QUICK_FACTORS = range(2, 60)  # of lengths that take less than padding to twice that
+_SMALL_FACTORS = range(2, 60)  # of lengths that take less than padding to twice that
 
 
 @dataclass(frozen=True)
 class ShiftedGramPass(GramPass):
-    """All sums of `OrbitSums`, in one pass over pairs of groups of rows.
+    """All sums of `PairSums`, in one pass over pairs of groups of rows.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class ShiftedGramPass(GramPass):
             scratch=sides.dtype.itemsize * 2 * prepared
             + made
             + 8 * (work + 2 * len(sides.numbers) * b),
-            state=OrbitSums.nbytes_of(sides, self.frequencies),
+            state=PairSums.nbytes_of(sides, self.frequencies),
             work=self._work,
         )
 
@@ -131,7 +131,7 @@ class ShiftedGramPass(GramPass):
             + Work.of(calls=calls)
         )
 
-    def chunk(self, left: GroupBlock, right: GroupBlock) -> OrbitSums:
+    def chunk(self, left: GroupBlock, right: GroupBlock) -> PairSums:
         """Sums over one pair of blocks and its transpose."""
         if self._held is not None:  # there is one block
             return self._held.sums_of(left)
@@ -184,18 +184,18 @@ class _Task:
         self._sides = shifted.sides
         self._shifted = shifted
         self._buffers = _Buffers.of(shifted)
-        self._sums = OrbitSums.zeros(shifted.sides, shifted.frequencies)
+        self._sums = PairSums.zeros(shifted.sides, shifted.frequencies)
         self._by_right: dict[int, list[int]] = {}
         for c, pair in enumerate(shifted.sides.pairs):
             self._by_right.setdefault(pair.right, []).append(c)
 
-    def sums_of(self, left: GroupBlock, right: GroupBlock) -> OrbitSums:
+    def sums_of(self, left: GroupBlock, right: GroupBlock) -> PairSums:
         """Over all pairs of rows of either."""
         same, cosets = left.first == right.first, range(self._sides.orbit.cosets)
         first = [self._sides.prepare(left, coset) for coset in cosets]
         second = first if same else [self._sides.prepare(right, coset) for coset in cosets]
-        groups, staying = _cut(first, left)
-        others, others_staying = (groups, staying) if same else _cut(second, right)
+        groups, staying = _cut_groups(first, left)
+        others, others_staying = (groups, staying) if same else _cut_groups(second, right)
         for g, own in enumerate(groups):
             for h in range(g if same else 0, len(others)):
                 self._add_groups(own, own if same and g == h else others[h])
@@ -211,16 +211,16 @@ class _Task:
             self._sides.add_offsets(self._sums, rows, coset)
         return self._sums
 
-    def _add_groups(self, first: Sequence[Rows], second: Sequence[Rows]) -> None:
+    def _add_groups(self, first: Sequence[CosetRows], second: Sequence[CosetRows]) -> None:
         """Add the pairs of rows of two groups, or of one."""
         self._add(Diagonals.of_tile(self._shifted.groups.size, same=first is second), first, second)
 
-    def _add_across(self, staying: Sequence[Rows], group: Sequence[Rows]) -> None:
+    def _add_across(self, staying: Sequence[CosetRows], group: Sequence[CosetRows]) -> None:
         """Add the pairs of a row that stays where it is and one of a group."""
         count = len(staying[0].places)
         self._add(Across(self._shifted.groups.size, 0, count), staying, group)
 
-    def _add(self, lines: Lines, first: Sequence[Rows], second: Sequence[Rows]) -> None:
+    def _add(self, lines: Lines, first: Sequence[CosetRows], second: Sequence[CosetRows]) -> None:
         """Add lines between rows, which are given in the order of every coset."""
         rows, columns = first[0].places, second[0].places
         above = np.zeros((len(self._sides.numbers), len(rows)))
@@ -229,7 +229,7 @@ class _Task:
         for _, band in lines.cut(self._shifted.band):
             roots = self._roots(band, first, second)
             for at, part in band.cut(self._shifted.part):
-                own: dict[Side, Spectrum] = {}
+                own: dict[Members, Spectrum] = {}
                 for coset, tiles in enumerate(roots):
                     some = {k: tile[at] for k, tile in tiles.items()}
                     moved = self._transformed(part, some, offsets[coset], sums, coset, rows)
@@ -240,7 +240,7 @@ class _Task:
             self._sums.rows[:, columns] += sums[1]
 
     def _roots(
-        self, band: Lines, first: Sequence[Rows], second: Sequence[Rows]
+        self, band: Lines, first: Sequence[CosetRows], second: Sequence[CosetRows]
     ) -> list[dict[int, Matrix]]:
         """Lines of the kernels that are no powers, of every coset."""
         buffers, work = iter(self._buffers.roots), self._buffers.work
@@ -257,11 +257,11 @@ class _Task:
         self,
         part: Lines,
         tiles: dict[int, Matrix],
-        offsets: dict[Side, tuple[Matrix, Matrix]],
+        offsets: dict[Members, tuple[Matrix, Matrix]],
         sums: tuple[Vector, Vector],
         coset: int,
         places: NDArray[np.intp],
-    ) -> dict[Side, Spectrum]:
+    ) -> dict[Members, Spectrum]:
         """Transforms of all sides that a coset needs, about their pilots, from rows at places."""
         sides, at = self._sides, slice(part.start, part.stop)
         self._raise(tiles, coset, len(part))
@@ -284,7 +284,7 @@ class _Task:
                 part.add_sums(padded, sums[0][number], sums[1][number])
             begin = len(sides.sides) if coset else 0
             found[side] = self._buffers.spectra[begin + place, : len(part)]
-            _transform(lines, self._shifted.length, found[side])
+            _transform_lines(lines, self._shifted.length, found[side])
         return found
 
     def _raise(self, tiles: dict[int, Matrix], coset: int, count: int) -> None:
@@ -296,7 +296,11 @@ class _Task:
                 tiles[power.k] = power.of(tiles[power.source], out)
 
     def _meet(
-        self, own: dict[Side, Spectrum], moved: dict[Side, Spectrum], weights: Vector, coset: int
+        self,
+        own: dict[Members, Spectrum],
+        moved: dict[Members, Spectrum],
+        weights: Vector,
+        coset: int,
     ) -> None:
         """Add the cross-spectra of all statistics in a coset."""
         conjugate, product = self._buffers.products[:, : len(weights)]
@@ -310,13 +314,17 @@ class _Task:
                 self._sums.products[coset, c] += weights @ product
 
 
-def _offsets(lines: Lines, first: Rows, second: Rows) -> dict[Side, tuple[Matrix, Matrix]]:
+def _offsets(
+    lines: Lines, first: CosetRows, second: CosetRows
+) -> dict[Members, tuple[Matrix, Matrix]]:
     """Those of every side as they stand on the lines."""
     both = zip(first.offsets.items(), second.offsets.values(), strict=True)
     return {side: lines.of_rows(one, other) for (side, one), other in both}
 
 
-def _cut(rows: Sequence[Rows], block: GroupBlock) -> tuple[list[list[Rows]], list[Rows]]:
+def _cut_groups(
+    rows: Sequence[CosetRows], block: GroupBlock
+) -> tuple[list[list[CosetRows]], list[CosetRows]]:
     """Groups of rows, and those that are in none; of every coset."""
     b, grouped = block.groups.size, block.n_groups * block.groups.size
     groups = [[one.part(start, start + b) for one in rows] for start in range(0, grouped, b)]
@@ -324,13 +332,13 @@ def _cut(rows: Sequence[Rows], block: GroupBlock) -> tuple[list[list[Rows]], lis
 
 
 def _is_quick(length: int) -> bool:
-    for factor in _QUICK_FACTORS:
+    for factor in _SMALL_FACTORS:
         while length % factor == 0:
             length //= factor
     return length == 1
 
 
-def _transform(lines: Matrix, length: int, out: NDArray[Any]) -> None:
+def _transform_lines(lines: Matrix, length: int, out: NDArray[Any]) -> None:
     """Write the transforms of lines; SciPy is quicker in float32, and makes new arrays."""
     if lines.dtype == np.float64:
         np.fft.rfft(lines, length, axis=1, out=out)

@@ -15,32 +15,32 @@ from dhsic.engine.groups import RowGroups
 from dhsic.engine.reduction import GroupBlock, add
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, column_sums
-from dhsic.estimators.resample import Orbit, TwoSided, pairs_of
+from dhsic.estimators.resample import Orbit, TwoSided, statistics_of
 from dhsic.kernels import Combinations
 from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import hadamard
 from dhsic.nulls import Chain
 
 __all__ = [
+    "CosetRows",
     "GramPass",
     "GramSides",
-    "OrbitSums",
-    "Piece",
+    "Members",
+    "PairSums",
     "RowOrders",
-    "Rows",
-    "Side",
+    "RowPart",
 ]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
-Side = tuple[int, ...]
+Members = tuple[int, ...]
 Sums = TypeVar("Sums", bound=tuple[Any, ...])
 
 _PILOTS = 32  # rows whose mean is taken off: the squares of what is left grow by 1 in 16
 _PILOT_ROWS = 1024  # whose kernels at the pilots are computed at a time
 
 
-class Rows(NamedTuple):
+class CosetRows(NamedTuple):
     """Rows in the order of a coset, prepared for tiles."""
 
     places: Indices
@@ -49,13 +49,13 @@ class Rows(NamedTuple):
     """One array a kernel that is no power of another."""
     columns: list[Matrix]
     """The same as the other argument."""
-    offsets: dict[Side, Matrix]
+    offsets: dict[Members, Matrix]
     """a of every side."""
 
-    def part(self, start: int, stop: int) -> Rows:
+    def part(self, start: int, stop: int) -> CosetRows:
         """Some of them."""
         at = slice(start, stop)
-        return Rows(
+        return CosetRows(
             self.places[at],
             [x[at] for x in self.rows],
             [x[at] for x in self.columns],
@@ -119,7 +119,7 @@ class RowOrders:
             yield slice(self.count * b, len(self)), replace(self, count=0)
 
 
-Piece = tuple[Rows, RowOrders]
+RowPart = tuple[CosetRows, RowOrders]
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class GramSides:
         Pilots come from samples (s, d_m) of every variable.
         """
         pilots = tuple(sample[:_PILOTS] for sample in samples)
-        pairs = tuple(pairs_of(combinations.chosen, null))
+        pairs = tuple(statistics_of(combinations.chosen, null))
         joint = not isinstance(null, Chain) and len(samples) > 2
         return cls(combinations, pairs, pilots, orbit, session.dtype, unbiased, joint)
 
@@ -182,27 +182,27 @@ class GramSides:
         return SharedTiles(self.combinations.kernels, self.combinations.variables)
 
     @cached_property
-    def sides(self) -> tuple[Side, ...]:
+    def sides(self) -> tuple[Members, ...]:
         """The kernels whose product a side is, of all statistics, and each kernel by itself."""
         if not self.orbit.shifted:
             return tuple((k,) for k in range(len(self.combinations.kernels)))
         sides = ((left, (right,), *((k,) for k in left)) for left, right in self.pairs)
         return tuple(dict.fromkeys(side for some in sides for side in some))
 
-    def about_pilots(self, side: Side) -> bool:
+    def about_pilots(self, side: Members) -> bool:
         """Whether means over a few rows are taken off a side."""
         first = len(self.pilots) == 2 and self.combinations.variables[side[0]] == 0
         return self.orbit.shifted or first
 
     @cached_property
-    def moved(self) -> tuple[Side, ...]:
+    def moved(self) -> tuple[Members, ...]:
         """Those that cosets permute."""
         rights = [(right,) for _, right in self.pairs]
         lefts = [left for left, _ in self.pairs if self.joint and len(left) > 1]
         return tuple(dict.fromkeys([*rights, *lefts]))
 
     @cached_property
-    def numbers(self) -> dict[tuple[int, Side], int]:
+    def numbers(self) -> dict[tuple[int, Members], int]:
         """Numbers of the Gram matrices whose row sums are kept, Q of them, by coset and side.
 
         A coset permutes the row sums of one kernel, but it makes another matrix of a product.
@@ -212,7 +212,7 @@ class GramSides:
         moved = [(coset, side) for coset in range(1, self.orbit.cosets) for side in products]
         return {key: number for number, key in enumerate([*own, *moved])}
 
-    def of_coset(self, coset: int) -> tuple[Side, ...]:
+    def of_coset(self, coset: int) -> tuple[Members, ...]:
         """The sides that are computed in the order of a coset."""
         return self.moved if coset else self.sides
 
@@ -247,7 +247,7 @@ class GramSides:
         return self.shared.columns(self.pilots, self.dtype)
 
     @cached_property
-    def centres(self) -> dict[Side, float]:
+    def centres(self) -> dict[Members, float]:
         """Half the mean of every side over pairs of different pilots."""
         tiles = self._tiles(self.shared.rows(self.pilots, self.dtype), self.pilot_columns, 0)
         pairs = max(len(tiles[0]) * (len(tiles[0]) - 1), 1)
@@ -257,7 +257,7 @@ class GramSides:
             centres[side] = 0.5 * float(product.sum() - product.trace()) / pairs
         return centres
 
-    def prepare(self, block: GroupBlock, coset: int) -> Rows:
+    def prepare(self, block: GroupBlock, coset: int) -> CosetRows:
         """The rows of a block in the order of a coset."""
         orders = RowOrders.of(self.orbit, block)
         values = [x[orders.of_variable(coset, m)] for m, x in enumerate(block.values)]
@@ -270,14 +270,14 @@ class GramSides:
             for side in centred:
                 means = _product_of(tiles, side).mean(axis=1, dtype=np.float64)
                 offsets[side][at] = means - self.centres[side]
-        return Rows(self._places(block), rows, columns, offsets)
+        return CosetRows(self._places(block), rows, columns, offsets)
 
-    def pieces(self, block: GroupBlock) -> list[Piece]:
+    def pieces(self, block: GroupBlock) -> list[RowPart]:
         """The rows of every group, and those left over, with their permutations."""
         rows, orders = self.prepare(block, 0), RowOrders.of(self.orbit, block)
         return [(rows.part(at.start, at.stop), own) for at, own in orders.pieces()]
 
-    def pairs_of_pieces(self, left: GroupBlock, right: GroupBlock) -> Iterator[tuple[Piece, Piece]]:
+    def part_pairs(self, left: GroupBlock, right: GroupBlock) -> Iterator[tuple[RowPart, RowPart]]:
         """Those of two blocks, or of one; each pair once."""
         first = self.pieces(left)
         if left.first != right.first:
@@ -290,7 +290,7 @@ class GramSides:
         tiles = len(self.combinations.kernels) + self.shared.work_tiles + (len(self.pilots) > 2)
         return self.dtype.itemsize * (2 * prepared + tiles * piece**2) + 8 * work
 
-    def grams(self, first: Rows, second: Rows) -> dict[Side, Matrix]:
+    def grams(self, first: CosetRows, second: CosetRows) -> dict[Members, Matrix]:
         """Gram matrices of all sides, of rows as they are and of every pair of them."""
         tiles, grams = self._tiles(first.rows, second.columns, 0), {}
         for side in sorted(self.sides, key=len, reverse=True):  # products of kernels as they are
@@ -302,14 +302,15 @@ class GramSides:
                 np.fill_diagonal(grams[side], 0.0)
         return grams
 
-    def add(self, sums: OrbitSums, grams: dict[Side, Matrix], first: Rows, second: Rows) -> Vector:
+    def add(
+        self, sums: PairSums, grams: dict[Members, Matrix], first: CosetRows, second: CosetRows
+    ) -> Vector:
         """Add what such matrices sum to; return the sums of their products, shape (C,)."""
-        same = first is second
-        weight = 1.0 if same else 2.0
+        weight = 1.0 if first is second else 2.0
         for (_, side), number in self.numbers.items():
             gram = grams[side]
             sums.rows[number, first.places] += gram.sum(axis=1, dtype=np.float64)
-            if same:
+            if first is second:
                 sums.diagonal[number, first.places] = gram.diagonal()
             else:
                 sums.rows[number, second.places] += column_sums(gram)
@@ -321,7 +322,7 @@ class GramSides:
             joint.append(np.einsum("ij,ij->", whole, grams[right,], dtype=np.float64))
         return weight * np.array(joint)
 
-    def add_offsets(self, sums: OrbitSums, rows: Rows, coset: int) -> None:
+    def add_offsets(self, sums: PairSums, rows: CosetRows, coset: int) -> None:
         """Keep those of rows in the order of a coset."""
         for side, values in rows.offsets.items():
             if (number := self.numbers.get((coset, side))) is not None:
@@ -375,7 +376,7 @@ class GramPass:
         return add(left, right)
 
 
-class OrbitSums(NamedTuple):
+class PairSums(NamedTuple):
     """Sums over pairs of rows for C statistics under R cosets, and of Q Gram matrices.
 
     Those are about their pilots, A_ij - a_i - a_j, of rows in the order of their groups and then
@@ -396,7 +397,7 @@ class OrbitSums(NamedTuple):
     """Sums of the squared entries, shape (Q,)."""
 
     @classmethod
-    def zeros(cls, sides: GramSides, frequencies: int) -> OrbitSums:
+    def zeros(cls, sides: GramSides, frequencies: int) -> PairSums:
         """Nothing summed yet."""
         q, c, n = len(sides.numbers), len(sides.pairs), sides.orbit.groups.n
         kind = complex if sides.orbit.shifted else float
@@ -412,7 +413,7 @@ class OrbitSums(NamedTuple):
         return size * sides.orbit.cosets * c * frequencies + 8 * (c + q * (3 * n + 1))
 
 
-def _product_of(tiles: Sequence[Matrix], side: Side) -> Matrix:
+def _product_of(tiles: Sequence[Matrix], side: Members) -> Matrix:
     """The product of the kernels of a side."""
     if len(side) == 1:
         return tiles[side[0]]

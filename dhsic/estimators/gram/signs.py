@@ -15,7 +15,7 @@ from dhsic.engine.reduction import Footprint, GroupBlock
 from dhsic.engine.tiles import Matrix, column_sums
 from dhsic.estimators.gram.centring import Centring, centred_pairs
 from dhsic.estimators.gram.orbits import GramOrbit
-from dhsic.estimators.gram.sides import GramPass, Rows
+from dhsic.estimators.gram.sides import CosetRows, GramPass
 from dhsic.estimators.gram.sums import GramSums
 from dhsic.estimators.resample import Resampled
 
@@ -86,7 +86,7 @@ class SignedGramPass(GramPass):
         """Sums over one pair of blocks and its transpose."""
         chosen = self.sides.combinations.chosen
         sums = SignedGramSums.zeros(len(chosen), self.n_resamples)
-        for (first, _), (second, _) in self.sides.pairs_of_pieces(left, right):
+        for (first, _), (second, _) in self.sides.part_pairs(left, right):
             own, other = self._signs(first), self._signs(second)
             if same := first is second:
                 sums.signs[:] += column_sums(own)
@@ -101,7 +101,7 @@ class SignedGramPass(GramPass):
                 sums.total[c] += weight * float(h.sum(dtype=np.float64))
         return sums
 
-    def _signs(self, rows: Rows) -> Matrix:
+    def _signs(self, rows: CosetRows) -> Matrix:
         """Those of some rows, which are numbered in the order of their groups."""
         first, last = int(rows.places.min()), int(rows.places.max())
         drawn = random_signs(self.seed, first, last + 1, self.n_resamples)
@@ -143,6 +143,8 @@ class SignedGrams:
         """
         n, (total, linear, quadratic, signs) = self.grams.n, self.signed
         mean = signs[:, None] / n
+        # H has no row means of 0, so signs are taken about their mean after the sums are known; one
+        # pass would otherwise have to know the mean before it.
         forms = quadratic - 2.0 * mean * linear + mean**2 * total
         first, second = (n - 3, n - 3) if self.unbiased else (n, n - 2)
         return Resampled(total / first, forms / second, self.grams.rounding())

@@ -20,15 +20,15 @@ from dhsic.estimators.gram.centring import Centring, limit_mixture
 from dhsic.estimators.gram.orbits import GramOrbit, rows_in_order
 from dhsic.estimators.gram.permutations import BATCH, PermutedGramPass
 from dhsic.estimators.gram.shifts import ShiftedGramPass
-from dhsic.estimators.gram.sides import GramSides, OrbitSums, Piece
+from dhsic.estimators.gram.sides import GramSides, PairSums, RowPart
 from dhsic.estimators.gram.signs import SignedGramPass, SignedGrams
 from dhsic.estimators.resample import Orbit, orbit_of
 from dhsic.kernels import Combinations
 from dhsic.nulls import Chain, Multiplier, Permutation, Shifts
 
 __all__ = [
+    "CostedStep",
     "HeldGrams",
-    "Step",
     "held_pass",
     "held_steps",
     "orbit_steps",
@@ -50,7 +50,7 @@ _REMEDY = (
 )
 
 
-class Step(NamedTuple):
+class CostedStep(NamedTuple):
     """A step with its cost."""
 
     cost: DriverStep | PassPlan
@@ -59,7 +59,7 @@ class Step(NamedTuple):
     """Takes what the step before it returned, or None."""
 
 
-def run_steps(session: Session, steps: Iterable[Step]) -> Any:
+def run_steps(session: Session, steps: Iterable[CostedStep]) -> Any:
     """Run one step after another, and return what the last one returns.
 
     Passes over data and over resamples tell of themselves when they start.
@@ -72,7 +72,9 @@ def run_steps(session: Session, steps: Iterable[Step]) -> Any:
     return value
 
 
-def plan_steps(session: Session, parts: Iterable[Sequence[Step]], remedy: str = _REMEDY) -> Plan:
+def plan_steps(
+    session: Session, parts: Iterable[Sequence[CostedStep]], remedy: str = _REMEDY
+) -> Plan:
     """The plan of steps in parts, after the kernels are fitted.
 
     Whatever a part holds is gone when the next one starts, so its steps count what is held by them.
@@ -89,7 +91,7 @@ def plan_steps(session: Session, parts: Iterable[Sequence[Step]], remedy: str = 
     return plan_of(session, costs, remedy)
 
 
-def read_step(session: Session, groups: RowGroups) -> Step:
+def read_step(session: Session, groups: RowGroups) -> CostedStep:
     """Read all rows, into one `GroupBlock`."""
     rows = 8 * session.n * sum(session.dims)
 
@@ -97,7 +99,7 @@ def read_step(session: Session, groups: RowGroups) -> Step:
         numbers = [rows_in_order(groups)] * len(session.sources)
         return GroupBlock(0, groups, tuple(session.take(numbers)))
 
-    return Step(DriverStep("read all rows", 3 * rows, rows), read)
+    return CostedStep(DriverStep("read all rows", 3 * rows, rows), read)
 
 
 def orbit_steps(
@@ -107,7 +109,7 @@ def orbit_steps(
     null: Permuting,
     *,
     unbiased: bool,
-) -> list[Step]:
+) -> list[CostedStep]:
     """The steps of a test whose null permutes rows; the last one returns a `GramOrbit`.
 
     Gram matrices of permutations of all rows are held, others pass by in tiles.
@@ -129,7 +131,7 @@ def orbit_steps(
     -------
     list of Step
     """
-    orbit = _orbit(session, combinations, null)
+    orbit = _orbit_in_memory(session, combinations, null)
     sides = GramSides.of(session, combinations, samples, orbit, null, unbiased=unbiased)
     if orbit.shifted:
         return _passing_steps(session, ShiftedGramPass(sides))
@@ -137,7 +139,7 @@ def orbit_steps(
     if orbit.groups.count > 1:
         return _passing_steps(session, reduction)
 
-    def permute(held: HeldGrams) -> OrbitSums:
+    def permute(held: HeldGrams) -> PairSums:
         function = reduction.permuted(held.grams, held.piece, held.piece)
         parts = session.map(reduction.name, function, orbit.cosets - 1)
         held.sums.products[1:, :, 0] = np.concatenate(parts)
@@ -145,39 +147,47 @@ def orbit_steps(
 
     working = session.runtime.threads * reduction.permuting_bytes(session.n)
     pairs = session.n * (session.n + 1) / 2
-    bytes_ = working + OrbitSums.nbytes_of(sides, 1)
+    bytes_ = working + PairSums.nbytes_of(sides, 1)
     cost = DriverStep(reduction.name, bytes_, work=pairs * reduction.permuting, parallel=True)
-    return [*held_steps(session, reduction), Step(cost, permute), _statistics(session, reduction)]
+    return [
+        *held_steps(session, reduction),
+        CostedStep(cost, permute),
+        _statistics(session, reduction),
+    ]
 
 
 def plain_steps(
     session: Session, combinations: Combinations, samples: Sequence[Vector]
-) -> list[Step]:
+) -> list[CostedStep]:
     """The steps of an estimate; the last one returns a `GramOrbit`."""
-    return _passing_steps(session, PermutedGramPass(_plain(session, combinations, samples)))
+    return _passing_steps(session, PermutedGramPass(_data_alone(session, combinations, samples)))
 
 
-def _plain(session: Session, combinations: Combinations, samples: Sequence[Vector]) -> GramSides:
+def _data_alone(
+    session: Session, combinations: Combinations, samples: Sequence[Vector]
+) -> GramSides:
     """The statistics of the data alone."""
     groups = Groups.of(session.n, min(session.n, _FEWEST), session.seed)
     return GramSides.of(session, combinations, samples, Orbit(groups, 1, shifted=False))
 
 
-def _passing_steps(session: Session, reduction: ShiftedGramPass | PermutedGramPass) -> list[Step]:
+def _passing_steps(
+    session: Session, reduction: ShiftedGramPass | PermutedGramPass
+) -> list[CostedStep]:
     """One pass over tiles that no one holds, and what follows from it."""
     plan = session.plan_pairs(reduction)
-    step = Step(plan, lambda _: session.run_pairs(reduction, plan))
+    step = CostedStep(plan, lambda _: session.run_pairs(reduction, plan))
     return [step, _statistics(session, reduction)]
 
 
-def _statistics(session: Session, reduction: ShiftedGramPass | PermutedGramPass) -> Step:
+def _statistics(session: Session, reduction: ShiftedGramPass | PermutedGramPass) -> CostedStep:
     sides = reduction.sides
     values = 8 * len(sides.pairs) * (3 * len(sides.orbit) + _VECTORS * session.n)
-    cost = DriverStep("statistics", OrbitSums.nbytes_of(sides, reduction.frequencies) + values)
-    return Step(cost, lambda sums: GramOrbit(reduction, sums))
+    cost = DriverStep("statistics", PairSums.nbytes_of(sides, reduction.frequencies) + values)
+    return CostedStep(cost, lambda sums: GramOrbit(reduction, sums))
 
 
-def _orbit(session: Session, combinations: Combinations, null: Permuting) -> Orbit:
+def _orbit_in_memory(session: Session, combinations: Combinations, null: Permuting) -> Orbit:
     """All rows are permuted where half the memory holds what that takes for one combination.
 
     As many combinations are taken at a time as fit. Shifts are more than were asked for where fewer
@@ -200,9 +210,9 @@ def signed_steps(
     null: Multiplier,
     *,
     unbiased: bool,
-) -> list[Step]:
+) -> list[CostedStep]:
     """The steps of a test by multipliers; the last one returns `SignedGrams`."""
-    sides = _plain(session, combinations, samples)
+    sides = _data_alone(session, combinations, samples)
 
     def pass_of(centring: Centring) -> SignedGramPass:
         return SignedGramPass(sides, centring, null.n_resamples, session.seed)
@@ -216,17 +226,17 @@ def signed_steps(
     means = np.broadcast_to(0.0, (len(combinations.kernels), session.n))
     unknown = pass_of(Centring(means, unbiased))
     plain = _passing_steps(session, PermutedGramPass(sides))
-    return [*plain, Step(session.plan_pairs(unknown), sign)]
+    return [*plain, CostedStep(session.plan_pairs(unknown), sign)]
 
 
 class HeldGrams(NamedTuple):
     """Gram matrices of all rows that are held."""
 
-    sums: OrbitSums
+    sums: PairSums
     """Their sums."""
     grams: list[Matrix]
     """One a kernel, shapes (n, n), about the pilots."""
-    piece: Piece
+    piece: RowPart
     """The rows."""
 
 
@@ -238,24 +248,24 @@ def held_pass(
     return PermutedGramPass(GramSides.of(session, combinations, samples, orbit))
 
 
-def held_steps(session: Session, reduction: PermutedGramPass) -> list[Step]:
+def held_steps(session: Session, reduction: PermutedGramPass) -> list[CostedStep]:
     """Read all rows, and compute their Gram matrices, into `HeldGrams`."""
     sides, held = reduction.sides, _gram_bytes(session, reduction.sides.combinations)
-    kept = held + OrbitSums.nbytes_of(sides, 1)
+    kept = held + PairSums.nbytes_of(sides, 1)
 
     def compute(block: GroupBlock) -> HeldGrams:
-        sums, (piece,) = OrbitSums.zeros(sides, 1), sides.pieces(block)
+        sums, (piece,) = PairSums.zeros(sides, 1), sides.pieces(block)
         return HeldGrams(sums, reduction.add_plain(sums, piece, piece), piece)
 
     scratch = sides.plain_bytes(session.n, session.n)
     work = session.n**2 * sides.shared.work(sides.dtype, sides.widths(0))
     cost = DriverStep("Gram matrices", scratch + kept - held, kept, work)
-    return [read_step(session, sides.orbit.groups), Step(cost, compute)]
+    return [read_step(session, sides.orbit.groups), CostedStep(cost, compute)]
 
 
 def spectral_steps(
     session: Session, combinations: Combinations, samples: Sequence[Vector]
-) -> list[Step]:
+) -> list[CostedStep]:
     """Hold the Gram matrices of one combination, and take their eigenvalues."""
     reduction = held_pass(session, combinations, samples)
 
@@ -266,7 +276,7 @@ def spectral_steps(
 
     working = 8 * session.n**2 * (2 if len(session.sources) == 2 else 8)
     cost = DriverStep("eigenvalues", working, work=Work.of(eigenvalues=session.n**3))
-    return [*held_steps(session, reduction), Step(cost, solve)]
+    return [*held_steps(session, reduction), CostedStep(cost, solve)]
 
 
 def _gram_bytes(session: Session, combinations: Combinations) -> int:

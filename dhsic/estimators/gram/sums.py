@@ -13,7 +13,7 @@ from dhsic.errors import DataError
 from dhsic.estimators.base import rounding_unit
 from dhsic.linalg import hadamard
 
-__all__ = ["GramSums", "check_rows", "hsic", "marginal_hsic", "rounding"]
+__all__ = ["GramSums", "check_rows", "gram_hsic", "marginal_hsic", "rounding"]
 
 Vector = NDArray[np.float64]
 
@@ -74,7 +74,7 @@ def check_rows(n: int, *, unbiased: bool) -> None:
         raise DataError(msg)
 
 
-def hsic(sums: GramSums, *, unbiased: bool) -> float:
+def gram_hsic(sums: GramSums, *, unbiased: bool) -> float:
     """Squared HSIC.
 
     Parameters
@@ -94,6 +94,8 @@ def hsic(sums: GramSums, *, unbiased: bool) -> float:
         sums = sums.without_diagonal()
         return _u_product(sums.joint, *sums.rows)
     means = sums.rows / n
+    # Kalinke and Szabo (2023), equation 5: a mean of products, a product of means, and the cross
+    # term; row means are all that the last two need, so that no Gram matrix stays in memory.
     product_of_means = float(means.mean(axis=1).prod())
     return sums.joint / n**2 + product_of_means - 2.0 * float(means.prod(axis=0).mean())
 
@@ -106,6 +108,7 @@ def marginal_hsic(sums: GramSums, *, unbiased: bool) -> Vector:
         pairs = zip(sums.squares, sums.rows, strict=True)
         return np.array([_u_product(square, rows, rows) for square, rows in pairs])
     means = sums.rows / n
+    # The same V-statistic of a kernel with itself: squares take the place of products.
     norms: Vector = sums.squares / n**2 + means.mean(axis=1) ** 2 - 2.0 * (means**2).mean(axis=1)
     return norms
 
@@ -119,5 +122,7 @@ def rounding(sums: GramSums, dtype: np.dtype[Any]) -> float:
 def _u_product(joint: float, left: Vector, right: Vector) -> float:
     """Inner product of two U-centred matrices from their sum of products and their row sums."""
     n = len(left)
+    # Song et al. (2012); Zhang et al. (2018), equation 6: diagonals are 0, and the divisors count
+    # the quadruples of different rows.
     totals = float(left.sum() * right.sum()) / ((n - 1) * (n - 2))
     return (joint + totals - 2.0 * float(left @ right) / (n - 2)) / (n * (n - 3))

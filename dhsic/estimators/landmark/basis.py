@@ -83,6 +83,7 @@ class LandmarkBasis:
             each.append(np.sort(factor.kept))
             if hold:
                 held.append(replace(factor, kept=np.searchsorted(each[-1], factor.kept)))
+        # Combinations share the tiles of the landmarks that any of them keeps.
         union = np.unique(np.concatenate(each))
         places = tuple(np.searchsorted(union, one) for one in each)
         factors = tuple(held) if hold else None
@@ -155,8 +156,11 @@ def squared_hsic(
         factor = pivoted_cholesky(gram, tolerance)
         return float(factor.squared_norm(values[factor.kept]))
 
+    # |(x)_m P_m mu_m|^2 = prod_m alpha_m' K_m alpha_m, the second term of the lemma.
     marginal = math.prod(map(norm, grams, means))  # which holds no matrix while it makes the next
+    # Less its part in the span of the joint landmarks: the constant that no permutation changes.
     outside = marginal - float(joint.squared_norm(means.prod(axis=0)[joint.kept]))
+    # A squared norm is not negative; differences below 0 are the rounding of two equal norms.
     return float(joint.squared_norm(u[joint.kept])) + max(0.0, outside)
 
 

@@ -32,7 +32,7 @@ from dhsic.estimators.landmark.statistics import (
     resample_tuples,
 )
 from dhsic.estimators.landmark.tuples import Tuples, form_of
-from dhsic.estimators.resample import TwoSided, exact_null, pairs_of
+from dhsic.estimators.resample import TwoSided, exact_null, statistics_of
 from dhsic.features import centred_rows, write_phases
 from dhsic.kernels import Combinations, Kernel
 from dhsic.nulls import Chain, Gamma, Spectral
@@ -300,7 +300,7 @@ class JointFrequencies:
         null: Null | None,
     ) -> Tuples:
         """The statistics of every combination, or the stages of a chain."""
-        pairs = pairs_of(combinations.chosen, null)
+        pairs = statistics_of(combinations.chosen, null)
         return Tuples(
             tuple(map(_Frequencies, centres)),
             combinations.variables,

@@ -12,12 +12,12 @@ from dhsic.estimators.landmark.moments import Moments
 from dhsic.kernels import Kernel
 from dhsic.linalg import pivoted_cholesky
 
-__all__ = ["FeatureMeasures", "measure_features"]
+__all__ = ["ColumnMeasures", "measure_features"]
 
 Vector = NDArray[np.float64]
 
 
-class FeatureMeasures(NamedTuple):
+class ColumnMeasures(NamedTuple):
     """Squared HSIC, shapes (G,)."""
 
     hsic: Vector
@@ -28,7 +28,7 @@ class FeatureMeasures(NamedTuple):
     """The target with itself."""
 
 
-def measure_features(basis: LandmarkBasis, moments: Moments) -> FeatureMeasures:
+def measure_features(basis: LandmarkBasis, moments: Moments) -> ColumnMeasures:
     """The estimates of Kalinke and Szabo (2023), Lemma 4.2, for (x, y), (x, x) and (y, y).
 
     The pair (x, x) has the landmark tuples (z_j, z_j), so that its product kernel is k^2 and its
@@ -43,11 +43,12 @@ def measure_features(basis: LandmarkBasis, moments: Moments) -> FeatureMeasures:
 
     Returns
     -------
-    FeatureMeasures
+    ColumnMeasures
     """
     kappa, squares = moments.kappa, moments.squares
     hsic, own = [], []
     for c, kept in enumerate(basis.kept):
+        # Kalinke and Szabo (2023), lemma 4.2, from sums that one pass has made for all columns.
         hsic.append(basis.squared_hsic(c, basis.means(c, kappa), moments.u[c]))
         (feature, _), z = basis.combinations.kernels_of(c), basis.points(c)[0]
         k = basis.combinations.chosen[c][0]
@@ -55,7 +56,7 @@ def measure_features(basis: LandmarkBasis, moments: Moments) -> FeatureMeasures:
     # The target has landmarks that any feature keeps.
     z, target = basis.landmarks.points[1], basis.combinations.kernels[-1]
     of_target = _own_hsic(target, z, kappa[-1], squares[-1], basis.tolerance)
-    return FeatureMeasures(np.array(hsic), np.array(own), np.full(len(own), of_target))
+    return ColumnMeasures(np.array(hsic), np.array(own), np.full(len(own), of_target))
 
 
 def _own_hsic(kernel: Kernel, z: Vector, means: Vector, squares: Vector, tolerance: float) -> float:

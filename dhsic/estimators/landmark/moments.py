@@ -68,16 +68,18 @@ def _covariances(part: Tuples, sums: TupleSums, c: int, r: int, b: int, n: int) 
     """
     pair, at = part.pairs[c], slice(part.starts[c], part.starts[c + 1])
     cross = sums.cross[r, at]
-    found: Tile = cross.copy()
+    covariances: Tile = cross.copy()
     if b > 1:
-        found = (
+        covariances = (
             scipy.fft.irfft(cross, b, axis=1) if part.parts == 1 else scipy.fft.ifft(cross, axis=1)
         )
-    found += sums.left_over[at, None]
-    found /= n
+    # Rows outside of the groups stay in their places under every permutation.
+    covariances += sums.left_over[at, None]
+    covariances /= n
     left, right = (mean_about_pilot(part, sums, c, s, r, n) for s in (pair.left, (pair.right,)))
-    found -= (left * right)[:, None]
-    return found
+    # Shifts move rows within a side: both means, and so their product, stay as they are.
+    covariances -= (left * right)[:, None]
+    return covariances
 
 
 def mean_about_pilot(

@@ -15,9 +15,9 @@ from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import (
     ChainOutcome,
+    ColumnEstimates,
+    ColumnOutcome,
     Estimate,
-    FeatureEstimates,
-    FeatureOutcome,
     GridOutcome,
     Null,
     Outcome,
@@ -69,8 +69,8 @@ class NystromMHSIC:
         "auto" for as many as miss at most 2 % of the null's standard deviation on a pilot of 500
         other rows, and at most "8sqrt", see `dhsic.landmarks.grow`: a share of 10 % lost up to 20
         points of power on a checkerboard. The pilot's rows are drawn as the landmarks are, so that
-        permutation tests stay exact. Of several kernels the neediest decides, as a Laplacian or a
-        narrow one. The result says why so many.
+        permutation tests stay exact. Where there are several kernels the neediest decides, as a
+        Laplacian or a narrow one. The result says why so many.
     pairing : {"independent", "joint"}, optional
         Landmarks drawn independently for every variable, the default for tests; or rows of the
         data as in the paper, the default for estimates, which need landmarks where the data are.
@@ -88,10 +88,16 @@ class NystromMHSIC:
         "uniform", or how they are chosen from a pool of uniformly drawn rows, of every variable by
         itself unless they are joint: "rpcholesky", "leverage", "kmeans++", "coherence" or
         "determinant", see `dhsic.landmarks.select`. The pool alone decides, so that permutation
-        tests stay exact. Of several kernels of a variable the one nearest to the median heuristic
-        selects.
+        tests stay exact. Where a variable has several kernels, the one nearest to the median
+        heuristic selects.
     pool : int, optional
         Rows of the pool, as a multiple of the landmarks.
+
+    Raises
+    ------
+    InvalidArgumentError
+        A number of landmarks, a tolerance or a flag that cannot be, or names of no selection or
+        pairing; or landmarks that are selected beside `replace` or "auto".
 
     References
     ----------
@@ -192,12 +198,12 @@ class NystromMHSIC:
 
     def test_features(
         self, session: Session, combinations: Combinations, null: Resampling
-    ) -> FeatureOutcome:
+    ) -> ColumnOutcome:
         """T of every feature and its replicates, as `test_grid`."""
         self._check_shared()
         return self._tests.features(session, combinations, null)
 
-    def estimate_features(self, session: Session, combinations: Combinations) -> FeatureEstimates:
+    def estimate_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
         """The estimates of all features, in one pass."""
         self._check_shared()
         return self._estimates.measured_features(session, combinations)

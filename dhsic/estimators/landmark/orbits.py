@@ -22,14 +22,20 @@ from dhsic._work import Work
 from dhsic.engine.groups import RowGroups
 from dhsic.engine.reduction import Footprint, GroupBlock, RowBlock, add
 from dhsic.engine.tiles import Tile, as_real
-from dhsic.estimators.landmark.tiles import ROWS, Sides, TupleTiles, length, permuted
+from dhsic.estimators.landmark.tiles import (
+    LANDMARK_TILE_ROWS,
+    SideTiles,
+    TupleTiles,
+    length,
+    permuted,
+)
 from dhsic.estimators.landmark.tuples import Strip, Tuples
 from dhsic.estimators.resample import Orbit
 
-__all__ = ["MeansPass", "OrbitPass", "TupleSums"]
+__all__ = ["MeansPass", "TupleOrbitPass", "TupleSums"]
 
 Indices = NDArray[np.intp]
-Orders = dict[int, Indices]
+Orders = Mapping[int, Indices]
 Vector = NDArray[np.float64]
 Spectrum = NDArray[np.complexfloating[Any, Any]]
 
@@ -43,7 +49,7 @@ class TupleSums(NamedTuple):
 
     cross: Tile
     """Both sides about their pilots: cross-spectra, shape (R, Q, b // 2 + 1), or without shifts
-    the sums of products themselves, shape (R, Q, 1). Of complex entries there are b frequencies."""
+    the sums of products themselves, shape (R, Q, 1). Complex entries have b frequencies."""
     left_over: Tile
     """Products of both sides over the rows that are in no group, shape (Q,)."""
     sides: Tile
@@ -66,14 +72,16 @@ class TupleSums(NamedTuple):
             np.zeros(q),
         )
 
-    def add_still(self, tuples: Tuples, strip: Strip, own: Sides, *, products: bool = True) -> None:
+    def add_still(
+        self, tuples: Tuples, strip: Strip, side_tiles: SideTiles, *, products: bool = True
+    ) -> None:
         """Add rows that no permutation moves, by their sides at a strip of landmarks."""
         for side, (at, _) in strip.sides.items():
-            self.sides[:, at] += own[side].sum(axis=1)
-            self.side_squares[at] += _norms(own[side])
+            self.sides[:, at] += side_tiles[side].sum(axis=1)
+            self.side_squares[at] += _squared_row_norms(side_tiles[side])
         for place, pair in zip(strip.pairs, tuples.pairs, strict=True) if products else ():
-            left, right = own[pair.left][place.left], own[pair.right,][place.right]
-            self.left_over[place.at] += _products(left, right)
+            left, right = side_tiles[pair.left][place.left], side_tiles[pair.right,][place.right]
+            self.left_over[place.at] += _sums_of_products(left, right)
 
 
 @dataclass(frozen=True)
@@ -96,7 +104,7 @@ class MeansPass:
     @cached_property
     def tiles(self) -> TupleTiles:
         """Tiles of some rows."""
-        return TupleTiles(self.tuples, ROWS * self.tuples.parts)
+        return TupleTiles(self.tuples, LANDMARK_TILE_ROWS * self.tuples.parts)
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
@@ -104,7 +112,7 @@ class MeansPass:
         q, s = t.starts[-1], t.n_side_values
         return Footprint(
             payload=t.nbytes,
-            scratch=self.tiles.scratch_bytes(min(rows, ROWS)),
+            scratch=self.tiles.scratch_bytes(min(rows, LANDMARK_TILE_ROWS)),
             state=(2 * size + 8) * q + (size + 8) * s,
             work=t.work
             + Work.of(t.dtype, entries=_ADDED * t.parts * (q * self.products + s + t.n_factors)),
@@ -113,8 +121,10 @@ class MeansPass:
     def chunk(self, block: RowBlock) -> TupleSums:
         """Sums over one block."""
         sums = TupleSums.zeros(self.tuples, 1)
-        for start in range(0, block.rows, ROWS):
-            for strip, tiles in self.tiles.of([x[start : start + ROWS] for x in block.values]):
+        for start in range(0, block.rows, LANDMARK_TILE_ROWS):
+            for strip, tiles in self.tiles.of(
+                [x[start : start + LANDMARK_TILE_ROWS] for x in block.values]
+            ):
                 own = self.tiles.sides(strip, tiles)
                 sums.add_still(self.tuples, strip, own, products=self.products)
         return sums
@@ -125,7 +135,7 @@ class MeansPass:
 
 
 @dataclass(frozen=True)
-class OrbitPass:
+class TupleOrbitPass:
     """All sums of `TupleSums`, in one pass.
 
     Parameters
@@ -229,15 +239,18 @@ class OrbitPass:
     ) -> None:
         """Add what some whole groups contribute at a strip of landmarks."""
         t, b = self.tuples, self.groups.size
-        own = self.tiles.sides(strip, tiles)
-        norms = {side: _norms(x.reshape(len(x), x.shape[1] // b, b)) for side, x in own.items()}
+        side_tiles = self.tiles.sides(strip, tiles)
+        norms = {
+            side: _squared_row_norms(x.reshape(len(x), x.shape[1] // b, b))
+            for side, x in side_tiles.items()
+        }
         for side, (at, _) in strip.sides.items():
             sums.side_squares[at] += norms[side].sum(axis=1)
         for place, pair in zip(strip.pairs, t.pairs, strict=True):
             both = norms[pair.left][place.left] * norms[pair.right,][place.right]
             sums.squares[place.at] += both.sum(axis=1)
-        plain = {side: x.sum(axis=1) for side, x in own.items()}
-        several = [side for side in own if len(side) > 1 and t.form == "joint"]
+        plain = {side: x.sum(axis=1) for side, x in side_tiles.items()}
+        several = [side for side in side_tiles if len(side) > 1 and t.form == "joint"]
         factors = {side: self.tiles.factors(side, strip, tiles) for side in several}
         lefts = []
         for r, moved in enumerate(orders):
@@ -250,14 +263,16 @@ class OrbitPass:
             for side, (at, _) in strip.sides.items():
                 sums.sides[r, at] += totals[side]
             if self.orbit.shifted:
-                lefts.append(own | products)
+                lefts.append(side_tiles | products)
             else:
-                self._add_products(sums.cross[r, :, 0], strip, own | products, own, moved)
+                self._add_products(
+                    sums.cross[r, :, 0], strip, side_tiles | products, side_tiles, moved
+                )
         if self.orbit.shifted:
-            self._add_spectra(sums.cross, strip, lefts, own, orders)
+            self._add_spectra(sums.cross, strip, lefts, side_tiles, orders)
 
     def _add_products(
-        self, sums: Tile, strip: Strip, lefts: Sides, rights: Sides, moved: Orders
+        self, sums: Tile, strip: Strip, lefts: SideTiles, rights: SideTiles, moved: Orders
     ) -> None:
         """Add the sums of products under the permutations of a coset."""
         t = self.tuples
@@ -267,14 +282,14 @@ class OrbitPass:
                 own, order = rights[pair.right,], moved.get(t.variables[pair.right])
                 found[pair.right] = own if order is None else permuted(own, order)
             left, right = lefts[pair.left][place.left], found[pair.right][place.right]
-            sums[place.at] += _products(left, right)
+            sums[place.at] += _sums_of_products(left, right)
 
     def _add_spectra(
         self,
         sums: Spectrum,
         strip: Strip,
-        lefts: Sequence[Sides],
-        rights: Sides,
+        lefts: Sequence[SideTiles],
+        rights: SideTiles,
         orders: Sequence[Orders],
     ) -> None:
         """Add the cross-spectra: all groups are summed before they are added.
@@ -298,13 +313,13 @@ class OrbitPass:
                         first[key] = _reversed_transform(lefts[r][left][:, group])
                     if right not in second:
                         x, order = rights[right,][:, group], moved.get(t.variables[right])
-                        second[right] = _transform(x if order is None else x[:, order[g]])
+                        second[right] = _transform_rows(x if order is None else x[:, order[g]])
                     found[r, start:stop] += first[key][place.left] * second[right][place.right]
         for place, start, stop in zip(strip.pairs, ends, ends[1:], strict=False):
             sums[:, place.at] += found[:, start:stop]
 
 
-def _transform(values: Tile) -> Spectrum:
+def _transform_rows(values: Tile) -> Spectrum:
     """Along rows; of real numbers half of the frequencies say all."""
     transform = scipy.fft.fft if np.iscomplexobj(values) else scipy.fft.rfft
     found: Spectrum = transform(values, axis=1)
@@ -313,10 +328,10 @@ def _transform(values: Tile) -> Spectrum:
 
 def _reversed_transform(values: Tile) -> Spectrum:
     """The transform of the rows in reverse order, with which a product is a correlation."""
-    return np.conj(_transform(np.conj(values)))
+    return np.conj(_transform_rows(np.conj(values)))
 
 
-def _products(left: Tile, right: Tile) -> Tile:
+def _sums_of_products(left: Tile, right: Tile) -> Tile:
     """Sums over rows of the products of two tiles, shape (r,), in double precision.
 
     Short sums of float32 keep their digits, and are many times quicker than a conversion.
@@ -324,13 +339,13 @@ def _products(left: Tile, right: Tile) -> Tile:
     sums = np.zeros(len(left), np.result_type(left.dtype, np.float64))
     if sums.dtype == left.dtype:
         return np.einsum("ji,ji->j", left, right, out=sums)
-    for start in range(0, left.shape[1], ROWS):
-        at = slice(start, start + ROWS)
+    for start in range(0, left.shape[1], LANDMARK_TILE_ROWS):
+        at = slice(start, start + LANDMARK_TILE_ROWS)
         sums += np.einsum("ji,ji->j", left[:, at], right[:, at])
     return sums
 
 
-def _norms(values: Tile) -> Vector:
+def _squared_row_norms(values: Tile) -> Vector:
     """Sums over the last axis of the squared absolute values."""
     real = as_real(np.ascontiguousarray(values))
     norms: Vector = np.einsum("...i,...i->...", real, real).astype(np.float64, copy=False)

@@ -24,8 +24,8 @@ from dhsic.estimators.landmark.moments import (
     write_joint,
     write_means,
 )
-from dhsic.estimators.landmark.orbits import MeansPass, OrbitPass, TupleSums
-from dhsic.estimators.landmark.terms import SignedPass, SignedSums, SpectrumPass
+from dhsic.estimators.landmark.orbits import MeansPass, TupleOrbitPass, TupleSums
+from dhsic.estimators.landmark.terms import SignedPass, SignedTupleSums, SpectrumPass
 from dhsic.estimators.landmark.tuples import Tuples
 from dhsic.estimators.resample import (
     Orbit,
@@ -47,12 +47,12 @@ from dhsic.nulls import (
     Permutation,
     Shifts,
     Spectral,
-    check_finite,
+    check_no_overflow,
 )
 
 __all__ = [
     "ResampledTuples",
-    "Tested",
+    "StatisticWithLaw",
     "TupleNull",
     "error_of_root",
     "fit_tuples",
@@ -63,10 +63,10 @@ __all__ = [
 
 Vector = NDArray[np.float64]
 Whiten = Callable[[Tile], Vector]
-Resampling = Shifts | Chain | Permutation | Multiplier
-TupleNull = Resampling | Gamma | Spectral
-Step = DriverStep | PassPlan
-Reduction = TypeVar("Reduction", bound=OrbitPass | SignedPass | SpectrumPass)
+TupleResampling = Shifts | Chain | Permutation | Multiplier
+TupleNull = TupleResampling | Gamma | Spectral
+PlannedStep = DriverStep | PassPlan
+TuplePass = TypeVar("TuplePass", bound=TupleOrbitPass | SignedPass | SpectrumPass)
 
 _SAFETY = 4.0
 _PROBES = 8
@@ -86,7 +86,7 @@ class ResampledTuples(NamedTuple):
     """How the replicates were made, where the null leaves a choice."""
 
 
-class Tested(NamedTuple):
+class StatisticWithLaw(NamedTuple):
     """A statistic with a null distribution that needs no replicates."""
 
     statistic: float
@@ -101,7 +101,7 @@ def measure_tuples(session: Session, tuples: Tuples) -> Moments:
 
 
 def resample_tuples(
-    session: Session, tuples: Tuples, whiten: Sequence[Whiten], null: Resampling
+    session: Session, tuples: Tuples, whiten: Sequence[Whiten], null: TupleResampling
 ) -> ResampledTuples:
     """T of all statistics and their replicates, in one pass, or as few as fit in memory.
 
@@ -125,11 +125,11 @@ def resample_tuples(
     """
     if isinstance(null, Multiplier):
         return _by_signs(session, tuples, whiten, null)
-    orbit = _orbit(session, tuples, null)
+    orbit = _shared_orbit(session, tuples, null)
     b, n = orbit.n_shifts, session.n
     values, errors = np.empty((len(orbit), len(tuples.pairs))), np.empty(len(tuples.pairs))
     moments = no_moments(tuples)
-    for numbers, cosets, reduction in _pieces(session, _Orbiting(tuples, orbit)):
+    for numbers, cosets, reduction in _program_pieces(session, _Orbiting(tuples, orbit)):
         part, sums = reduction.tuples, session.run_groups(reduction)
         session.step("solve")
         write_means(moments, part, sums, n)
@@ -150,7 +150,7 @@ def _by_signs(
     about, left_means, moments = _about_means(session, tuples)
     norms: list[Vector] = []
     signing = _Signing(about, left_means, null.n_resamples, session.seed)
-    for numbers, _, reduction in _pieces(session, signing):
+    for numbers, _, reduction in _program_pieces(session, signing):
         part, sums = reduction.tuples, session.run(reduction)
         session.step("solve")
         functions = _signed_functions(sums, session.n)
@@ -163,29 +163,29 @@ def _by_signs(
 
 def fit_tuples(
     session: Session, tuples: Tuples, whiten: Sequence[Whiten], null: Gamma | Spectral
-) -> tuple[list[Tested], Moments]:
+) -> tuple[list[StatisticWithLaw], Moments]:
     """T of every statistic and its fitted null distribution, in two passes where they fit."""
     about, left_means, moments = _about_means(session, tuples)
-    tested: list[Tested] = []
-    for numbers, _, reduction in _pieces(session, _Fitting(about, left_means, null)):
+    tested: list[StatisticWithLaw] = []
+    for numbers, _, reduction in _program_pieces(session, _Fitting(about, left_means, null)):
         for c, both in zip(numbers, reduction.of(session.run(reduction)), strict=True):
             tested.append(_fitted(session, *both, whiten[c], null))
             moments.u[c] = both[0] / session.n
     return tested, moments
 
 
-def plan_tuples(session: Session, tuples: Tuples, null: TupleNull | None) -> list[Step]:
+def plan_tuples(session: Session, tuples: Tuples, null: TupleNull | None) -> list[PlannedStep]:
     """The passes of `resample_tuples`, `fit_tuples` or `measure_tuples` and what follows each."""
     if isinstance(null, Shifts | Chain | Permutation):
-        return _steps(session, _Orbiting(tuples, _orbit(session, tuples, null)))
+        return _tuple_steps(session, _Orbiting(tuples, _shared_orbit(session, tuples, null)))
     first = session.plan(MeansPass(tuples, products=null is None))
     if null is None:
         return [first]
     means = np.broadcast_to(tuples.sums.type(0), tuples.starts[-1])
     if isinstance(null, Multiplier):
         signing = _Signing(tuples, means, null.n_resamples, session.seed)
-        return [first, *_steps(session, signing)]
-    return [first, *_steps(session, _Fitting(tuples, means, null))]
+        return [first, *_tuple_steps(session, signing)]
+    return [first, *_tuple_steps(session, _Fitting(tuples, means, null))]
 
 
 @dataclass(frozen=True)
@@ -199,12 +199,12 @@ class _Orbiting:
     def cosets(self) -> tuple[int, ...]:
         return tuple(range(self.orbit.cosets))
 
-    def reduction(self, numbers: range, cosets: tuple[int, ...]) -> OrbitPass:
-        return OrbitPass(self.tuples.part(numbers), self.orbit, cosets)
+    def reduction(self, numbers: range, cosets: tuple[int, ...]) -> TupleOrbitPass:
+        return TupleOrbitPass(self.tuples.part(numbers), self.orbit, cosets)
 
-    def after(self, reduction: OrbitPass) -> list[DriverStep]:
+    def after(self, reduction: TupleOrbitPass) -> list[DriverStep]:
         """The permutations of one coset and statistic at a time."""
-        return [_solve(reduction.tuples, self.orbit.n_shifts)]
+        return [_solve_step(reduction.tuples, self.orbit.n_shifts)]
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ class _Signing:
     def after(self, reduction: SignedPass) -> list[DriverStep]:
         """The functions of all statistics, and copies of those of one."""
         part, count = reduction.tuples, self.n_resamples + 1
-        functions, solve = part.sums.itemsize * part.starts[-1] * count, _solve(part, count)
+        functions, solve = part.sums.itemsize * part.starts[-1] * count, _solve_step(part, count)
         return [replace(solve, working_bytes=2 * functions + solve.working_bytes)]
 
 
@@ -256,7 +256,7 @@ class _Fitting:
         return own * len(reduction.sizes)
 
 
-class _Program(Protocol[Reduction]):
+class _Program(Protocol[TuplePass]):
     """Passes that each take some statistics and cosets, and what follows them."""
 
     @property
@@ -265,35 +265,35 @@ class _Program(Protocol[Reduction]):
     @property
     def cosets(self) -> tuple[int, ...]: ...
 
-    def reduction(self, numbers: range, cosets: tuple[int, ...]) -> Reduction: ...
+    def reduction(self, numbers: range, cosets: tuple[int, ...]) -> TuplePass: ...
 
-    def after(self, reduction: Reduction) -> list[DriverStep]: ...
+    def after(self, reduction: TuplePass) -> list[DriverStep]: ...
 
 
-class _Piece(NamedTuple, Generic[Reduction]):
+class _Piece(NamedTuple, Generic[TuplePass]):
     """The work of one pass."""
 
     numbers: range
     """Numbers of the statistics."""
     cosets: tuple[int, ...]
-    reduction: Reduction
+    reduction: TuplePass
 
 
-def _steps(session: Session, program: _Program[Reduction]) -> list[Step]:
+def _tuple_steps(session: Session, program: _Program[TuplePass]) -> list[PlannedStep]:
     """The steps of all pieces, for a plan."""
-    steps: list[Step] = []
-    for piece in _pieces(session, program):
+    steps: list[PlannedStep] = []
+    for piece in _program_pieces(session, program):
         steps += [_planned(session, piece.reduction), *program.after(piece.reduction)]
     return steps
 
 
-def _planned(session: Session, reduction: OrbitPass | SignedPass | SpectrumPass) -> PassPlan:
-    if isinstance(reduction, OrbitPass):
+def _planned(session: Session, reduction: TupleOrbitPass | SignedPass | SpectrumPass) -> PassPlan:
+    if isinstance(reduction, TupleOrbitPass):
         return session.plan_groups(reduction)
     return session.plan(reduction)
 
 
-def _solve(part: Tuples, count: int) -> DriverStep:
+def _solve_step(part: Tuples, count: int) -> DriverStep:
     """So many functions of one statistic, and a factor beside them."""
     sizes = [part.parts * len(kept) for kept in part.kept]
     working = 8 * max(sizes) * (_FUNCTIONS * count + 2 * max(sizes))
@@ -302,7 +302,7 @@ def _solve(part: Tuples, count: int) -> DriverStep:
     return DriverStep("solve", working, work=count * (Work.of(factors=solves) + back))
 
 
-def _pieces(session: Session, program: _Program[Reduction]) -> Iterator[_Piece[Reduction]]:
+def _program_pieces(session: Session, program: _Program[TuplePass]) -> Iterator[_Piece[TuplePass]]:
     """Statistics and cosets that one pass takes: all where they fit in memory, else halves.
 
     The driver may hold factors beside a pass and a solve, see `NystromMHSIC`.
@@ -325,11 +325,11 @@ def _pieces(session: Session, program: _Program[Reduction]) -> Iterator[_Piece[R
             left[:0] = [(numbers, cosets[:middle]), (numbers, cosets[middle:])]
 
 
-def _orbit(session: Session, tuples: Tuples, null: Shifts | Chain | Permutation) -> Orbit:
+def _shared_orbit(session: Session, tuples: Tuples, null: Shifts | Chain | Permutation) -> Orbit:
     """The permutations, which all statistics share."""
 
     def suits(orbit: Orbit) -> bool:
-        return suits_one_task(session, OrbitPass(tuples, orbit, tuple(range(orbit.cosets))))
+        return suits_one_task(session, TupleOrbitPass(tuples, orbit, tuple(range(orbit.cosets))))
 
     return orbit_of(session, null, suits)
 
@@ -381,7 +381,7 @@ def _norm_of_errors(whiten: Whiten, errors: Vector) -> float:
     return _SAFETY * math.sqrt(float(squared_norms(whiten(errors[:, None] * signs)).mean()))
 
 
-def _signed_functions(sums: SignedSums, n: int) -> Tile:
+def _signed_functions(sums: SignedTupleSums, n: int) -> Tile:
     """u, and U_b = (1/n) sum_i (w_ib - mean_i w_ib) xi_i for every replicate, shape (Q, b + 1).
 
     The mean of T_b over signs and permutations is (n - 2) / n times that of T over permutations:
@@ -395,7 +395,7 @@ def _signed_functions(sums: SignedSums, n: int) -> Tile:
 
 def _fitted(
     session: Session, plain: Vector, squares: Vector, whiten: Whiten, null: Gamma | Spectral
-) -> Tested:
+) -> StatisticWithLaw:
     """T, and the distribution that the multipliers imitate: of a normal U of the same covariance.
 
     T = sum_k lambda_k z_k^2 with lambda_k the eigenvalues of L^-1 Cov(xi) L^-T, whose trace and
@@ -406,12 +406,12 @@ def _fitted(
     u = plain / n
     session.step("whiten")
     covariance = whiten(whiten((squares / n - np.outer(u, u)) * (n / (n - 2))).T)
-    check_finite(covariance)
+    check_no_overflow(covariance)
     statistic = n * float(squared_norms(whiten(u)))
     if isinstance(null, Spectral):
         session.step("eigenvalues")
         # Along directions near the pruning tolerance the covariance may be negative by rounding.
         mixture = ChiSquareMixture.of(spectrum(covariance).clip(min=0.0))
-        return Tested(statistic, null.distribution(mixture, session.seed))
+        return StatisticWithLaw(statistic, null.distribution(mixture, session.seed))
     variance = 2.0 * float(np.vdot(covariance, covariance))
-    return Tested(statistic, GammaDistribution(float(covariance.trace()), variance))
+    return StatisticWithLaw(statistic, GammaDistribution(float(covariance.trace()), variance))

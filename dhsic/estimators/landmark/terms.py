@@ -13,17 +13,17 @@ from dhsic._random import random_signs
 from dhsic._work import Work
 from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.engine.tiles import Matrix, Tile, column_sums
-from dhsic.estimators.landmark.tiles import ROWS, TupleTiles
+from dhsic.estimators.landmark.tiles import LANDMARK_TILE_ROWS, TupleTiles
 from dhsic.estimators.landmark.tuples import Tuples
 
-__all__ = ["SignedPass", "SignedSums", "SpectrumPass", "SpectrumSums"]
+__all__ = ["SignedPass", "SignedTupleSums", "SpectrumPass", "SpectrumSums"]
 
 Vector = NDArray[np.float64]
 
 _CENTRED = 14.0  # passes over an entry that is centred, multiplied and copied
 
 
-class SignedSums(NamedTuple):
+class SignedTupleSums(NamedTuple):
     """Sums over rows of the centred terms xi, plain and with signs."""
 
     plain: Tile
@@ -60,11 +60,11 @@ class SignedPass:
     @cached_property
     def tiles(self) -> TupleTiles:
         """Tiles of some rows."""
-        return TupleTiles(self.tuples, ROWS * self.tuples.parts)
+        return TupleTiles(self.tuples, LANDMARK_TILE_ROWS * self.tuples.parts)
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
-        t, b, tile = self.tuples, self.n_resamples, min(rows, ROWS)
+        t, b, tile = self.tuples, self.n_resamples, min(rows, LANDMARK_TILE_ROWS)
         q = t.starts[-1]
         signs = tile * b * (t.dtype.itemsize + 2)
         terms = self.tiles.most_terms * t.entries.itemsize * (2 * tile + b)
@@ -77,27 +77,29 @@ class SignedPass:
             + Work.of(t.dtype, entries=_CENTRED * t.parts * t.n_factors),
         )
 
-    def chunk(self, block: RowBlock) -> SignedSums:
+    def chunk(self, block: RowBlock) -> SignedTupleSums:
         """Sums over one block."""
         t, q, b = self.tuples, self.tuples.starts[-1], self.n_resamples
-        sums = SignedSums(np.zeros(q, t.sums), np.zeros((q, b), t.sums), np.zeros(b))
-        for start in range(0, block.rows, ROWS):
-            values = [x[start : start + ROWS] for x in block.values]
+        sums = SignedTupleSums(np.zeros(q, t.sums), np.zeros((q, b), t.sums), np.zeros(b))
+        for start in range(0, block.rows, LANDMARK_TILE_ROWS):
+            values = [x[start : start + LANDMARK_TILE_ROWS] for x in block.values]
             first = block.start + start
             signs = random_signs(self.seed, first, first + len(values[0]), b).astype(t.dtype)
             sums.signs[:] += column_sums(signs)
             for strip, tiles in self.tiles.of(values):
                 for _, at, xi in self.tiles.terms(strip, tiles, self.left_means):
                     sums.plain[at] += xi.sum(axis=1)
-                    sums.signed[at] += _times(xi, signs)
+                    # U_b = (1/n) sum_i (w_ib - mean w_b) xi_i: the means of the signs are taken off
+                    # in the end.
+                    sums.signed[at] += _times_signs(xi, signs)
         return sums
 
-    def combine(self, left: SignedSums, right: SignedSums) -> SignedSums:
+    def combine(self, left: SignedTupleSums, right: SignedTupleSums) -> SignedTupleSums:
         """Add."""
         return add(left, right)
 
 
-def _times(xi: Tile, signs: Matrix) -> Tile:
+def _times_signs(xi: Tile, signs: Matrix) -> Tile:
     """Xi W, where signs need not become complex."""
     product: Tile = xi.real @ signs
     return product + 1j * (xi.imag @ signs) if np.iscomplexobj(xi) else product
@@ -134,7 +136,7 @@ class SpectrumPass:
     @cached_property
     def tiles(self) -> TupleTiles:
         """Tiles of some rows."""
-        return TupleTiles(self.tuples, ROWS * self.tuples.parts)
+        return TupleTiles(self.tuples, LANDMARK_TILE_ROWS * self.tuples.parts)
 
     @property
     def sizes(self) -> list[int]:
@@ -143,7 +145,7 @@ class SpectrumPass:
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
-        t, tile = self.tuples, min(rows, ROWS)
+        t, tile = self.tuples, min(rows, LANDMARK_TILE_ROWS)
         squares, values = sum(q * q for q in self.sizes), sum(self.sizes)
         terms = 2 * self.tiles.most_terms * t.entries.itemsize * tile
         return Footprint(
@@ -160,8 +162,8 @@ class SpectrumPass:
         t = self.tuples
         sums = SpectrumSums(np.zeros(sum(self.sizes)), np.zeros(sum(q * q for q in self.sizes)))
         each = self.of(sums)
-        for start in range(0, block.rows, ROWS):
-            values = [x[start : start + ROWS] for x in block.values]
+        for start in range(0, block.rows, LANDMARK_TILE_ROWS):
+            values = [x[start : start + LANDMARK_TILE_ROWS] for x in block.values]
             # Products of float32 would leave the covariance indefinite once it is whitened.
             rows = [np.empty((t.parts, q // t.parts, len(values[0]))) for q in self.sizes]
             for strip, tiles in self.tiles.of(values):

@@ -14,9 +14,9 @@ from dhsic.engine.session import Session
 from dhsic.estimators.approximate import guard_landmarks
 from dhsic.estimators.base import (
     ChainOutcome,
+    ColumnEstimates,
+    ColumnOutcome,
     Estimate,
-    FeatureEstimates,
-    FeatureOutcome,
     GridOutcome,
     Null,
     Outcome,
@@ -37,7 +37,7 @@ from dhsic.estimators.landmark.statistics import (
     resample_tuples,
 )
 from dhsic.estimators.landmark.tuples import Tuples, form_of
-from dhsic.estimators.resample import Resampled, TwoSided, pairs_of
+from dhsic.estimators.resample import Resampled, TwoSided, statistics_of
 from dhsic.kernels import Combinations
 from dhsic.landmarks import Pairing
 from dhsic.nulls import Chain, Gamma, Spectral
@@ -115,11 +115,11 @@ class LandmarkTests:
 
     def features(
         self, session: Session, combinations: Combinations, null: Resampling
-    ) -> FeatureOutcome:
+    ) -> ColumnOutcome:
         """T of every feature with the target and its replicates."""
         (basis, *_), found, moments, detail = self._resampled(session, combinations, null)
         estimates = self._features(session, basis, moments)
-        return FeatureOutcome(estimates, found.statistics, found.replicates, detail, found.rounding)
+        return ColumnOutcome(estimates, found.statistics, found.replicates, detail, found.rounding)
 
     def measure(
         self, session: Session, combinations: Combinations
@@ -128,7 +128,7 @@ class LandmarkTests:
         basis, tuples, _ = self.prepare(session, combinations)
         return basis, measure_tuples(session, tuples)
 
-    def measured_features(self, session: Session, combinations: Combinations) -> FeatureEstimates:
+    def measured_features(self, session: Session, combinations: Combinations) -> ColumnEstimates:
         """The estimates of all features, in one pass."""
         return self._features(session, *self.measure(session, combinations))
 
@@ -141,18 +141,18 @@ class LandmarkTests:
 
     def _features(
         self, session: Session, basis: LandmarkBasis, moments: Moments
-    ) -> FeatureEstimates:
+    ) -> ColumnEstimates:
         session.step("estimate")
         measures = measure_features(basis, moments)
         kept = tuple(map(len, basis.kept))
         summary = self.draw.summary(session, basis, kept, self.pairing)
-        return FeatureEstimates(basis.combinations, *measures, summary)
+        return ColumnEstimates(basis.combinations, *measures, summary)
 
     def plan(self, session: Session, combinations: Combinations, null: Null | None) -> Plan:
         """The steps that would run, with the landmarks as drawn: pruning makes none larger."""
         assert null is None or isinstance(null, TupleNull)
         p, guessed = self.draw.most(session), combinations.guessed(session.dims)
-        pairs = pairs_of(combinations.chosen, null)
+        pairs = statistics_of(combinations.chosen, null)
         tuples = Tuples.unseen(guessed, session.dims, p, pairs, session.dtype, form_of(null))
         held, likely = self.draw.held_bytes(session, len(pairs)), self.draw.likely(session, guessed)
         first = self.draw.steps(session, guessed, held, len(pairs))
@@ -182,7 +182,7 @@ class LandmarkTests:
         self, session: Session, combinations: Combinations, null: Null | None = None
     ) -> Prepared:
         """Landmarks, and the statistics of a test or of estimates at them."""
-        pairs = pairs_of(combinations.chosen, null)
+        pairs = statistics_of(combinations.chosen, null)
         basis = self.draw.basis(
             session,
             combinations,

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from dhsic.engine.tiles import Matrix, Tile, product_of_centred
 from dhsic.estimators.landmark.tuples import Strip, Tuples
 
-__all__ = ["ROWS", "Sides", "Term", "TupleTiles", "length", "permuted"]
+__all__ = ["LANDMARK_TILE_ROWS", "SideTiles", "Term", "TupleTiles", "length", "permuted"]
 
 Indices = NDArray[np.intp]
-Sides = dict[tuple[int, ...], Tile]
+SideTiles = dict[tuple[int, ...], Tile]
 Orders = Mapping[int, Indices]
 
-ROWS = 1024  # of a tile, where they need not be whole groups
+LANDMARK_TILE_ROWS = 1024  # of a tile, where they need not be whole groups
 _CACHE_BYTES = 2**20  # of what strips of landmarks take
 
 
@@ -118,7 +118,7 @@ class TupleTiles:
                 tile -= self._pilot(k, t.needed[root][strip.roots[root]])
             yield strip, tiles
 
-    def sides(self, strip: Strip, tiles: Mapping[int, Tile]) -> Sides:
+    def sides(self, strip: Strip, tiles: Mapping[int, Tile]) -> SideTiles:
         """All sides about their pilots, (r, rows) each."""
         return {side: self.side(side, strip, tiles) for side in self.tuples.sides}
 

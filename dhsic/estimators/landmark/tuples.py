@@ -19,9 +19,9 @@ from dhsic.kernels import Combinations
 from dhsic.kernels.shared import SharedTiles, TileKernel, tile_work
 from dhsic.nulls import Chain
 
-__all__ = ["Form", "Place", "Strip", "TupleKernel", "Tuples", "form_of"]
+__all__ = ["Strip", "StripPlace", "TermForm", "TupleKernel", "Tuples", "form_of"]
 
-Form = Literal["product", "centred", "joint"]
+TermForm = Literal["product", "centred", "joint"]
 Indices = NDArray[np.intp]
 Vector = NDArray[np.float64]
 
@@ -29,7 +29,7 @@ _FEWEST = 16  # landmarks of a kernel in a strip
 _PILOT_ROWS = 256
 
 
-def form_of(null: object) -> Form:
+def form_of(null: object) -> TermForm:
     """That of a test: a stage of a chain takes the variables before it together."""
     return "product" if isinstance(null, Chain) else "joint"
 
@@ -81,7 +81,7 @@ class Tuples:
     kept: tuple[Indices, ...]
     pilots: tuple[Tile, ...]
     dtype: np.dtype[Any]
-    form: Form = "product"
+    form: TermForm = "product"
     parts: int = 1
 
     @classmethod
@@ -90,7 +90,7 @@ class Tuples:
         basis: LandmarkBasis,
         pairs: Sequence[TwoSided],
         dtype: DTypeLike,
-        form: Form = "product",
+        form: TermForm = "product",
     ) -> Tuples:
         """At the landmarks that every statistic keeps, with pilot means over other rows."""
         kernels, variables = basis.combinations.kernels, basis.combinations.variables
@@ -110,7 +110,7 @@ class Tuples:
         p: int,
         pairs: Sequence[TwoSided],
         dtype: DTypeLike,
-        form: Form = "product",
+        form: TermForm = "product",
     ) -> Tuples:
         """At p landmarks that all are kept, which take no memory: for plans."""
         zero = np.float64(0.0)
@@ -253,7 +253,7 @@ class Tuples:
         return [self.n_landmarks * i // count for i in range(count + 1)]
 
 
-class Place(NamedTuple):
+class StripPlace(NamedTuple):
     """Where a statistic has the landmarks of a strip."""
 
     at: slice
@@ -275,7 +275,7 @@ class Strip(NamedTuple):
     """Its landmarks among those that a root needs."""
     sides: dict[tuple[int, ...], tuple[slice, list[Indices | slice]]]
     """Its values among those of all sides, and for each of its kernels the rows of the root."""
-    pairs: list[Place]
+    pairs: list[StripPlace]
     """The place of every statistic."""
 
     @classmethod
@@ -291,20 +291,25 @@ class Strip(NamedTuple):
         sides = {}
         for side, at in its.items():
             begin = tuples.side_places[side].start + within(tuples.sides[side]).start
-            members = [_found(local[tuples.roots[k]], at) for k in side]
+            members = [_places_among(local[tuples.roots[k]], at) for k in side]
             sides[side] = slice(begin, begin + len(at)), members
         places = []
         for (left, right), kept, begin in zip(
             tuples.pairs, tuples.kept, tuples.starts, strict=False
         ):
-            own = within(kept)
-            one, other = _found(its[left], kept[own]), _found(its[right,], kept[own])
-            members = [_found(local[tuples.roots[k]], kept[own]) for k in (*left, right)]
-            place = slice(begin + own.start, begin + own.stop)
-            places.append(Place(place, own, one, other, tuple(members)))
+            kept_range = within(kept)
+            one, other = (
+                _places_among(its[left], kept[kept_range]),
+                _places_among(its[right,], kept[kept_range]),
+            )
+            members = [
+                _places_among(local[tuples.roots[k]], kept[kept_range]) for k in (*left, right)
+            ]
+            place = slice(begin + kept_range.start, begin + kept_range.stop)
+            places.append(StripPlace(place, kept_range, one, other, tuple(members)))
         return cls(roots, sides, places)
 
 
-def _found(among: Indices, wanted: Indices) -> Indices | slice:
+def _places_among(among: Indices, wanted: Indices) -> Indices | slice:
     """Places of ascending numbers among others: all, or one after another."""
     return slice(None) if len(among) == len(wanted) else np.searchsorted(among, wanted)

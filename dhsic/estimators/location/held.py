@@ -13,7 +13,7 @@ from dhsic.engine.plan import DriverStep
 from dhsic.engine.reduction import GroupBlock
 from dhsic.engine.session import Session
 from dhsic.estimators.landmark.moments import functions_of
-from dhsic.estimators.landmark.orbits import OrbitPass
+from dhsic.estimators.landmark.orbits import TupleOrbitPass
 from dhsic.estimators.landmark.statistics import error_of_root
 from dhsic.estimators.landmark.tuples import Tuples
 from dhsic.estimators.location.sums import Norm
@@ -22,7 +22,7 @@ from dhsic.estimators.sequential import batches_of, draw_sequentially
 from dhsic.linalg import squared_norms
 from dhsic.nulls import Sequential, SequentialReplicates, tie_threshold
 
-__all__ = ["HeldOrbit", "HeldTest", "held_steps", "held_test"]
+__all__ = ["HeldOrbit", "HeldTest", "held_location_steps", "held_test"]
 
 Vector = NDArray[np.float64]
 
@@ -56,7 +56,7 @@ class HeldOrbit:
         """Statistics of some permutations, and how much the root of T may be wrong by rounding."""
         t, n = self.tuples, len(self.values[0])
         block = GroupBlock(0, self.orbit.groups, self.values)
-        sums = OrbitPass(t, self.orbit, tuple(cosets)).chunk(block)
+        sums = TupleOrbitPass(t, self.orbit, tuple(cosets)).chunk(block)
         kappa = np.array(t.pilots)
         u = [functions_of(t, sums, kappa, 0, r, 1, n)[:, 0] for r in range(len(cosets))]
         error = error_of_root(t, sums, 0, self.orbit, n, self.norm.whiten)
@@ -91,7 +91,7 @@ def held_test(session: Session, tuples: Tuples, norm: Norm, null: Sequential) ->
         When to stop.
     """
     session.step("rows in memory")
-    orbit = _orbit(session, null)
+    orbit = _orbit_of_all_rows(session, null)
     ranges, places = orbit.groups.arrange(0, 1)
     rows = np.concatenate([np.arange(*one) for one in ranges])[places]
     values = tuple(session.take([rows] * len(session.sources)))
@@ -103,15 +103,15 @@ def held_test(session: Session, tuples: Tuples, norm: Norm, null: Sequential) ->
     return HeldTest(float(statistic), *draw_sequentially(null, least, batches), rounding)
 
 
-def held_steps(session: Session, tuples: Tuples, null: Sequential) -> list[DriverStep]:
+def held_location_steps(session: Session, tuples: Tuples, null: Sequential) -> list[DriverStep]:
     """The steps of `held_test`, for a plan."""
     largest = tuple(range(max(null.batches)))
-    cost = OrbitPass(tuples, _orbit(session, null), largest).footprint(session.n)
+    cost = TupleOrbitPass(tuples, _orbit_of_all_rows(session, null), largest).footprint(session.n)
     rows = 8 * session.n * sum(session.dims)
     work = cost.payload + session.runtime.threads * (cost.scratch + cost.state)
     return [DriverStep("rows in memory", 2 * rows, rows), DriverStep("permutation null", work)]
 
 
-def _orbit(session: Session, null: Sequential) -> Orbit:
+def _orbit_of_all_rows(session: Session, null: Sequential) -> Orbit:
     """The identity and permutations of all rows."""
     return Orbit(Groups(session.n, session.n, session.seed), null.n_resamples + 1, shifted=False)

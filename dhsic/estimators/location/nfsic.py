@@ -29,10 +29,10 @@ from dhsic.estimators.base import (
 from dhsic.estimators.landmark.moments import measured
 from dhsic.estimators.landmark.statistics import ResampledTuples, plan_tuples, resample_tuples
 from dhsic.estimators.landmark.tuples import Tuples, form_of
-from dhsic.estimators.location.held import held_steps, held_test
+from dhsic.estimators.location.held import held_location_steps, held_test
 from dhsic.estimators.location.sums import LocationPass, Norm, independent_covariance
 from dhsic.estimators.location.training import Placed, Training, place
-from dhsic.estimators.resample import TwoSided, exact_null, pairs_of
+from dhsic.estimators.resample import TwoSided, exact_null, statistics_of
 from dhsic.io.rest import RestSource
 from dhsic.kernels import Combinations, Gaussian, Kernel
 from dhsic.kernels.shared import tile_work
@@ -106,6 +106,12 @@ class NFSIC:
     regularisation : float, optional
         r.
 
+    Raises
+    ------
+    InvalidArgumentError
+        A number of locations or rows that is too small, no such placement, or a regularisation that
+        is not between 0 and 1.
+
     References
     ----------
     .. [1] W. Jitkrittum, Z. Szabo, A. Gretton. An adaptive test of independence with analytic
@@ -167,13 +173,16 @@ class NFSIC:
             prepared = Work.of(entries=_PREPARED * trained * sum(session.dims))
             work = (_EVALUATIONS * trained * count) * tiles_work + prepared + calls
             steps.append(DriverStep("optimise locations", 6 * rows + 12 * tiles, rows, work))
-        rest = _without(session, self._training(session))
-        guessed, pairs = combinations.guessed(session.dims), pairs_of(combinations.chosen, null)
+        rest = _session_without(session, self._training(session))
+        guessed, pairs = (
+            combinations.guessed(session.dims),
+            statistics_of(combinations.chosen, null),
+        )
         tuples = Tuples.unseen(guessed, session.dims, count, pairs, session.dtype, form_of(null))
         steps.append(rest.plan(LocationPass(tuples)))
         steps.append(DriverStep("solve", 64 * count * (tuples.n_side_values + count)))
         if isinstance(null, Sequential):
-            steps += held_steps(rest, tuples, null)
+            steps += held_location_steps(rest, tuples, null)
         elif isinstance(null, Shifts | Chain | Permutation):
             steps += plan_tuples(rest, tuples, null)
         return plan_of(session, steps, _REMEDY)
@@ -184,16 +193,16 @@ class NFSIC:
 
     def test(self, session: Session, kernels: Sequence[Kernel], null: Null) -> Outcome:
         """T and its null distribution: in one pass, and one more where there are replicates."""
-        found = self._measure(session, kernels, null)
-        (norm,), estimate, n = found.norms, found.estimate, found.rest.n
+        measured = self._measure(session, kernels, null)
+        (norm,), estimate, n = measured.norms, measured.estimate, measured.rest.n
         if isinstance(null, ChiSquare):
-            detail = guard_locations(n, found.sampled)
+            detail = guard_locations(n, measured.sampled)
             return Outcome(n * estimate.value, norm.law, estimate, detail)
         if isinstance(null, Sequential):
-            held = held_test(found.rest, found.tuples, norm, null)
+            held = held_test(measured.rest, measured.tuples, norm, null)
             return Outcome(held.statistic, held.law, estimate, held.detail, held.rounding)
         assert isinstance(null, Shifts | Permutation)
-        (statistics, replicates, rounding), _, detail = found.resampled(null)
+        (statistics, replicates, rounding), _, detail = measured.resampled(null)
         law = Replicates(replicates[:, 0])
         return Outcome(float(statistics[0]), law, estimate, detail, float(rounding[0]))
 
@@ -212,11 +221,11 @@ class NFSIC:
         """Fit the kernels, place the locations and measure the other rows there."""
         fitted, samples = fit_on_sample(session, kernels)
         training, m = self._training(session), len(kernels)
-        rest, placed = _without(session, training), self._place(session, fitted, training)
+        rest, placed = _session_without(session, training), self._place(session, fitted, training)
         columns = [k.columns(z, session.dtype) for k, z in zip(*placed, strict=True)]
         warn_of_rounding(session.names, placed.kernels, columns, session.dtype)
         sampled = [k(x, z) for k, z, x in zip(*placed, samples, strict=True)]
-        pairs = pairs_of([tuple(range(m))], null)
+        pairs = statistics_of([tuple(range(m))], null)
         tuples = Tuples(
             placed.kernels,
             tuple(range(m)),
@@ -275,6 +284,6 @@ class NFSIC:
         return min(_LOCATIONS, max(1, most))
 
 
-def _without(session: Session, rows: NDArray[np.intp]) -> Session:
+def _session_without(session: Session, rows: NDArray[np.intp]) -> Session:
     """The run over all rows but these."""
     return session.over([RestSource(source, rows) for source in session.sources])

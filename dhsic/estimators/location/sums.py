@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dhsic._work import Work
 from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.estimators.landmark.orbits import MeansPass, TupleSums
-from dhsic.estimators.landmark.tiles import ROWS, TupleTiles
+from dhsic.estimators.landmark.tiles import LANDMARK_TILE_ROWS, TupleTiles
 from dhsic.estimators.landmark.tuples import Tuples
 from dhsic.linalg import squared_norms
 from dhsic.nulls import ChiSquareMixture
@@ -158,7 +158,8 @@ class LocationPass:
         sides, j = self.tuples.n_side_values, self.tuples.n_landmarks
         return Footprint(
             payload=sums.payload,
-            scratch=self.tiles.scratch_bytes(min(rows, ROWS)) + 8 * min(rows, ROWS) * j,
+            scratch=self.tiles.scratch_bytes(min(rows, LANDMARK_TILE_ROWS))
+            + 8 * min(rows, LANDMARK_TILE_ROWS) * j,
             state=sums.state + 8 * sides * j,
             work=sums.work + Work.of(products=2.0 * sides * j),
         )
@@ -167,8 +168,10 @@ class LocationPass:
         """Sums over one block."""
         t, j = self.tuples, self.tuples.n_landmarks
         sums = LocationSums(TupleSums.zeros(t, 1), np.zeros((len(t.sides), j, j)))
-        for start in range(0, block.rows, ROWS):
-            ((strip, tiles),) = self.tiles.of([x[start : start + ROWS] for x in block.values])
+        for start in range(0, block.rows, LANDMARK_TILE_ROWS):
+            ((strip, tiles),) = self.tiles.of(
+                [x[start : start + LANDMARK_TILE_ROWS] for x in block.values]
+            )
             own = self.tiles.sides(strip, tiles)
             sums.tuples.add_still(t, strip, own)
             for products, side in zip(sums.second, own.values(), strict=True):

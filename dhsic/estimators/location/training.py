@@ -83,7 +83,7 @@ def criterion(
     form = np.outer(a, a) + (regularisation * float(a @ a) / len(a)) * np.eye(len(a))
     gradients, lengths = [], []
     for m, (kernel, x, z) in enumerate(zip(kernels, rows, points, strict=True)):
-        weights = _weights(m, about, means, covariances, a, form)
+        weights = _derivative_weights(m, about, means, covariances, a, form)
         gradient = _in_points(kernel, x, z, weights) if kernel.differentiable else np.zeros_like(z)
         gradients.append(gradient)
         lengths.append(_in_length(kernel, x, z, weights, gradient))
@@ -120,7 +120,7 @@ def _about(values: Vector, means: Vector) -> Vector:
     return about
 
 
-def _weights(
+def _derivative_weights(
     m: int,
     about: Sequence[Vector],
     means: Sequence[Vector],
@@ -157,6 +157,7 @@ def _in_length(kernel: Kernel, x: Vector, z: Vector, weights: Vector, in_points:
         return 0.0
     in_rows = _gradient(kernel, x, z, weights)
     centre = 0.0 if kernel.origin is None else np.array(kernel.origin)
+    # Euler: k is homogeneous of degree 0 in rows, locations and length together.
     return -float(np.vdot(x - centre, in_rows) + np.vdot(z - centre, in_points))
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from dhsic._progress import Bar
 from dhsic.cli.journal import read_journal
-from dhsic.cluster.submit import PLACES, Phase, Run
+from dhsic.cluster.submit import QUEUES, Phase, SubmittedRun
 from dhsic.errors import ClusterError, DataError
 from dhsic.results import IndependenceTestResult
 
@@ -23,14 +23,14 @@ _SILENCES = 10
 _LOG_END = 4096
 
 
-def standing(run: Run) -> Standing:
+def standing(run: SubmittedRun) -> Standing:
     """Ask the queue, and look at what the run left behind."""
     state = run.state()
     if state is None:
         return "not submitted"
     if run.has_result():
         return "finished"
-    phase = PLACES[run.where].phase(run, state.job)
+    phase = QUEUES[run.queue].phase(run, state.job)
     if run.has_result():
         return "finished"
     if phase != "ended":
@@ -38,7 +38,7 @@ def standing(run: Run) -> Standing:
     return "cancelled" if state.cancelled else "failed"
 
 
-def follow(run: Run, bar: Bar) -> Standing:
+def follow(run: SubmittedRun, bar: Bar) -> Standing:
     """Wait until the run is over; a queue that is busy may be silent for a while."""
     silences = 0
     while True:
@@ -55,7 +55,7 @@ def follow(run: Run, bar: Bar) -> Standing:
         sleep(_SECONDS_BETWEEN)
 
 
-def _show(run: Run, now: Standing, bar: Bar) -> None:
+def _show(run: SubmittedRun, now: Standing, bar: Bar) -> None:
     progress = progress_of(run)
     if progress is None:
         what = trouble(run, now) or ("waiting in the queue" if now == "waiting" else "starting")
@@ -65,7 +65,7 @@ def _show(run: Run, now: Standing, bar: Bar) -> None:
     bar.show(progress.pop("name"), progress)
 
 
-def progress_of(run: Run) -> dict[str, Any] | None:
+def progress_of(run: SubmittedRun) -> dict[str, Any] | None:
     """How far the pass is that was last heard of; None before the first."""
     for line in reversed(_journal(run)):
         if isinstance(line.get("progress"), dict):
@@ -73,16 +73,16 @@ def progress_of(run: Run) -> dict[str, Any] | None:
     return None
 
 
-def trouble(run: Run, now: Standing) -> str | None:
+def trouble(run: SubmittedRun, now: Standing) -> str | None:
     """The reason why a run waits, as far as its queue tells."""
     state = run.state()
     if state is None:
         return None
     phase: Phase = now if now == "waiting" or now == "running" else "ended"
-    return PLACES[run.where].trouble(run, state.job, phase)
+    return QUEUES[run.queue].trouble(run, state.job, phase)
 
 
-def why(run: Run) -> str:
+def why(run: SubmittedRun) -> str:
     """Why a run has no result, as far as it could say so."""
     last = (_journal(run) or [{}])[-1]
     if last.get("event") == "error":
@@ -100,7 +100,7 @@ def why(run: Run) -> str:
     return "it left no message"
 
 
-def read_result(run: Run) -> IndependenceTestResult:
+def read_result(run: SubmittedRun) -> IndependenceTestResult:
     """The result that a run left behind.
 
     Raises
@@ -115,7 +115,7 @@ def read_result(run: Run) -> IndependenceTestResult:
         raise DataError(msg) from error
 
 
-def _journal(run: Run) -> list[dict[str, Any]]:
+def _journal(run: SubmittedRun) -> list[dict[str, Any]]:
     try:
         return read_journal(run.journal)
     except DataError:  # it is not there yet

@@ -10,18 +10,18 @@ import numpy as np
 
 from dhsic._arguments import check_kernel
 from dhsic._validation import nearest
-from dhsic.engine.blocks import Kind, Source, kinds_of, labels_of
+from dhsic.engine.blocks import Source, ValueKind, kinds_of, labels_of
 from dhsic.errors import InvalidArgumentError
 from dhsic.kernels import Combinations, Gaussian, Kernel, OnColumns, by_type, parse
 
-__all__ = ["FeatureKernels", "Features", "Groups", "read_features", "read_kernel"]
+__all__ = ["ColumnGroups", "ColumnKernels", "RankedColumns", "kernel_for_columns", "read_columns"]
 
-FeatureKernels = str | Kernel | Sequence[str | Kernel | None] | None
-Groups = Mapping[str, Sequence[int | str]] | Sequence[Sequence[int | str]]
+ColumnKernels = str | Kernel | Sequence[str | Kernel | None] | None
+ColumnGroups = Mapping[str, Sequence[int | str]] | Sequence[Sequence[int | str]]
 
 
 @dataclass(frozen=True)
-class Features:
+class RankedColumns:
     """Columns of the first variable, or groups of them.
 
     Parameters
@@ -39,7 +39,7 @@ class Features:
     names: tuple[str, ...]
     columns: tuple[tuple[int, ...], ...]
     kernels: tuple[Kernel, ...]
-    kinds: tuple[Kind, ...] | None = None
+    kinds: tuple[ValueKind, ...] | None = None
 
     def on(self, subset: Sequence[int]) -> OnColumns:
         """The kernel on all columns of some features, in units of their standard deviation."""
@@ -58,12 +58,12 @@ class Features:
         return Combinations.against([OnColumns(kernel, at) for kernel, at in pairs], target)
 
 
-def read_features(
+def read_columns(
     source: Source,
     names: Sequence[str] | None,
-    groups: Groups | None,
-    kernels: FeatureKernels,
-) -> Features:
+    groups: ColumnGroups | None,
+    kernels: ColumnKernels,
+) -> RankedColumns:
     """The features that were asked for.
 
     Parameters
@@ -87,17 +87,19 @@ def read_features(
     if groups is None:
         chosen = {name: (j,) for j, name in enumerate(columns)}
     else:
-        chosen = {name: _columns_of(name, at, columns) for name, at in _named(groups).items()}
+        chosen = {
+            name: _columns_of(name, at, columns) for name, at in _named_groups(groups).items()
+        }
     kinds = kinds_of(source)
-    read = _kernels(kernels, chosen, kinds)
-    return Features(tuple(chosen), tuple(chosen.values()), read, None if kernels else kinds)
+    read = _kernels_of_features(kernels, chosen, kinds)
+    return RankedColumns(tuple(chosen), tuple(chosen.values()), read, None if kernels else kinds)
 
 
-def read_kernel(kernel: Any, kinds: Sequence[Kind], what: str) -> Kernel:
+def kernel_for_columns(kernel: Any, kinds: Sequence[ValueKind], what: str) -> Kernel:
     """A kernel that the values of columns allow: from its name, as it is, or by what they hold."""
     if kernel is None:
         return by_type(kinds, Gaussian())
-    read = _kernel(kernel)
+    read = _checked_kernel(kernel)
     check_kernel(read, kinds, what)
     return read
 
@@ -118,7 +120,7 @@ def _column_names(source: Source, names: Sequence[str] | None) -> list[str]:
     return listed
 
 
-def _named(groups: Groups) -> Mapping[str, Sequence[int | str]]:
+def _named_groups(groups: ColumnGroups) -> Mapping[str, Sequence[int | str]]:
     named = groups
     if not isinstance(groups, Mapping):
         listed = groups if isinstance(groups, Sequence) and not isinstance(groups, str) else ()
@@ -158,8 +160,8 @@ def _is_list(given: Any) -> bool:
     return not one and (isinstance(given, Sequence) or np.ndim(given) == 1)
 
 
-def _kernels(
-    given: FeatureKernels, chosen: Mapping[str, tuple[int, ...]], kinds: Sequence[Kind]
+def _kernels_of_features(
+    given: ColumnKernels, chosen: Mapping[str, tuple[int, ...]], kinds: Sequence[ValueKind]
 ) -> tuple[Kernel, ...]:
     one = given is None or isinstance(given, str | Kernel)
     listed: Any = [given] * len(chosen) if one else given
@@ -169,12 +171,12 @@ def _kernels(
         )
         raise InvalidArgumentError(msg)
     return tuple(
-        read_kernel(kernel, [kinds[j] for j in columns], f"feature {name!r}")
+        kernel_for_columns(kernel, [kinds[j] for j in columns], f"feature {name!r}")
         for kernel, (name, columns) in zip(listed, chosen.items(), strict=True)
     )
 
 
-def _kernel(kernel: Any) -> Kernel:
+def _checked_kernel(kernel: Any) -> Kernel:
     if isinstance(kernel, str):
         return parse(kernel)
     if isinstance(kernel, Kernel):

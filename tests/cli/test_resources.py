@@ -39,7 +39,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, client: Client) -> list[ClusterSpec]:
         def __exit__(self, *_: object) -> None:
             pass
 
-    monkeypatch.setattr("dhsic.cli.where.connect", Answer)
+    monkeypatch.setattr("dhsic.cli.resources.connect", Answer)
     return specs
 
 

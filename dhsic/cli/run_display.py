@@ -18,7 +18,7 @@ from dhsic.cluster.report import dashboard_link, performance_report, worker_coun
 from dhsic.engine.events import Event, Listener
 from dhsic.io.urls import redacted
 
-__all__ = ["check_targets", "reporting", "seen_run", "watching"]
+__all__ = ["check_targets", "reporting", "run_listener", "seen_run"]
 
 _TARGETS = {
     "json_path": "--json",
@@ -51,7 +51,7 @@ def check_targets(options: dict[str, Any]) -> None:
             raise click.UsageError(msg)
 
 
-def watching(client: Any, bar: Bar, journal: Journal, *, quiet: bool) -> Listener:
+def run_listener(client: Any, bar: Bar, journal: Journal, *, quiet: bool) -> Listener:
     """A listener for the bar and the journal, which learn of the cluster where there is one.
 
     The dashboard, where there is one, is named on stderr unless that is to be quiet.
@@ -118,7 +118,7 @@ def seen_run(
         bar.begin("starting")
         # How a run ended is written before its cluster is closed, which takes a while.
         with interrupts_keep(options["checkpoint"]), connected() as client, journal.ending():
-            hear = watching(client, bar, journal, quiet=quiet)
+            hear = run_listener(client, bar, journal, quiet=quiet)
             with reporting(client, options["report_path"]):
                 yield {
                     "rng": options["seed"],

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dhsic._progress import Bar
-from dhsic.cli import watching
+from dhsic.cli import run_display
 from dhsic.cli.journal import Journal
 from dhsic.engine.events import PassStarted
 
@@ -46,8 +46,8 @@ def test_dashboard__is_named_without_credentials(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(watching, "dashboard_link", lambda client: LINK)
-    watching.watching(client, bar, journal, quiet=quiet)
+    monkeypatch.setattr(run_display, "dashboard_link", lambda client: LINK)
+    run_display.run_listener(client, bar, journal, quiet=quiet)
     shown = "" if quiet else "dhsic: dashboard at http://***@127.0.0.1:8787/status\n"
     assert capsys.readouterr().err == shown
     (ready,) = lines
@@ -57,7 +57,7 @@ def test_dashboard__is_named_without_credentials(
 def test_listener__feeds_the_bar_and_the_journal(
     client: Any, bar: Bar, journal: Journal, lines: list[dict[str, Any]]
 ) -> None:
-    watching.watching(client, bar, journal, quiet=False)(PassStarted("sums", 2, 10))
+    run_display.run_listener(client, bar, journal, quiet=False)(PassStarted("sums", 2, 10))
     assert bar.position.name == lines[-1]["name"] == "sums"
     assert bar.workers() == lines[-1]["progress"]["workers"] == 2
 
@@ -65,6 +65,6 @@ def test_listener__feeds_the_bar_and_the_journal(
 def test_listener__without_a_cluster_tells_of_none(
     bar: Bar, journal: Journal, lines: list[dict[str, Any]]
 ) -> None:
-    watching.watching(None, bar, journal, quiet=False)(PassStarted("sums", 2, 10))
+    run_display.run_listener(None, bar, journal, quiet=False)(PassStarted("sums", 2, 10))
     assert [line["event"] for line in lines] == ["pass-started"]
     assert bar.workers() is lines[0]["progress"]["workers"] is None

@@ -17,21 +17,21 @@ from dhsic.engine.units import parse_bytes
 
 __all__ = [
     "MEMORY",
+    "RESOURCE_OPTIONS",
     "THREADS_OPTION",
     "TIME_OPTION",
-    "WHERE_OPTIONS",
-    "Place",
+    "RunResources",
     "memory_option",
-    "read_place",
+    "read_resources",
 ]
 
 MEMORY = "2GiB"
-_PLACES = ("threads", "workers", "scheduler", "scheduler_file", "cluster")
+_CLUSTERS = ("threads", "workers", "scheduler", "scheduler_file", "cluster")
 _FILES = {"tls_ca": "ca", "tls_cert": "cert", "tls_key": "key"}
 
 
 @dataclass(frozen=True)
-class Place:
+class RunResources:
     """Where a test runs.
 
     Parameters
@@ -63,12 +63,16 @@ class Place:
         return None if self.cluster is None else self.cluster.planned
 
 
-def _bytes(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
+def _bytes_of_option(
+    context: click.Context, option: click.Parameter, value: str | None
+) -> int | None:
     del context, option
     return None if value is None else parse_bytes(value)
 
 
-def _seconds(context: click.Context, option: click.Parameter, value: str | None) -> float | None:
+def _seconds_of_option(
+    context: click.Context, option: click.Parameter, value: str | None
+) -> float | None:
     del context, option
     return None if value is None else parse_seconds(value)
 
@@ -88,7 +92,7 @@ def memory_option(default: str) -> Any:
     """The option of the memory, with its default in words."""
     return click.option(
         "--memory",
-        callback=_bytes,
+        callback=_bytes_of_option,
         metavar="BYTES",
         help=f"Memory that one process may use.  [default: {default}]",
     )
@@ -103,13 +107,13 @@ THREADS_OPTION = click.option(
 
 TIME_OPTION = click.option(
     "--time",
-    callback=_seconds,
+    callback=_seconds_of_option,
     metavar="TIME",
     help="Time limit of the planned test, as 90s, 10min or 2h; --estimator auto chooses "
     "landmarks, features and kernels to fit.  [default: ten minutes of one thread]",
 )
 
-WHERE_OPTIONS = (
+RESOURCE_OPTIONS = (
     THREADS_OPTION,
     click.option(
         "--workers",
@@ -149,7 +153,7 @@ WHERE_OPTIONS = (
 )
 
 
-def read_place(options: dict[str, Any]) -> Place:
+def read_resources(options: dict[str, Any]) -> RunResources:
     """Translate the options, each of which is valid by itself; nothing is started.
 
     Raises
@@ -157,24 +161,24 @@ def read_place(options: dict[str, Any]) -> Place:
     click.UsageError, DhsicError
         Options that do not go together, or a description that cannot be used.
     """
-    given = [name for name in _PLACES if options[name] is not None]
+    given = [name for name in _CLUSTERS if options[name] is not None]
     if len(given) > 1:
-        listed = ", ".join(_option(name) for name in _PLACES[:-1])
-        msg = f"{listed} and {_option(_PLACES[-1])} say where to run: give one of them"
+        listed = ", ".join(_name_of_option(name) for name in _CLUSTERS[:-1])
+        msg = f"{listed} and {_name_of_option(_CLUSTERS[-1])} say where to run: give one of them"
         raise click.UsageError(msg)
     _refuse_unused(options)
     memory = options["memory"] or parse_bytes(MEMORY)
     if options["cluster"] is not None:
         spec = ClusterSpec.read(options["cluster"])
-        return Place(spec.memory, None, spec)
+        return RunResources(spec.memory, None, spec)
     if options["workers"] is not None:
-        return Place(memory, None, ClusterSpec("local", options["workers"], memory=memory))
+        return RunResources(memory, None, ClusterSpec("local", options["workers"], memory=memory))
     if options["scheduler"] is not None or options["scheduler_file"] is not None:
         at = SchedulerAt(options["scheduler"], options["scheduler_file"])
         tls, insecure = _tls(options), options["insecure"]
         spec = ClusterSpec("scheduler", memory=memory, scheduler=at, tls=tls, insecure=insecure)
-        return Place(memory, None, spec)
-    return Place(memory, options["threads"], None)
+        return RunResources(memory, None, spec)
+    return RunResources(memory, options["threads"], None)
 
 
 def _refuse_unused(options: dict[str, Any]) -> None:
@@ -187,7 +191,7 @@ def _refuse_unused(options: dict[str, Any]) -> None:
     for name in (*_FILES, "insecure"):
         if _on_the_line(name):
             where = "write it in the file" if options["cluster"] is not None else "drop it"
-            msg = f"{_option(name)} goes with --scheduler or --scheduler-file: {where}"
+            msg = f"{_name_of_option(name)} goes with --scheduler or --scheduler-file: {where}"
             raise click.UsageError(msg)
 
 
@@ -203,11 +207,11 @@ def _tls(options: dict[str, Any]) -> TLS | None:
     if len(missing) == len(_FILES):
         return None
     if missing:
-        there = ", ".join(_option(name) for name in _FILES if name not in missing)
-        msg = f"{there} needs {' and '.join(_option(name) for name in missing)}, too"
+        there = ", ".join(_name_of_option(name) for name in _FILES if name not in missing)
+        msg = f"{there} needs {' and '.join(_name_of_option(name) for name in missing)}, too"
         raise click.UsageError(msg)
     return TLS(**files)
 
 
-def _option(name: str) -> str:
+def _name_of_option(name: str) -> str:
     return f"--{name.replace('_', '-')}"

@@ -11,7 +11,7 @@ from dhsic.cli.journal import open_journal
 from dhsic.cli.options import Request
 from dhsic.cli.output import print_lines, print_result
 from dhsic.cli.pages import Page
-from dhsic.cli.watching import check_targets, seen_run
+from dhsic.cli.run_display import check_targets, seen_run
 from dhsic.io.whole import write_whole
 from dhsic.results import IndependenceTestResult
 
