@@ -25,7 +25,7 @@ from dhsic.estimators.base import (
 )
 from dhsic.estimators.feature.basis import SQUARED_HSIC, Basis, Measure, Side
 from dhsic.estimators.feature.moments import Covariances
-from dhsic.estimators.feature.principal import Directions
+from dhsic.estimators.feature.principal import Directions, directions_of_normals
 from dhsic.estimators.feature.tests import (
     column_outcome,
     describe_sides,
@@ -71,6 +71,7 @@ __all__ = [
 Vector = NDArray[np.float64]
 
 _KEPT = 48
+_SMOOTH = 24
 _KEPT_OF_TRENDS = 24  # of which tests take four directions or five
 _COMBINED = 1200.0  # small functions that are called to plan for a combination
 
@@ -118,12 +119,14 @@ def landmarks_by_column(combinations: Combinations, dims: Sequence[int], p: int)
 
 
 def likely_counts(session: Session, combinations: Combinations, p: int) -> list[int]:
-    """Landmarks of p that every kernel is likely to keep: 48 where one column is smooth, or all.
+    """Landmarks of p that every kernel is likely to keep: 24 where one column is smooth, or all.
 
-    Smooth kernels of one column keep 10 to 20; those with a corner at 0 keep all.
+    Smooth kernels of one column keep 10 to 20, narrower ones twice as many or more; those with a
+    corner at 0 keep all.
     """
     dims = combinations.spread(session.dims)
-    return [_likely(kernel, d, p) for kernel, d in zip(combinations.kernels, dims, strict=True)]
+    kernels = zip(combinations.kernels, dims, combinations.factors, strict=True)
+    return [_likely(kernel, d, p, factor) for kernel, d, factor in kernels]
 
 
 def landmark_steps(
@@ -221,16 +224,26 @@ class OnLandmarks:
         """The steps that would run, with the landmarks as drawn: pruning can only make it less.
 
         Replicates take as many passes as fit the memory, and are counted for the landmarks that
-        are likely to be kept.
+        are likely to be kept: of a single number those that are kept of a normal variable.
         """
-        p, combinations = self.n_drawn(session), combinations.guessed(session.dims)
+        p, given = self.n_drawn(session), combinations
+        combinations = given.guessed(session.dims)
         kept, counts = [p] * len(combinations.kernels), None
         if isinstance(null, Resampling) or self.unbiased_estimate:
             kept = likely_counts(session, combinations, p)
-        maps = unpruned(session, combinations, kept, self.by_column(combinations, session.dims, p))
+        by_column = self.by_column(combinations, session.dims, p)
+        normal = [
+            directions_of_normals(kernel, factor, min(count, p))
+            if count and not isinstance(kernel, Columns)
+            else None
+            for kernel, factor, count in zip(given.kernels, given.factors, by_column, strict=True)
+        ]
+        kept = [len(one.variances) if one else r for one, r in zip(normal, kept, strict=True)]
+        maps = unpruned(session, combinations, kept, by_column)
         if isinstance(null, Resampling):
-            guessed = [Directions.guessed(one.n_features) for one in maps]
-            counts = self.counts(session, combinations, guessed)
+            each = zip(normal, maps, combinations.spread(session.dims), strict=True)
+            directions = [found or _guessed_directions(one, d) for found, one, d in each]
+            counts = self.counts(session, combinations, directions)
         return plan_features(
             session,
             maps,
@@ -349,10 +362,18 @@ def _kept(kernel: Kernel) -> int:
     return _KEPT_OF_TRENDS if isinstance(inner, AndersonDarling) else _KEPT
 
 
-def _likely(kernel: Kernel, d: int, p: int) -> int:
+def _guessed_directions(one: FeatureMap, d: int) -> Directions:
+    """Those of a mean over columns are alike; of other kernels those of the columns weigh most."""
+    heavy = None if d == 1 or isinstance(one, LandmarksByColumn) else d
+    return Directions.guessed(one.n_features, heavy)
+
+
+def _likely(kernel: Kernel, d: int, p: int, factor: float) -> int:
     if isinstance(kernel, OnColumns):
         d, kernel = len(kernel.at), kernel.kernel
-    return p if d > 1 or isinstance(kernel, Distance | Laplacian | Matern) else min(p, _KEPT)
+    if d > 1 or isinstance(kernel, Distance | Laplacian | Matern):
+        return p
+    return min(p, _SMOOTH if factor >= 1.0 else _KEPT)
 
 
 def _principal(sides: Sequence[Side]) -> FeatureSummary | None:
