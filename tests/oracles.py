@@ -373,10 +373,11 @@ def is_acyclic(parents):
     return not np.linalg.matrix_power(adjacency, m).any()
 
 
-def ridge_in_dual(gram, targets, ridges, most):
+def ridge_in_dual(gram, targets, ridges, most, excess=0.0):
     """Hat matrices of kernel ridge regressions with a free constant, one a target, by GCV.
 
-    Golub, Heath and Wahba (1979), section 1, among hat matrices of at most so large a trace.
+    Golub, Heath and Wahba (1979), section 1, among hat matrices of at most so large a trace: that
+    of the first of the ascending ridges whose score exceeds the least by at most a share.
     """
     n = len(gram)
     centring = np.eye(n) - 1.0 / n
@@ -393,7 +394,8 @@ def ridge_in_dual(gram, targets, ridges, most):
             else np.inf
             for hat in hats
         ]
-        found.append((hats[int(np.argmin(scores))], min(scores)))
+        taken = next(k for k, score in enumerate(scores) if score <= (1 + excess) * min(scores))
+        found.append((hats[taken], scores[taken]))
     return found
 
 

@@ -34,6 +34,7 @@ _FIRST, _SECOND = "first regressions", "regressions"
 _FEWEST_ROWS = 50
 _DECIDING_ROWS = 25
 _LEFT = 1e-3  # of the variance of the features
+_EXCESS = 0.03  # of the error of residuals, for predictions of less bias
 
 
 class ResidualProducts(NamedTuple):
@@ -114,8 +115,8 @@ class KernelResiduals:
         sums = session.run(DesignPass(design, _SECOND))
         session.step("solve again")
         places = design.places
-        x = Ridges.fit(sums, n, places.given_x, places.x)
-        y = Ridges.fit(sums, n, places.given_y, places.y)
+        x = Ridges.fit(sums, n, places.given_x, places.x, _EXCESS)
+        y = Ridges.fit(sums, n, places.given_y, places.y, _EXCESS)
         correlation = partial_correlation(places, sums, n)
         products = session.run(ProductsPass(design, x, y, n))
         session.step("spectrum")

@@ -107,7 +107,7 @@ class DesignPass:
 
 @dataclass(frozen=True)
 class Ridges:
-    """Ridge regressions of targets, each with the ridge of the least generalised cross-validation.
+    """Ridge regressions of targets, each with a ridge by generalised cross-validation.
 
     With the covariance S = V diag(s) V' of the regressors, and c the covariances of a target with
     the columns of V, the regression has coefficients V c / (s + ridge), tr S (S + ridge)^-1 + 1
@@ -115,7 +115,11 @@ class Ridges:
 
     GCV(ridge) = n RSS(ridge) / (n - df)^2    ([1] section 1)
 
-    The constant is not shrunk.
+    The constant is not shrunk. The ridge of the least GCV balances the bias of predictions and
+    their variance. A mean of products of residuals of x and of y has the product of their biases,
+    and no share of their variances, where the errors of x and of y are independent: so smaller
+    ridges suit it, whose cost is the larger error of residuals ([2] section 3 has the condition
+    on the product).
 
     Parameters
     ----------
@@ -130,7 +134,7 @@ class Ridges:
     spread : ndarray, shape (k, t)
         1 / (n (s + ridge)).
     errors : ndarray, shape (t,)
-        Estimates of the mean squared error of a prediction, GCV.
+        Estimates of the mean squared error of a prediction, GCV at the ridge taken.
     variances : ndarray, shape (t,)
         Variances of the targets.
 
@@ -138,6 +142,8 @@ class Ridges:
     ----------
     .. [1] G. Golub, M. Heath, G. Wahba. Generalized cross-validation as a method for choosing a
        good ridge parameter. Technometrics 21, 1979.
+    .. [2] R. Shah, J. Peters. The hardness of conditional independence testing and the
+       generalised covariance measure. Annals of Statistics 48, 2020.
     """
 
     mean: Vector
@@ -149,8 +155,27 @@ class Ridges:
     variances: Vector
 
     @classmethod
-    def fit(cls, sums: DesignSums, n: int, regressors: Indices, targets: Indices) -> Self:
-        """Regress features on features, both by their numbers."""
+    def fit(
+        cls,
+        sums: DesignSums,
+        n: int,
+        regressors: Indices,
+        targets: Indices,
+        excess: float = 0.0,
+    ) -> Self:
+        """Regress features on features, both by their numbers.
+
+        Parameters
+        ----------
+        sums : DesignSums
+            Of all rows.
+        n : int
+            Rows.
+        regressors, targets : ndarray of int
+            Numbers of features.
+        excess : float, optional
+            A target takes the smallest ridge whose GCV exceeds the least by at most this share.
+        """
         covariance, mean = sums.covariance(n), sums.totals / n
         s, vectors = scipy.linalg.eigh(
             covariance[np.ix_(regressors, regressors)], check_finite=False
@@ -165,7 +190,8 @@ class Ridges:
         left = np.maximum(variances[:, None] - (c**2).T @ explained, 0.0)  # (t, ridges)
         errors = left / np.maximum(1.0 - freedom / n, 1e-3) ** 2
         errors[:, freedom > max(_MOST_FREEDOM * n, freedom[-1])] = np.inf
-        chosen = errors.argmin(axis=1)
+        least = errors.min(axis=1, keepdims=True)
+        chosen = (errors <= (1.0 + excess) * least).argmax(axis=1)  # ridges ascend
         inverse = 1.0 / shrunk[:, chosen]
         return cls(
             mean[regressors],

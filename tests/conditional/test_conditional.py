@@ -10,7 +10,7 @@ import zarr
 
 import dhsic
 from dhsic._arguments import session_over
-from dhsic.conditional.kernel import KernelResiduals
+from dhsic.conditional.kernel import _EXCESS, KernelResiduals
 from dhsic.conditional.ridge import _MOST_FREEDOM, _RIDGES
 from dhsic.errors import ApproximateNullWarning, DataError, InvalidArgumentError
 from dhsic.io.open import open_data
@@ -46,10 +46,11 @@ def test_kernel__is_what_dense_matrices_say(n, d):
     rows = design([x[:, None], y[:, None], z])
     most = _MOST_FREEDOM * n
 
-    def fits(regressors, targets):
-        return oracles.ridge_in_dual(regressors @ regressors.T, targets, _RIDGES, most)
+    def fits(regressors, targets, excess=0.0):
+        gram = regressors @ regressors.T
+        return oracles.ridge_in_dual(gram, targets, _RIDGES, most, excess)
 
-    x_fits, y_fits = fits(rows.x, rows.base.x), fits(rows.y, rows.base.y)
+    x_fits, y_fits = fits(rows.x, rows.base.x, _EXCESS), fits(rows.y, rows.base.y, _EXCESS)
     mean, moments = oracles.residual_products(
         x_fits, y_fits, rows.base.x, rows.base.y, rows.base.weights
     )
@@ -57,7 +58,7 @@ def test_kernel__is_what_dense_matrices_say(n, d):
     law = ChiSquareMixture.of(np.maximum(np.linalg.eigvalsh(moments), 0.0))
     np.testing.assert_allclose(found.pvalue, law.sf(n * mean @ mean), rtol=1e-6)
     both = fits(np.hstack([rows.y, rows.base.products]), rows.base.y)
-    expected = oracles.partial_correlation(y_fits, both)
+    expected = oracles.partial_correlation(fits(rows.y, rows.base.y), both)
     np.testing.assert_allclose(found.estimate, expected, rtol=1e-6)
     assert 0.0 < found.estimate < 1.0
 
