@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from scipy.stats import spearmanr
 
 import dhsic
 from benchmarks.cluster import chaos, graph, worker_memory
@@ -159,10 +160,36 @@ def test_conditional_level__tests_every_case_by_both(out):
     options = ("--rows", 60, "--columns", 2, "--runs", 2, "--processes", 1)
     table = run(conditional_level, out, *options, "--rows-of-time", 400)
     cases = [row["data"] for row in table if row["test"] == "dhsic"]
-    assert cases == [case for case in conditional_level.CASES if case != "turning"]
+    assert cases == [
+        case for case in conditional_level.CASES if case not in ("turning", "volatile")
+    ]
     assert all(row["spoilt"] == "0" for row in table)
     with out.with_name("table_seconds.csv").open() as file:
         assert [row["columns of z"] for row in csv.DictReader(file)] == ["1", "10"]
+
+
+def test_conditional_level__draws_what_it_says():
+    def drawn(case, effect):
+        return conditional_level.CASES[case](np.random.default_rng(0), 5000, 2, effect)
+
+    *_, z = drawn("few values", 0.0)
+    assert sorted(set(z.ravel())) == [-2, -1, 0, 1, 2]
+    x, y, z = drawn("volatile", 1.0)
+    e, f = x - z[:, 0], y - z[:, 0]
+    assert abs(np.corrcoef(e, f)[0, 1]) < 0.1
+    assert np.corrcoef(np.log(np.abs(e)), np.log(np.abs(f)))[0, 1] > 0.3
+    x, y, z = drawn("non-monotone", 0.0)
+    assert max(abs(spearmanr(x, column).statistic) for column in z.T) < 0.2
+
+
+def test_conditional_level__has_a_generalised_covariance_measure():
+    pytest.importorskip("sklearn")
+    data = [conditional_level.spread(np.random.default_rng(s), 300, 2, 0.0) for s in range(40)]
+    ps = np.array([conditional_level.gcm(x, y, z, 0) for x, y, z in data])
+    assert np.mean(ps <= 0.1) <= 0.3  # 0.1 % of tests of level 10 % reject more
+    assert np.mean(ps <= 0.5) >= 0.2
+    x, y, z = conditional_level.spread(np.random.default_rng(0), 300, 2, 1.0)
+    assert conditional_level.gcm(x, y, z, 0) < 0.001
 
 
 def test_dependent_rows__tests_every_case_both_ways(out):
@@ -629,6 +656,35 @@ def test_pc_graph__counts_edges_that_are_wrong(monkeypatch):
     assert abs(np.corrcoef(x[:, 1] ** 2, x[:, 5])[0, 1]) > 0.3
     linear = np.corrcoef(pc_graph.draw(5000, "linear", 0).T)
     assert all(abs(linear[edge]) > 0.3 for edge in pc_graph.EDGES)
+
+
+def test_pc_graph__searches_what_is_asked():
+    few = list(pc_graph.searches((50, 60), ("pgmpy",), ("nonlinear",), ("dhsic",)))
+    assert few == [("pgmpy", "dhsic", "nonlinear", n) for n in (50, 60)]
+    every = list(pc_graph.searches((50,), (), (), ()))
+    assert len(every) == 2 * sum(map(len, pc_graph.TESTS.values()))
+
+
+def test_pc_graph__counts_tests(monkeypatch):
+    def search(x, test):
+        for given in (None, x[:, 3:]):
+            pc_graph.DHSIC(x[:, 0], x[:, 1], given)
+        return set(), set()
+
+    monkeypatch.setitem(pc_graph.SEARCHES, "pgmpy", search)
+    assert pc_graph.row("pgmpy", "dhsic", "linear", 60)["tests"] == 2
+    monkeypatch.setitem(pc_graph.SEARCHES, "pgmpy", lambda x, test: (set(), set()))
+    assert pc_graph.row("pgmpy", "pearsonr", "linear", 60)["tests"] == ""
+
+
+def test_pc_graph__needs_its_libraries(out, monkeypatch):
+    out.parent.mkdir(exist_ok=True)
+    out.write_text("earlier\n")
+    monkeypatch.setitem(pc_graph.MODULES, "pgmpy", "no_such_module")
+    refused = CliRunner().invoke(pc_graph.main, ["--library", "pgmpy", "--out", str(out)])
+    assert refused.exit_code == 1
+    assert "pgmpy is needed and not installed: install the extra `discovery`" in refused.output
+    assert out.read_text() == "earlier\n"
 
 
 def test_dag_search__counts_the_graphs_that_are_found(out, monkeypatch):

@@ -27,7 +27,7 @@ from typing import Any
 import click
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binomtest
+from scipy.stats import binomtest, norm
 
 import dhsic
 from benchmarks.shared.output import parallel_map, write_csv
@@ -38,7 +38,9 @@ Vector = NDArray[np.float64]
 Case = Callable[[np.random.Generator, int, int, float], tuple[Any, Any, Any]]
 
 LEVEL = 0.05
-FUNCTIONS: tuple[Callable[[Vector], Vector], ...] = (np.positive, np.tanh, lambda t: t**3)
+Functions = tuple[Callable[[Vector], Vector], ...]
+FUNCTIONS: Functions = (np.positive, np.tanh, lambda t: t**3)
+TURNING: Functions = (np.square, np.abs, lambda t: np.cos(2 * t), lambda t: np.sin(2 * t))
 
 
 def noises(rng: np.random.Generator, n: int, effect: float) -> tuple[Vector, Vector]:
@@ -53,26 +55,38 @@ def standardised(values: Vector) -> Vector:
 
 
 def post_nonlinear(
-    rng: np.random.Generator, n: int, d: int, effect: float, *, columns: int | None = None
+    rng: np.random.Generator,
+    n: int,
+    d: int,
+    effect: float,
+    *,
+    columns: int | None = None,
+    inner: Functions = FUNCTIONS,
 ) -> tuple[Any, Any, Any]:
     """Functions of sums of functions of z and noise."""
     z = rng.standard_normal((n, d))
 
-    def function(x: Vector) -> Vector:
-        return FUNCTIONS[rng.integers(len(FUNCTIONS))](x)
+    def drawn(functions: Functions, x: Vector) -> Vector:
+        return functions[rng.integers(len(functions))](x)
 
     pair = []
     for noise in noises(rng, n, effect):
-        inner = sum(standardised(function(column)) for column in z.T[:columns])
-        pair.append(function(standardised(np.asarray(inner)) + noise))
+        total = sum(standardised(drawn(inner, column)) for column in z.T[:columns])
+        pair.append(drawn(FUNCTIONS, standardised(np.asarray(total)) + noise))
     return pair[0], pair[1], z
 
 
 def spread(
-    rng: np.random.Generator, n: int, d: int, effect: float, *, columns: int | None = None
+    rng: np.random.Generator,
+    n: int,
+    d: int,
+    effect: float,
+    *,
+    columns: int | None = None,
+    few: bool = False,
 ) -> tuple[Any, Any, Any]:
-    """Noise whose spread follows z."""
-    z = rng.standard_normal((n, d))
+    """Noise whose spread follows z, of which a column may have few values."""
+    z = rng.integers(-2, 3, size=(n, d)) * 1.0 if few else rng.standard_normal((n, d))
     own = z[:, :columns]
     mean, scale = own.mean(axis=1) * own.shape[1] ** 0.5, np.abs(own).mean(axis=1)
     e, f = noises(rng, n, effect)
@@ -95,6 +109,14 @@ def turning(rng: np.random.Generator, n: int, d: int, effect: float) -> tuple[An
     return z[:, 0] + own + effect * shared, z[:, 0] + other + effect * sign * shared, z
 
 
+def volatile(rng: np.random.Generator, n: int, d: int, effect: float) -> tuple[Any, Any, Any]:
+    """A common spread."""
+    z = rng.standard_normal((n, d))
+    own, other, shared = rng.standard_normal((3, n))
+    scale = np.exp(effect * shared)
+    return z[:, 0] + scale * own, z[:, 0] + scale * other, z
+
+
 CASES: dict[str, Case] = {
     "additive": post_nonlinear,
     "first column": partial(post_nonlinear, columns=1),
@@ -102,7 +124,11 @@ CASES: dict[str, Case] = {
     "spread, first column": partial(spread, columns=1),
     "categories": categories,
     "turning": turning,
+    "non-monotone": partial(post_nonlinear, inner=TURNING),
+    "few values": partial(spread, few=True),
+    "volatile": volatile,
 }
+ONLY_DEPENDENT = ("turning", "volatile")
 
 
 def ours(x: Any, y: Any, z: Any, seed: int) -> float:
@@ -123,10 +149,44 @@ def kci(x: Any, y: Any, z: Any, seed: int) -> float:
     return float(KCI_CInd().compute_pvalue(x[:, None], y[:, None], z)[0])
 
 
+def rcit(x: Any, y: Any, z: Any, seed: int) -> float:
+    """The test of causal-learn, with its defaults."""
+    from causallearn.utils.RCIT.RCIT import RCIT_CInd
+
+    np.random.seed(seed)  # noqa: NPY002  # it draws from the global generator
+    return float(RCIT_CInd().compute_pvalue(x[:, None], y[:, None], z)[0])
+
+
+def fastkci(x: Any, y: Any, z: Any, seed: int) -> float:
+    """The test of causal-learn, with its defaults, in this process."""
+    from causallearn.utils.FastKCI.FastKCI import FastKCI_CInd
+    from joblib import parallel_config
+
+    np.random.seed(seed)  # noqa: NPY002  # it draws from the global generator
+    with parallel_config(backend="sequential"):
+        return float(FastKCI_CInd().compute_pvalue(x[:, None], y[:, None], z)[0])
+
+
+def gcm(x: Any, y: Any, z: Any, seed: int) -> float:
+    """The generalised covariance measure."""
+    from sklearn.linear_model import RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import SplineTransformer
+
+    del seed
+    regression = make_pipeline(SplineTransformer(n_knots=8), RidgeCV(np.logspace(-4, 4, 9)))
+    left = [target - regression.fit(z, target).predict(z) for target in (x, y)]
+    products = left[0] * left[1]
+    return float(2 * norm.sf(len(x) ** 0.5 * abs(products.mean()) / products.std()))
+
+
 TESTS: dict[str, Callable[[Any, Any, Any, int], float]] = {
     "dhsic": ours,
     "residuals": residuals,
     "kci": kci,
+    "rcit": rcit,
+    "fastkci": fastkci,
+    "gcm": gcm,
 }
 
 
@@ -214,7 +274,7 @@ def main(
         for n in sizes
         for test in tests
         if not (test != "dhsic" and case == "categories")
-        if not (case == "turning" and effect == 0.0)
+        if not (case in ONLY_DEPENDENT and effect == 0.0)
     ]
     if runs:
         write_csv(out, rows(cells, runs, processes))

@@ -3,20 +3,23 @@
 Every node is normal noise plus a function of its parents: 0.8 x where the graph is linear, and
 else tanh(1.5 x) of some parents and x^2 / 2 of others, which leaves no correlation. `missing` and
 `extra` count the edges of the skeleton, and `turned` those of the v-structures whose directions
-are wrong. `seconds` is processor time, `peak MiB` the largest resident size of the process, which
-runs one search. Writes benchmarks/results/pc_graph.csv; needs the extra `discovery`.
+are wrong. `tests` counts those of dhsic, `seconds` is processor time, and `peak MiB` the largest
+resident size of the process, which runs one search. Writes benchmarks/results/pc_graph.csv; needs
+the extra `discovery`.
 
     python -m benchmarks run pc_graph
 """
 
 from __future__ import annotations
 
+import importlib.util
 import resource
 import sys
 import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from typing import Any
 
@@ -34,8 +37,22 @@ EDGES: tuple[Edge, ...] = ((0, 2), (1, 2), (2, 3), (3, 4), (1, 5), (5, 6), (4, 7
 COLLIDERS: tuple[Edge, ...] = ((0, 2), (1, 2), (4, 7), (6, 7))
 SQUARED: tuple[Edge, ...] = ((1, 2), (1, 5), (6, 7))
 LEVEL = 0.01
+SHAPES = ("linear", "nonlinear")
+
+
+@dataclass(frozen=True)
+class Counted(PValue):
+    """A test that remembers whether something was given, once a call."""
+
+    calls: list[bool] = field(default_factory=list, repr=False, compare=False)
+
+    def __call__(self, x: Any, y: Any, z: Any = None) -> float:
+        self.calls.append(z is not None)
+        return super().__call__(x, y, z)
+
+
 # Approximate p-values, which take a tenth of the time of exact ones.
-DHSIC = PValue(threads=1, marginal={"null": "gamma"})
+DHSIC = Counted(threads=1, marginal={"null": "gamma"})
 
 
 def draw(n: int, shape: str, seed: int) -> NDArray[np.float64]:
@@ -78,6 +95,7 @@ def by_pgmpy(x: NDArray[np.float64], test: str) -> tuple[set[Edge], set[Edge]]:
 
 
 SEARCHES = {"causal-learn": by_causal_learn, "pgmpy": by_pgmpy}
+MODULES = {"causal-learn": "causallearn", "pgmpy": "pgmpy"}
 TESTS = {"causal-learn": ("dhsic", "fisherz", "rcit"), "pgmpy": ("dhsic", "pearsonr")}
 
 
@@ -85,6 +103,7 @@ def row(library: str, test: str, shape: str, n: int) -> dict[str, Any]:
     """One search."""
     warnings.simplefilter("ignore")
     x = draw(n, shape, 0)
+    DHSIC.calls.clear()
     began = time.process_time()
     edges, directed = SEARCHES[library](x, test)
     seconds = time.process_time() - began
@@ -98,26 +117,53 @@ def row(library: str, test: str, shape: str, n: int) -> dict[str, Any]:
         "missing": len(true - edges),
         "extra": len(edges - true),
         "turned": len(set(COLLIDERS) - directed),
+        "tests": len(DHSIC.calls) or "",
         "seconds": seconds,
         "peak MiB": size / (2**20 if sys.platform == "darwin" else 2**10),
     }
 
 
-def rows(sizes: tuple[int, ...], libraries: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def searches(
+    sizes: tuple[int, ...],
+    libraries: tuple[str, ...],
+    shapes: tuple[str, ...],
+    tests: tuple[str, ...],
+) -> Iterator[tuple[str, str, str, int]]:
+    """What is asked: all libraries, functions and tests where none is named."""
     for n in sizes:
-        for library in libraries:
-            for shape in ("linear", "nonlinear"):
+        for library in libraries or tuple(SEARCHES):
+            for shape in shapes or SHAPES:
                 for test in TESTS[library]:
-                    with ProcessPoolExecutor(1, get_context("spawn")) as alone:
-                        yield alone.submit(row, library, test, shape, n).result()
+                    if not tests or test in tests:
+                        yield library, test, shape, n
+
+
+def rows(asked: list[tuple[str, str, str, int]]) -> Iterator[dict[str, Any]]:
+    for search in asked:
+        with ProcessPoolExecutor(1, get_context("spawn")) as alone:
+            yield alone.submit(row, *search).result()
 
 
 @click.command(help=__doc__)
 @click.option("--rows", "sizes", multiple=True, type=int, default=(20_000,))
 @click.option("--library", "libraries", multiple=True, type=click.Choice(list(SEARCHES)))
+@click.option("--functions", "shapes", multiple=True, type=click.Choice(SHAPES))
+@click.option("--test", "tests", multiple=True)
 @click.option("--out", default="benchmarks/results/pc_graph.csv")
-def main(sizes: tuple[int, ...], libraries: tuple[str, ...], out: str) -> None:
-    write_csv(out, rows(sizes, libraries or tuple(SEARCHES)))
+def main(
+    sizes: tuple[int, ...],
+    libraries: tuple[str, ...],
+    shapes: tuple[str, ...],
+    tests: tuple[str, ...],
+    out: str,
+) -> None:
+    asked = list(searches(sizes, libraries, shapes, tests))
+    # Before the table is opened, which keeps the rows of an earlier run.
+    for library in {search[0] for search in asked}:
+        if importlib.util.find_spec(MODULES[library]) is None:
+            msg = f"{library} is needed and not installed: install the extra `discovery`"
+            raise click.ClickException(msg)
+    write_csv(out, rows(asked))
 
 
 if __name__ == "__main__":

@@ -66,6 +66,11 @@ class KernelResiduals:
     chi-squares with the eigenvalues of their second moments as weights ([2]), which
     takes noise whose spread follows z as it is.
 
+    Parameters
+    ----------
+    widths : tuple of float
+        Of x and of y: factors of the lengths of their fitted kernels.
+
     References
     ----------
     .. [1] R. Pogodin, A. Schrab, Y. Li, D. Sutherland, A. Gretton. Practical kernel tests of
@@ -73,6 +78,8 @@ class KernelResiduals:
     .. [2] E. Strobl, K. Zhang, S. Visweswaran. Approximate kernel-based conditional independence
        tests for fast non-parametric causal discovery. Journal of Causal Inference 7, 2019.
     """
+
+    widths: tuple[float, float] = (1.0, 1.0)
 
     name: ClassVar[str] = "kernel-residuals"
 
@@ -108,7 +115,7 @@ class KernelResiduals:
         """All passes, over x, y and the given variables."""
         n = session.n
         session.step("fetch landmarks")
-        base, fitted, z = _drawn(session, kernels)
+        base, fitted, z = _drawn(session, kernels, self.widths)
         sums = session.run(DesignPass(base, _FIRST))
         session.step("solve")
         design = _indexed(base, sums, n, z, session.dtype)
@@ -166,7 +173,7 @@ def _given_kinds(session: Session) -> tuple[ValueKind, ...]:
 
 
 def _drawn(
-    session: Session, kernels: Sequence[Kernel]
+    session: Session, kernels: Sequence[Kernel], widths: Sequence[float]
 ) -> tuple[ConditionalDesign, tuple[Kernel, ...], Vector]:
     """Features that suit drawn rows: of x, of y and of what is given each drawn by themselves.
 
@@ -183,7 +190,10 @@ def _drawn(
     every = (*kernels, *columns)
     samples = FittingSamples.of(session, zip(every, range(len(every)), strict=True), taken)
     completed = [samples.of_kernel(kernel, m) for m, kernel in enumerate(every)]
-    fitted = tuple(kernel.fit(x) for kernel, x in zip(kernels, completed[:2], strict=True))
+    fitted = tuple(
+        kernel.fit(x).widened(width)
+        for kernel, x, width in zip(kernels, completed[:2], widths, strict=True)
+    )
     z = np.concatenate(completed[2:], axis=1)
     kinds = _given_kinds(session)
     design = ConditionalDesign.of(fitted, (*completed[:2], z), kinds, session.dtype)

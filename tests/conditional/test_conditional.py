@@ -10,6 +10,7 @@ import zarr
 
 import dhsic
 from dhsic._arguments import session_over
+from dhsic.conditional.compare import _WIDTH
 from dhsic.conditional.kernel import _EXCESS, KernelResiduals
 from dhsic.conditional.ridge import _MOST_FREEDOM, _RIDGES
 from dhsic.errors import ApproximateNullWarning, DataError, InvalidArgumentError
@@ -42,7 +43,7 @@ def test_kernel__is_what_dense_matrices_say(n, d):
     found = test_given(x, y, given=z, rng=3, threads=1)
     sources, _ = open_data((x, y, z), None, None, "refuse")
     session = session_over(sources, 3, "float64", None, 1, "2GiB", None)
-    design = KernelResiduals().run(session, (Gaussian(), Gaussian())).design
+    design = KernelResiduals((_WIDTH, _WIDTH)).run(session, (Gaussian(), Gaussian())).design
     rows = design([x[:, None], y[:, None], z])
     most = _MOST_FREEDOM * n
 
