@@ -34,7 +34,7 @@ _FIRST, _SECOND = "first regressions", "regressions"
 _FEWEST_ROWS = 50
 _DECIDING_ROWS = 25
 _LEFT = 1e-3  # of the variance of the features
-_EXCESS = 0.03  # of the error of residuals, for predictions of less bias
+_EXCESS = 0.1  # of the error of residuals, for predictions of less bias
 
 
 class ResidualProducts(NamedTuple):

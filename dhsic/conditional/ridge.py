@@ -20,7 +20,7 @@ Indices = NDArray[np.intp]
 
 TILE_ROWS = 2048
 
-_RIDGES = 10.0 ** np.arange(-9.0, 1.01, 0.5)
+_RIDGES = 10.0 ** np.arange(-6.0, 1.01, 0.5)
 _MOST_FREEDOM = 0.4  # of the rows
 _LEAST_LEFT = 0.1  # of 1 - h
 

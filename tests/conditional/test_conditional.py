@@ -12,7 +12,7 @@ import dhsic
 from dhsic._arguments import session_over
 from dhsic.conditional.compare import _WIDTH
 from dhsic.conditional.kernel import _EXCESS, KernelResiduals
-from dhsic.conditional.ridge import _MOST_FREEDOM, _RIDGES
+from dhsic.conditional.ridge import _MOST_FREEDOM, _RIDGES, DesignSums, Ridges
 from dhsic.errors import ApproximateNullWarning, DataError, InvalidArgumentError
 from dhsic.io.open import open_data
 from dhsic.kernels import Gaussian
@@ -37,7 +37,7 @@ def categories(n, seed, effect=0.0):
     return labels + (1 + labels) * e, labels + f + effect * e, np.array(list("abcd"))[labels]
 
 
-@pytest.mark.parametrize(("n", "d"), [(110, 1), (130, 3)])
+@pytest.mark.parametrize(("n", "d"), [(170, 1), (130, 3)])
 def test_kernel__is_what_dense_matrices_say(n, d):
     x, y, z = spread(n, 0, 0.5, d)
     found = test_given(x, y, given=z, rng=3, threads=1)
@@ -72,6 +72,33 @@ def rejections(data, runs, n, **options):
 def test_kernel__keeps_its_level_where_the_spread_follows_z():
     assert rejections(spread, 60, 300) <= 0.15  # 0.1 % of tests of level 5 % reject more
     assert rejections(spread, 12, 300, effect=1.0) >= 0.9
+
+
+def test_default__is_a_wide_kernel():
+    def gammas(x, y, z, kernels=None):
+        found = test_given(x, y, given=z, kernels=kernels)
+        return [one.kernel.partition("gaussian:")[2] for one in found.variables]
+
+    x, y, z = np.random.default_rng(0).standard_normal((3, 200))
+    usual = np.array(gammas(x, y, z, "gaussian"), float)
+    np.testing.assert_allclose(np.array(gammas(x, y, z), float), usual / _WIDTH**2)
+    half = np.array(gammas(x, y, z, [None, "gaussian"]), float)
+    np.testing.assert_allclose(half, usual / [_WIDTH**2, 1.0])
+    category, number = gammas(np.where(x > 0.0, "a", "b"), y, z)
+    assert category == ""
+    np.testing.assert_allclose(float(number), usual[1] / _WIDTH**2)
+
+
+def test_ridges__take_the_least_within_the_excess():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((200, 30)) * np.geomspace(1.0, 1e-3, 30)
+    rows = np.hstack([rows, rows[:, :1] + rng.standard_normal((200, 1))])
+    sums = DesignSums(rows.sum(axis=0), rows.T @ rows)
+    usual, small = (
+        Ridges.fit(sums, 200, np.arange(30), np.array([30]), excess) for excess in (0.0, 0.1)
+    )
+    assert usual.errors[0] < small.errors[0] <= 1.1 * usual.errors[0]
+    assert np.sum(small.slopes**2) > np.sum(usual.slopes**2)  # shrunk less
 
 
 def test_kernel__sees_a_dependence_that_cancels_over_z():
