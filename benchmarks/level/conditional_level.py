@@ -151,10 +151,10 @@ def kci(x: Any, y: Any, z: Any, seed: int) -> float:
 
 def rcit(x: Any, y: Any, z: Any, seed: int) -> float:
     """The test of causal-learn, with its defaults."""
-    from causallearn.utils.RCIT.RCIT import RCIT_CInd
+    from causallearn.utils.RCIT.RCIT import RCIT
 
     np.random.seed(seed)  # noqa: NPY002  # it draws from the global generator
-    return float(RCIT_CInd().compute_pvalue(x[:, None], y[:, None], z)[0])
+    return float(RCIT().compute_pvalue(x[:, None], y[:, None], z)[0])
 
 
 def fastkci(x: Any, y: Any, z: Any, seed: int) -> float:
