@@ -22,6 +22,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import click
@@ -160,10 +161,9 @@ def rcit(x: Any, y: Any, z: Any, seed: int) -> float:
 def fastkci(x: Any, y: Any, z: Any, seed: int) -> float:
     """The test of causal-learn, with its defaults, in this process."""
     from causallearn.utils.FastKCI.FastKCI import FastKCI_CInd
-    from joblib import parallel_config
 
     np.random.seed(seed)  # noqa: NPY002  # it draws from the global generator
-    with parallel_config(backend="sequential"):
+    with import_module("joblib").parallel_config(backend="sequential"):
         return float(FastKCI_CInd().compute_pvalue(x[:, None], y[:, None], z)[0])
 
 
