@@ -43,6 +43,12 @@ class Radial(Kernel):
     def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         return prepare_columns(*self._scaled(z, dtype))
 
+    def rows_and_columns(
+        self, x: NDArray[Any], dtype: DTypeLike = np.float64
+    ) -> tuple[Matrix, Matrix]:
+        scaled = self._scaled(x, dtype)
+        return prepare_rows(*scaled), prepare_columns(*scaled)
+
     def rounding(self, columns: Matrix) -> float:
         return min(1.0, cancellation(columns))
 
