@@ -241,15 +241,20 @@ class GramSides:
         kernels, dims = self.combinations.kernels, self.combinations.spread(self.dims)
         return {k: kernels[k].width(dims[k]) for _, k in self.roots(coset)}
 
-    @cached_property
+    @property
     def pilot_columns(self) -> list[Matrix]:
         """The pilots, prepared for tiles."""
-        return self.shared.columns(self.pilots, self.dtype)
+        return self._prepared_pilots[1]
+
+    @cached_property
+    def _prepared_pilots(self) -> tuple[list[Matrix], list[Matrix]]:
+        """As rows and as columns."""
+        return self.shared.rows_and_columns(self.pilots, self.dtype)
 
     @cached_property
     def centres(self) -> dict[Members, float]:
         """Half the mean of every side over pairs of different pilots."""
-        tiles = self._tiles(self.shared.rows(self.pilots, self.dtype), self.pilot_columns, 0)
+        tiles = self._tiles(*self._prepared_pilots, 0)
         pairs = max(len(tiles[0]) * (len(tiles[0]) - 1), 1)
         centres = {}
         for side in filter(self.about_pilots, self.sides):
@@ -259,18 +264,23 @@ class GramSides:
 
     def prepare(self, block: GroupBlock, coset: int) -> CosetRows:
         """The rows of a block in the order of a coset."""
-        orders = RowOrders.of(self.orbit, block)
-        values = [x[orders.of_variable(coset, m)] for m, x in enumerate(block.values)]
-        rows, columns = (f(values, self.dtype) for f in (self.shared.rows, self.shared.columns))
-        offsets = {side: np.zeros(block.rows, self.dtype) for side in self.of_coset(coset)}
-        centred = [side for side in offsets if self.about_pilots(side)]
+        rows = self.prepare_plain(block, coset)
+        centred = [side for side in rows.offsets if self.about_pilots(side)]
         for start in range(0, block.rows if centred else 0, _PILOT_ROWS):
             at = slice(start, start + _PILOT_ROWS)
-            tiles = self._tiles([x[at] for x in rows], self.pilot_columns, coset)
+            tiles = self._tiles([x[at] for x in rows.rows], self.pilot_columns, coset)
             for side in centred:
                 means = _product_of(tiles, side).mean(axis=1, dtype=np.float64)
-                offsets[side][at] = means - self.centres[side]
-        return CosetRows(self._places(block), rows, columns, offsets)
+                rows.offsets[side][at] = means - self.centres[side]
+        return rows
+
+    def prepare_plain(self, block: GroupBlock, coset: int) -> CosetRows:
+        """The same about 0."""
+        orders = RowOrders.of(self.orbit, block)
+        values = [x[orders.of_variable(coset, m)] for m, x in enumerate(block.values)]
+        both = self.shared.rows_and_columns(values, self.dtype)
+        offsets = {side: np.zeros(block.rows, self.dtype) for side in self.of_coset(coset)}
+        return CosetRows(self._places(block), *both, offsets)
 
     def pieces(self, block: GroupBlock) -> list[RowPart]:
         """The rows of every group, and those left over, with their permutations."""
@@ -341,7 +351,7 @@ class GramSides:
     def _tiles(self, rows: Sequence[Matrix], columns: Sequence[Matrix], coset: int) -> list[Matrix]:
         """Kernels between prepared rows and columns; of those that a coset needs."""
         shape = len(rows[0]), len(columns[0])
-        tiles = [np.empty(shape, self.dtype) for _ in self.combinations.kernels]
+        tiles = list(np.empty((len(self.combinations.kernels), *shape), self.dtype))
         work = np.empty((self.shared.work_tiles, *shape), self.dtype)
         self.shared.tiles(rows, columns, tiles, work, self.needed(coset))
         return tiles
@@ -370,6 +380,11 @@ class GramPass:
     def groups(self) -> RowGroups:
         """The groups of all rows."""
         return self.sides.orbit.groups
+
+    @property
+    def one_block(self) -> bool:
+        """Whether one task takes all rows."""
+        return self.groups.count == 1
 
     def combine(self, left: Sums, right: Sums) -> Sums:
         """Add."""
