@@ -13,7 +13,7 @@ from dhsic.kernels import Aggregate
 from dhsic.nulls.distributions import Replicates, check_no_overflow
 from dhsic.nulls.pvalue import pvalues
 
-__all__ = ["Aggregated", "Strength", "aggregate", "standardised"]
+__all__ = ["Aggregated", "Standardised", "Strength", "aggregate", "standardised"]
 
 Vector = NDArray[np.float64]
 

@@ -19,8 +19,8 @@ from dhsic.engine.tiles import Matrix
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Null, rounding_unit
 from dhsic.estimators.gram.fast_distance import SortedGrams
+from dhsic.estimators.gram.orders import RowOrders
 from dhsic.estimators.gram.quadratic import Quadratic
-from dhsic.estimators.gram.sides import RowOrders
 from dhsic.estimators.gram.steps import CostedStep, read_step
 from dhsic.estimators.gram.sums import GramSums, marginal_hsic
 from dhsic.estimators.resample import orbit_of

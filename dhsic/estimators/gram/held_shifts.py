@@ -22,7 +22,8 @@ from dhsic.engine.moved_groups import MovedGroups
 from dhsic.engine.reduction import GroupBlock
 from dhsic.engine.tiles import Matrix
 from dhsic.estimators.gram.lines import HeldLines
-from dhsic.estimators.gram.sides import CosetRows, GramSides, Members, PairSums, RowOrders
+from dhsic.estimators.gram.orders import RowOrders
+from dhsic.estimators.gram.sides import CosetRows, GramSides, Members, PairSums
 
 __all__ = ["HeldShifts"]
 

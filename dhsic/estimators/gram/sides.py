@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -15,6 +15,7 @@ from dhsic.engine.groups import RowGroups
 from dhsic.engine.reduction import GroupBlock, add
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, column_sums
+from dhsic.estimators.gram.orders import RowOrders
 from dhsic.estimators.resample import Orbit, TwoSided, statistics_of
 from dhsic.kernels import Combinations
 from dhsic.kernels.shared import SharedTiles
@@ -27,7 +28,6 @@ __all__ = [
     "GramSides",
     "Members",
     "PairSums",
-    "RowOrders",
     "RowPart",
 ]
 
@@ -61,62 +61,6 @@ class CosetRows(NamedTuple):
             [x[at] for x in self.columns],
             {side: values[at] for side, values in self.offsets.items()},
         )
-
-
-@dataclass(frozen=True)
-class RowOrders:
-    """Permutations of the rows of some groups, and of rows left over, which stay.
-
-    Parameters
-    ----------
-    orbit : Orbit
-        The permutations.
-    n_variables : int
-        Number of variables, M; the first stays.
-    first, count : int
-        Which groups.
-    n_left : int
-        Rows left over, after those of the groups.
-    """
-
-    orbit: Orbit
-    n_variables: int
-    first: int
-    count: int
-    n_left: int
-
-    @classmethod
-    def of(cls, orbit: Orbit, block: GroupBlock) -> Self:
-        """Those of the rows of a block."""
-        return cls(orbit, len(block.values), block.first, block.n_groups, block.n_left)
-
-    def __len__(self) -> int:
-        return self.count * self.orbit.groups.size + self.n_left
-
-    def of_variable(self, coset: int, m: int) -> Indices:
-        """The order of the rows of a variable in a coset, shape (rows,)."""
-        if coset == 0 or m == 0 or self.count == 0:
-            return np.arange(len(self))
-        b = self.orbit.groups.size
-        orders = self.orbit.orders(coset, self.first, self.count, m)
-        moved = (orders + b * np.arange(self.count)[:, None]).ravel()
-        return np.concatenate([moved, np.arange(len(moved), len(self))])
-
-    def drawn(self, cosets: range) -> Indices:
-        """A batch of permutations of all variables but the first, shape (r, M - 1, rows).
-
-        Whoever takes permutations one batch after another draws them here.
-        """
-        others = range(1, self.n_variables)
-        return np.array([[self.of_variable(coset, m) for m in others] for coset in cosets])
-
-    def pieces(self) -> Iterator[tuple[slice, RowOrders]]:
-        """Each group, and the rows left over: where they are, and their permutations."""
-        b = self.orbit.groups.size
-        for g in range(self.count):
-            yield slice(g * b, (g + 1) * b), replace(self, first=self.first + g, count=1, n_left=0)
-        if self.n_left:
-            yield slice(self.count * b, len(self)), replace(self, count=0)
 
 
 RowPart = tuple[CosetRows, RowOrders]
