@@ -372,10 +372,7 @@ class Laplacian(Kernel):
         return self._fitted("gamma")
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
-        if rows.shape[1] == 1:
-            distances(rows, columns, out)
-        else:
-            _cityblock(rows, columns, out)
+        (distances if rows.shape[1] == 1 else _cityblock)(rows, columns, out)
         np.negative(out, out=out)
         np.exp(out, out=out)
 
