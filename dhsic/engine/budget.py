@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import os
 import sys
 import threading
 import time
@@ -18,7 +17,7 @@ import uuid
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from dhsic.engine.memory import LIBRARIES
+from dhsic.engine.memory import LIBRARIES, resident_bytes
 from dhsic.engine.units import format_bytes
 from dhsic.errors import MemoryBudgetError
 
@@ -121,13 +120,8 @@ class Budget:
 
 def own_bytes() -> int:
     """Resident bytes of this process that are no pages of files."""
-    with suppress(OSError):
-        with open("/proc/self/statm", "rb") as file:
-            _, resident, of_files, *_ = map(int, file.read().split())
-        return (resident - of_files) * os.sysconf("SC_PAGE_SIZE")
-    import psutil
-
-    return int(psutil.Process().memory_info().rss)
+    resident, of_files = resident_bytes()
+    return resident - of_files
 
 
 def _give_back() -> None:

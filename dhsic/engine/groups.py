@@ -213,12 +213,13 @@ class Groups:
         Every coset, group and variable has its own, so that neither chunks nor workers change
         them.
         """
-        return np.stack(
+        found: NDArray[np.intp] = np.array(
             [
                 generator(self.seed, "shifts", coset, variable, group).permutation(self.size)
                 for group in range(first, first + count)
             ]
         )
+        return found
 
     def _rows(self, group: int) -> Indices:
         """Rows of a group in their random order, shape (size,)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from contextlib import suppress
@@ -16,6 +17,7 @@ __all__ = [
     "forget_peak",
     "high_water_bytes",
     "peak_bytes",
+    "resident_bytes",
     "worker_peak_bytes",
 ]
 
@@ -69,6 +71,18 @@ def worker_peak_bytes(client: Any) -> int | None:
     return max((peak for peak in told if peak is not None), default=None)
 
 
+def resident_bytes() -> tuple[int, int]:
+    """Resident bytes of this process, and those of them that are pages of files, where known."""
+    with suppress(OSError):
+        with open("/proc/self/statm", "rb") as file:
+            _, resident, of_files, *_ = map(int, file.read().split())
+        page = os.sysconf("SC_PAGE_SIZE")
+        return resident * page, of_files * page
+    import psutil
+
+    return int(psutil.Process().memory_info().rss), 0
+
+
 def baseline_bytes() -> int:
     """Bytes of a process with its libraries, without what a user holds in it besides.
 
@@ -76,7 +90,6 @@ def baseline_bytes() -> int:
     are not there from the start.
     """
     import dask.delayed  # noqa: F401
-    import psutil
     import scipy.spatial.distance  # noqa: F401
 
-    return min(int(psutil.Process().memory_info().rss), LIBRARIES) + _AT_WORK
+    return min(resident_bytes()[0], LIBRARIES) + _AT_WORK

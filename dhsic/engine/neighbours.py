@@ -108,15 +108,16 @@ def waves_of(
     """
     rng, d = generator(seed, "neighbours", m), values.shape[1]
     columns = rng.choice(d, min(d, _COLUMNS), replace=False)
-    scaled = np.empty((len(values), len(columns)))
+    ranks = np.empty((len(columns), len(values)))
     for place, column in enumerate(columns.tolist()):
         x = values[:, column]
         if categories[column]:
             _, codes = np.unique(x, return_inverse=True)
             x = rng.random(int(codes.max()) + 1)[codes]
-        ranks = np.searchsorted(np.sort(x), x, side="left") / len(x)
-        spread = float(ranks.std())
-        scaled[:, place] = (ranks - ranks.mean()) / spread if spread > 0.0 else 0.0
+        ranks[place] = np.sort(x).searchsorted(x)
+    ranks -= ranks.mean(axis=1, keepdims=True)
+    spreads = ranks.std(axis=1, keepdims=True)
+    scaled = np.divide(ranks, spreads, out=np.zeros_like(ranks), where=spreads > 0.0).T
     weights = rng.standard_normal((len(columns), _WAVES)) * (_SCALE / len(columns) ** 0.5)
     waves = np.cos(scaled @ weights + rng.uniform(0.0, 2.0 * np.pi, _WAVES))
     about: Matrix64 = waves - waves.mean(axis=0)

@@ -61,18 +61,19 @@ def _plan_groups(
     pairs: bool,
 ) -> PassPlan:
     groups = reduction.groups
-    cost = reduction.footprint(groups.size)
-    bounds = group_bounds(
-        groups.n,
-        groups.count,
-        row_bytes(sources),
-        max((source.chunk_rows or 0 for source in sources), default=0),
-        cost.work.seconds(),
-        cost.state,
-        PAIRS if pairs else GROUPS,
-    )
     if getattr(reduction, "one_block", False):
         bounds = [0, groups.count]
+    else:
+        cost = reduction.footprint(groups.size)
+        bounds = group_bounds(
+            groups.n,
+            groups.count,
+            row_bytes(sources),
+            max((source.chunk_rows or 0 for source in sources), default=0),
+            cost.work.seconds(),
+            cost.state,
+            PAIRS if pairs else GROUPS,
+        )
     known = cast(KnownGroups, groups)  # the plan writes it as JSON
     plan = PassPlan(reduction.name, tuple(bounds), 0, 0, 0, pairs=pairs, groups=known)
     return _costed(plan, reduction, sources, runtime)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.kernels import Combinations, Kernel
+from dhsic.kernels.shared import SharedTiles
 from dhsic.linalg import solve_lower, squared_norms
 
 __all__ = [
@@ -35,7 +36,7 @@ _OF_ROWS = 0.75  # so that rows which are landmarks themselves do not decide
 
 def nearness(values: NDArray[Any]) -> float:
     """The share of pairs of rows between which a kernel is above 0.001, from its values."""
-    return float(np.mean(values > _NEAR))
+    return float(np.count_nonzero(values > _NEAR) / values.size)
 
 
 def is_identity(near: float, n: int) -> bool:
@@ -94,16 +95,26 @@ def compared_in_samples(
 
     Kernels without a length are not looked at: they compare all rows.
     """
+    each = combinations.spread(samples)
+    shared = SharedTiles(combinations.kernels, combinations.variables)
+    tiles = {}
+    for k in shared.roots:
+        if (kernel := combinations.kernels[k]).has_length:
+            rows, columns = kernel.rows_and_columns(each[k])
+            rows = np.ascontiguousarray(rows[:: -(-len(rows) // _ROWS)])
+            tiles[k] = np.empty((len(rows), len(columns)))
+            kernel.tile(rows, columns, tiles[k], np.empty((kernel.work_tiles, *tiles[k].shape)))
+    for power in shared.powers:
+        tiles[power.k] = power.of(tiles[power.source])
 
-    def near(kernel: Any, sample: NDArray[np.float64]) -> float:
-        if not kernel.has_length:
+    def near(k: int) -> float:
+        if k not in tiles:
             return 1.0
-        some = sample[:: -(-len(sample) // _ROWS)]
-        others = nearness(kernel(some, sample)) * len(sample) - 1.0  # of the sample, on average
-        return (1.0 + others * (n - 1) / max(1, len(sample) - 1)) / n
+        s = len(each[k])
+        others = nearness(tiles[k]) * s - 1.0  # of the sample, on average
+        return (1.0 + others * (n - 1) / max(1, s - 1)) / n
 
-    pairs = zip(combinations.kernels, combinations.spread(samples), strict=True)
-    alone = {k for k, pair in enumerate(pairs) if is_identity(near(*pair), n)}
+    alone = {k for k in range(len(each)) if is_identity(near(k), n)}
     return compared(combinations, alone)
 
 

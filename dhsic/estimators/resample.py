@@ -139,8 +139,8 @@ class Orbit:
     def whole_orders(self, variable: int) -> NDArray[np.intp]:
         """Those of the first group in all cosets, shape (R, b), drawn once: a draw is dear."""
         if variable not in self._whole_orders:
-            drawn = [self.orders(coset, 0, 1, variable)[0] for coset in range(self.cosets)]
-            self._whole_orders[variable] = np.array(drawn)
+            drawn = [self.orders(coset, 0, 1, variable) for coset in range(self.cosets)]
+            self._whole_orders[variable] = np.concatenate(drawn)
         return self._whole_orders[variable]
 
     @cached_property

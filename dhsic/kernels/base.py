@@ -105,6 +105,14 @@ class Kernel(Centred, ABC):
         """Prepare landmarks for `tile`: (p, d) to (p, width(d)), C-contiguous."""
         return self.rows(z, dtype)
 
+    def rows_and_columns(
+        self, x: NDArray[Any], dtype: DTypeLike = np.float64
+    ) -> tuple[Matrix, Matrix]:
+        """Prepare data as `rows` and as `columns`, at less than the price of both."""
+        rows = self.rows(x, dtype)
+        same = type(self).columns is Kernel.columns
+        return rows, rows if same else self.columns(x, dtype)
+
     @abstractmethod
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         """Write the Gram matrix of prepared rows and columns into `out`.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic.errors import DataError, InvalidArgumentError
-from dhsic.kernels.bandwidth import as_sample
+from dhsic.kernels.bandwidth import as_sample, median_distances
 from dhsic.kernels.base import Kernel, Matrix
 from dhsic.kernels.radial import Laplacian
 
@@ -76,8 +76,11 @@ class Columns(Kernel):
     def fit(self, sample: NDArray[np.float64]) -> Self:
         sample = as_sample(sample)
         self._check_shape(sample)
-        parts = self._parts(sample.shape[1])
-        fitted = tuple(_fit(part, x[:, None]) for part, x in zip(parts, sample.T, strict=True))
+        if self._given == (Laplacian(),):
+            fitted = _fit_laplacians(sample)
+        else:
+            parts = zip(self._parts(sample.shape[1]), sample.T, strict=True)
+            fitted = tuple(_fit(part, x[:, None]) for part, x in parts)
         if not any(fitted):
             msg = "columns: a sample must have a column that is not constant: drop the variable"
             raise DataError(msg)
@@ -127,6 +130,12 @@ class Columns(Kernel):
         if self._laplacians is not None:
             return self.rows(z, dtype)  # which are the same, and made at once
         return np.hstack([part.columns(z[:, at], dtype) for part, at in self.counted(z.shape[1])])
+
+    def rows_and_columns(
+        self, x: NDArray[Any], dtype: DTypeLike = np.float64
+    ) -> tuple[Matrix, Matrix]:
+        rows = self.rows(x, dtype)
+        return rows, rows if self._laplacians is not None else self.columns(x, dtype)
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         d = self.dimension(rows.shape[1])
@@ -284,6 +293,15 @@ def _add_laplacians(rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) ->
         np.exp(to, out=to)
         if j:
             np.add(out, to, out=out)
+
+
+def _fit_laplacians(sample: Vector) -> tuple[Kernel | None, ...]:
+    """As `_fit` of every column, without what a call of each takes."""
+    origins, lengths = np.median(sample, axis=0).tolist(), median_distances(sample)
+    return tuple(
+        Laplacian(gamma=1.0 / length, origin=(origin,)) if length else None
+        for origin, length in zip(origins, lengths, strict=True)
+    )
 
 
 def _fit(part: Kernel | None, column: NDArray[np.float64]) -> Kernel | None:

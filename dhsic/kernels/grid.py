@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import accumulate, product
 from numbers import Real
 from typing import Any, Literal, Self, get_args
@@ -154,6 +155,7 @@ class Candidates:
         return tuple(tuple(map(float, one)) for one in each)
 
 
+@lru_cache(maxsize=64)
 def _usual(families: Any, columns: OneOrMany | None = None) -> Candidates:
     """Candidates that nobody asked for, and of which variables, where pairs of them are known."""
     found = Candidates(*families)

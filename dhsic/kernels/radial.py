@@ -43,6 +43,12 @@ class Radial(Kernel):
     def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         return prepare_columns(*self._scaled(z, dtype))
 
+    def rows_and_columns(
+        self, x: NDArray[Any], dtype: DTypeLike = np.float64
+    ) -> tuple[Matrix, Matrix]:
+        scaled = self._scaled(x, dtype)
+        return prepare_rows(*scaled), prepare_columns(*scaled)
+
     def rounding(self, columns: Matrix) -> float:
         return min(1.0, cancellation(columns))
 
@@ -366,10 +372,7 @@ class Laplacian(Kernel):
         return self._fitted("gamma")
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
-        if rows.shape[1] == 1:
-            distances(rows, columns, out)
-        else:
-            _cityblock(rows, columns, out)
+        (distances if rows.shape[1] == 1 else _cityblock)(rows, columns, out)
         np.negative(out, out=out)
         np.exp(out, out=out)
 

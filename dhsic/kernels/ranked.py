@@ -20,8 +20,10 @@ __all__ = ["AndersonDarling", "OrderedColumns", "Ranked", "Scale"]
 Scale = Literal["ranks", "scores", "spread"]
 
 _MOST_KNOTS = 512
+_FEW = 2**7  # rows, which it takes longer to order than to look up
 
 _Knots: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]
+_Arrays: TypeAlias = list[tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 
 class OrderedColumns(NamedTuple):
@@ -93,7 +95,9 @@ class Ranked(Kernel):
         sample = as_sample(sample)
         ranked = self
         if self.knots is None:
-            ranked = replace(self, knots=_all_knots(sample, self.scale))
+            arrays = _all_knots(sample, self.scale)
+            ranked = replace(self, knots=_as_tuples(arrays))
+            ranked.__dict__["_arrays"] = arrays
         return ranked._of(self.kernel.fit(ranked._transformed(sample)))
 
     def scale_columns(self, d: int) -> tuple[tuple[int, ...], ...]:
@@ -148,6 +152,11 @@ class Ranked(Kernel):
     def columns(self, z: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         return self.kernel.columns(self._transformed(z), dtype)
 
+    def rows_and_columns(
+        self, x: NDArray[Any], dtype: DTypeLike = np.float64
+    ) -> tuple[Matrix, Matrix]:
+        return self.kernel.rows_and_columns(self._transformed(x), dtype)
+
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         self.kernel.tile(rows, columns, out, work)
 
@@ -180,6 +189,8 @@ class Ranked(Kernel):
             )
             raise InvalidArgumentError(msg)
         columns = np.ascontiguousarray(x.T)
+        if len(x) <= _FEW:
+            return OrderedColumns(columns, np.broadcast_to(np.arange(len(x)), columns.shape))
         with np.errstate(over="ignore", invalid="ignore"):
             orders = _nearly_ascending(columns - self._middles[:, None])
         # near each other the search for knots takes a tenth of the time
@@ -198,7 +209,7 @@ class Ranked(Kernel):
         return np.array([values[len(values) // 2] for values, _ in self.knots or ()], np.float32)
 
     @cached_property
-    def _arrays(self) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    def _arrays(self) -> _Arrays:
         return [(np.array(values), np.array(heights)) for values, heights in self.knots or ()]
 
 
@@ -212,23 +223,30 @@ def _nearly_ascending(columns: NDArray[Any]) -> NDArray[np.intp]:
     return np.argsort(np.ascontiguousarray(halves), axis=1, kind="stable")
 
 
-def _all_knots(sample: NDArray[np.float64], scale: Scale) -> tuple[_Knots, ...]:
+def _all_knots(sample: NDArray[np.float64], scale: Scale) -> _Arrays:
     """Those of every column; columns without ties have the same heights."""
-    ordered = np.sort(sample, axis=0)
-    untied = np.logical_and.reduce(ordered[1:] > ordered[:-1]).tolist()
+    ordered = np.ascontiguousarray(np.sort(sample, axis=0).T)
+    untied = np.logical_and.reduce(ordered[:, 1:] > ordered[:, :-1], axis=1)
     places, heights = _heights(np.ones(len(sample), np.intp), scale)
-    shared = tuple(heights.tolist())
-    return tuple(
-        (tuple(ordered[places, j].tolist()), shared) if whole else _knots(ordered[:, j], scale)
-        for j, whole in enumerate(untied)
-    )
+    return [
+        (column[places], heights) if whole else _knots(column, scale)
+        for column, whole in zip(ordered, untied, strict=True)
+    ]
 
 
-def _knots(column: NDArray[np.float64], scale: Scale) -> _Knots:
+def _knots(
+    column: NDArray[np.float64], scale: Scale
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Values of a column, all or at quantiles, and their ranks or scores."""
     values, counts = np.unique(column, return_counts=True)
     places, heights = _heights(counts, scale)
-    return tuple(values[places].tolist()), tuple(heights.tolist())
+    return values[places], heights
+
+
+def _as_tuples(arrays: _Arrays) -> tuple[_Knots, ...]:
+    """The same, of which columns without ties share their heights."""
+    heights = {id(ys): tuple(ys.tolist()) for _, ys in arrays}
+    return tuple((tuple(xs.tolist()), heights[id(ys)]) for xs, ys in arrays)
 
 
 def _heights(

@@ -103,7 +103,15 @@ class SharedTiles:
     @cached_property
     def powers(self) -> tuple[Power, ...]:
         """The other kernels, each after the one that it follows from."""
-        return powers_among(list(zip(self.kernels, self.variables, strict=True)), _squarings)
+        alike: dict[tuple[int, type[TileKernel]], list[int]] = {}
+        for k, (kernel, variable) in enumerate(zip(self.kernels, self.variables, strict=True)):
+            alike.setdefault((variable, type(kernel)), []).append(k)
+        return tuple(
+            Power(some[power.k], some[power.source], power.squarings)
+            for some in alike.values()
+            if len(some) > 1
+            for power in powers_among([self.kernels[k] for k in some], _squarings)
+        )
 
     @property
     def work_tiles(self) -> int:
@@ -148,6 +156,18 @@ class SharedTiles:
             for k in self.roots
             if isinstance(kernel := self.kernels[k], Kernel)
         ]
+
+    def rows_and_columns(
+        self, values: Sequence[NDArray[Any]], dtype: DTypeLike
+    ) -> tuple[list[Matrix], list[Matrix]]:
+        """Prepare rows as both arguments of `tiles`, where all are of kernels."""
+        kernels = ((k, self.kernels[k]) for k in self.roots)
+        both = [
+            kernel.rows_and_columns(values[self.variables[k]], dtype)
+            for k, kernel in kernels
+            if isinstance(kernel, Kernel)
+        ]
+        return [rows for rows, _ in both], [columns for _, columns in both]
 
     def sources(self, wanted: Iterable[int]) -> frozenset[int]:
         """Some kernels, and those that their tiles follow from."""
@@ -216,12 +236,11 @@ def powers_among(tiles: Sequence[T], squarings: Callable[[T, T], int]) -> tuple[
     return tuple(powers)
 
 
-def _squarings(narrow: tuple[TileKernel, int], wide: tuple[TileKernel, int]) -> int:
-    """Squarings between kernels with their variables."""
-    (kernel, variable), (other, of_other) = narrow, wide
-    if variable != of_other or not isinstance(kernel, Kernel) or not isinstance(other, Kernel):
-        return 0
-    return kernel.squarings(other)
+def _squarings(narrow: TileKernel, wide: TileKernel) -> int:
+    """Squarings between kernels of a variable."""
+    if isinstance(narrow, Kernel) and isinstance(wide, Kernel):
+        return narrow.squarings(wide)
+    return 0
 
 
 def tile_work(kernel: TileKernel, dtype: DTypeLike, width: int, parts: int = 1) -> Work:

@@ -13,7 +13,7 @@ from dhsic.kernels import Aggregate
 from dhsic.nulls.distributions import Replicates, check_no_overflow
 from dhsic.nulls.pvalue import pvalues
 
-__all__ = ["Aggregated", "Strength", "aggregate", "standardised"]
+__all__ = ["Aggregated", "Standardised", "Strength", "aggregate", "standardised"]
 
 Vector = NDArray[np.float64]
 
@@ -129,7 +129,7 @@ def aggregate(
     (1, True)
     """
     rows = np.vstack([statistics, replicates])
-    distances, errors, ties = standardised(rows, rounding, dtype)
+    distances, errors, ties, spread = standardised(rows, rounding, dtype)
     if how == "soft":
         scores = _soft(
             distances, errors, _combination_weights(distances.shape[1], reference, share)
@@ -139,7 +139,7 @@ def aggregate(
         scores = _scores(each, errors / math.pi, reference, share)
     else:
         scores = _scores(distances, errors, reference, share)
-    own = _own_distance(rows, rows.std(axis=0) > ties)
+    own = _own_distance(rows, spread, ties)
     return Aggregated(
         float(scores.values[0]),
         Replicates(scores.values[1:]),
@@ -151,9 +151,20 @@ def aggregate(
     )
 
 
-def standardised(
-    rows: Vector, rounding: Vector, dtype: DTypeLike = np.float64
-) -> tuple[Vector, Vector, Vector]:
+class Standardised(NamedTuple):
+    """Statistics of the data and their replicates, each beside the others."""
+
+    distances: Vector
+    """0 where all rows of a column are equal but for rounding, shape (b + 1, G)."""
+    errors: Vector
+    """Differences of the distances up to it are rounding, shape (G,)."""
+    ties: Vector
+    """The same of the rows, shape (G,)."""
+    spread: Vector
+    """Standard deviations of the rows, shape (G,)."""
+
+
+def standardised(rows: Vector, rounding: Vector, dtype: DTypeLike = np.float64) -> Standardised:
     """Distances of every row from the mean of the others, in their standard deviations.
 
     Parameters
@@ -167,12 +178,7 @@ def standardised(
 
     Returns
     -------
-    distances : ndarray, shape (b + 1, G)
-        0 where all rows of a column are equal but for rounding.
-    errors : ndarray, shape (G,)
-        Differences of the distances up to it are rounding.
-    ties : ndarray, shape (G,)
-        The same of the rows.
+    Standardised
 
     Raises
     ------
@@ -185,7 +191,7 @@ def standardised(
     # exchangeable under the null hypothesis, and the test exact.
     spread = rows.std(axis=0)
     errors = np.where(spread > ties, ties, 0.0) / np.where(spread > ties, spread, 1.0)
-    return _distances(rows, spread > ties), errors, ties
+    return Standardised(_distances(rows, spread, ties), errors, ties, spread)
 
 
 def _combination_weights(count: int, reference: int, share: float) -> Vector:
@@ -244,27 +250,26 @@ def _evidence(scores: _Scores, share: float) -> Vector:
     return evidence
 
 
-def _distances(rows: Vector, told: NDArray[np.bool_]) -> Vector:
+def _distances(rows: Vector, spread: Vector, ties: Vector) -> Vector:
     """Distance of every row from the mean of the others, in their standard deviations.
 
     With z the distance from the mean of all N rows it is z sqrt(N / (N - 1 - z^2)). Columns in
     which all rows are equal but for rounding say nothing.
     """
-    n = len(rows)
-    spread = np.where(told, rows.std(axis=0), 1.0)
-    z = np.where(told, (rows - rows.mean(axis=0)) / spread, 0.0)
+    n, told = len(rows), spread > ties
+    z = np.where(told, (rows - rows.mean(axis=0)) / np.where(told, spread, 1.0), 0.0)
     # z^2 is at most N - 1, where all other rows are equal; rounding must not make the root
     # negative.
     distances: Vector = z * np.sqrt(n / np.maximum(n - 1 - z**2, n * np.finfo(np.float64).eps))
     return distances
 
 
-def _own_distance(rows: Vector, told: NDArray[np.bool_]) -> Vector:
+def _own_distance(rows: Vector, spread: Vector, ties: Vector) -> Vector:
     """That of row 0: the formula of all rows cancels its digits where it lies far out."""
-    others = rows[1:]
-    least = math.sqrt(np.finfo(np.float64).eps) * rows.std(axis=0)
-    spread = np.where(told, np.maximum(others.std(axis=0), least), 1.0)
-    distance: Vector = np.where(told, (rows[0] - others.mean(axis=0)) / spread, 0.0)
+    others, told = rows[1:], spread > ties
+    least = math.sqrt(np.finfo(np.float64).eps) * spread
+    own = np.where(told, np.maximum(others.std(axis=0), least), 1.0)
+    distance: Vector = np.where(told, (rows[0] - others.mean(axis=0)) / own, 0.0)
     return distance
 
 

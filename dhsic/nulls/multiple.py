@@ -91,7 +91,7 @@ def step_down(
     >>> step_down(np.array([0.5, 30.0, 20.0]), replicates, np.zeros(3))
     array([0.48, 0.01, 0.01])
     """
-    distances, errors, _ = standardised(np.vstack([statistics, replicates]), rounding, dtype)
+    distances, errors, *_ = standardised(np.vstack([statistics, replicates]), rounding, dtype)
     order = np.argsort(-distances[0], kind="stable")
     upwards = np.maximum.accumulate(distances[:, order[::-1]], axis=1)
     largest_left = upwards[1:, ::-1]

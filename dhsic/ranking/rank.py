@@ -298,7 +298,7 @@ def _ranked(
     statistics, replicates, rounding = outcome.statistics, outcome.replicates, outcome.rounding
     columns = zip(statistics.tolist(), replicates.T, rounding.tolist(), strict=True)
     p = np.array([pvalue(t, Replicates(column), dtype, own) for t, column, own in columns])
-    distances, _, _ = standardised(np.vstack([statistics, replicates]), rounding, dtype)
+    distances = standardised(np.vstack([statistics, replicates]), rounding, dtype).distances
     fitted = outcome.estimates.combinations.kernels[:-1]
     kernels = [one.kernel for one in fitted if isinstance(one, OnColumns)]
     numbers = [

@@ -8,7 +8,7 @@ import pytest
 import zarr
 
 import dhsic
-from dhsic.engine import budget
+from dhsic.engine import budget, memory
 from dhsic.engine.budget import TOLERANCE, Budget, own_bytes
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.session import Session
@@ -113,7 +113,7 @@ def test_own_bytes__are_known_without_proc(monkeypatch):
     def missing(*_):
         raise FileNotFoundError
 
-    monkeypatch.setattr(budget, "open", missing, raising=False)
+    monkeypatch.setattr(memory, "open", missing, raising=False)
     assert 0.5 * known < own_bytes()
 
 

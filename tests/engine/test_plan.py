@@ -9,6 +9,7 @@ import zarr
 
 import dhsic
 from dhsic._work import NOTHING, REFERENCE, Rates, Work
+from dhsic.engine import memory
 from dhsic.engine.blocks import block_bounds
 from dhsic.engine.memory import baseline_bytes
 from dhsic.engine.passes import plan_pass
@@ -298,15 +299,9 @@ def test_plan_pass__bounds_the_memory_of_a_pass_and_not_by_far(
 
 
 def test_baseline__leaves_out_what_the_user_holds(monkeypatch):
-    class Process:
-        rss = 10 * 2**30
-
-        def memory_info(self):
-            return self
-
-    monkeypatch.setattr("psutil.Process", Process)
+    monkeypatch.setattr(memory, "resident_bytes", lambda: (10 * 2**30, 0))
     assert baseline_bytes() == (250 + 48) * MIB
-    monkeypatch.setattr(Process, "rss", 7)
+    monkeypatch.setattr(memory, "resident_bytes", lambda: (7, 0))
     assert baseline_bytes() == 7 + 48 * MIB
 
 

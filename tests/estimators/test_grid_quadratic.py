@@ -15,8 +15,8 @@ from dhsic.engine.session import Session
 from dhsic.errors import MemoryBudgetError
 from dhsic.estimators.gram import permutations as gram_permutations
 from dhsic.estimators.gram import steps as gram_steps
+from dhsic.estimators.gram.orders import RowOrders
 from dhsic.estimators.gram.permutations import PermutedGrams, PermutedProducts
-from dhsic.estimators.gram.sides import RowOrders
 from dhsic.estimators.resample import orbit_of
 from dhsic.io.open import open_variables
 from dhsic.kernels import Candidates, Distance, Gaussian, Grid

@@ -14,6 +14,7 @@ from dhsic.estimators.gram import held_shifts, quadratic
 from dhsic.estimators.gram import orbits as gram_orbits
 from dhsic.estimators.gram import steps as gram_steps
 from dhsic.estimators.gram.held_shifts import HeldShifts
+from dhsic.estimators.gram.lines import HeldLines
 from dhsic.estimators.gram.steps import orbit_steps, run_steps
 from dhsic.estimators.resample import orbit_of
 from dhsic.io.open import open_variables
@@ -22,6 +23,7 @@ from dhsic.nulls import Shifts
 from tests import oracles
 
 DEFAULT = Grid().combinations(2)
+NARROW = Grid(dhsic.Candidates("gaussian", (1.0, 0.02)), combine="all").combinations(2)
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +35,7 @@ def small_groups(monkeypatch):
 @pytest.fixture
 def small_parts(monkeypatch):
     """Several strips, parts of lines and batches of cosets, so that their borders are crossed."""
-    monkeypatch.setattr(held_shifts, "_STRIP_ENTRIES", 7 * 30)
+    monkeypatch.setattr(held_shifts, "_STRIP_ENTRIES", 7 * 30 * 6)
     monkeypatch.setattr(held_shifts, "_BATCH_BYTES", 8 * 5 * 30 * 7)
     monkeypatch.setattr(gram_orbits, "_BATCH", 17 * 30 * 2)
 
@@ -187,3 +189,39 @@ def test_default__is_planned_once(monkeypatch):
     monkeypatch.setattr(dhsic.NystromHSIC, "plan", None)  # quick as it is, features are not asked
     dhsic.independence_test(*setting(40), rng=0)
     assert calls == [40]
+
+
+@pytest.mark.parametrize(("size", "count", "n_left"), [(9, 1, 0), (8, 1, 0), (5, 3, 2), (7, 1, 3)])
+def test_lines__hold_every_pair_of_which_a_row_moves_as_often_as_it_is_weighted(
+    size, count, n_left
+):
+    n = size * count + n_left
+    lines = HeldLines.of(size, count, n_left)
+    orders = np.array([np.arange(n), np.random.default_rng(0).permutation(n)]).T
+    some = range(HeldLines.count_of(size, count, n_left))
+    seen = np.zeros((2, n, n))
+    for at in (some[:2], some[2:]):
+        for r, places in enumerate(lines.places(orders, at).transpose(2, 0, 1)):
+            weights = np.broadcast_to(lines.weights[at.start : at.stop], places.shape)
+            np.add.at(seen[r].reshape(-1), places.ravel(), weights.ravel())
+    moved = np.arange(n) < size * count
+    expected = (moved[:, None] | moved).astype(float)
+    for r, order in enumerate(orders.T):
+        placed = seen[r][np.ix_(order, order)]
+        np.testing.assert_array_equal((placed + placed.T) / 2, expected)
+
+
+def test_run__of_one_block_takes_the_pass_that_was_planned(monkeypatch):
+    """Kernels that are left out do not change it."""
+    x, y = setting(60, (20, 20))
+    here, planned = session((x, y)), []
+    plan_pairs = Session.plan_pairs
+
+    def counted(self, reduction):
+        planned.append(reduction.name)
+        return plan_pairs(self, reduction)
+
+    monkeypatch.setattr(Session, "plan_pairs", counted)
+    found = VHSIC().test_grid(here, NARROW, Shifts(150))
+    assert len(found.combinations) < len(NARROW)
+    assert planned == ["shifts"]

@@ -6,6 +6,7 @@ from scipy.spatial.distance import pdist
 
 from dhsic.errors import DataError
 from dhsic.kernels import Gaussian, median_distance
+from dhsic.kernels.bandwidth import median_distances
 
 
 def test_median_distance__is_the_median_over_pairs():
@@ -121,3 +122,15 @@ def test_fit__refuses_what_is_not_a_sample(x):
 def test_fit__takes_the_median_as_origin():
     x = np.array([[0.0, 5.0], [1.0, 6.0], [100.0, 7.0]])
     assert Gaussian().fit(x).origin == (1.0, 6.0)
+
+
+@pytest.mark.parametrize("n", [2, 31, 127, 128, 300])
+@pytest.mark.parametrize("levels", [2, 2**40])
+def test_median_distances__are_those_of_the_columns_to_the_bit(n, levels):
+    x = np.random.default_rng(n).integers(levels, size=(n, 6)) / 7
+    x[0] += 1 / 3
+    x[:, 4] = 2.0
+    found = median_distances(x)
+    for metric in ("euclidean", "cityblock"):
+        each = [median_distance(x[:, j : j + 1], metric) for j in range(6) if j != 4]
+        assert found == [*each[:4], 0.0, *each[4:]]

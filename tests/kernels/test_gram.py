@@ -85,6 +85,16 @@ def test_tile__of_slices_is_slice_of_tile(case: Case, d: int):
 
 @EVERY_CASE
 @EVERY_DIMENSION
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_and_columns__are_those_of_either(case: Case, d: int, dtype: type):
+    x = normal_rows(200, d).astype(np.float32)
+    rows, columns = case.kernel.rows_and_columns(x, dtype)
+    np.testing.assert_array_equal(rows, case.kernel.rows(x, dtype), strict=True)
+    np.testing.assert_array_equal(columns, case.kernel.columns(x, dtype), strict=True)
+
+
+@EVERY_CASE
+@EVERY_DIMENSION
 def test_tile__needs_no_more_scratch_than_stated(case: Case, d: int):
     kernel, x = case.kernel, normal_rows(2, d)
     for work_tiles in (kernel.work_tiles, kernel.work_tiles + 1):

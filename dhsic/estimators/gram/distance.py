@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 from dhsic._validation import check_flag, check_number
 from dhsic._work import Work, pair_seconds
-from dhsic.engine.plan import DriverStep
+from dhsic.engine.plan import DriverStep, Plan
 from dhsic.engine.reduction import GroupBlock
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.base import Null, rounding_unit
 from dhsic.estimators.gram.fast_distance import SortedGrams
+from dhsic.estimators.gram.orders import RowOrders
 from dhsic.estimators.gram.quadratic import Quadratic
-from dhsic.estimators.gram.sides import RowOrders
 from dhsic.estimators.gram.steps import CostedStep, read_step
 from dhsic.estimators.gram.sums import GramSums, marginal_hsic
 from dhsic.estimators.resample import orbit_of
@@ -104,11 +104,12 @@ class _Distances(Quadratic):
         fitted: Combinations,
         samples: Sequence[Vector],
         null: Null | None,
+        planned: Plan | None = None,
     ) -> list[CostedStep]:
         """In O(n log n) for single columns, else those of all pairs of rows."""
         kernels = {one.exponent for one in fitted.kernels if isinstance(one, Distance)}
         if len(fitted) > 1 or kernels != {1.0} or not self._fast(session, null):
-            return super()._steps(session, fitted, samples, null)
+            return super()._steps(session, fitted, samples, null, planned)
         n, threads = session.n, session.runtime.threads
         orbit = orbit_of(session, null if isinstance(null, Permutation) else Permutation(1, "all"))
         work = (orbit.cosets - 1) * _sorting(n)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.estimators.gram.sides import RowOrders
+from dhsic.estimators.gram.orders import RowOrders
 from dhsic.estimators.gram.sums import GramSums, gram_hsic, rounding
 from dhsic.estimators.resample import Resampled
 

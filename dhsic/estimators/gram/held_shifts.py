@@ -8,10 +8,11 @@ multiplied by a few calls, since with few rows the calls would take longer than 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy
@@ -21,7 +22,8 @@ from dhsic.engine.moved_groups import MovedGroups
 from dhsic.engine.reduction import GroupBlock
 from dhsic.engine.tiles import Matrix
 from dhsic.estimators.gram.lines import HeldLines
-from dhsic.estimators.gram.sides import CosetRows, GramSides, Members, PairSums, RowOrders
+from dhsic.estimators.gram.orders import RowOrders
+from dhsic.estimators.gram.sides import CosetRows, GramSides, Members, PairSums
 
 __all__ = ["HeldShifts"]
 
@@ -30,8 +32,23 @@ Spectrum = NDArray[np.complexfloating[Any, Any]]
 _HELD_BYTES = 2**25  # of all Gram matrices; beyond, gathering takes longer than exponentials
 _HELD_OF_SETS = 2**28  # the same of rows that move in sets, whose many small groups take long
 _BATCH_BYTES = 2**19  # of the lines that are gathered at a time
-_STRIP_ENTRIES = 2**15  # of a tile
+_STRIP_ENTRIES = 2**17  # of the tiles of one side
 _MOST_IN_VAIN = 4  # pairs of kernels that are multiplied for one that is wanted
+
+
+class _Work(NamedTuple):
+    """Arrays that are written again and again: fresh pages take as long as the transforms."""
+
+    own: Spectrum
+    """Transforms of all lines of the left sides."""
+    spectra: Spectrum
+    """Those of the lines that are taken at a time."""
+    held: Matrix
+    """All entries of the matrices of one side."""
+    tiles: Matrix
+    """Strips of all of them, and scratch."""
+    lines: Matrix
+    """The lines that are taken at a time."""
 
 
 @dataclass(frozen=True)
@@ -80,77 +97,106 @@ class HeldShifts:
     def sums_of(self, block: GroupBlock) -> PairSums:
         """Over all pairs of rows."""
         sums = PairSums.zeros(self.sides, self.length // 2 + 1)
-        rows = self.sides.prepare(block, 0)
+        rows = (self.sides.prepare_plain if self._whole else self.sides.prepare)(block, 0)
+        work = self._work_arrays()
+        lefts = self._entries(self._lefts, rows, sums, work)
+        own, standing = self._own(lefts, work), self._standing(lefts)
+        values = self._entries(self._rights, rows, sums, work)
         self.sides.add_offsets(sums, rows, 0)
-        most = max(len(self._lefts), len(self._rights))
-        held = np.empty(self._rows**2 * most, self.sides.dtype)
-        lefts = self._entries(self._lefts, rows, sums, held)
-        own, standing = self._own(lefts), self._standing(lefts)
-        values = self._entries(self._rights, rows, sums, held)
         standing = standing.T @ self._standing(values)
         sums.constants[:] = [standing[at] for at in self._places_of_pairs]
         for cosets in _ranges_of(self.sides.orbit.cosets, self._batch):
-            sums.products[cosets.start : cosets.stop] = self._met(own, values, cosets)
+            sums.products[cosets.start : cosets.stop] = self._met(own, values, cosets, work)
         return sums
 
     def _entries(
-        self, some: Sequence[Members], rows: CosetRows, sums: PairSums, held: Matrix
+        self, some: Sequence[Members], rows: CosetRows, sums: PairSums, work: _Work
     ) -> Matrix:
         """Matrices entry by entry, shape (n^2, K): one place has all that is gathered at a time.
 
-        They are computed in strips that the cache holds, and what they sum to is added.
+        They are computed in strips that the cache holds, from the diagonal on, since they are
+        symmetric, and what they sum to is added.
         """
-        sides, n, k = self.sides, self._rows, len(self.sides.combinations.kernels)
-        values = held[: n**2 * len(some)].reshape(n, n, len(some))
-        needed = sides.shared.sources(number for (number,) in some)
-        buffers = np.empty((k + 1 + sides.shared.work_tiles, self._strip * n), sides.dtype)
+        sides, n, wanted = self.sides, self._rows, [k for (k,) in some]
+        values = work.held[: n**2 * len(some)].reshape(n, n, len(some))
+        needed, numbers = sides.shared.sources(wanted), [sides.numbers[0, side] for side in some]
+        order = [*wanted, *(needed - set(wanted))]
+        places = {k: place for place, k in enumerate(order)}
+        buffers = work.tiles.reshape(-1, self._strip * n)
         for part in _ranges_of(n, self._strip):
-            at = slice(part.start, part.stop)
-            tiles = buffers[:, : len(part) * n].reshape(-1, len(part), n)
-            prepared = [x[at] for x in rows.rows]
-            sides.shared.tiles(prepared, rows.columns, list(tiles[:k]), tiles[k + 1 :], needed)
-            for place, side in enumerate(some):
-                centred = self._centred(tiles[side[0]], rows.offsets[side], at, tiles[k])
-                values[at, :, place] = centred
-                number = sides.numbers[0, side]
-                sums.rows[number, at] = centred.sum(axis=1, dtype=np.float64)
-                sums.diagonal[number, at] = centred[:, at].diagonal()
-                sums.squares[number] += np.vdot(centred, centred)
+            ends = (part.start, part.stop), (part.start, n), (part.stop, n)
+            at, on, beyond = (slice(*both) for both in ends)
+            shape = len(part), n - part.start
+            tiles = buffers[:, : shape[0] * shape[1]].reshape(-1, *shape)
+            outs = [tiles[places.get(k, 0)] for k in range(len(sides.combinations.kernels))]
+            prepared, columns = [x[at] for x in rows.rows], [z[on] for z in rows.columns]
+            sides.shared.tiles(prepared, columns, outs, tiles[len(order) :], needed)
+            centred = tiles[: len(some)]
+            self._centre(centred, [rows.offsets[side][on] for side in some])
+            own, others = centred[..., : len(part)], centred[..., len(part) :]
+            sums.rows[numbers, at] += centred.sum(axis=2, dtype=np.float64)
+            sums.rows[numbers, beyond] += others.sum(axis=1, dtype=np.float64)
+            sums.diagonal[numbers, at] = own.diagonal(axis1=1, axis2=2)
+            for number, tile, square in zip(numbers, centred, own, strict=True):
+                sums.squares[number] += 2.0 * np.vdot(tile, tile) - np.vdot(square, square)
+            for place, tile in enumerate(centred):
+                values[at, on, place] = tile
+            values[beyond, at] = values[at, beyond].swapaxes(0, 1)
         return values.reshape(n**2, len(some))
 
-    def _centred(self, tile: Matrix, offsets: Matrix, rows: slice, out: Matrix) -> Matrix:
-        """Some rows of a matrix about its pilots; where it is unbiased, the diagonal is zero."""
-        np.subtract(tile, offsets[rows, None], out=out)
-        np.subtract(out, offsets, out=out)
-        if self.sides.unbiased:
-            np.fill_diagonal(out[:, rows], 0.0)
-        return out
+    def _centre(self, tiles: Matrix, offsets: list[Matrix]) -> None:
+        """Take off the offsets of rows, from the diagonal on, which is zero where it is unbiased.
 
-    def _own(self, values: Matrix) -> Spectrum:
+        Of whole matrices they are found here, from the means of the rows.
+        """
+        if self._whole:
+            means = tiles.mean(axis=2, dtype=np.float64)
+            for own, found in zip(offsets, means, strict=True):
+                own[:] = found - 0.5 * found.mean()
+        both = np.array(offsets)
+        tiles -= both[:, : tiles.shape[1], None]
+        tiles -= both[:, None]
+        if self.sides.unbiased:
+            np.einsum("kii->ki", tiles[..., : tiles.shape[1]])[:] = 0.0
+
+    def _work_arrays(self) -> _Work:
+        """Cut from one array, since the allocator keeps pages for as much as was freed at once."""
+        sides, n, f = self.sides, self._rows, self.length // 2 + 1
+        most = max(len(self._lefts), len(self._rights))
+        tiles = len(sides.combinations.kernels) + sides.shared.work_tiles
+        count = self._batch * self._part * most
+        complexes = f * self._lines * len(self._lefts), f * count
+        reals = most * n**2, tiles * self._strip * n, self._b * count
+        sizes = [*(2 * size for size in complexes), *reals]
+        own, spectra, *others = np.split(np.empty(sum(sizes), sides.dtype), np.cumsum(sizes[:-1]))
+        both = np.result_type(sides.dtype, np.complex64)
+        return _Work(own.view(both), spectra.view(both), *others)
+
+    def _own(self, values: Matrix, work: _Work) -> Spectrum:
         """Transforms of the left sides, conjugate and weighted, shape (F, L, D)."""
         weights = self._held_lines.weights.astype(values.dtype)
         shape = self.length // 2 + 1, self._lines, len(self._lefts)
-        own: Spectrum = np.empty(shape, np.result_type(values.dtype, np.complex64))
+        own = work.own.reshape(shape)
         for part in _ranges_of(self._lines, self._part):
             at = slice(part.start, part.stop)
-            np.conj(self._spectra(values, range(1), part), out=own[:, at])
+            np.conj(self._spectra(values, range(1), part, work), out=own[:, at])
             own[:, at] *= weights[at, None]
         return own.swapaxes(1, 2)
 
-    def _spectra(self, values: Matrix, cosets: range, part: range) -> Spectrum:
+    def _spectra(self, values: Matrix, cosets: range, part: range, work: _Work) -> Spectrum:
         """Transforms of some lines of matrices (n^2, K) in some cosets, shape (F, D, R K)."""
-        places = self._places(cosets, part)
-        lines = values.take(places, axis=0).reshape(self._b, len(part), -1)
-        transform: Any = np.fft.rfft if lines.dtype == np.float64 else scipy.fft.rfft
-        spectra: Spectrum = transform(lines, self.length, axis=0)
-        return spectra
-
-    def _places(self, cosets: range, part: range) -> NDArray[np.intp]:
-        """Where the entries of the lines are in every coset, shape (b, D, R)."""
-        rows, columns = self._held_lines.at(part)
-        orders = self._orders[cosets.start : cosets.stop].T
-        places: NDArray[np.intp] = self._rows * orders[rows] + orders[columns]
-        return places
+        places = self._held_lines.places(self._orders[cosets.start : cosets.stop].T, part)
+        shape = self._b, len(part), len(cosets) * values.shape[1]
+        lines = work.lines[: math.prod(shape)]
+        # clipped, since what may be out of bounds is taken into an array of its own first
+        values.take(places, axis=0, out=lines.reshape(*places.shape, -1), mode="clip")
+        lines = lines.reshape(shape)
+        if lines.dtype != np.float64:
+            transforms: Spectrum = scipy.fft.rfft(lines, self.length, axis=0)
+            return transforms
+        shape = self.length // 2 + 1, *shape[1:]
+        out = work.spectra[: math.prod(shape)].reshape(shape)
+        return np.fft.rfft(lines, self.length, axis=0, out=out)
 
     @cached_property
     def _orders(self) -> NDArray[np.intp]:
@@ -169,15 +215,13 @@ class HeldShifts:
         entries: Matrix = values[(n * left[:, None] + left).ravel()]
         return entries
 
-    def _met(self, left_spectra: Spectrum, values: Matrix, cosets: range) -> Spectrum:
+    def _met(self, own: Spectrum, values: Matrix, cosets: range, work: _Work) -> Spectrum:
         """The cross-spectra of all statistics in some cosets, shape (R, C, F)."""
-        shape = *left_spectra.shape[:2], len(cosets) * len(self._rights)
-        met: Spectrum = np.zeros(
-            shape, left_spectra.dtype
-        )  # of all pairs of a left and a right side
+        shape = *own.shape[:2], len(cosets) * len(self._rights)
+        met: Spectrum = np.zeros(shape, own.dtype)  # of all pairs of a left and a right side
         for part in _ranges_of(self._lines, self._part):
-            met += left_spectra[..., part.start : part.stop] @ self._spectra(values, cosets, part)
-        met = met.reshape(*left_spectra.shape[:2], len(cosets), -1)
+            met += own[..., part.start : part.stop] @ self._spectra(values, cosets, part, work)
+        met = met.reshape(*own.shape[:2], len(cosets), -1)
         lefts, rights = zip(*self._places_of_pairs, strict=True)
         return np.conj(met[:, list(lefts), :, list(rights)]).transpose(2, 0, 1)
 
@@ -205,7 +249,13 @@ class HeldShifts:
     @property
     def _strip(self) -> int:
         """Rows of the tiles."""
-        return min(self._rows, max(1, _STRIP_ENTRIES // self._rows))
+        most = max(len(self._lefts), len(self._rights))
+        return min(self._rows, max(1, _STRIP_ENTRIES // (most * self._rows)))
+
+    @property
+    def _whole(self) -> bool:
+        """Whether one strip has all rows."""
+        return self._strip == self._rows
 
     @property
     def _rows(self) -> int:

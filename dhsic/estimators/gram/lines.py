@@ -222,6 +222,9 @@ class HeldLines(NamedTuple):
     def of(cls, size: int, count: int, n_left: int) -> Self:
         """Those of groups, then of the rows that stay with groups; not of these with each other."""
         own = Diagonals.of_tile(size, same=True)
+        if (count, n_left) == (1, 0):
+            none = np.zeros(len(own), np.intp)
+            return cls(size, none, none, np.arange(len(own)), none + 1, own.weights)
         g, h = np.triu_indices(count, 1)
         staying = size * count + np.arange(n_left)
         parts = [
@@ -250,8 +253,29 @@ class HeldLines(NamedTuple):
         """How many they are."""
         return count * (size // 2 + 1 + n_left) + math.comb(count, 2) * size
 
-    def at(self, some: range) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Rows and columns of the entries of some lines, shapes (b, D)."""
-        along, at = np.arange(self.size)[:, None], slice(some.start, some.stop)
-        rows = self.first[at] + along * self.moves[at]
-        return rows, self.second[at] + (along + self.shift[at]) % self.size
+    def places(self, orders: NDArray[np.intp], some: range) -> NDArray[np.intp]:
+        """Where the entries of some lines are in matrices whose rows were in other orders.
+
+        Parameters
+        ----------
+        orders : ndarray of int, shape (n, R)
+            Numbers of the rows.
+        some : range
+            Which lines.
+
+        Returns
+        -------
+        ndarray of int, shape (b, D, R)
+            Places in a matrix (n, n) that is read row by row.
+        """
+        n, at = len(orders), slice(some.start, some.stop)
+        if n == self.size:  # the lines of one group are its diagonals, one after another
+            around = np.concatenate([orders, orders])
+            down, across = around.strides
+            shape, strides = (n, len(some), orders.shape[1]), (down, down, across)
+            along = as_strided(around[some.start :], shape, strides)
+            found: NDArray[np.intp] = np.add(n * orders[:, None], along, order="C")
+            return found
+        rows = self.first[at] + np.arange(self.size)[:, None] * self.moves[at]
+        columns = self.second[at] + (np.arange(self.size)[:, None] + self.shift[at]) % self.size
+        return n * orders[rows] + orders[columns]

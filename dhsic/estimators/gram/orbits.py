@@ -12,9 +12,10 @@ import scipy
 from numpy.typing import NDArray
 
 from dhsic.engine.groups import RowGroups
+from dhsic.estimators.gram.orders import RowOrders
 from dhsic.estimators.gram.permutations import PermutedGramPass, batches
 from dhsic.estimators.gram.shifts import ShiftedGramPass
-from dhsic.estimators.gram.sides import GramSides, Members, PairSums, RowOrders
+from dhsic.estimators.gram.sides import GramSides, Members, PairSums
 from dhsic.estimators.gram.sums import GramSums, rounding
 from dhsic.estimators.resample import Orbit, Resampled, TwoSided, tile_error, transform_error
 from dhsic.linalg import hadamard

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from dhsic._work import Work
 from dhsic.engine.reduction import Footprint, GroupBlock
 from dhsic.engine.tiles import Matrix
-from dhsic.estimators.gram.sides import GramPass, PairSums, RowOrders, RowPart
+from dhsic.estimators.gram.orders import RowOrders
+from dhsic.estimators.gram.sides import GramPass, PairSums, RowPart
 from dhsic.kernels import Combinations
 from dhsic.kernels.shared import Power, SharedTiles
 from dhsic.linalg import hadamard

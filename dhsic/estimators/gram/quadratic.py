@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -200,11 +200,13 @@ class Quadratic:
         for part, grams in parts:
             found.append(self._scaled(grams, part))
             note = note or grams.detail
-        *values, replicates, own = zip(*found, strict=True)
-        statistics, estimates, errors = map(np.concatenate, values)
+        *values, replicates, own, sums = zip(*found, strict=True)
+        statistics, sizes, errors = map(np.concatenate, values)
+        of_estimates = list(chain.from_iterable(sums))
 
         def estimate(c: int) -> Estimate:
-            return self._estimated(estimates[c], fitted.kernels_of(c))
+            size = self.estimated(of_estimates[c]) if of_estimates else sizes[c]
+            return self._estimated(size, fitted.kernels_of(c))
 
         return GridOutcome(
             fitted,
@@ -232,14 +234,15 @@ class Quadratic:
         """Fit the kernels, guard the null, and run the steps of part after part."""
         self._check(session, null)
         fitted, samples = fit_combinations_on_sample(session, combinations)
-        numbered = self._planned(session, combinations, null).parts
+        numbered, planned = self._planned(session, combinations, null)
         if len(fitted) > 1 and isinstance(null, Resampling) and not fitted.features:
             numbers = compared_in_samples(fitted, samples, session.n)
             if len(numbers) < len(fitted):
                 fitted, numbered = fitted.part(numbers), _ranges_left(numbered, numbers)
         note = guard_grams(session, fitted, samples, null)
         parts = _cut_combinations(fitted, numbered)
-        runs = (run_steps(session, self._steps(session, one, samples, null)) for one in parts)
+        steps = (self._steps(session, one, samples, null, planned) for one in parts)
+        runs = (run_steps(session, one) for one in steps)
         return fitted, note, zip(parts, runs, strict=True)
 
     def _estimated(self, size: float, kernels: tuple[Kernel, ...]) -> Estimate:
@@ -259,23 +262,26 @@ class Quadratic:
 
     def _scaled(
         self, grams: GramOrbit | SignedGrams, part: Combinations
-    ) -> tuple[Vector, Vector, Vector, Vector, Vector]:
-        """Statistics, estimates, rounding, replicates, HSIC of every variable with itself."""
+    ) -> tuple[Vector, Vector, Vector, Vector, Vector, list[GramSums]]:
+        """Statistics, sizes, rounding, replicates, HSIC of every variable with itself.
+
+        And the sums that estimates come from where they are others than the sizes: one is told of
+        all combinations. Of features none is.
+        """
         each = [grams.sums_of(gram_sums) for gram_sums in part.chosen]
-        factors = np.array([self.factor(gram_sums) for gram_sums in each])
+        factors = np.array([self.factor(one) for one in each])
         used, at = np.unique(part.chosen, return_inverse=True)  # some may be in no combination
         kernels = grams.sums_of_kernels(used.tolist())
         own = marginal_hsic(kernels, unbiased=self.unbiased)[at.reshape(len(part), -1)]
         statistics, replicates, errors = grams.resampled()
-        estimates = statistics / each[0].n
-        if self.unbiased_estimate and not self.unbiased:
-            estimates = np.array([gram_hsic(gram_sums, unbiased=True) for gram_sums in each])
+        others = self.unbiased_estimate and not self.unbiased and not part.features
         return (
             factors * statistics,
-            factors * estimates,
+            factors * (statistics / each[0].n),
             factors * errors,
             factors * replicates,
             own,
+            each if others else [],
         )
 
     def _planned(self, session: Session, combinations: Combinations, null: Null | None) -> _Planned:
@@ -325,15 +331,17 @@ class Quadratic:
         fitted: Combinations,
         samples: Sequence[Vector],
         null: Null | None,
+        planned: Plan | None = None,
     ) -> list[CostedStep]:
         """All that a run does once kernels are fitted; the last step returns its sums."""
         if isinstance(null, Shifts | Chain | Permutation):
-            return orbit_steps(session, fitted, samples, null, unbiased=self.unbiased)
+            unbiased = self.unbiased
+            return orbit_steps(session, fitted, samples, null, unbiased=unbiased, planned=planned)
         if isinstance(null, Multiplier):
             return signed_steps(session, fitted, samples, null, unbiased=self.unbiased)
         if isinstance(null, Spectral):
             return spectral_steps(session, fitted, samples)
-        return plain_steps(session, fitted, samples)
+        return plain_steps(session, fitted, samples, planned)
 
 
 def _ranges_left(parts: Sequence[range], numbers: Sequence[int]) -> list[range]:

@@ -77,7 +77,7 @@ class ShiftedGramPass(GramPass):
     @property
     def one_block(self) -> bool:
         """Whether one task takes all rows."""
-        return self._held is not None
+        return super().one_block or self._held is not None
 
     @cached_property
     def band(self) -> int:
@@ -117,19 +117,18 @@ class ShiftedGramPass(GramPass):
     @property
     def _work(self) -> Work:
         """Work of a pair of rows."""
-        sides, cosets = self.sides, self.sides.orbit.cosets
-        computed = 1 if self._held is not None else cosets
+        sides, cosets, held = self.sides, self.sides.orbit.cosets, self._held is not None
         lines = len(sides.sides) + (cosets - 1) * len(sides.moved)
         padded = self.length / self.groups.size
-        cut = _CENTRED if self._held is None else _GATHERED
-        calls = 0.0 if self._held is not None else _CALLS * lines / self.groups.size**2
-        return (
-            sides.shared.work(sides.dtype, sides.widths(0))
-            + (computed - 1) * sides.shared.work(sides.dtype, sides.widths(1))
-            + lines * Work.of(sides.dtype, transforms=padded, entries=cut)
-            + (padded * cosets * len(sides.pairs)) * Work.of(sides.dtype, entries=_MET)
-            + Work.of(calls=calls)
+        entries = (
+            lines * (_GATHERED if held else _CENTRED) + padded * cosets * len(sides.pairs) * _MET
         )
+        calls = 0.0 if held else _CALLS * lines / self.groups.size**2
+        own = sides.shared.work(sides.dtype, sides.widths(0))
+        rest = Work.of(sides.dtype, transforms=lines * padded, entries=entries, calls=calls)
+        if held or cosets == 1:
+            return own + rest
+        return own + (cosets - 1) * sides.shared.work(sides.dtype, sides.widths(1)) + rest
 
     def chunk(self, left: GroupBlock, right: GroupBlock) -> PairSums:
         """Sums over one pair of blocks and its transpose."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -15,6 +15,7 @@ from dhsic.engine.groups import RowGroups
 from dhsic.engine.reduction import GroupBlock, add
 from dhsic.engine.session import Session
 from dhsic.engine.tiles import Matrix, column_sums
+from dhsic.estimators.gram.orders import RowOrders
 from dhsic.estimators.resample import Orbit, TwoSided, statistics_of
 from dhsic.kernels import Combinations
 from dhsic.kernels.shared import SharedTiles
@@ -27,7 +28,6 @@ __all__ = [
     "GramSides",
     "Members",
     "PairSums",
-    "RowOrders",
     "RowPart",
 ]
 
@@ -61,62 +61,6 @@ class CosetRows(NamedTuple):
             [x[at] for x in self.columns],
             {side: values[at] for side, values in self.offsets.items()},
         )
-
-
-@dataclass(frozen=True)
-class RowOrders:
-    """Permutations of the rows of some groups, and of rows left over, which stay.
-
-    Parameters
-    ----------
-    orbit : Orbit
-        The permutations.
-    n_variables : int
-        Number of variables, M; the first stays.
-    first, count : int
-        Which groups.
-    n_left : int
-        Rows left over, after those of the groups.
-    """
-
-    orbit: Orbit
-    n_variables: int
-    first: int
-    count: int
-    n_left: int
-
-    @classmethod
-    def of(cls, orbit: Orbit, block: GroupBlock) -> Self:
-        """Those of the rows of a block."""
-        return cls(orbit, len(block.values), block.first, block.n_groups, block.n_left)
-
-    def __len__(self) -> int:
-        return self.count * self.orbit.groups.size + self.n_left
-
-    def of_variable(self, coset: int, m: int) -> Indices:
-        """The order of the rows of a variable in a coset, shape (rows,)."""
-        if coset == 0 or m == 0 or self.count == 0:
-            return np.arange(len(self))
-        b = self.orbit.groups.size
-        orders = self.orbit.orders(coset, self.first, self.count, m)
-        moved = (orders + b * np.arange(self.count)[:, None]).ravel()
-        return np.concatenate([moved, np.arange(len(moved), len(self))])
-
-    def drawn(self, cosets: range) -> Indices:
-        """A batch of permutations of all variables but the first, shape (r, M - 1, rows).
-
-        Whoever takes permutations one batch after another draws them here.
-        """
-        others = range(1, self.n_variables)
-        return np.array([[self.of_variable(coset, m) for m in others] for coset in cosets])
-
-    def pieces(self) -> Iterator[tuple[slice, RowOrders]]:
-        """Each group, and the rows left over: where they are, and their permutations."""
-        b = self.orbit.groups.size
-        for g in range(self.count):
-            yield slice(g * b, (g + 1) * b), replace(self, first=self.first + g, count=1, n_left=0)
-        if self.n_left:
-            yield slice(self.count * b, len(self)), replace(self, count=0)
 
 
 RowPart = tuple[CosetRows, RowOrders]
@@ -241,15 +185,20 @@ class GramSides:
         kernels, dims = self.combinations.kernels, self.combinations.spread(self.dims)
         return {k: kernels[k].width(dims[k]) for _, k in self.roots(coset)}
 
-    @cached_property
+    @property
     def pilot_columns(self) -> list[Matrix]:
         """The pilots, prepared for tiles."""
-        return self.shared.columns(self.pilots, self.dtype)
+        return self._prepared_pilots[1]
+
+    @cached_property
+    def _prepared_pilots(self) -> tuple[list[Matrix], list[Matrix]]:
+        """As rows and as columns."""
+        return self.shared.rows_and_columns(self.pilots, self.dtype)
 
     @cached_property
     def centres(self) -> dict[Members, float]:
         """Half the mean of every side over pairs of different pilots."""
-        tiles = self._tiles(self.shared.rows(self.pilots, self.dtype), self.pilot_columns, 0)
+        tiles = self._tiles(*self._prepared_pilots, 0)
         pairs = max(len(tiles[0]) * (len(tiles[0]) - 1), 1)
         centres = {}
         for side in filter(self.about_pilots, self.sides):
@@ -259,18 +208,23 @@ class GramSides:
 
     def prepare(self, block: GroupBlock, coset: int) -> CosetRows:
         """The rows of a block in the order of a coset."""
-        orders = RowOrders.of(self.orbit, block)
-        values = [x[orders.of_variable(coset, m)] for m, x in enumerate(block.values)]
-        rows, columns = (f(values, self.dtype) for f in (self.shared.rows, self.shared.columns))
-        offsets = {side: np.zeros(block.rows, self.dtype) for side in self.of_coset(coset)}
-        centred = [side for side in offsets if self.about_pilots(side)]
+        rows = self.prepare_plain(block, coset)
+        centred = [side for side in rows.offsets if self.about_pilots(side)]
         for start in range(0, block.rows if centred else 0, _PILOT_ROWS):
             at = slice(start, start + _PILOT_ROWS)
-            tiles = self._tiles([x[at] for x in rows], self.pilot_columns, coset)
+            tiles = self._tiles([x[at] for x in rows.rows], self.pilot_columns, coset)
             for side in centred:
                 means = _product_of(tiles, side).mean(axis=1, dtype=np.float64)
-                offsets[side][at] = means - self.centres[side]
-        return CosetRows(self._places(block), rows, columns, offsets)
+                rows.offsets[side][at] = means - self.centres[side]
+        return rows
+
+    def prepare_plain(self, block: GroupBlock, coset: int) -> CosetRows:
+        """The same about 0."""
+        orders = RowOrders.of(self.orbit, block)
+        values = [x[orders.of_variable(coset, m)] for m, x in enumerate(block.values)]
+        both = self.shared.rows_and_columns(values, self.dtype)
+        offsets = {side: np.zeros(block.rows, self.dtype) for side in self.of_coset(coset)}
+        return CosetRows(self._places(block), *both, offsets)
 
     def pieces(self, block: GroupBlock) -> list[RowPart]:
         """The rows of every group, and those left over, with their permutations."""
@@ -341,7 +295,7 @@ class GramSides:
     def _tiles(self, rows: Sequence[Matrix], columns: Sequence[Matrix], coset: int) -> list[Matrix]:
         """Kernels between prepared rows and columns; of those that a coset needs."""
         shape = len(rows[0]), len(columns[0])
-        tiles = [np.empty(shape, self.dtype) for _ in self.combinations.kernels]
+        tiles = list(np.empty((len(self.combinations.kernels), *shape), self.dtype))
         work = np.empty((self.shared.work_tiles, *shape), self.dtype)
         self.shared.tiles(rows, columns, tiles, work, self.needed(coset))
         return tiles
@@ -370,6 +324,11 @@ class GramPass:
     def groups(self) -> RowGroups:
         """The groups of all rows."""
         return self.sides.orbit.groups
+
+    @property
+    def one_block(self) -> bool:
+        """Whether one task takes all rows."""
+        return self.groups.count == 1
 
     def combine(self, left: Sums, right: Sums) -> Sums:
         """Add."""

@@ -109,6 +109,7 @@ def orbit_steps(
     null: Permuting,
     *,
     unbiased: bool,
+    planned: Plan | None = None,
 ) -> list[CostedStep]:
     """The steps of a test whose null permutes rows; the last one returns a `GramOrbit`.
 
@@ -126,6 +127,8 @@ def orbit_steps(
         The permutations.
     unbiased : bool
         U-statistics, for two variables.
+    planned : Plan, optional
+        That of the run, where these are all its steps.
 
     Returns
     -------
@@ -134,10 +137,10 @@ def orbit_steps(
     orbit = _orbit_in_memory(session, combinations, null)
     sides = GramSides.of(session, combinations, samples, orbit, null, unbiased=unbiased)
     if orbit.shifted:
-        return _passing_steps(session, ShiftedGramPass(sides))
+        return _passing_steps(session, ShiftedGramPass(sides), planned)
     reduction = PermutedGramPass(sides)
     if orbit.groups.count > 1:
-        return _passing_steps(session, reduction)
+        return _passing_steps(session, reduction, planned)
 
     def permute(held: HeldGrams) -> PairSums:
         function = reduction.permuted(held.grams, held.piece, held.piece)
@@ -157,10 +160,14 @@ def orbit_steps(
 
 
 def plain_steps(
-    session: Session, combinations: Combinations, samples: Sequence[Vector]
+    session: Session,
+    combinations: Combinations,
+    samples: Sequence[Vector],
+    planned: Plan | None = None,
 ) -> list[CostedStep]:
     """The steps of an estimate; the last one returns a `GramOrbit`."""
-    return _passing_steps(session, PermutedGramPass(_data_alone(session, combinations, samples)))
+    reduction = PermutedGramPass(_data_alone(session, combinations, samples))
+    return _passing_steps(session, reduction, planned)
 
 
 def _data_alone(
@@ -172,10 +179,19 @@ def _data_alone(
 
 
 def _passing_steps(
-    session: Session, reduction: ShiftedGramPass | PermutedGramPass
+    session: Session,
+    reduction: ShiftedGramPass | PermutedGramPass,
+    planned: Plan | None = None,
 ) -> list[CostedStep]:
-    """One pass over tiles that no one holds, and what follows from it."""
-    plan = session.plan_pairs(reduction)
+    """One pass over tiles that no one holds, and what follows from it.
+
+    One block is one block of fewer kernels, too, so that it is not planned anew.
+    """
+    known = () if planned is None else planned.passes
+    if len(known) == 1 and known[0].blocks == 1 and reduction.one_block:
+        plan = known[0]
+    else:
+        plan = session.plan_pairs(reduction)
     step = CostedStep(plan, lambda _: session.run_pairs(reduction, plan))
     return [step, _statistics(session, reduction)]
 

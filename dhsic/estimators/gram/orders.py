@@ -1,0 +1,73 @@
+"""Permutations of the rows behind Gram matrices, of every variable but the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dhsic.engine.reduction import GroupBlock
+from dhsic.estimators.resample import Orbit
+
+__all__ = ["RowOrders"]
+
+Indices = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class RowOrders:
+    """Permutations of the rows of some groups, and of rows left over, which stay.
+
+    Parameters
+    ----------
+    orbit : Orbit
+        The permutations.
+    n_variables : int
+        Number of variables, M; the first stays.
+    first, count : int
+        Which groups.
+    n_left : int
+        Rows left over, after those of the groups.
+    """
+
+    orbit: Orbit
+    n_variables: int
+    first: int
+    count: int
+    n_left: int
+
+    @classmethod
+    def of(cls, orbit: Orbit, block: GroupBlock) -> Self:
+        """Those of the rows of a block."""
+        return cls(orbit, len(block.values), block.first, block.n_groups, block.n_left)
+
+    def __len__(self) -> int:
+        return self.count * self.orbit.groups.size + self.n_left
+
+    def of_variable(self, coset: int, m: int) -> Indices:
+        """The order of the rows of a variable in a coset, shape (rows,)."""
+        if coset == 0 or m == 0 or self.count == 0:
+            return np.arange(len(self))
+        b = self.orbit.groups.size
+        orders = self.orbit.orders(coset, self.first, self.count, m)
+        moved = (orders + b * np.arange(self.count)[:, None]).ravel()
+        return np.concatenate([moved, np.arange(len(moved), len(self))])
+
+    def drawn(self, cosets: range) -> Indices:
+        """A batch of permutations of all variables but the first, shape (r, M - 1, rows).
+
+        Whoever takes permutations one batch after another draws them here.
+        """
+        others = range(1, self.n_variables)
+        return np.array([[self.of_variable(coset, m) for m in others] for coset in cosets])
+
+    def pieces(self) -> Iterator[tuple[slice, RowOrders]]:
+        """Each group, and the rows left over: where they are, and their permutations."""
+        b = self.orbit.groups.size
+        for g in range(self.count):
+            yield slice(g * b, (g + 1) * b), replace(self, first=self.first + g, count=1, n_left=0)
+        if self.n_left:
+            yield slice(self.count * b, len(self)), replace(self, count=0)
