@@ -87,6 +87,7 @@ class HeldShifts:
         lefts = self._entries(self._lefts, rows, sums, held)
         own, standing = self._own(lefts), self._standing(lefts)
         values = self._entries(self._rights, rows, sums, held)
+        # Pairs of rows outside of the groups add the same under every permutation.
         standing = standing.T @ self._standing(values)
         sums.constants[:] = [standing[at] for at in self._places_of_pairs]
         for cosets in _ranges_of(self.sides.orbit.cosets, self._batch):
@@ -133,6 +134,7 @@ class HeldShifts:
         own: Spectrum = np.empty(shape, np.result_type(values.dtype, np.complex64))
         for part in _ranges_of(self._lines, self._part):
             at = slice(part.start, part.stop)
+            # Conjugate once: a product with it is the transform of a circular correlation.
             np.conj(self._spectra(values, range(1), part), out=own[:, at])
             own[:, at] *= weights[at, None]
         return own.swapaxes(1, 2)
@@ -172,9 +174,8 @@ class HeldShifts:
     def _met(self, left_spectra: Spectrum, values: Matrix, cosets: range) -> Spectrum:
         """The cross-spectra of all statistics in some cosets, shape (R, C, F)."""
         shape = *left_spectra.shape[:2], len(cosets) * len(self._rights)
-        met: Spectrum = np.zeros(
-            shape, left_spectra.dtype
-        )  # of all pairs of a left and a right side
+        met: Spectrum = np.zeros(shape, left_spectra.dtype)
+        # A matrix product a frequency: every left side meets every right side at once.
         for part in _ranges_of(self._lines, self._part):
             met += left_spectra[..., part.start : part.stop] @ self._spectra(values, cosets, part)
         met = met.reshape(*left_spectra.shape[:2], len(cosets), -1)
