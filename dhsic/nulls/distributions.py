@@ -126,7 +126,7 @@ class GammaDistribution:
 
     @property
     def _shape(self) -> float:
-        # Moments matched: shape mean^2 / variance, scale variance / mean, Gretton et al. (2007), (9).
+        # Shape mean^2 / variance, scale variance / mean: Gretton et al. (2007), equation 9.
         return self.mean**2 / self.variance
 
     @property
