@@ -145,9 +145,11 @@ def spectrum(gram: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     factor, _, rank, _ = scipy.linalg.lapack.dpstrf(
         whole.T, tol=n * _EPSILON * scale, lower=1, overwrite_a=1
     )
+    # Above half of n, the product of the factor costs more than the eigenvalues of the matrix.
     if rank > n // 2:
         whole[:] = gram
         return np.asarray(scipy.linalg.eigvalsh(whole, overwrite_a=True, check_finite=False))
+    # L L' and L' L have the same eigenvalues but for zeros, and the second is r x r.
     half = np.tril(factor[:, :rank])
     return np.asarray(scipy.linalg.eigvalsh(half.T @ half, overwrite_a=True, check_finite=False))
 

@@ -42,6 +42,11 @@ class DAG(Result):
     InvalidArgumentError
         There is a cycle, or a parent that is no other node.
 
+    References
+    ----------
+    .. [1] J. Peters, J. Mooij, D. Janzing, B. Schoelkopf. Causal discovery with continuous
+       additive noise models. Journal of Machine Learning Research 15, 2014.
+
     Examples
     --------
     >>> from dhsic.causal import DAG

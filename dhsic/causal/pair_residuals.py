@@ -225,6 +225,7 @@ def pair_residuals(
     run = Directed(session, fitted, ResidualMeasure())
     rows = run.rows(session.n if max_rows is None else max_rows).number
     variables, residuals = run.residuals(rows)
+    # Held, since several measures read them, and a regression is the slow part.
     first, second, of_second, of_first = map(read_whole, (*variables, *residuals))
     session.verify()
     one, two = session.names

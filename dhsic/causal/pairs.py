@@ -228,6 +228,12 @@ def plan_direction(
     InvalidArgumentError, DataError, MissingDependencyError
         As for `direction`.
 
+    References
+    ----------
+    .. [1] J. Mooij, J. Peters, D. Janzing, J. Zscheischler, B. Schoelkopf. Distinguishing cause
+       from effect using observational data: methods and benchmarks. Journal of Machine
+       Learning Research 17, 2016.
+
     Examples
     --------
     >>> import numpy as np
@@ -282,6 +288,12 @@ def directions(
     ------
     InvalidArgumentError, DataError, MissingDependencyError
         As for `direction`; the message names the pair.
+
+    References
+    ----------
+    .. [1] J. Mooij, J. Peters, D. Janzing, J. Zscheischler, B. Schoelkopf. Distinguishing cause
+       from effect using observational data: methods and benchmarks. Journal of Machine
+       Learning Research 17, 2016.
 
     Examples
     --------

@@ -164,10 +164,13 @@ class CrossFitted:
         x = np.concatenate([np.asarray(one, np.float64) for one in given], axis=1)
         check_integer(f"rows for {self.n_folds} folds", len(y), minimum=2 * self.n_folds)
         out = np.empty_like(y)
+        # Folds are of rows in a random order, since data are often stored sorted.
         for fold in np.array_split(rng.permutation(len(y)), self.n_folds):
             rest = np.delete(np.arange(len(y)), fold)
             seed = int(rng.integers(2**31))
             for column in range(y.shape[1]):
+                # A row is predicted without itself: a flexible regressor would take noise for
+                # function, and the residuals would not be those of the model.
                 fitted = _fit_quietly(self._made(seed), x[rest], y[rest, column])
                 out[fold, column] = y[fold, column] - fitted.predict(x[fold])
         return out
@@ -192,6 +195,7 @@ class CrossFitted:
             return _REGRESSORS[self.regressor](seed)
         from sklearn.base import clone
 
+        # A clone, so that no fit of one regression is a start of the next.
         fresh = clone(self.regressor)
         seeds = [key for key in fresh.get_params() if key.split("__")[-1] == "random_state"]
         return fresh.set_params(**dict.fromkeys(seeds, seed))

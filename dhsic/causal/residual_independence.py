@@ -47,6 +47,11 @@ class ResidualIndependenceTestResult(IndependenceTestResult):
     regression : str
         How.
 
+    References
+    ----------
+    .. [1] J. Peters, J. Mooij, D. Janzing, B. Schoelkopf. Causal discovery with continuous
+       additive noise models. Journal of Machine Learning Research 15, 2014.
+
     Examples
     --------
     >>> import numpy as np

@@ -226,7 +226,11 @@ def roc_curve(scores: ArrayLike, truth: ArrayLike, weights: ArrayLike | None = N
         _refuse_one_class("negative")
     metrics = _metrics("A ROC curve")
     negative_rate, positive_rate, thresholds = metrics.roc_curve(
-        positive, sizes, sample_weight=shares, drop_intermediate=False
+        # Points on a straight line are kept: a curve has one for every different score.
+        positive,
+        sizes,
+        sample_weight=shares,
+        drop_intermediate=False,
     )
     area = float(metrics.auc(negative_rate, positive_rate))
     return RocCurve(negative_rate, positive_rate, thresholds, area)
@@ -310,8 +314,10 @@ def accuracy_curve(
     array([1.        , 1.        , 0.66666667])
     """
     sizes, positive, shares = _checked_scores(scores, truth, weights, classes=False)
+    # A score of 0 decides nothing, and is right half of the time.
     right = np.where(sizes == 0.0, 0.5, (sizes > 0.0) == positive)
     order = np.argsort(-np.abs(sizes), kind="stable")
+    # Equal confidences are decided together, or their order in the data would shape the curve.
     last = np.append(np.diff(np.abs(sizes)[order]) != 0.0, True)
     decided = np.cumsum(shares[order])[last]
     rate = decided / decided[-1]

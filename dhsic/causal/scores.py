@@ -33,6 +33,11 @@ class ScoredDAG(NamedTuple):
     pvalue : float
         P-value of that test.
 
+    References
+    ----------
+    .. [1] J. Peters, J. Mooij, D. Janzing, B. Schoelkopf. Causal discovery with continuous
+       additive noise models. Journal of Machine Learning Research 15, 2014.
+
     Examples
     --------
     >>> from dhsic.causal import DAG, ScoredDAG
@@ -89,6 +94,11 @@ class DAGScores(Result):
         Rows that were left out since a value was missing.
     data : tuple of StoredArraySummary
         The stored arrays, the same at the end of the run as at its start.
+
+    References
+    ----------
+    .. [1] J. Peters, J. Mooij, D. Janzing, B. Schoelkopf. Causal discovery with continuous
+       additive noise models. Journal of Machine Learning Research 15, 2014.
 
     Examples
     --------

@@ -110,6 +110,11 @@ class DAGSearch(Result):
         Why this one in the test of all residuals, with fewer landmarks than usual where the usual
         ones do not fit; the tests on the way choose in the same manner.
 
+    References
+    ----------
+    .. [1] J. Peters, J. Mooij, D. Janzing, B. Schoelkopf. Causal discovery with continuous
+       additive noise models. Journal of Machine Learning Research 15, 2014.
+
     Examples
     --------
     >>> import numpy as np

@@ -161,6 +161,7 @@ class Splines:
             A column of the given is constant, or there are too few rows.
         """
         n = len(target)
+        # Knots are quantiles, for which a sample of rows is as good as all.
         pilot = np.arange(n) if n <= PILOT_ROWS else rng.choice(n, PILOT_ROWS, replace=False)
         values, given_numbers = (*given, target), tuple(range(len(given)))
         names = [f"given {j + 1}" for j in given_numbers] + ["target"]
@@ -195,6 +196,7 @@ class Splines:
             There are not more rows than coefficients.
         """
         total = sums.sum(axis=0)
+        # Sums are additive: those without a fold need no other pass over the data.
         parts = [total] if self.n_folds == 1 else [total - fold for fold in sums]
         return tuple(additive_fit(design, part, target, given) for part in parts)
 

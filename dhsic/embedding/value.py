@@ -105,6 +105,8 @@ class MeanEmbedding(BarResult):
     @cached_property
     def weights(self) -> Vector:
         """alpha, shape (r,)."""
+        # Chatalic et al. (2022), equation 5: alpha = K^-1 kappa, by the factor; pruned landmarks
+        # weigh 0.
         alpha = np.zeros(len(self.landmarks))
         alpha[self._factor.kept] = solve_lower(
             self._factor.factor, self._whitened(self.means), transposed=True
@@ -178,6 +180,8 @@ class MeanEmbedding(BarResult):
         """
         self._check_kernel(other)
         if self.shares(other):
+            # Differences are taken before they are squared, so that near embeddings keep their
+            # digits.
             difference = self._whitened(self.means - other.means)
             return float(difference @ difference)
         squares = self.squared_norm + other.squared_norm

@@ -175,6 +175,7 @@ def tie_tolerance(statistics: Any, errors: Any) -> Vector:
     -------
     ndarray, shape (G,)
     """
+    # Errors are of the norm, the root of T; squared they would be many times too wide at small T.
     roots = np.sqrt(np.maximum(np.asarray(statistics, np.float64), 0.0))
     least = np.maximum(roots - 2.0 * np.asarray(errors, np.float64), 0.0)
     tolerance: Vector = roots**2 - least**2
@@ -189,7 +190,11 @@ def chain_of(chosen: Sequence[tuple[int, ...]]) -> list[list[TwoSided]]:
     """
     stages, first = [], chosen[0]
     for m in range(1, len(first)):
+        # Given independence of those before, M variables are independent if each is of all before
+        # it.
         whole = [TwoSided.of(one[: m + 1]) for one in chosen]
+        # A pair of variables is diluted in the product of all before them, so each is a candidate,
+        # too.
         each = [TwoSided((k,), first[m]) for k in first[:m]]
         stages.append(list(dict.fromkeys([*whole, *each])))
     return stages
@@ -264,6 +269,7 @@ def _shifted(session: Session, n_resamples: int, most: int) -> Orbit:
         return Orbit.of(session.n, n_resamples, session.seed, most)
     groups = session.moves.groups(min(n_resamples, most))
     serial = isinstance(session.moves, Series)
+    # Rows of a series keep their order: there is one circle of shifts, and no coset of it.
     return Orbit(groups, 1 if serial else -(-n_resamples // groups.size))
 
 
@@ -294,4 +300,5 @@ def suits_one_task(session: Session, reduction: GroupReduction[Any]) -> bool:
     """Whether a pass over a single group fits in memory and takes one thread less than a minute."""
     plan = session.plan_groups(reduction)
     fits = plan.worker_bytes <= session.runtime.memory // 2
+    # One task holds all rows here, so that other threads cannot help.
     return fits and plan.work.seconds() <= PATIENT

@@ -144,5 +144,6 @@ class LandmarksByColumn:
     def __call__(self, x: NDArray[Any]) -> Matrix:
         """Map rows (b, d) to features (b, D)."""
         out = self.kernel.side_by_side(self.kernel.rows(x, self.dtype), self.landmarks)
+        # The kernel is a mean over d columns, so features of each are divided by the root of d.
         out *= self.dtype.type(x.shape[1] ** -0.5)
         return out

@@ -128,6 +128,8 @@ class FourierFeatures:
         out = np.empty((len(phases), self.n_features), self.dtype)
         np.cos(phases, out=out[:, : len(self.frequencies)])
         np.sin(phases, out=out[:, len(self.frequencies) :])
+        # Rahimi and Recht (2007): the mean of cos w'(x - x') over D frequencies, as cos cos + sin
+        # sin.
         out *= self.dtype.type(len(self.frequencies) ** -0.5)
         return out
 
@@ -148,6 +150,8 @@ class FourierFeatures:
         """
         count = len(self.frequencies)
         cosines, sines = features[:, :count], features[:, count:]
+        # d sin = cos w, d cos = -sin w: the features themselves serve, and no phase is computed
+        # again.
         slopes = weights[:, count:] * cosines - weights[:, :count] * sines
         gradients: Matrix = slopes @ self.frequencies
         return gradients
@@ -212,6 +216,7 @@ def orthogonal_normals(rng: np.random.Generator, count: int, d: int) -> NDArray[
     """
     groups = -(-count // d)
     q, r = np.linalg.qr(rng.standard_normal((groups, d, d)))
+    # LAPACK fixes signs of its own; with those of R's diagonal Q is uniform (Mezzadri 2007).
     q *= np.sign(np.einsum("gii->gi", r))[:, None, :]
     norms = np.linalg.norm(rng.standard_normal((groups * d, d)), axis=1)
     rows: NDArray[np.float64] = np.swapaxes(q, 1, 2).reshape(-1, d) * norms[:, None]

@@ -124,6 +124,11 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     feature_names_in_ : ndarray of str, shape (d,)
         Their names, where they have some.
 
+    Raises
+    ------
+    InvalidArgumentError
+        When it is fitted: an option, or the number of columns to select, cannot be.
+
     References
     ----------
     .. [1] L. Song, A. Smola, A. Gretton, J. Bedo, K. Borgwardt. Feature selection via dependence

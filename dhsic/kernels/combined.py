@@ -110,6 +110,10 @@ class Sum(_Combination):
     parts : tuple of Kernel
         Two or more; sums among them are flattened.
 
+    References
+    ----------
+    .. [1] B. Schoelkopf, A. Smola. Learning with kernels. MIT Press, 2002.
+
     Examples
     --------
     >>> from dhsic.kernels import Delta, Gaussian, Sum
@@ -139,6 +143,10 @@ class Product(_Combination):
     ----------
     parts : tuple of Kernel
         Two or more; products among them are flattened.
+
+    References
+    ----------
+    .. [1] B. Schoelkopf, A. Smola. Learning with kernels. MIT Press, 2002.
 
     Examples
     --------

@@ -24,6 +24,10 @@ class Linear(Kernel):
     origin : tuple of float, optional
         The row that is 0 in feature space; `fit` takes the median of the sample.
 
+    References
+    ----------
+    .. [1] B. Schoelkopf, A. Smola. Learning with kernels. MIT Press, 2002.
+
     Examples
     --------
     >>> import numpy as np

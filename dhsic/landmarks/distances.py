@@ -126,6 +126,8 @@ class SpanDistances:
         """Append the columns of rows with a known Cholesky factor of what is left of them."""
         known, width = len(self.taken), len(rows)
         left = self.gram.columns(rows)
+        # A block step of Cholesky: the Gram matrix less what earlier columns hold, then a
+        # triangular solve.
         left -= self.factor[:, :known] @ self.factor[rows, :known].T
         new = solve_lower(lower, left.T)
         new[:, rows] = lower.T  # where rounding could leave a 0 on the diagonal
@@ -163,6 +165,7 @@ class NearestDistances:
     def start(cls, pool: Pool) -> Self:
         """None taken: all rows are equally far, and no two rows are farther apart."""
         diagonal = pool.diagonal()
+        # |phi(x) - phi(z)|^2 <= (|phi(x)| + |phi(z)|)^2 <= 4 max k(x, x).
         farthest = np.full(len(pool), 4.0 * diagonal.max())
         return cls(pool, diagonal, farthest, pool.tolerance(), [])
 
@@ -187,5 +190,6 @@ class NearestDistances:
 
 
 def _drop_spanned(squared: Vector, rows: Indices, tolerance: float) -> None:
+    # Distances that are rounding would be divided by, and draw rows that are there already.
     squared[squared <= tolerance] = 0.0
     squared[rows] = 0.0

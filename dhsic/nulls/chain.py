@@ -48,6 +48,7 @@ class CombinedPvalues:
 
     def draws(self, rng: np.random.Generator, size: int) -> Vector:
         """Independent values, shape (size,)."""
+        # 1 - U lies in (0, 1], so that no logarithm is infinite.
         logs = np.log(1.0 - rng.random((size, self.stages)))
         if self.combined_by == "fisher":
             values: Vector = -2.0 * logs.sum(axis=1)
@@ -83,5 +84,8 @@ def combine_pvalues(
     """
     law = CombinedPvalues(len(pvalues), combined_by)
     if combined_by == "fisher":
+        # Fisher (1925): under the null hypotheses at most chi-square of 2 M degrees, as each
+        # p-value given those before it is at most uniform.
         return -2.0 * sum(map(math.log, pvalues)), law
+    # Sidak (1967): P(min p <= a) = 1 - (1 - a)^M.
     return -math.log10(min(pvalues)), law

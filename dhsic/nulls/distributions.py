@@ -111,6 +111,7 @@ class GammaDistribution:
         """Probability of a value at least as large."""
         if statistic <= 0.0 or self._degenerate:
             return 1.0
+        # The tail by itself, not one less the rest, which has no digits left where p is small.
         return float(scipy.special.gammaincc(self._shape, statistic / self._scale))
 
     def draws(self, rng: np.random.Generator, size: int) -> Vector:
@@ -125,6 +126,7 @@ class GammaDistribution:
 
     @property
     def _shape(self) -> float:
+        # Shape mean^2 / variance, scale variance / mean: Gretton et al. (2007), equation 9.
         return self.mean**2 / self.variance
 
     @property
@@ -153,6 +155,7 @@ class StudentT:
     def sf(self, statistic: float) -> float:
         """Probability of a value at least as large."""
         if math.isinf(self.df):
+            # P(Z >= t) = P(Z <= -t): small p-values keep their digits.
             return float(scipy.special.ndtr(-statistic))
         return float(scipy.special.stdtr(self.df, -statistic))
 

@@ -36,6 +36,11 @@ class FromReplicates(ABC):
     InvalidArgumentError
         `n_resamples` is no positive integer.
 
+    References
+    ----------
+    .. [1] A. Gretton, K. Fukumizu, C. H. Teo, L. Song, B. Schoelkopf, A. J. Smola. A kernel
+       statistical test of independence. NeurIPS 2007.
+
     Examples
     --------
     A normal law with the mean and the standard deviation of 99 permutations:

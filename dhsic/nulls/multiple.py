@@ -48,6 +48,7 @@ def adjust(pvalues: Vector, control: Literal["bh", "by", "bonferroni", "holm"]) 
     if control == "bonferroni":
         return np.minimum(count * pvalues, 1.0)
     order = np.argsort(pvalues, kind="stable")
+    # Holm (1979): the k-th smallest p-value times the hypotheses that are left.
     steps = (count - np.arange(count)) * pvalues[order]
     return _in_first_order(np.minimum(np.maximum.accumulate(steps), 1.0), order)
 
@@ -93,10 +94,13 @@ def step_down(
     """
     distances, errors, *_ = standardised(np.vstack([statistics, replicates]), rounding, dtype)
     order = np.argsort(-distances[0], kind="stable")
+    # From the weakest upwards, so that one cumulative maximum serves all steps.
     upwards = np.maximum.accumulate(distances[:, order[::-1]], axis=1)
     largest_left = upwards[1:, ::-1]
     reached = largest_left >= distances[0, order] - errors[order]
+    # The data are one of the b + 1 rows, as in every p-value of replicates.
     steps = (1.0 + np.count_nonzero(reached, axis=0)) / len(distances)
+    # A step is not rejected before those above it, so adjusted p-values never fall along the order.
     return _in_first_order(np.maximum.accumulate(steps), order)
 
 

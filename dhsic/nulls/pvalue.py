@@ -84,8 +84,11 @@ def pvalues(statistics: Vector, replicates: Vector, dtype: DTypeLike, rounding: 
     ndarray, shape (G,)
     """
     size = math.sqrt(np.finfo(dtype).eps) * np.abs(statistics)
+    # Ties count against the data: rounding must not turn equal statistics into evidence.
     least = statistics - np.maximum(rounding, size)
     counts = np.count_nonzero(replicates >= least, axis=0)
+    # Phipson and Smyth (2010): the data count as one, so that p is never 0 and the test keeps its
+    # level.
     p: Vector = (1 + counts) / (len(replicates) + 1)
     return p
 

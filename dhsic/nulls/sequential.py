@@ -123,5 +123,7 @@ class SequentialReplicates(Replicates):
     def sf(self, statistic: float) -> float:
         """The p-value of Besag and Clifford."""
         if self.decides(statistic):
+            # Besag and Clifford (1991): h over the number drawn when the h-th replicate reached the
+            # data.
             return self.n_exceed / self.drawn(statistic)
         return super().sf(statistic)

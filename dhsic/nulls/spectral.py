@@ -84,4 +84,5 @@ class Spectral:
         """
         if self.method == "inversion":
             return mixture
+        # Zhang et al. (2018), section 2.4.2, simulate the law; inversion has no Monte Carlo error.
         return Replicates(mixture.draws(generator(seed, "simulation"), self.n_resamples))

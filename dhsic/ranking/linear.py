@@ -71,6 +71,7 @@ class LinearPass:
         """Merge, as Chan, Golub and LeVeque (1979)."""
         rows = left.rows + right.rows
         x, y = right.x - left.x, right.y - left.y
+        # Between the means of the parts: the term that sums of squares about each leave out.
         weight = left.rows * right.rows / rows
         return LinearMoments(
             rows,
@@ -133,6 +134,7 @@ class ClassPass:
         self._check(classes)
         a, b = _with_empty_classes(left, classes), _with_empty_classes(right, classes)
         counts = a.counts + b.counts
+        # A class that one part lacks has no rows there, and takes the mean of the other.
         share, step = (b.counts / counts)[:, None], b.means - a.means
         squares = a.squares + b.squares + a.counts[:, None] * share * step**2
         return ClassMoments(classes, counts, a.means + share * step, squares)
@@ -166,6 +168,7 @@ def class_scores(moments: ClassMoments) -> Vector:
     shares = moments.counts / moments.counts.sum()
     steps = moments.means - moments.means[0]  # exactly 0 where constant
     steps -= shares @ steps
+    # Within classes and between them, as in an analysis of variance.
     variance = moments.squares.sum(axis=0) / moments.counts.sum() + shares @ steps**2
     return _in_units(shares**2 @ steps**2, variance)
 

@@ -247,11 +247,13 @@ def _norm_derivative(cross: Vector, form: Form) -> Vector:
 
     In the complex form the norm is |cc + ss|^2 + |sc - cs|^2 of the blocks of C.
     """
+    # d |C|^2 / dC = 2 C.
     if form == "cos-sin":
         return 2.0 * cross
     d1, d2 = (count // 2 for count in cross.shape)
     real = cross[:d1, :d2] + cross[d1:, d2:]
     imaginary = cross[d1:, :d2] - cross[:d1, d2:]
+    # The chain rule from the real and the imaginary part to their four blocks.
     return 2.0 * np.block([[real, -imaginary], [imaginary, real]])
 
 
@@ -279,9 +281,12 @@ class WaveForm:
         self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
     ) -> Measured:
         fit = self.estimator.joint.fit(session, kernels)
+        # The derivative of |u|^2 / D in u, of which kappa_J is one term.
         joint = 2.0 / len(fit.u) * fit.u.conj()
         if self.of == "estimate":
             joint /= session.n
+        # The other term of u is the product of all kappa_m, so each is differentiated with the
+        # others fixed.
         marginal = -joint * _products_but_one(fit.kappa)
         gradient = TileGradient(fit.tiling, joint, marginal, None, wrt, _dims(session, wrt))
         return _times_n(fit.estimate, gradient, session, self.of)
@@ -296,6 +301,7 @@ def _times_n(estimate: Estimate, gradient: BlockGradient, session: Session, of: 
 def _landmark_weights(factor: PivotedCholesky, values: Vector) -> Vector:
     """Weights at the landmarks of the function of these values: K^-1 values at those kept."""
     weights = np.zeros(len(values))
+    # K^-1 = L^-T L^-1: two triangular solves, and no inverse is formed.
     half = solve_lower(factor.factor, values[factor.kept])
     weights[factor.kept] = solve_lower(factor.factor, half, transposed=True)
     return weights

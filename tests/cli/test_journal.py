@@ -17,7 +17,7 @@ import pytest
 
 import dhsic
 from dhsic._version import __version__
-from dhsic.cli import tested
+from dhsic.cli import printing
 from dhsic.cli.journal import SCHEMA, Journal, open_journal, read_journal
 from dhsic.cli.options import Request
 from dhsic.engine.events import BlockFinished, PassStarted
@@ -203,7 +203,7 @@ def test_log__says_that_a_result_could_not_be_written(
         msg = f"cannot write {path}: no space"
         raise DataError(msg)
 
-    monkeypatch.setattr(tested, "write_whole", full)
+    monkeypatch.setattr(printing, "write_whole", full)
     done = invoke("test", data, *PAIR, "--log-json", log, "--json", tmp_path / "found.json")
     assert done.exit_code == 2
     assert read_journal(log)[-1]["event"] == "error"

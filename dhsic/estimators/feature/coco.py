@@ -74,6 +74,12 @@ class WitnessFunctions(BarResult):
     estimator_reason : str
         Why the estimator, and why fewer landmarks than usual where the usual ones do not fit.
 
+    References
+    ----------
+    .. [1] A. Gretton, A. Smola, O. Bousquet, R. Herbrich, A. Belitski, M. Augath, Y. Murayama,
+       J. Pauls, B. Schoelkopf, N. Logothetis. Kernel constrained covariance for dependence
+       measurement. AISTATS 2005.
+
     Examples
     --------
     >>> import numpy as np

@@ -110,7 +110,9 @@ class SortedColumns:
         # A value is in n - 1 - place - rank + 2 c pairs with y_i < y_j, in c of them as the later.
         earlier = float(products @ (n - 1.0 - np.arange(n) - ranks))
         ordered = earlier + _later_terms(self.x + 1j * y, ranks)
+        # sum_{i<j} (x_j - x_i)(y_j - y_i) = n sum x y - sum x sum y, without a loop over pairs.
         everything = n * products.sum() - self.x.sum() * y.sum()
+        # |d| = 2 max(d, 0) - d for every pair, and both orders of it: 2 (2 ordered - everything).
         return float(4.0 * ordered - 2.0 * everything)
 
 
@@ -149,6 +151,7 @@ class SortedGrams:
         return np.array([self._under(self.orders.of_variable(r + 1, 1)) for r in replicates])
 
     def _under(self, order: Ranks) -> float:
+        # A permutation moves row sums along with rows, and changes the joint sum alone.
         rows = np.stack([self.sums.rows[0], self.sums.rows[1][order]])
         sums = self.sums._replace(rows=rows, joint=self.columns.joint(order))
         return sums.n * gram_hsic(sums, unbiased=self.unbiased)
@@ -191,6 +194,8 @@ def _later_terms(points: PlanePoints, ranks: Ranks) -> float:
         half = 1 << bit
         terms, low, high = _split_by_bit(points, ranks, half)
         total += terms
+        # Halves that fit the cache are sorted further in place; larger ones are taken one after
+        # another.
         if len(ranks) > _IN_CACHE:
             return total + _later_terms(*low) + _later_terms(*high)
         points, ranks = (_alternate(a, b, half) for a, b in zip(low, high, strict=True))
@@ -231,5 +236,6 @@ def _row_sums(values: Vector) -> Vector:
     ordered = values[order] - values.mean()
     below = np.cumsum(ordered) - ordered
     sums = np.empty(n)
+    # Sorted, |v_i - v_j| has no sign to decide: the sums below and above are cumulative ones.
     sums[order] = (2 * np.arange(n) - n) * ordered + ordered.sum() - 2.0 * below
     return sums

@@ -103,6 +103,7 @@ class HeldShifts:
         own, standing = self._own(lefts, work), self._standing(lefts)
         values = self._entries(self._rights, rows, sums, work)
         self.sides.add_offsets(sums, rows, 0)
+        # Pairs of rows outside of the groups add the same under every permutation.
         standing = standing.T @ self._standing(values)
         sums.constants[:] = [standing[at] for at in self._places_of_pairs]
         for cosets in _ranges_of(self.sides.orbit.cosets, self._batch):
@@ -179,6 +180,7 @@ class HeldShifts:
         own = work.own.reshape(shape)
         for part in _ranges_of(self._lines, self._part):
             at = slice(part.start, part.stop)
+            # Conjugate once: a product with it is the transform of a circular correlation.
             np.conj(self._spectra(values, range(1), part, work), out=own[:, at])
             own[:, at] *= weights[at, None]
         return own.swapaxes(1, 2)
@@ -217,6 +219,7 @@ class HeldShifts:
 
     def _met(self, own: Spectrum, values: Matrix, cosets: range, work: _Work) -> Spectrum:
         """The cross-spectra of all statistics in some cosets, shape (R, C, F)."""
+        # A matrix product a frequency: every left side meets every right side at once.
         shape = *own.shape[:2], len(cosets) * len(self._rights)
         met: Spectrum = np.zeros(shape, own.dtype)  # of all pairs of a left and a right side
         for part in _ranges_of(self._lines, self._part):

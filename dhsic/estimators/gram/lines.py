@@ -78,6 +78,8 @@ class Diagonals(_Lines):
     def weights(self) -> Vector:
         """How often each is to be counted, shape (stop - start,)."""
         weights = np.ones(len(self))
+        # A group with itself has a symmetric tile, so a line k and the line b - k have equal
+        # entries.
         weights[self.mirrored] = 2.0
         return weights
 
@@ -109,6 +111,7 @@ class Diagonals(_Lines):
             tiles = work[:, : shape[0] * shape[1]].reshape(-1, *shape)
             kernel.tile(rows[at:to], wrapped[at : at + shape[1]], tiles[0], tiles[1:])
             _, down, along = tiles.strides
+            # A step of one row and one column reads a diagonal in place: nothing is gathered.
             out[:, at:to] = as_strided(tiles[0], (len(self), shape[0]), (along, down + along))
 
     def strip_entries(self, count: int) -> int:

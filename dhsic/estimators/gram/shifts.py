@@ -274,6 +274,8 @@ class _Task:
             np.subtract(plain, above[at], out=lines)
             np.subtract(lines, across[at], out=lines)
             if sides.unbiased:
+                # U-statistics leave out the pair of a row with itself, under every shift the same
+                # line.
                 lines[part.main] = 0.0
             number = sides.numbers.get((coset, side))
             if number is not None:
@@ -281,6 +283,8 @@ class _Task:
                     self._sums.diagonal[number, places] = lines[0]
                 self._sums.squares[number] += np.vecdot(lines, lines) @ weights
                 part.add_sums(padded, sums[0][number], sums[1][number])
+            # Transforms of the data as they are stay, since every coset meets them; the others
+            # follow.
             begin = len(sides.sides) if coset else 0
             found[side] = self._buffers.spectra[begin + place, : len(part)]
             _transform_lines(lines, self._shifted.length, found[side])
@@ -305,6 +309,7 @@ class _Task:
         conjugate, product = self._buffers.products[:, : len(weights)]
         weights = weights.astype(product.dtype)
         for right, numbers in self._by_right.items():
+            # sum_i A_i B_{i + k} for all k at once: a product with a conjugate for each frequency.
             np.conj(moved[right,], out=conjugate)
             for c in numbers:
                 left = self._sides.pairs[c].left

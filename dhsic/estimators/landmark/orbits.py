@@ -247,6 +247,8 @@ class TupleOrbitPass:
         for side, (at, _) in strip.sides.items():
             sums.side_squares[at] += norms[side].sum(axis=1)
         for place, pair in zip(strip.pairs, t.pairs, strict=True):
+            # Cauchy-Schwarz: no product of a group is larger, which bounds the rounding of its
+            # transforms.
             both = norms[pair.left][place.left] * norms[pair.right,][place.right]
             sums.squares[place.at] += both.sum(axis=1)
         plain = {side: x.sum(axis=1) for side, x in side_tiles.items()}
@@ -300,6 +302,8 @@ class TupleOrbitPass:
         dtype = np.result_type(t.dtype, np.complex64)
         ends = list(accumulate((length(place.at) for place in strip.pairs), initial=0))
         found = np.zeros((len(orders), ends[-1], self.frequencies), dtype)
+        # Transforms are linear: cross-spectra of groups are added, and one inverse transform in the
+        # end gives all shifts.
         for g in range(next(iter(rights.values())).shape[1] // b):
             group = slice(g * b, (g + 1) * b)
             first: dict[Any, Spectrum] = {}
@@ -308,6 +312,8 @@ class TupleOrbitPass:
                 for (left, right), place, start, stop in zip(
                     t.pairs, strip.pairs, ends, ends[1:], strict=False
                 ):
+                    # A single left variable is moved by no coset; a product of several is another
+                    # in each.
                     key = left, r if t.form == "joint" and len(left) > 1 else 0
                     if key not in first:
                         first[key] = _reversed_transform(lefts[r][left][:, group])

@@ -224,6 +224,7 @@ class NFSIC:
         rest, placed = _session_without(session, training), self._place(session, fitted, training)
         columns = [k.columns(z, session.dtype) for k, z in zip(*placed, strict=True)]
         warn_of_rounding(session.names, placed.kernels, columns, session.dtype)
+        # The means of a sample are pilots, from which the pass takes small differences.
         sampled = [k(x, z) for k, z, x in zip(*placed, samples, strict=True)]
         pairs = statistics_of([tuple(range(m))], null)
         tuples = Tuples(
@@ -270,6 +271,7 @@ class NFSIC:
     def _training(self, session: Session) -> NDArray[np.intp]:
         """Rows to train on, ascending."""
         rng = generator(session.seed, "selection")
+        # Training rows are not tested: Jitkrittum et al. (2017), as the level needs.
         return np.sort(rng.choice(session.n, size=self._trained(session.n), replace=False))
 
     def _trained(self, n: int) -> int:

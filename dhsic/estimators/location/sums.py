@@ -93,9 +93,11 @@ class Norm:
             return cls(np.full_like(covariance, np.nan), np.ones(len(covariance)))
         if scale <= 0.0:
             return cls(np.zeros_like(covariance), np.zeros(len(covariance)))
+        # In units of t, so that the ridge is r whatever the units of the kernels.
         values, vectors = np.linalg.eigh(covariance / scale)
         values = values.clip(min=0.0)  # below it by rounding
         whitening = (vectors / np.sqrt(scale * (values + regularisation))).T
+        # W S W' is diagonal in the same basis: S / (S + r), all about 1 where r is small.
         return cls(whitening, values / (values + regularisation))
 
     def whiten(self, u: Vector) -> Vector:
@@ -130,6 +132,7 @@ class LocationSums(NamedTuple):
         """Covariances of every side at the locations, shapes (J, J)."""
         means = self.tuples.sides[0].reshape(self.second.shape[:2]) / n
         for mean, products in zip(means, self.second / n, strict=True):
+            # About pilots, so that the means are small and little cancels.
             yield products - np.outer(mean, mean)
 
 
