@@ -193,9 +193,11 @@ def test_likely_counts__are_small_of_smooth_kernels_of_one_column():
     kernels = [Gaussian(), Laplacian(), Matern(), OnColumns(Gaussian(), (1,)), Laplacian()]
     variables, chosen = (0, 0, 0, 0, 1), ((0, 4), (1, 4), (2, 4), (3, 4))
     some = Combinations(tuple(kernels), variables, chosen, (1.0,) * len(kernels))
-    assert likely_counts(data, some, 256) == [256, 256, 256, 48, 256]
+    assert likely_counts(data, some, 256) == [256, 256, 256, 24, 256]
+    narrow = replace(some, factors=(0.25,) * len(kernels))
+    assert likely_counts(data, narrow, 256) == [256, 256, 256, 48, 256]
     line = Combinations.single([Gaussian(), Distance()])
-    assert likely_counts(session(X[:, 0], X[:, 1]), line, 256) == [48, 256]
+    assert likely_counts(session(X[:, 0], X[:, 1]), line, 256) == [24, 256]
     assert likely_counts(session(X[:, 0], X[:, 1]), line, 20) == [20, 20]
 
 

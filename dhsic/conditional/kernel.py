@@ -70,7 +70,7 @@ class KernelResiduals:
     Parameters
     ----------
     widths : tuple of float
-        Of x and of y: factors of the lengths of their fitted kernels.
+        Factors of the lengths of the fitted kernels, one for x and one for y.
 
     References
     ----------

@@ -168,7 +168,7 @@ class Ridges:
         Parameters
         ----------
         sums : DesignSums
-            Of all rows.
+            Sums over all rows.
         n : int
             Rows.
         regressors, targets : ndarray of int

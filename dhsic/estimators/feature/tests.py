@@ -37,6 +37,7 @@ from dhsic.estimators.feature.moments import (
 )
 from dhsic.estimators.feature.replicates import resample_features, resampling_steps
 from dhsic.estimators.feature.sizes import independent_rounding
+from dhsic.estimators.identities import NORMED_ROWS
 from dhsic.estimators.null_moments import permutation_moments
 from dhsic.features import FeatureMap
 from dhsic.kernels import Combinations
@@ -131,10 +132,13 @@ def plan_features(
 def sample_step(n: int, maps: Sequence[FeatureMap], *, principal: bool = False) -> DriverStep:
     """The cost of `describe_sides` of n rows, kernel by kernel, of which the means stay.
 
-    Principal directions are found in the same sample, whose features are made again for it.
+    Principal directions are found in the same sample, whose features are made again for it; and
+    the kernels of a grid are asked for what landmarks hold of them, at some of the rows.
     """
     counts, s = [one.n_features for one in maps], min(n, BANDWIDTH_ROWS)
-    work = (1 + principal) * s * sum((one.work for one in maps), Work.of(calls=len(maps)))
+    several = principal and len(maps) > 2  # a single pair is taken as it is
+    rows = (1 + principal) * s + NORMED_ROWS * several
+    work = rows * sum((one.work for one in maps), Work.of(calls=len(maps)))
     if principal:
         squares, cubes = (sum(r**power for r in counts) for power in (2, 3))
         solves, values = 3.0 * cubes, _VECTORS * cubes

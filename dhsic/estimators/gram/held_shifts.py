@@ -148,7 +148,7 @@ class HeldShifts:
     def _centre(self, tiles: Matrix, offsets: list[Matrix]) -> None:
         """Take off the offsets of rows, from the diagonal on, which is zero where it is unbiased.
 
-        Of whole matrices they are found here, from the means of the rows.
+        Those of whole matrices are found here, from the means of the rows.
         """
         if self._whole:
             means = tiles.mean(axis=2, dtype=np.float64)

@@ -266,7 +266,7 @@ class Quadratic:
         """Statistics, sizes, rounding, replicates, HSIC of every variable with itself.
 
         And the sums that estimates come from where they are others than the sizes: one is told of
-        all combinations. Of features none is.
+        all combinations, of those of columns none is.
         """
         each = [grams.sums_of(gram_sums) for gram_sums in part.chosen]
         factors = np.array([self.factor(one) for one in each])
