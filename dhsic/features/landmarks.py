@@ -11,10 +11,12 @@ from numpy.typing import DTypeLike, NDArray
 
 from dhsic._work import Work
 from dhsic.features.base import FeatureMap, Matrix
-from dhsic.kernels import Kernel
+from dhsic.kernels import Kernel, Ranked
 from dhsic.kernels.shared import tile_work
 
 __all__ = ["KernelFeatures"]
+
+_RANKED = 50.0  # passes over a number whose place among knots is looked up
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,10 @@ class KernelFeatures:
     @property
     def work(self) -> Work:
         """Work of a row."""
-        return len(self.columns) * tile_work(self.kernel, self.dtype, self.width)
+        tiles = len(self.columns) * tile_work(self.kernel, self.dtype, self.width)
+        if not isinstance(self.kernel, Ranked):
+            return tiles
+        return tiles + Work.of(entries=_RANKED * len(self.kernel.knots or ()))
 
     def scratch(self, rows: int) -> int:
         """Bytes of the kernel's work tiles and of prepared rows."""

@@ -20,6 +20,8 @@ from dhsic.kernels.shared import Power, powers_among
 
 __all__ = ["Crossing", "KernelSide", "Layout", "Pair", "ProductPlace", "Rectangle"]
 
+_MOVED = 3.0  # passes over what is whitened
+
 Matrix = NDArray[np.floating[Any]]
 Pair = tuple[int, ...]
 
@@ -57,8 +59,11 @@ class KernelSide(NamedTuple):
     @property
     def work(self) -> Work:
         """Work of a row, besides that of the map."""
-        whitening = 0.0 if self.whitening is None else 2.0 * self.whitening.size
-        return Work.of(self.map.dtype, products=whitening)
+        if self.whitening is None:
+            return NOTHING
+        # products of few columns take as long as reading and writing them
+        moved = _MOVED * sum(self.whitening.shape)
+        return Work.of(self.map.dtype, products=2.0 * self.whitening.size, entries=moved)
 
     def scratch(self, rows: int) -> int:
         """Bytes of the features of so many rows, about their mean too, and of those summed."""

@@ -40,6 +40,7 @@ _LIGHT_OF_REFERENCE = 0.001
 _LIGHTEST = 10.0  # over n, of the largest variance: dependence there drowns in that of the others
 _FEW = 48  # directions that every kernel may take
 _NORMALS = 512
+_OF_PAIRS = 0.35  # over the columns: of a Gaussian kernel of the median distance
 _MISSED = np.linspace(0.0, 1.0, 1001)  # shares that are tried
 
 
@@ -87,7 +88,7 @@ class Directions:
         the others, as the products of two columns.
         """
         heavy = count if heavy is None else min(heavy, count)
-        variances = np.repeat([1.0, 0.5 / heavy], [heavy, count - heavy])
+        variances = np.repeat([1.0, _OF_PAIRS / heavy], [heavy, count - heavy])
         return cls(variances, np.broadcast_to(0.0, (count, count)))
 
     def axes(self, count: int) -> Vector:
