@@ -338,6 +338,18 @@ def test_chaos__refuses_to_go_on_with_other_options(out, rows):
     assert out.read_text() == rows
 
 
+def test_table__stays_where_a_study_fails_before_its_first_row(tmp_path):
+    def failing():
+        raise ModuleNotFoundError
+        yield {}
+
+    path = tmp_path / "table.csv"
+    write_csv(str(path), [{"n": 1}, {"n": 2}])
+    with pytest.raises(ModuleNotFoundError):
+        write_csv(str(path), failing())
+    assert path.read_text() == "n\n1\n2\n"
+
+
 def test_chaos__goes_on_where_the_options_are_the_same(out):
     asked = {"wait": "4.0", "deadline": "60.0"}
     write_csv(str(out), [{"fault": 0, **asked}, {"fault": 1, **asked}])

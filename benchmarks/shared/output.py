@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,16 +17,21 @@ Value = TypeVar("Value")
 
 
 def write_csv(path: str, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Print and write every row as it comes, so that an interrupted study keeps what it has."""
+    """Print and write every row as it comes, so that an interrupted study keeps what it has.
+
+    A table that is there stays where no row comes, as of a study that lacks a library.
+    """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
+    coming = iter(rows)
+    first = next(coming, None)
+    if first is None:
+        return
     with target.open("w", newline="") as file:
-        writer: csv.DictWriter[str] | None = None
-        for row in rows:
+        writer = csv.DictWriter(file, list(first), lineterminator="\n")
+        writer.writeheader()
+        for row in chain([first], coming):
             print(json.dumps(row), flush=True)
-            if writer is None:
-                writer = csv.DictWriter(file, list(row), lineterminator="\n")
-                writer.writeheader()
             writer.writerow({key: _short(value) for key, value in row.items()})
             file.flush()
 
