@@ -33,7 +33,7 @@ Table = Sequence[Mapping[str, Any]]
 KEYS = ("data", "method", "n", "level", "runs")
 # of Okabe and Ito, which colour-blind people tell apart; then by marker and line too
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", ":")
 _warm: set[str] = set()
 
