@@ -6,7 +6,8 @@ since other work comes and goes. `processor s` are those of all threads, `elapse
 beginning to end; of either the least of some turns after a first one. `peak MiB` is the resident
 memory of the process at its largest, less the data that it holds. The work that plans count was
 fitted to other tests on the same machine, of 500, 2,000, 6,000, 20,000 and 60,000 rows; how many
-directions the features of a grid take was chosen with the rows of defaults in view. Writes benchmarks/results/plan_seconds.csv, whose rows are kept.
+directions the features of a grid take was chosen with the rows of defaults in view. Writes
+benchmarks/results/plan_seconds.csv, whose rows are kept.
 
     python -m benchmarks run plan_seconds
     python -m benchmarks run plan_seconds --n 3000 --estimator v-hsic
