@@ -12,7 +12,7 @@ import pytest
 import zarr
 from click.testing import CliRunner, Result
 
-from dhsic.cli import following, main
+from dhsic.cli import main, run_status
 from dhsic.io.synthetic import generate
 from dhsic.results import IndependenceTestResult
 from tests.cluster.slurm import Slurm, wait_until
@@ -39,7 +39,7 @@ def songs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the description of a cluster, where commands are given."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(following, "_SECONDS_BETWEEN", 0.3)
+    monkeypatch.setattr(run_status, "_SECONDS_BETWEEN", 0.3)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     text = "kind: slurm\nworkers: 2\nmemory: 500MiB\nslurm:\n  interface: lo\n  host: 127.0.0.1\n"
     (tmp_path / "cluster.yaml").write_text(text)
