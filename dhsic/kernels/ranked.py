@@ -131,7 +131,7 @@ class Ranked(Kernel):
         return self.kernel.width(d)
 
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
-        return self.kernel.rows(self._transformed(x), dtype)
+        return self.rows_of(self.ordered(x), dtype)
 
     def rows_of(self, ordered: OrderedColumns, dtype: DTypeLike = np.float64) -> Matrix:
         """Those of rows in whose order other kernels of the variable are interested, too.

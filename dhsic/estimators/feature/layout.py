@@ -244,9 +244,9 @@ class Layout:
     def _ranked_columns(self) -> list[int]:
         """Columns of the variables that have kernels of ranks."""
         widths = {
-            side.variable: len(side.map.kernel.knots or ())
+            side.variable: len(kernel.knots or ())
             for _, side in self.kernels
-            if isinstance(side.map, KernelFeatures) and isinstance(side.map.kernel, Ranked)
+            if (kernel := _ranked_kernel(side.map)) is not None
         }
         return list(widths.values())
 
@@ -297,13 +297,20 @@ def _mapped(
     side: KernelSide, values: Sequence[NDArray[Any]], ordered: dict[int, OrderedColumns]
 ) -> Matrix:
     """Features of rows of all variables, whose order is found once for all kernels of ranks."""
-    one, x = side.map, values[side.variable]
-    if not (isinstance(one, KernelFeatures) and isinstance(one.kernel, Ranked)):
-        return one(x)
+    x, kernel = values[side.variable], _ranked_kernel(side.map)
+    if kernel is None:
+        return side.map(x)
+    assert isinstance(side.map, KernelFeatures)
     if side.variable not in ordered:
-        ordered[side.variable] = one.kernel.ordered(x)
-    rows = one.kernel.rows_of(ordered[side.variable], one.dtype)
-    return one.of_rows(rows, single=x.shape[1] == 1)
+        ordered[side.variable] = kernel.ordered(x)
+    rows = kernel.rows_of(ordered[side.variable], side.map.dtype)
+    return side.map.of_rows(rows, single=x.shape[1] == 1)
+
+
+def _ranked_kernel(features: FeatureMap) -> Ranked | None:
+    """The kernel of ranks that features are made of, where it is one."""
+    kernel = features.kernel if isinstance(features, KernelFeatures) else None
+    return kernel if isinstance(kernel, Ranked) else None
 
 
 def _squarings(narrow: FeatureMap, wide: FeatureMap) -> int:
