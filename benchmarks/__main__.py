@@ -79,7 +79,8 @@ SMALL = {
     "ranking_errors": "--rows 80 --resamples 19 --landmarks 10 --processes 1 --mixed-runs 2 "
     "--null-runs 2",
     "reach": "--rows 2500 --only hsic",
-    "roofline": "--rows 3000 --features 5 --landmarks 30 --resamples 10 --repeats 1 --workers 0",
+    "roofline": "--rows 3000 --features 5 --landmarks 30 --own-landmarks 20 --resamples 10 "
+    "--repeats 1 --workers 0",
     "scaling": "--case 2000 60 --features 4",
     "selection": "--runs 2 --rows 60 --landmarks 2sqrt --processes 1",
     "sensitivity_convergence": "--rows 200 --draws 2 --number 10 --number 40",

@@ -118,10 +118,15 @@ def test_pruning__keeps_less_with_a_wider_tolerance(out):
 
 
 def test_roofline__compares_the_same_work(out):
-    options = ["--rows", 3000, "--features", 5, "--landmarks", 30, "--resamples", 10]
-    table = run(roofline, out, *options, "--repeats", 1, "--workers", 0, "--threads", 1)
-    assert [row["precision"] for row in table] == ["float32", "float64"]
-    assert all(float(row["floor_s"]) > 0 and row["landmarks_kept"] == "30" for row in table)
+    options = ["--rows", 3000, "--features", 5, "--landmarks", 30, "--own-landmarks", 20]
+    few = ["--resamples", 10, "--repeats", 1, "--workers", 0, "--threads", 1]
+    table = run(roofline, out, *options, *few)
+    assert [row["precision"] for row in table] == 2 * ["float32", "float64"]
+    assert all(float(row["floor_s"]) > 0 for row in table)
+    signs, shifts = table[0], table[2]
+    assert (signs["null"], signs["landmarks_kept"]) == ("signs", "30")
+    assert shifts["null"] == "shifts"
+    assert shifts["landmarks_kept"].startswith("20 ")
 
 
 def test_scaling__measures_memory_and_reads_the_prediction(out):

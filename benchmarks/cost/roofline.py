@@ -1,11 +1,15 @@
-"""Time of the two streamed passes over their floor, the same matrix products and exponentials.
+"""Time of the streamed passes of tests over their floors, the same products and transforms.
 
-The floor runs, per row tile and landmark tile, one GEMM and one exponential for the features, the
-difference and one exponential for the year, and in the second pass the GEMM with the signs; with
-the tile size that is best for it, on the same number of threads, in the same process. Everything
-else that a test does in its passes counts as ours: reading blocks, checks, centring, products,
-sums, the signs, combining, scheduling. Threads work on arrays in memory, processes on compressed
-zarr arrays on disk. Writes benchmarks/results/roofline.csv.
+The floor of a test at landmark tuples with random signs runs, per row tile and landmark tile, one
+GEMM and one exponential for the features, the difference and one exponential for the year, and in
+the second pass the GEMM with the signs. That of a test of features under shifts, the exact null,
+is one pass of the same distances and exponentials, of the Fourier transforms of all groups, and of
+one GEMM a frequency; in float32, whose digits would not do after it, of the GEMM between kernels
+and features, too. Floors have the tile size that is best for them, on the same number of
+threads, in the same process. Everything else that a test does in its passes counts as ours:
+reading blocks, checks, groups of rows from far apart, centring, sums, norms, the signs, combining,
+scheduling. Threads work on arrays in memory, processes on compressed zarr arrays on disk. Writes
+benchmarks/results/roofline.csv.
 
     python -m benchmarks run roofline
 """
@@ -14,14 +18,15 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import pairwise
-from typing import Any
+from itertools import pairwise, product
+from typing import Any, NamedTuple, Self
 
 import click
 import numpy as np
+import scipy
 import zarr
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
@@ -32,145 +37,197 @@ from dhsic.cluster import local_cluster
 from dhsic.kernels import Gaussian
 
 TILES = [(512, 128), (1024, 128), (1024, 256), (2048, 128), (2048, 256), (4096, 128), (2048, 1024)]
+GROUPS = [1, 2, 4, 8, 16]  # of a tile
+SHIFTS = 1000  # rows of a group
 
 Array = NDArray[Any]
 
 
-def floor_pass(
-    x: Array, z: Array, y: Array, v: Array, signs: Array | None, tile: tuple[int, int]
-) -> None:
-    """One thread's share of a pass: products and exponentials, nothing else."""
+class Rows(NamedTuple):
+    """Rows (n, d + 2) and (n, 1), and landmarks (p, d + 2) and (q, 1), whose GEMM is a distance."""
+
+    x: Array
+    z: Array
+    y: Array
+    v: Array
+
+    @classmethod
+    def drawn(cls, n: int, d: int, p: int, q: int, dtype: str) -> Self:
+        """Numbers whose exponentials are ordinary ones, which take no longer than others."""
+        rng = np.random.default_rng(0)
+        x, y = -rng.random((n, d + 2)) / d, -rng.random((n, 1))
+        made = x, rng.random((p, d + 2)), y, rng.random((q, 1))
+        return cls(*(values.astype(dtype) for values in made))
+
+    def some(self, rows: slice) -> Self:
+        """Some rows and all landmarks."""
+        return self._replace(x=self.x[rows], y=self.y[rows])
+
+
+def floor_of_signs(data: Rows, signs: Array, tile: tuple[int, int]) -> None:
+    """One thread's share of two passes at landmark tuples, the second with signs."""
     row_tile, column_tile = tile
-    for start in range(0, len(x), row_tile):
-        rows = slice(start, start + row_tile)
-        a, b = x[rows], y[rows]
-        for at in range(0, len(z), column_tile):
-            c, d = z[at : at + column_tile], v[at : at + column_tile]
-            first = a @ c.T
-            np.exp(first, out=first)
-            second = b - d.T
-            np.exp(second, out=second)
-            if signs is not None:
-                first.T @ signs[rows]
+    for second_pass in (False, True):
+        for start in range(0, len(data.x), row_tile):
+            rows = slice(start, start + row_tile)
+            a, b = data.x[rows], data.y[rows]
+            for at in range(0, len(data.z), column_tile):
+                first = _kernel(a @ data.z[at : at + column_tile].T)
+                _kernel(b - data.v[at : at + column_tile].T)
+                if second_pass:
+                    first.T @ signs[rows]
 
 
-def floor_seconds(
-    n: int, d: int, p: int, resamples: int, dtype: str, threads: int, tile: tuple[int, int]
-) -> float:
-    """Seconds of both passes."""
-    rng = np.random.default_rng(0)
-    x = -rng.random((n, d + 2)).astype(dtype) / d
-    z = rng.random((p, d + 2)).astype(dtype)
-    y, v = -rng.random((n, 1)).astype(dtype), rng.random((p, 1)).astype(dtype)
-    signs = rng.choice(np.array([-1, 1], dtype), (n, resamples))
-    shares = [slice(a, b) for a, b in pairwise(np.linspace(0, n, threads + 1, dtype=int))]
+def floor_of_shifts(data: Rows, groups: int) -> None:
+    """One thread's share of a pass over features under all shifts within groups."""
+    p, q = len(data.z), len(data.v)
+    first, second = np.eye(p, dtype=data.x.dtype), np.eye(q, dtype=data.x.dtype)
+    total = np.zeros((SHIFTS // 2 + 1, p, q), np.complex128)
+    step = groups * SHIFTS
+    for start in range(0, len(data.x), step):
+        rows = slice(start, start + step)
+        features = np.empty((len(data.x[rows]), p + q), data.x.dtype)
+        if data.x.dtype == np.float32:
+            np.matmul(_kernel(data.x[rows] @ data.z.T), first, out=features[:, :p])
+            np.matmul(_kernel(data.y[rows] - data.v.T), second, out=features[:, p:])
+        else:
+            _kernel(np.matmul(data.x[rows], data.z.T, out=features[:, :p]))
+            _kernel(np.subtract(data.y[rows], data.v.T, out=features[:, p:]))
+        spectra = scipy.fft.rfft(features.reshape(-1, SHIFTS, p + q), axis=1).swapaxes(0, 1)
+        spectra = np.ascontiguousarray(spectra)
+        total += spectra[..., :p].swapaxes(1, 2) @ spectra[..., p:]
+
+
+def _kernel(exponents: Array) -> Array:
+    return np.exp(exponents, out=exponents)
+
+
+def floor_seconds(share: Callable[..., None], data: Rows, *others: Array, threads: int) -> float:
+    """Seconds in which threads do the shares of all rows, whole groups each."""
+    n = len(data.x)
+    cuts = [round(n / SHIFTS * t / threads) * SHIFTS for t in range(threads)]
+    shares = [slice(a, b) for a, b in pairwise([*cuts, n])]
     began = time.perf_counter()
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(threads) as pool:
-        for weights in (None, signs):
-            tasks = [
-                pool.submit(
-                    floor_pass, x[s], z, y[s], v, None if weights is None else weights[s], tile
-                )
-                for s in shares
-            ]
-            for task in tasks:
-                task.result()
+        tasks = [
+            pool.submit(share, data.some(s), *(values[s] for values in others)) for s in shares
+        ]
+        for task in tasks:
+            task.result()
     return time.perf_counter() - began
 
 
-def best_floor(n: int, d: int, p: int, resamples: int, dtype: str, threads: int) -> Any:
-    """The tile size that is quickest on a share of the rows."""
-    share = max(min(n, 20_000), n // 10)
-    return min(TILES, key=lambda t: floor_seconds(share, d, p, resamples, dtype, threads, t))
+class Case(NamedTuple):
+    """A test, and the floor under it."""
 
+    null: str
+    landmarks: int
+    share: Callable[..., None]
+    tiles: list[Any]
+    options: dict[str, Any]
 
-def our_test(
-    data: tuple[Any, Any], d: int, p: int, resamples: int, dtype: str
-) -> Callable[..., dhsic.IndependenceTestResult]:
-    """The test with kernels given and no landmark pruned."""
+    @classmethod
+    def both(cls, p: int, features: int, resamples: int) -> list[Self]:
+        """Tuples with signs, and features under shifts."""
+        tuples = dhsic.NystromMHSIC(n_landmarks=p, tolerance=0.0)
+        signs = {"estimator": tuples, "null": dhsic.Multiplier(resamples)}
+        each = dhsic.NystromHSIC(n_landmarks=features, n_features=None, unbiased_estimate=False)
+        shifts = {"estimator": each, "null": dhsic.Shifts(SHIFTS)}
+        return [
+            cls("signs", p, floor_of_signs, TILES, signs),
+            cls("shifts", features, floor_of_shifts, GROUPS, shifts),
+        ]
 
-    def run(**options: Any) -> dhsic.IndependenceTestResult:
+    def test(self, data: tuple[Any, Any], d: int, dtype: Any, **where: Any) -> Any:
+        """The test with kernels given."""
+        kernels = [Gaussian(gamma=0.5 / d), Gaussian(gamma=0.5)]
         return dhsic.independence_test(
-            *data,
-            kernels=[Gaussian(gamma=0.5 / d), Gaussian(gamma=0.5)],
-            estimator=dhsic.NystromMHSIC(n_landmarks=p, tolerance=0.0),
-            null=dhsic.Multiplier(resamples),
-            precision="float32" if dtype == "float32" else "float64",
-            rng=0,
-            **options,
+            *data, kernels=kernels, precision=dtype, rng=0, **self.options, **where
         )
 
-    return run
-
-
-def seconds_of_passes(result: dhsic.IndependenceTestResult) -> float:
-    """Seconds in the streamed passes."""
-    return sum(done.seconds for done in result.passes)
+    def floor(self, n: int, d: int, kept: Sequence[int], dtype: str, threads: int) -> Any:
+        """Seconds of the floor by tile, to be called again and again."""
+        data = Rows.drawn(n, d, self.landmarks, kept[-1], dtype)
+        if self.null == "shifts":
+            return lambda tile: floor_seconds(
+                partial(self.share, groups=tile), data, threads=threads
+            )
+        signs = np.random.default_rng(1).choice(
+            np.array([-1, 1], dtype), (n, self.options["null"].n_resamples)
+        )
+        return lambda tile: floor_seconds(
+            partial(self.share, tile=tile), data, signs, threads=threads
+        )
 
 
 def measured(
-    floor: Callable[[], float], run: Callable[[], dhsic.IndependenceTestResult], repeats: int
-) -> list[tuple[float, float, dhsic.IndependenceTestResult]]:
-    """Floor and passes in turn, after a run that is not counted."""
-    run()
+    floor: Callable[[Any], float], tiles: Sequence[Any], run: Callable[[], Any], repeats: int
+) -> dict[str, Any]:
+    """Floor and passes in turn, after a run that is not counted; medians over repeats."""
+    result = run()
+    best = min(tiles, key=floor)
     pairs = []
     for _ in range(repeats):
-        seconds = floor()
-        result = run()
-        pairs.append((seconds, seconds_of_passes(result), result))
-    return pairs
+        seconds, result = floor(best), run()
+        pairs.append((seconds, sum(done.seconds for done in result.passes), result.seconds))
+    floors, ours, whole = np.transpose(pairs)
+    return {
+        "floor_tile": " x ".join(map(str, np.atleast_1d(best))),
+        "floor_s": float(np.median(floors)),
+        "passes_s": float(np.median(ours)),
+        "ratio": float(np.median(ours / floors)),
+        "whole_test_s": float(np.median(whole)),
+        "landmarks_kept": " ".join(map(str, np.atleast_1d(result.landmarks.kept))),
+    }
 
 
 def rows(
-    n: int, d: int, p: int, resamples: int, threads: int, repeats: int, workers: int
+    n: int, d: int, cases: Sequence[Case], threads: int, repeats: int, workers: int
 ) -> Iterator[dict[str, Any]]:
-    """One row a precision and runtime, medians over repeats."""
-    for dtype in ("float32", "float64"):
-        tile = best_floor(n, d, p, resamples, dtype, threads)
+    """One row a null, precision and runtime."""
+    for case, dtype in product(cases, ("float32", "float64")):
         rng = np.random.default_rng(1)
         x, y = rng.standard_normal((n, d)).astype(dtype), rng.standard_normal(n).astype(dtype)
-        floor = partial(floor_seconds, n, d, p, resamples, dtype, tile=tile)
-        run = our_test((x, y), d, p, resamples, dtype)
-        pairs = measured(partial(floor, threads=threads), partial(run, threads=threads), repeats)
-        yield _row(dtype, f"{threads} threads", tile, pairs)
+        kept = np.atleast_1d(case.test((x, y), d, dtype).landmarks.kept)
+        named = {"null": case.null, "precision": dtype}
+        floor = case.floor(n, d, kept, dtype, threads)
+        run = partial(case.test, (x, y), d, dtype, threads=threads)
+        yield named | {"runtime": f"{threads} threads"} | measured(floor, case.tiles, run, repeats)
         if not workers:
             continue
         with tempfile.TemporaryDirectory() as folder, local_cluster(workers, "4GiB") as client:
             paths = f"{folder}/x.zarr", f"{folder}/y.zarr"
             for path, array in zip(paths, (x, y), strict=True):
                 zarr.create_array(path, data=array, chunks=(8192, *array.shape[1:]))
-            run = our_test(paths, d, p, resamples, dtype)
-            pairs = measured(partial(floor, threads=workers), partial(run, client=client), repeats)
-            yield _row(dtype, f"{workers} processes", tile, pairs)
-
-
-def _row(dtype: str, runtime: str, tile: tuple[int, int], pairs: list[Any]) -> dict[str, Any]:
-    floors, ours, results = zip(*pairs, strict=True)
-    return {
-        "precision": dtype,
-        "runtime": runtime,
-        "floor_tile": f"{tile[0]} x {tile[1]}",
-        "floor_s": float(np.median(floors)),
-        "passes_s": float(np.median(ours)),
-        "ratio": float(np.median(np.divide(ours, floors))),
-        "whole_test_s": float(np.median([result.seconds for result in results])),
-        "landmarks_kept": results[0].landmarks.kept,
-    }
+            floor = case.floor(n, d, kept, dtype, workers)
+            run = partial(case.test, paths, d, dtype, client=client)
+            found = measured(floor, case.tiles, run, repeats)
+            yield named | {"runtime": f"{workers} processes"} | found
 
 
 @click.command(help=__doc__)
-@click.option("--rows", "n", default=200_000)
+@click.option("--rows", "n", default=400_000)
 @click.option("--features", "d", default=90)
-@click.option("--landmarks", "p", default=1024)
-@click.option("--resamples", default=256)
+@click.option("--landmarks", "p", default=1024, help="With signs.")
+@click.option("--own-landmarks", default=256, help="Of the features, with shifts.")
+@click.option("--resamples", default=256, help="Signs.")
 @click.option("--threads", default=2)
 @click.option("--workers", default=2, help="Processes of the local cluster; 0 leaves it out.")
 @click.option("--repeats", default=5)
 @click.option("--out", default="benchmarks/results/roofline.csv")
 def main(
-    n: int, d: int, p: int, resamples: int, threads: int, workers: int, repeats: int, out: str
+    n: int,
+    d: int,
+    p: int,
+    own_landmarks: int,
+    resamples: int,
+    threads: int,
+    workers: int,
+    repeats: int,
+    out: str,
 ) -> None:
-    write_csv(out, rows(n, d, p, resamples, threads, repeats, workers))
+    cases = Case.both(p, own_landmarks, resamples)
+    write_csv(out, rows(n, d, cases, threads, repeats, workers))
 
 
 if __name__ == "__main__":

@@ -236,6 +236,8 @@ def group_bounds(
         rows = max(rows, _ADDING * state / seconds, whole)
     rows = min(rows, _LARGEST * BLOCK_BYTES / row_bytes)
     blocks = -(-count // max(1, round(rows * count / n)))
+    if grain.blocks == 1 and 1 < blocks < count:
+        blocks += blocks % 2  # of three, one thread of two would wait for the last
     return [count * number // blocks for number in range(blocks + 1)]
 
 

@@ -15,7 +15,7 @@ from dhsic.engine.budget import Budget
 from dhsic.engine.compute import as_task, begin, ship
 from dhsic.engine.groups import edges
 from dhsic.engine.plan import PassPlan
-from dhsic.engine.reading import read_by_tasks, read_bytes
+from dhsic.engine.reading import cut_rows, read_by_tasks, read_bytes
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.together import is_cut, together
 
@@ -37,10 +37,11 @@ def blocks_of(
     for numbers in together(sources) if spans else []:
         same = [sources[number] for number in numbers]
         if same[0].place == "graph":
-            lazy.update((m, joined(one.lazy(bounds))) for m, one in zip(numbers, same, strict=True))
+            pieces = ([[one] for one in source.lazy(bounds)] for source in same)
+            lazy.update(zip(numbers, map(joined, pieces), strict=True))
         elif numbers[0] in plan.split:
-            pieces = map(joined, _cut_chunks(same, bounds, runtime.budget))
-            lazy.update(zip(numbers, pieces, strict=True))
+            cut = _cut_chunks(same, plan, bounds, runtime.budget)
+            lazy.update(zip(numbers, map(joined, cut), strict=True))
     if plan.pairs:  # in one graph with all pairs that share them, partial results would pile up
         begun = iter(begin([one for column in lazy.values() for one in column], runtime))
         lazy = {number: list(itertools.islice(begun, len(spans))) for number in lazy}
@@ -55,19 +56,20 @@ def blocks_of(
 
 
 class _Joined:
-    """Makes blocks of the pieces of a source between bounds."""
+    """Makes blocks of the pieces of a source between bounds, of which there may be several."""
 
     def __init__(self, plan: PassPlan, bounds: Sequence[int], spans: Sequence[Span]) -> None:
-        self._whole = plan.groups is None
         at = {row: number for number, row in enumerate(bounds)}
         self._blocks = [
             [slice(at[start], at[stop]) for start, stop in plan.ranges(*span)] for span in spans
         ]
 
-    def __call__(self, pieces: Sequence[Any]) -> list[Any]:
+    def __call__(self, pieces: Sequence[Sequence[Any]]) -> list[Any]:
         join = as_task(_concatenated)
-        blocks = [[one for at in block for one in pieces[at]] for block in self._blocks]
-        return [own[0] if self._whole else join(*own) for own in blocks]
+        blocks = [
+            [one for at in block for some in pieces[at] for one in some] for block in self._blocks
+        ]
+        return [own[0] if len(own) == 1 else join(*own) for own in blocks]
 
 
 def _concatenated(*pieces: NDArray[Any]) -> NDArray[Any]:
@@ -75,28 +77,27 @@ def _concatenated(*pieces: NDArray[Any]) -> NDArray[Any]:
 
 
 def _cut_chunks(
-    sources: Sequence[Source], bounds: Sequence[int], budget: Budget | None
-) -> Iterator[list[Any]]:
+    sources: Sequence[Source], plan: PassPlan, bounds: Sequence[int], budget: Budget | None
+) -> Iterator[list[list[Any]]]:
     """Delayed pieces of sources of one array between bounds, from chunks that are read once."""
     first, alone = sources[0], len(sources) == 1
     whole = first.whole if is_cut(first) and not alone else first
-    n, read = whole.shape[0], as_task(partial(_read_chunk, whole, budget))
-    step = whole.chunk_rows or n
+    n, step = plan.n, cut_rows(whole, plan)
+    read = as_task(partial(_read_chunks, whole, budget))
     touched = range(bounds[0] // step * step, bounds[-1], step)
     chunks = {at: read(at, min(at + step, n)) for at in touched}
     for source in sources:
         cut = as_task(partial(_cut_chunk, None if alone else source))
-        pieces = [
+        yield [
             [
                 cut(chunks[at], max(start - at, 0), min(stop - at, step))
                 for at in range(start // step * step, stop, step)
             ]
             for start, stop in itertools.pairwise(bounds)
         ]
-        yield [some[0] if len(some) == 1 else as_task(_concatenated)(*some) for some in pieces]
 
 
-def _read_chunk(source: Source, budget: Budget | None, start: int, stop: int) -> NDArray[Any]:
+def _read_chunks(source: Source, budget: Budget | None, start: int, stop: int) -> NDArray[Any]:
     if budget is not None:
         budget.look(read_bytes([source], [(start, stop)]))
     return source.read(start, stop)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic.engine.blocks import Source, spans_of
+from dhsic.engine.blocks import BLOCK_BYTES, Source, spans_of
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.together import cut_bytes, together
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "bytes_read_of",
+    "cut_rows",
     "decoded_rows",
     "is_shared",
     "read_by_tasks",
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 _PIECE = 1500  # bytes of Python objects of a task that cuts a piece of a chunk
+_FEWEST_READS = 32  # of chunks that are cut, where there are as many, to share them out
 _MOST_DECODED = 1.2  # times the rows of the data; beyond, every chunk is read once and cut
 
 
@@ -50,6 +52,17 @@ def split_sources(sources: Sequence[Source], plan: PassPlan, *, here: bool) -> t
         and (source.place == "storage" or (here and source.place == "memory"))
         and decoded_rows(source, plan).sum() > _MOST_DECODED * plan.n
     )
+
+
+def cut_rows(source: Source, plan: PassPlan) -> int:
+    """Rows of the chunks that one task reads and others cut.
+
+    A scheduler takes a millisecond or two for each of the tasks, as long as it takes to decode a
+    small chunk: for groups, to which rows come from everywhere, such are read several at a time.
+    """
+    chunk_rows = source.chunk_rows or plan.n
+    most = min(BLOCK_BYTES // source.row_bytes, plan.n // _FEWEST_READS)
+    return chunk_rows if plan.groups is None else chunk_rows * max(1, most // chunk_rows)
 
 
 def read_by_tasks(
@@ -130,8 +143,8 @@ def _given_bytes(numbers: Sequence[int], sources: Sequence[Source], plan: PassPl
 
 
 def _cutting(source: Source, plan: PassPlan) -> tuple[int, int]:
-    """Chunks that are read to be cut, and bytes of a task that reads one or joins pieces of it."""
-    step = source.chunk_rows or 1
+    """Reads of chunks to be cut, and bytes of a task that does one or joins pieces of several."""
+    step = cut_rows(source, plan)
     reading = source.decode_bytes(step)
     if plan.pairs:  # else it is among those that are open
         reading += min(step, plan.n) * source.row_bytes
@@ -151,7 +164,7 @@ def _open_bytes(sources: Sequence[Source], plan: PassPlan, threads: int) -> int:
 
 def _open_rows(source: Source, plan: PassPlan, threads: int) -> int:
     """Most rows of chunks of which a block was cut and another one will be."""
-    step, n = source.chunk_rows or 1, plan.n
+    step, n = cut_rows(source, plan), plan.n
     starts, stops = plan.runs
     there = starts < stops
     block = np.broadcast_to(np.arange(len(starts))[:, None], starts.shape)[there]
