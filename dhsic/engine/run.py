@@ -23,6 +23,7 @@ from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStart
 from dhsic.engine.failures import explained_failures
 from dhsic.engine.given import Span, blocks_of
 from dhsic.engine.groups import Ranges, RowGroups
+from dhsic.engine.memory import reuse_freed_memory
 from dhsic.engine.metrics import count_task
 from dhsic.engine.plan import PassPlan
 from dhsic.engine.reading import read_by_tasks, read_bytes
@@ -298,6 +299,7 @@ def run_chunk(payload: Payload, spans: Spans, *parts: NDArray[Any]) -> Partial[A
     """The partial result of a block or pair, given the blocks that no task reads by itself."""
     if payload.shards is not None:
         payload.shards.check()
+    reuse_freed_memory()
     _check_process_memory(payload)
     began = time.perf_counter()
     numbers = [number for number, source in enumerate(payload.sources) if source is None]

@@ -1,5 +1,7 @@
 """The most memory that a process had."""
 
+import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -48,3 +50,25 @@ def test_worker_peak__is_that_of_the_largest(client):
 def test_worker_peak__is_not_known_where_no_worker_tells(client, monkeypatch):
     monkeypatch.setattr("dhsic.engine.memory.peak_bytes", lambda: None)
     assert worker_peak_bytes(client) is None
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
+@pytest.mark.parametrize(("threshold", "fresh"), [("65536", False), ("65537", True)])
+def test_freed_memory__is_used_again_where_nannies_of_dask_have_it_given_back(threshold, fresh):
+    code = (
+        "import resource\n"
+        "import numpy as np\n"
+        "from dhsic.engine.memory import reuse_freed_memory\n"
+        "reuse_freed_memory()\n"
+        "faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "np.ones(100_000)\n"
+        "before = faults()\n"
+        "for _ in range(100):\n"
+        "    np.ones(100_000)\n"
+        "print(faults() - before)"
+    )
+    environment = {**os.environ, "MALLOC_TRIM_THRESHOLD_": threshold}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    pages = 100 * 800_000 // os.sysconf("SC_PAGE_SIZE")
+    assert (int(done.stdout) > pages // 2) == fresh
