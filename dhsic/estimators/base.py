@@ -178,6 +178,7 @@ def fit_combinations(
         A variable is constant, where the session does not take constants, or has no scale.
     """
     pairs = list(zip(combinations.kernels, combinations.variables, strict=True))
+    # A kernel that several combinations share is fitted once.
     distinct = dict.fromkeys(pairs)
     whole = FittingSamples.of(session, distinct, samples)
     fitted = {(k, m): _fit_kernel(k, whole.of_kernel(k, m), session.names[m]) for k, m in distinct}
@@ -225,6 +226,7 @@ def fitting_work(session: Session, kernels: Iterable[Kernel] = ()) -> Work:
 
 def factor_work(p: int, rank: int) -> Work:
     """Work of a pivoted factorisation of a Gram matrix of p rows that stops at a rank."""
+    # The sum of (p - k)^2 over the steps k up to the rank.
     operations = p * p * rank - p * rank**2 + rank**3 / 3
     slower = 1.5 * (1.0 + _SHORT / p)
     return Work.of(factors=slower * operations, entries=_COPIED * p * p)

@@ -87,6 +87,7 @@ def _test_of_stage(
         reference=reference,
         share=grid.reference_share,
     )
+    # One statistic needs no score: its replicates are compared with it as they are.
     if len(stage.pairs) == 1:
         law, tie = Replicates(replicates[:, 0]), float(rounding[0])
         return _StageTest(stage, whole, pvalue(float(statistics[0]), law, session.dtype, tie))

@@ -31,6 +31,7 @@ from dhsic.results import AS_ASKED
 
 __all__ = ["Choice", "choose_among", "choose_estimator", "plan_test"]
 
+# Landmarks of either variable that are tried, from the most on.
 _LANDMARKS = 256  # of either variable; 512 found no more on six kinds of 4,000 rows
 _OF_ESTIMATES = _LANDMARKS, 64
 _FEWEST_UNBIASED = 4  # rows
@@ -111,6 +112,7 @@ def choose_estimator(
         if not isinstance(estimator, str):
             return Choice(found, combinations, reason)
         return _first_that_fits(session, _by_name(session, found, kernels, planner), reason)
+    # Two variables have features of their own, of which all pairs are compared; more have tuples.
     two = len(session.sources) == 2 and not combinations.features
     estimates = two and null is None and unbiased
     enough = session.n >= _FEWEST_UNBIASED
@@ -133,6 +135,8 @@ def choose_estimator(
         return _first_that_fits(session, offers, too_many)
     plan = planner(exact, session, combinations)
     seconds = plan.work.seconds()
+    # All pairs have no error of landmarks. They are left where they take long, and longer than the
+    # features do.
     if seconds > QUICK and seconds > offers[0][0].plan().work.seconds():
         return _first_that_fits(session, offers, too_many)
     if not plan.fits:

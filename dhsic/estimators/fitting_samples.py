@@ -74,6 +74,7 @@ class FittingSamples:
         columns = tuple(range(sample.shape[1]))
         if (m, columns) in self.found and not self.found[m, columns].total:
             # A constant: any scale will do, and the median stays what the rows hold.
+            # The added row is another value, so that the kernel finds a scale.
             return np.vstack([sample, sample[0] + np.maximum(1.0, np.abs(sample[0]))])
         sets = kernel.scale_columns(len(columns)) or (columns,)
         found = {at: self.found[m, at] for at in sets if (m, at) in self.found}

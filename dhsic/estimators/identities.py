@@ -116,6 +116,7 @@ def compared_in_samples(
             return 1.0
         s = len(each[k])
         others = nearness(tiles[k]) * s - 1.0  # of the sample, on average
+        # A row is near itself, and near the share of the other rows that it is near in the sample.
         return (1.0 + others * (n - 1) / max(1, s - 1)) / n
 
     alone = {k for k in range(len(each)) if is_identity(near(k), n)}

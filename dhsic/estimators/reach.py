@@ -87,6 +87,7 @@ def first_that_fits(
     if best is last or suits(best):
         return best.value, ""
     some = next((some for some in offers if suits(some[-1])), [last])
+    # Offers come from the largest to the smallest, so that those which suit are at the end.
     found = some[bisect_left(some, True, hi=len(some) - 1, key=suits)]
     if best.least_seconds > allowed:
         taken = f"more than {format_seconds(best.least_seconds)} of one thread"
@@ -100,6 +101,7 @@ def first_that_fits(
 
 def powers_below(count: int, fewest: int) -> list[int]:
     """The count itself, then the powers of two below it, down to the fewest."""
+    # The first exponent is that of the largest power below the count.
     powers = (2**k for k in range((count - 1).bit_length() - 1, -1, -1))
     return [count, *(power for power in powers if power >= fewest)]
 
@@ -209,6 +211,8 @@ def _largest_text(ways: Sequence[Way]) -> str:
 def _largest_that_fits(way: Way) -> int:
     """The largest number that fits where one more does not; 0 where not even the fewest do."""
     low, high = way.fewest - 1, way.fewest
+    # Doubling finds a number that does not fit, and bisection the largest that does: plans take
+    # time.
     while high < way.most and way.plan(high).fits:
         low, high = high, 2 * high
     between = range(low + 1, min(high, way.most))

@@ -96,6 +96,7 @@ class Orbit:
     def of(cls, n: int, n_resamples: int, seed: int, most: int = _WIDEST) -> Self:
         """An orbit of at least so many permutations, in groups of about so many rows at most."""
         groups = Groups.of(n, min(n_resamples, most), seed)
+        # Whole cosets, and as many as give the number that was asked for.
         return cls(groups, -(-n_resamples // groups.size))
 
     def __len__(self) -> int:
@@ -132,6 +133,7 @@ class Orbit:
 
         Those of coset 0 are the identity.
         """
+        # Coset 0 holds the data, as its shift by 0.
         if coset == 0:
             return np.broadcast_to(np.arange(self.groups.size), (count, self.groups.size))
         return self.groups.orders(coset, first, count, variable)
@@ -150,6 +152,7 @@ class Orbit:
 
 def transform_error(dtype: DTypeLike, length: int) -> float:
     """Rounding error of Fourier transforms of a length, relative to the values."""
+    # A transform of length b has an error of about eps log2(b), relative to the norm.
     return float(np.finfo(dtype).eps) * math.log2(length + 1)
 
 
@@ -281,6 +284,7 @@ def _permuted_orbit(session: Session, null: Permutation, suits: Callable[[Orbit]
         return whole
     groups: RowGroups
     if session.moves is None:
+        # Groups as near to the size as the rows divide.
         groups = Groups(n, n // round(n / null.group_rows), session.seed)
     else:
         groups = session.moves.groups(null.group_rows)

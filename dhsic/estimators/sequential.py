@@ -29,6 +29,7 @@ class _From:
     function: Callable[[range], Vector]
 
     def __call__(self, numbers: range) -> Vector:
+        # Numbers go on from batch to batch, since a number is the key of a permutation.
         return self.function(range(self.first + numbers.start, self.first + numbers.stop))
 
 

@@ -15,7 +15,9 @@ __all__ = ["as_sample", "median_distance", "median_distances", "median_or_mean"]
 
 _MANY = 2**13  # sizes, of which bounds of the median are found first
 _FEW = 2**10  # by so many of them
+# Of fewer numbers all pairs are taken.
 _FEWEST_ON_LINE = 2**7
+# float64 holds the square of it and of its inverse, as gamma = 1 / median^2 needs.
 _TINY = 1e-100
 
 
@@ -140,19 +142,26 @@ def _median_on_line(x: NDArray[np.float64]) -> float | None:
     """
     s = len(x)
     middle = s * (s - 1) // 4  # of s (s - 1) / 2 pairs
+    # Distances between ranks k apart, for a few k, are an even sample of all distances: their 48
+    # and 52 % quantiles lie on both sides of the median.
     steps = range(1 + s // 48, s, 1 + s // 24)
     some = np.concatenate([x[k:] - x[:-k] for k in steps])
     bounds = int(0.48 * len(some)), int(0.52 * len(some))
     low, high = np.partition(some, bounds)[list(bounds)]
+    # Partners of a number are searched behind it, so that a pair counts once.
     starts = np.maximum(np.searchsorted(x, x + low), np.arange(1, s + 1))
     counts = np.maximum(np.searchsorted(x, x + high, "right") - starts, 0)
+    # Of number i there are starts_i - i - 1 pairs below the lower bound.
     below = int(starts.sum()) - s * (s + 1) // 2
+    # Both of the middle ranks have to lie between the bounds.
     if not below < middle - 1 < middle + 1 < below + counts.sum():
         return None
+    # Every pair between the bounds, flat: number i has counts_i of them, from starts_i on.
     firsts = np.cumsum(counts) - counts
     seconds = np.arange(counts.sum()) + np.repeat(starts - firsts, counts)
     near = np.partition(x[seconds] - np.repeat(x, counts), (middle - 1 - below, middle - below))
     lower, upper = near[middle - 1 - below], near[middle - below]
+    # The searches compare x with x + low, and the distances are x - x: they round differently.
     rounding = 4.0 * np.finfo(np.float64).eps * (np.abs(x).max() + high)
     if not (max(low + rounding, _TINY) < lower and upper + rounding < min(high, 1.0 / _TINY)):
         return None  # pairs at the bounds may be on either side of them

@@ -51,6 +51,8 @@ class Kernel(Centred, ABC):
         sample = as_sample(sample)
         if self.origin is not None:
             return self
+        # Tiles of distances expand |x - z|^2 into norms. About the median these are small, so that
+        # float32 keeps digits of the difference.
         return replace(self, origin=tuple(np.median(sample, axis=0).tolist()))
 
     @property

@@ -143,6 +143,8 @@ class Columns(Kernel):
             self._add_parts(rows, columns, out, work)
         else:
             _add_laplacians(rows, columns, out, work[0])
+        # HSIC is linear in a kernel: with the mean over columns it is the mean of theirs, SubHSIC
+        # of Zhang et al. (2018), section 5.1.
         if d > 1:
             np.multiply(out, 1.0 / d, out=out)
 

@@ -363,6 +363,8 @@ class Grid:
             for one, nearest, own in zip(changes, reference, spreads, strict=True)
         ]
         counts = list(map(len, others))
+        # All combinations, where they and the reference are few enough; else rows of a balanced
+        # design.
         if math.prod(counts) < self.most:
             numbers = list(product(*map(range, counts)))
         else:

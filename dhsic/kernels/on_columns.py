@@ -67,6 +67,7 @@ class OnColumns(Kernel):
         scaled = self
         if self.scaled and self.scales is None:
             spread = sample[:, self.at].std(axis=0)
+            # A constant column stays as it is, where it would be divided by 0.
             scaled = replace(self, scales=tuple(np.where(spread > 0.0, spread, 1.0).tolist()))
         try:
             return replace(scaled, kernel=self.kernel.fit(scaled._chosen(sample)))
@@ -127,5 +128,6 @@ class OnColumns(Kernel):
         if x.ndim != 2 or x.shape[1] <= max(self.at):
             msg = f"rows must have shape (n, d) with d > {max(self.at)}; got {x.shape}"
             raise InvalidArgumentError(msg)
+        # A slice of one column is a view; numbers of columns would copy.
         chosen = x[:, self.at[0] : self.at[0] + 1] if len(self.at) == 1 else x[:, self.at]
         return chosen if self.scales is None else chosen / self.scales

@@ -192,6 +192,8 @@ class Ranked(Kernel):
         if len(x) <= _FEW:
             return OrderedColumns(columns, np.broadcast_to(np.arange(len(x)), columns.shape))
         with np.errstate(over="ignore", invalid="ignore"):
+            # About the middle knot, or numbers that share their leading digits, as years do, would
+            # come in no order at all.
             orders = _nearly_ascending(columns - self._middles[:, None])
         # near each other the search for knots takes a tenth of the time
         return OrderedColumns(np.take_along_axis(columns, orders, axis=1), orders)
@@ -257,11 +259,13 @@ def _heights(
     n = int(upto[-1])
     middles = 2 * upto - counts  # twice the mid-ranks, whole numbers so that ties stay ties
     if scale == "spread":
+        # The distance of a mid-rank from the middle, and of that again the mid-rank.
         distances, of = np.unique(np.abs(middles - n), return_inverse=True)
         shares = np.bincount(of, counts, len(distances))
         middles = (2 * np.cumsum(shares) - shares)[of]
     heights = middles / (2 * n)
     if scale == "scores":
+        # Mid-ranks lie strictly between 0 and 1, so that no score is infinite.
         heights = scipy.special.ndtri(heights)
     if len(counts) <= _MOST_KNOTS:
         return np.arange(len(counts)), heights
@@ -319,6 +323,7 @@ class AndersonDarling(Kernel):
             np.minimum(u[:, None], v, out=to)
             if j:
                 np.add(out, to, out=out)
+        # Two logarithms are prepared for each column, so that w / 2 columns are averaged.
         if w > 2:
             np.multiply(out, 2.0 / w, out=out)
         np.subtract(out, 1.0, out=out)
@@ -335,6 +340,7 @@ class AndersonDarling(Kernel):
             )
             raise DataError(msg)
         x = x.astype(np.float64, copy=False)
+        # log1p keeps the digits of small numbers, which are the lower tail.
         return np.ascontiguousarray(np.hstack([-np.log(x), -np.log1p(-x)]), dtype)
 
 

@@ -186,6 +186,7 @@ def _columns(tokens: list[str]) -> tuple[Kernel | None, ...]:
 def _simple(token: str) -> Kernel:
     name, *values = token.split(":")
     if name not in FORMS:
+        # A name that is not known may be one of a plugin: these are loaded only now.
         load_plugins()
     if name not in FORMS:
         raise _unknown(name)

@@ -226,10 +226,13 @@ def powers_among(tiles: Sequence[T], squarings: Callable[[T, T], int]) -> tuple[
         {j: count for j, wide in enumerate(tiles) if j != k and (count := squarings(one, wide)) > 0}
         for k, one in enumerate(tiles)
     ]
+    # Kernels with few wider ones come first, so that each finds those it may follow from.
     for k in sorted(range(len(tiles)), key=lambda k: len(all_wider[k])):
         wider = all_wider[k]
+        # The nearest of the wider ones takes the fewest squarings, and loses the fewest digits.
         near = min((j for j in wider if j in depths), key=wider.__getitem__, default=None)
         depth = 0 if near is None else depths[near] + wider[near]
+        # A chain that got too long begins anew, with a tile that is computed.
         depths[k] = depth if depth <= _MOST_SQUARINGS else 0
         if near is not None and depths[k] > 0:
             powers.append(Power(k, near, wider[near]))
