@@ -261,6 +261,7 @@ def _of_block(sides: tuple[Side, Side], *blocks: _Block) -> _Moments:
     cross = first.T @ second / b
     held = _of_features(b, float(np.vdot(cross, cross)), float(k @ q), float(k.sum() * q.sum()))
     grams = [_gram(_kernel(side), one) for side, one in zip(sides, blocks, strict=True)]
+    # <K, L> / (b (b - 3)) for U-centred matrices is the unbiased HSIC (Song et al. 2012).
     whole = float(np.vdot(_u_centred(grams[0]), grams[1])) / (b * (b - 3))
     unbiased = b / (b - 1)  # of squared norms about the mean of the block
     return _Moments(
@@ -314,6 +315,8 @@ def _u_centred(gram: Matrix) -> Matrix:
     b = len(gram)
     np.fill_diagonal(gram, 0.0)
     rows = gram.sum(axis=1, dtype=np.float64)
+    # mean_i - mean / 2 with the divisors b - 2 and (b - 1) (b - 2): both offsets give the total
+    # back once.
     means = (rows / (b - 2) - rows.sum() / (2.0 * (b - 1) * (b - 2))).astype(gram.dtype)
     gram -= means[:, None]
     gram -= means

@@ -242,6 +242,8 @@ class COCO(OnLandmarks):
         found = feature_moments(session, moments_layout(dict(enumerate(basis.sides))))
         session.step("solve")
         cross = whiten(found.of(0, 1)[None], basis.factors)[0]
+        # The largest singular value is COCO, and its vectors are the functions that reach it
+        # (Gretton 2020, section 4.1).
         left, values, right = np.linalg.svd(cross, full_matrices=False)
         first, second = (
             WitnessFunction(kernel, z, _weights(side, u))

@@ -148,11 +148,13 @@ class Layout:
         partners: dict[int, list[int]] = {}
         for first, second in pairs:
             partners.setdefault(first, []).append(second)
+        # Kernels with the same partners make one rectangle, and so one matrix product.
         alike: dict[tuple[int, ...], list[int]] = {}
         for first, seconds in partners.items():
             alike.setdefault(tuple(sorted(seconds)), []).append(first)
         firsts = [first for some in alike.values() for first in some]
         order = list(dict.fromkeys([*firsts, *sorted({pair[1] for pair in pairs})]))
+        # Only features that stand side by side are multiplied without a copy.
         rectangles = (
             Rectangle(*both)
             for seconds, some in alike.items()
@@ -282,6 +284,7 @@ class Layout:
             side, power = sides[number], self.powers.get(number)
             whole = power.of(held[power.source]) if power else _mapped(side, values, ordered)
             if number in self._sources:
+                # Powers are taken of the values themselves, before their mean is taken off.
                 held[number] = whole
                 yield number, side, whole - side.centre
             else:

@@ -111,6 +111,8 @@ class MomentsPass:
         """From the sums over n rows."""
         means, values = sums.sums / n, sums.products / n
         for one in self.layout.crossings:
+            # E f h' - E f E h', where both means are small, since features are about provisional
+            # ones.
             one.of(values)[:] -= np.outer(means[one.first], means[one.second])
         return Covariances(self.layout, means, values)
 

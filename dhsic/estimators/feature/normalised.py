@@ -75,6 +75,7 @@ class _Normalised(OnLandmarks):
             return side._replace(factor=math.sqrt(size) * factor, known_spread=1.0)
         root = self.root(whitened, n)
         spread = float(np.trace(whiten(whitened[None], (root, root))[0]))
+        # The features become R^-1 L^-1 phi.
         return side._replace(factor=factor @ root, known_spread=spread)
 
 
@@ -129,6 +130,7 @@ class CKA(_Normalised):
     def root(self, covariance: Matrix, n: int) -> Vector:
         """sqrt(|C|) I."""
         del n
+        # |C_xy|^2 / (|C_x| |C_y|) divides the features of either side by sqrt(|C|).
         return math.sqrt(float(np.linalg.norm(covariance))) * np.eye(len(covariance))
 
 
@@ -209,5 +211,6 @@ class NOCCO(_Normalised):
         share = _SHARE * n**-0.25 if self.regularisation is None else self.regularisation
         values, vectors = np.linalg.eigh(covariance)
         scales = np.sqrt(np.maximum(values, 0.0) + share * values[-1])
+        # QR makes a triangular root of V diag(scales), with the same R R'.
         lower: Vector = np.linalg.qr((vectors * scales).T).R.T
         return lower

@@ -187,6 +187,7 @@ class NystromHSIC(OnLandmarks):
         found, left_out = [], set()
         for k, (kernel, side) in enumerate(zip(combinations.kernels, drawn.sides, strict=True)):
             values = side.values()
+            # The reference stays whatever it compares, so that there is a combination to test.
             if k in reference or _compares(kernel, side, values, session.n):
                 found.append(Directions.of(side, values))
             else:
@@ -198,6 +199,7 @@ class NystromHSIC(OnLandmarks):
         assert counts is not None
         return drawn._replace(
             sides=tuple(
+                # The trace of the covariance, that is the mean squared norm, in the sample.
                 side._replace(projection=one.axes(count), known_spread=float(one.variances.sum()))
                 for side, one, count in zip(drawn.sides, directions, counts, strict=True)
             )

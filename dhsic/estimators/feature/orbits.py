@@ -172,6 +172,7 @@ class OrbitPass:
         n, shifts = self.groups.n, self.orbit.n_shifts
         for one in self.layout.crossings:
             product = np.outer(sums.sums[one.first], sums.sums[one.second])
+            # The same at every shift, which in the transform is all at frequency 0.
             one.of(sums.cross)[:, 0] -= shifts / n * product
         cross = self._transformed_back(sums.cross) if self.orbit.shifted else sums.cross.real
         cross /= n
@@ -254,6 +255,7 @@ class OrbitPass:
         own, features = self._transforms(block, start, stop, sums)
         for total, coset in zip(sums.cross, self.cosets, strict=True):
             moved = own[..., self._first_moved :]
+            # The transforms of the first variable serve all cosets, which permute the second alone.
             if coset:
                 orders = self.orbit.orders(coset, block.first + start, stop - start)
                 moved = self._transform(_permuted(features, orders))
@@ -277,6 +279,7 @@ class OrbitPass:
             if self._n_kept:
                 kept[at] = features[..., self._first_moved :]
         sums.norms[:] += norms.sum(axis=0)
+        # The bound on rounding needs products of norms within groups.
         sums.products[:] += norms.T @ norms
         return own, kept
 
@@ -315,6 +318,7 @@ class OrbitPass:
                 for rows in _slices(own.shape[1], _BATCH_ROWS):
                     left = own[at, rows, one.first].swapaxes(1, 2)
                     left = left if self._are_apart else left.conj()
+                    # A product of matrices for each frequency, which sums over the groups.
                     one.of(total)[at] += left @ moved[at, rows, second]
 
     def _add_left_over(self, block: GroupBlock, sums: OrbitSums) -> None:

@@ -31,6 +31,7 @@ class Piece(NamedTuple):
 def fewest_parts(whole: Any, fits: Callable[[Any], bool]) -> list[Any]:
     """As few parts of a sequence as fit, each of one entry at the least."""
     counts = range(1, len(whole))
+    # More parts are smaller parts, so that bisection finds the fewest.
     fewest = bisect_left(counts, True, key=lambda count: all(map(fits, parted(whole, count))))
     return parted(whole, fewest + 1)
 

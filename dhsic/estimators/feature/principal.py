@@ -72,6 +72,7 @@ class Directions:
         assert side.factor is not None
         features = (values - side.centre).astype(np.float64)
         covariance = features.T @ features / len(features)
+        # L^-1 C L^-T, by two triangular solves.
         half = solve_lower(side.factor, covariance).T
         whitened = solve_lower(side.factor, half).astype(values.dtype, copy=False)
         # Divide and conquer is the quickest for all vectors; SciPy 1.13 fails with it at size 1.
@@ -177,6 +178,7 @@ def feature_counts(
     if not others:
         return [int(count) for count in counts[:, _fitting(counts, [reference], most)]]
     whole = counts[:, _MISSED >= _LIGHT_OF_REFERENCE]
+    # The reference takes its directions first, of half of the room.
     own = whole[:, _fitting(whole, [reference], most // 2)]
     rest = np.minimum(counts[:, _MISSED >= _LIGHT], _most_of_others(combinations, own)[:, None])
     rest[list(reference)] = own[list(reference), None]

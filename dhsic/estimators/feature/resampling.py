@@ -106,6 +106,7 @@ class FeatureResampling:
         if isinstance(null, Multiplier):
             return made(null)
         found = made(orbit_of(session, null, lambda orbit: made(orbit)._suits(orbit)))
+        # Smaller groups have fewer frequencies, and more cosets make up for the shifts.
         while not found._can_fit:
             assert isinstance(found.moves, Orbit)
             found = made(narrower(session, found.moves, null.n_resamples))
@@ -274,6 +275,7 @@ class FeatureResampling:
 
     def _orbit_pass(self, piece: Piece, orbit: Orbit, *, seen: bool) -> OrbitPass:
         layout = self._layout(piece, seen=seen)
+        # The first pass keeps the rows of the unbiased estimate for all.
         keeps = piece.pairs[0] == self.pairs[0] and piece.cosets.start == piece.start == 0
         keeps = keeps and self.session.moves is None
         blocks = self.estimates.blocks if keeps and self.estimates else None
@@ -302,6 +304,7 @@ class FeatureResampling:
         elif side.factor is not None and needed:
             whitening = np.broadcast_to(side.map.dtype.type(0), (rows.stop - rows.start, d))
             if seen:
+                # Rows of L^-1, by solving for unit vectors.
                 units = np.eye(d)[:, rows]
                 whitening = solve_lower(side.factor, units, transposed=True).T
                 whitening = whitening.astype(side.map.dtype)

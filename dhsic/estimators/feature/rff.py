@@ -60,6 +60,7 @@ def complex_squared_frobenius_norms(cross: NDArray[Any]) -> NDArray[np.float64]:
     d = cross.shape[1] // 2
     real = cross[:, :d, :d] + cross[:, d:, d:]
     imaginary = cross[:, d:, :d] - cross[:, :d, d:]
+    # Perez-Suay and Camps-Valls (2018), (4): the real part of that trace is this squared norm.
     norms: NDArray[np.float64] = squared_frobenius_norms(real) + squared_frobenius_norms(imaginary)
     return norms
 

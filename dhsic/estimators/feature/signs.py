@@ -118,10 +118,13 @@ class SignedFeaturePass:
         n, means = sums.signs[0], sums.sums[0] / sums.signs[0]
         for one in self.layout.crossings:
             cross, first, second = one.of(sums.cross), means[one.first], means[one.second]
+            # (f - m) (h - l)' = f h' - m h' - f l' + m l', each summed with the signs.
             cross -= first[:, None] * sums.sums[:, None, one.second]
             cross -= sums.sums[:, one.first, None] * second
             cross += np.multiply.outer(sums.signs, np.outer(first, second))
+        # Signs about their own mean, which is known only now.
         sums.cross[1:] -= (sums.signs[1:] / n)[:, None] * sums.cross[0]
+        # 1 / n times sqrt(n / (n - 2)).
         sums.cross[1:] /= math.sqrt(n * (n - 2))
         sums.cross[0] /= n
         return sums.cross
@@ -210,6 +213,7 @@ def _separated(features: Matrix) -> tuple[Matrix, Matrix]:
     if features.shape[1] > _SEPARABLE:
         return features.T, np.eye(features.shape[1])
     u, sizes, right = scipy.linalg.svd(features.astype(np.float64), full_matrices=False)
+    # What is left out is below the last digit of the features.
     k = np.count_nonzero(sizes > np.finfo(features.dtype).eps * sizes[0])
     left = (u[:, :k] * sizes[:k]).T.astype(features.dtype, order="C")
     return left, right[:k]

@@ -102,6 +102,7 @@ def rounding_error(
     dtype, orbit = reduction.layout.dtype, reduction.orbit
     i, j = (list(reduction.layout.places).index(number) for number in pair)
     spread = np.sqrt(sums.norms[i] * sums.norms[j])
+    # sqrt(sum_g |f_g|^2 |h_g|^2) / (|f| |h|), about 1 / sqrt(groups) where groups are alike.
     share = np.sqrt(sums.products[i, j]) / spread if spread else 0.0
     (raw, norm), (other_raw, other_norm) = (
         _norms(reduction, sums, sides[number], number) for number in pair
@@ -119,6 +120,7 @@ def _norms(reduction: OrbitPass, sums: OrbitSums, side: Side, number: int) -> tu
     """
     layout = reduction.layout
     kernel, squares = dict(layout.kernels)[number], sums.raw[layout.raw_places[number]]
+    # Squares about 0, from those about the provisional mean, from which the sums are about 0.
     about = squares + reduction.groups.n * np.square(kernel.centre, dtype=np.float64)
     if kernel.whitening is not None:
         weights = np.square(kernel.whitening, dtype=np.float64).sum(axis=0)

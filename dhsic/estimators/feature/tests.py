@@ -219,6 +219,7 @@ def column_outcome(
         assert isinstance(null, Gamma)
         normed = feature_moments(session, moments_layout(sides, normed=True))
         session.step("solve")
+        # The last feature is the squared norm, which is no part of what is measured.
         size = float(measure.size(normed.of(0, 1)[None, :-1, :-1])[0])
         law = _gamma(session, normed)
     estimate = _estimate(basis, measure, size)

@@ -252,7 +252,9 @@ class DCor(_Distances):
     def factor(self, sums: GramSums) -> float:
         """1 / sqrt(HSIC(x, x) HSIC(y, y)); 0 where a variance is 0 but for rounding."""
         variances = marginal_hsic(sums, unbiased=self.unbiased)
+        # A variance below the rounding of its terms would make the quotient anything.
         rounding = rounding_unit(np.float64) * sums.squares / sums.n**2
         if (variances <= rounding).any():
             return 0.0
+        # Zhang et al. (2018), footnote 1: HSIC over the norms of both centred Gram matrices.
         return float((1.0 / np.sqrt(variances)).prod())

@@ -139,6 +139,8 @@ class HeldShifts:
             sums.rows[numbers, beyond] += others.sum(axis=1, dtype=np.float64)
             sums.diagonal[numbers, at] = own.diagonal(axis1=1, axis2=2)
             for number, tile, square in zip(numbers, centred, own, strict=True):
+                # A strip begins at the diagonal: what is beyond its square stands for the mirror
+                # image, too.
                 sums.squares[number] += 2.0 * np.vdot(tile, tile) - np.vdot(square, square)
             for place, tile in enumerate(centred):
                 values[at, on, place] = tile
@@ -153,6 +155,8 @@ class HeldShifts:
         if self._whole:
             means = tiles.mean(axis=2, dtype=np.float64)
             for own, found in zip(offsets, means, strict=True):
+                # mean_i - mean / 2: both offsets together take off the row means and give the total
+                # back once.
                 own[:] = found - 0.5 * found.mean()
         both = np.array(offsets)
         tiles -= both[:, : tiles.shape[1], None]
@@ -193,6 +197,8 @@ class HeldShifts:
         # clipped, since what may be out of bounds is taken into an array of its own first
         values.take(places, axis=0, out=lines.reshape(*places.shape, -1), mode="clip")
         lines = lines.reshape(shape)
+        # SciPy is quicker in float32; NumPy writes the transforms of float64 into memory that is
+        # there.
         if lines.dtype != np.float64:
             transforms: Spectrum = scipy.fft.rfft(lines, self.length, axis=0)
             return transforms

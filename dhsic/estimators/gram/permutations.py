@@ -204,6 +204,7 @@ class PermutedGrams:
     ) -> Self:
         """From Gram matrices of K kernels; those of the first variable are overwritten."""
         firsts = tuple(grams[: products.n_firsts])
+        # Both matrices are symmetric and permuted alike on both sides: half of the entries, twice.
         for first in firsts if columns is None else []:
             _fold(first)
         return cls(products, firsts, tuple(grams[k] for k in products.gathered), rows, columns)

@@ -203,6 +203,7 @@ class GramSides:
         centres = {}
         for side in filter(self.about_pilots, self.sides):
             product = _product_of(tiles, side).astype(np.float64)
+            # Over pairs of different rows, since k(x, x) is no typical value of a narrow kernel.
             centres[side] = 0.5 * float(product.sum() - product.trace()) / pairs
         return centres
 
@@ -260,6 +261,7 @@ class GramSides:
         self, sums: PairSums, grams: dict[Members, Matrix], first: CosetRows, second: CosetRows
     ) -> Vector:
         """Add what such matrices sum to; return the sums of their products, shape (C,)."""
+        # A tile of two pieces stands for its transpose, too.
         weight = 1.0 if first is second else 2.0
         for (_, side), number in self.numbers.items():
             gram = grams[side]
@@ -273,6 +275,7 @@ class GramSides:
         for left, right in self.pairs:
             parts = [grams[left]] if left in grams else [grams[k,] for k in left]
             whole = parts[0] if len(parts) == 1 else hadamard([parts[0].copy(), *parts[1:]])
+            # In float64, and without an array for the product.
             joint.append(np.einsum("ij,ij->", whole, grams[right,], dtype=np.float64))
         return weight * np.array(joint)
 

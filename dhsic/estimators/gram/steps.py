@@ -239,6 +239,7 @@ def signed_steps(
         )
         return SignedGrams(grams, session.run_pairs(reduction), unbiased)
 
+    # Costs do not depend on the means, so that zeros which take no memory stand for them.
     means = np.broadcast_to(0.0, (len(combinations.kernels), session.n))
     unknown = pass_of(Centring(means, unbiased))
     plain = _passing_steps(session, PermutedGramPass(sides))

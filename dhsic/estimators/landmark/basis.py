@@ -79,6 +79,8 @@ class LandmarkBasis:
         held: list[PivotedCholesky] = []
         for c in range(len(combinations)):
             points = combinations.points_of(drawn.points, c)
+            # K_J depends on the kernels of a combination, and so does which landmarks span the
+            # others.
             _, factor = prune(replace(drawn, points=points), combinations.kernels_of(c), tolerance)
             each.append(np.sort(factor.kept))
             if hold:
@@ -197,6 +199,7 @@ def select_landmarks(
         whole = Pool(kernels, pool.points)
         return pool.keep(select(selection, whole, p, generator(seed, "selection", 0)))
     chosen = [
+        # Every variable by itself: landmarks chosen together would know of the pairing.
         select(selection, Pool((kernel,), (points,)), p, generator(seed, "selection", m))
         for m, (kernel, points) in enumerate(zip(kernels, pool.points, strict=True))
     ]

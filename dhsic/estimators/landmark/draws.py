@@ -42,7 +42,9 @@ from dhsic.results import LandmarkSummary
 __all__ = ["ALLOWED", "AUTO", "MOST", "LandmarkDraw"]
 
 AUTO: Final[Literal["auto"]] = "auto"
+# The experiments of Kalinke and Szabo (2023), figure 3, go up to 8 sqrt(n).
 MOST = "8sqrt"
+# What landmarks may miss of the null's spread, in its standard deviations.
 ALLOWED = 0.02
 
 _RANKS = {2: 270, 3: 1000}  # of normal data in so many columns, at the median heuristic
@@ -75,6 +77,7 @@ class LandmarkDraw:
         most = _RANKS.get(sum(session.dims)) if smooth and len(guessed) == 1 else None
         if most is None:
             return p
+        # The smaller of both, and less where they are alike.
         return round(1.0 / math.hypot(1.0 / p, _EASED[session.dtype.name] / most))
 
     def gram_work(
@@ -139,6 +142,7 @@ class LandmarkDraw:
         tolerance, choice = tolerance_for(self.tolerance, session.dtype), ""
         if self.n_landmarks == AUTO:
             session.step("grow landmarks")
+            # Rows that no landmark was drawn from judge how many landmarks are enough.
             pilot = [x[s : s + e] for x in rows]
             landmarks, choice = _grown(fitted, landmarks, pilot, tolerance)
         if self.selection != "uniform":

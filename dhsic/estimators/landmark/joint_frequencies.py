@@ -88,6 +88,7 @@ class Waves:
         """
         phases = as_real(work[0]).reshape(2, *out.shape)[0]
         self._write_phases(rows, columns, phases)
+        # Both parts of exp(i phase) by themselves, which needs no complex exponential.
         np.cos(phases, out=out.real)
         np.sin(phases, out=out.imag)
 
@@ -119,6 +120,7 @@ class Waves:
         """
         del rows
         np.multiply(weights, gram, out=work[0])
+        # Re(i z) = -Im z.
         gradients: Matrix = (-work[0].imag @ columns).astype(np.float64, copy=False)
         return gradients
 
@@ -271,6 +273,7 @@ class JointFrequencies:
     ) -> tuple[Combinations, str, Tuples]:
         """The fitted kernels, what is amiss with the null distribution, and the statistics."""
         fitted, samples, tuples = self._basis(session, combinations, null)
+        # Cosines and sines of D frequencies span 2 D directions at most.
         most = 2.0 * self.n_features
         return fitted, guard_landmarks(session, fitted, samples, null, directions=most), tuples
 

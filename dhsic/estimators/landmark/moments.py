@@ -70,6 +70,7 @@ def _covariances(part: Tuples, sums: TupleSums, c: int, r: int, b: int, n: int) 
     cross = sums.cross[r, at]
     covariances: Tile = cross.copy()
     if b > 1:
+        # A real correlation needs half of the frequencies, a complex one all.
         covariances = (
             scipy.fft.irfft(cross, b, axis=1) if part.parts == 1 else scipy.fft.ifft(cross, axis=1)
         )
@@ -113,6 +114,7 @@ def write_means(moments: Moments, part: Tuples, sums: TupleSums, n: int) -> None
             (k,), place, pilot = side, part.side_places[side], part.pilots[side[0]][at]
             about = sums.sides[0, place] / n
             moments.kappa[k, at] = pilot + about
+            # k^2 = (k - pilot)^2 + 2 pilot (k - pilot) + pilot^2.
             squares = sums.side_squares[place] / n + (pilot * (pilot + 2.0 * about)).real
             moments.squares[k, at] = squares
 

@@ -95,6 +95,8 @@ class Tuples:
         """At the landmarks that every statistic keeps, with pilot means over other rows."""
         kernels, variables = basis.combinations.kernels, basis.combinations.variables
         landmarks = tuple(basis.landmarks.points[m] for m in variables)
+        # Kernels about their means over a few rows are small, so that their sums of products keep
+        # digits.
         pilots = tuple(
             kernel(z, basis.samples[m][:_PILOT_ROWS]).mean(axis=1)
             for kernel, z, m in zip(kernels, landmarks, variables, strict=True)

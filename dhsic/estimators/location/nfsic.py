@@ -244,6 +244,7 @@ class NFSIC:
         of = dict(zip(tuples.sides, sums.covariances(rest.n), strict=True))
         # S of a stage is that of two sides, which do not depend on each other under the null.
         joint = self._norm(independent_covariance([of[k,] for k in range(m)], means))
+        # The covariance of a product of two independent sides is that of both, entry by entry.
         stages = (self._norm(of[pair.left] * of[pair.right,]) for pair in pairs)
         u = moments.u[pairs.index(TwoSided.of(tuple(range(m))))]
         summary = FeatureSummary(f"{self.placement} locations", (tuples.n_landmarks,))

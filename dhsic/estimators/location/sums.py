@@ -55,6 +55,7 @@ def expanded(about: Sequence[Vector], centres: Sequence[Vector]) -> tuple[Vector
     """prod_m (about_m + c_m) - prod_m c_m: what is not linear in about_m, and what is."""
     rest, linear, product = np.zeros(1), np.zeros(1), np.ones(1)
     for a, c in zip(about, centres, strict=True):
+        # One more variable: what was linear stays so with its constant alone.
         rest = rest * (a + c) + linear * a
         linear, product = linear * c + product * a, product * c
     return rest, linear

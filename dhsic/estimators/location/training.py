@@ -80,6 +80,7 @@ def criterion(
     norm = Norm.of(independent_covariance(covariances, means), regularisation)
     # With a = (S + r t I)^-1 u the norm of u changes by 2 a'du - a'(dS + r dt I) a.
     a = norm.solve(u)
+    # t is the mean of the diagonal of S, so that dt is spread over the diagonal.
     form = np.outer(a, a) + (regularisation * float(a @ a) / len(a)) * np.eye(len(a))
     gradients, lengths = [], []
     for m, (kernel, x, z) in enumerate(zip(kernels, rows, points, strict=True)):
@@ -215,6 +216,7 @@ class Training:
             value, gradients, lengths = criterion(kernels, points, self.rows, self.regularisation)
             scaled = (s * g for (_, s), g in zip(self._units, gradients, strict=True))
             whole = np.concatenate([lengths, *(g.ravel() for g in scaled)])
+        # A place without a statistic has no direction to climb.
         if value <= 0.0 or not np.isfinite(whole).all():
             return math.inf, np.zeros_like(moved)
         return -math.log(value), -whole / value
