@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 _SMALLEST_DELTA = 1e-200  # divided by landmarks it is still a normal number
+# Chatalic et al. (2022), theorem 4.1; Kalinke and Szabo (2023), proposition 4.1.
 _LEAST = 67.0
 
 
@@ -288,6 +289,7 @@ def nystrom_m_bound(
     _check_delta(delta, 1.0 / (len(marginals) + 1))
     _check_counts(n, p, delta, (joint, *marginals))
     suprema = tuple(one.supremum for one in marginals)
+    # sup sqrt(k) of a product of kernels is at most the product of theirs.
     whole = replace(joint, supremum=math.prod(suprema))
     bounds = [mean_embedding_bound(n, p, delta, one) for one in (whole, *marginals)]
     return HSICBound(bounds[0], tuple(bounds[1:]), suprema)

@@ -170,6 +170,8 @@ def covariance_spectrum(
     gram = hadamard(kernel(x) for kernel, x in zip(fitted, rows, strict=True))
     # K of the bounds is sup sqrt(k(x, x)); a pilot sees it where k(x, x) is constant.
     supremum = float(np.sqrt(gram.diagonal().max()))
+    # Eigenvalues of a Gram matrix over n are those of the covariance operator of the sample;
+    # rounding may leave some below 0.
     return CovarianceSpectrum(spectrum(gram).clip(min=0.0) / len(gram), supremum)
 
 

@@ -80,6 +80,7 @@ class SplineBasis:
     @property
     def counts(self) -> tuple[int, ...]:
         """Functions of every column."""
+        # There are len(knots) - degree - 1 functions, and the last is left out.
         return tuple(len(knots) - self.degree - 2 for knots in self.knots)
 
     @property
@@ -106,6 +107,7 @@ class SplineBasis:
         low, high = knots[self.degree], knots[-self.degree - 1]
         within = np.clip(x, low, high)
         out[:] = BSpline.design_matrix(within, knots, self.degree).toarray()[:, :-1]
+        # Beyond the knots functions go on along their slopes, where a polynomial would run away.
         if self.extrapolation == "linear":
             for end, beyond in ((low, x < low), (high, x > high)):
                 if beyond.any():
@@ -118,6 +120,7 @@ class SplineBasis:
     def _roughness(self, knots: Vector) -> Vector:
         """Between two knots a polynomial, of which Gauss and Legendre's rule has the integral."""
         curvature = self._functions(knots).derivative(2)
+        # Products of second derivatives have degree 2 d - 4, and d points are exact up to 2 d - 1.
         places, weights = np.polynomial.legendre.leggauss(self.degree)
         total = np.zeros((len(knots) - self.degree - 2,) * 2)
         for low, high in pairwise(knots[self.degree : -self.degree]):

@@ -18,6 +18,7 @@ __all__ = ["AdditiveFit", "SplineDesign", "additive_fit"]
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
+# Four weights for every factor of 10.
 _WEIGHTS = np.logspace(-9.0, 9.0, 73)
 _RANK = 1e-11
 
@@ -108,6 +109,7 @@ class SplineDesign:
 
     def sums(self, rows: Indices, values: Sequence[NDArray[Any]]) -> Vector:
         """Sums of products of rows by number, for every fold, shape (n_folds, q, q)."""
+        # Folds go by the number of a row, so that they do not depend on blocks.
         designed, folds = self.rows(values), rows % self.n_folds
         if self.n_folds == 1:
             return (designed.T @ designed)[None]
@@ -184,6 +186,7 @@ def additive_fit(
     vectors, penalised = _diagonalised(gram, _scaled_penalties(design, gram, given))
     # In these coordinates G + P is the identity and P diagonal.
     rotated = vectors.T @ cross
+    # G + w P is 1 + (w - 1) m on the diagonal, with m those of P.
     shrunk = 1.0 + np.multiply.outer(_WEIGHTS - 1.0, penalised)
     free = 1.0 - penalised
     # 1 + tr G (G + w P)^-1, of which 1 is the mean.
@@ -227,4 +230,5 @@ def _diagonalised(gram: Vector, penalty: Vector) -> tuple[Vector, Vector]:
     kept = total > _RANK * total.max(initial=0.0)
     whitened = directions[:, kept] / np.sqrt(total[kept])
     penalised, rotation = np.linalg.eigh(whitened.T @ penalty @ whitened)
+    # Rounding may leave them a little outside.
     return whitened @ rotation, np.clip(penalised, 0.0, 1.0)

@@ -85,6 +85,7 @@ class Directed:
         """Quadratic estimators of too many rows are not even planned."""
         estimator = self.measure.estimator
         name = estimator if isinstance(estimator, str) else estimator.name
+        # Both directions take all pairs of rows once each.
         return 2.0 * pair_seconds(rows) if name == VHSIC.name else 0.0
 
     def settled(self, rows: int) -> tuple[Directed, str]:
@@ -139,7 +140,9 @@ class Directed:
         if rows == whole.n:
             return whole
         whole.step("select rows")
+        # At random and not the first ones: data are often stored sorted.
         drawn = generator(whole.seed, "selection").choice(whole.n, rows, replace=False)
+        # In order, so that chunks are read one after another.
         numbers = np.sort(drawn)
         values = whole.take([numbers] * len(whole.sources))
         pairs = zip(whole.names, values, strict=True)

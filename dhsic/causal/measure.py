@@ -132,6 +132,8 @@ class ResidualMeasure:
 
     @property
     def _null(self) -> str | Null:
+        # A law has p-values of any size, which the score compares; those of replicates end at one
+        # over their number.
         return "gamma" if self.null is None else self.null
 
     def side(self, session: Session) -> MeasuredSide:
@@ -188,6 +190,7 @@ class ResidualMeasure:
         if self.criterion == "p-value":
             return math.log(forward.pvalue) - math.log(backward.pvalue)
         larger = max(forward.pvalue, backward.pvalue)
+        # copysign takes 0 for positive: equal p-values decide nothing.
         return math.copysign(larger, forward.pvalue - backward.pvalue) * (
             forward.pvalue != backward.pvalue
         )

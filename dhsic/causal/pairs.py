@@ -347,6 +347,7 @@ def _own_folder(checkpoint: str | None, number: int) -> str | None:
 
 def _own_seed(seed: int, number: int) -> int:
     """The seed of one of many pairs."""
+    # Spawned seeds are independent, and a pair keeps its own whatever is run beside it.
     return int(np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(1, np.uint64)[0])
 
 

@@ -235,6 +235,7 @@ def described_regression(regression: Regression) -> dict[str, Any]:
     """The regression, with the version of the library behind it, for a checkpoint."""
     if not isinstance(regression, CrossFitted):
         return {"regression": regression}
+    # Another version may grow other trees from the same seed.
     return {"regression": regression, "scikit-learn": version("scikit-learn")}
 
 

@@ -62,6 +62,7 @@ class SplineResiduals:
             rows = np.concatenate([np.empty(0, np.intp), *at])
             for f, fit in enumerate(fits):
                 mean[f, own] = fit.target_mean
+                # The mean of the function over the rows of the fit, which is taken off again.
                 centre[f, own] = fit.mean @ fit.coefficients
                 coefficients[f, rows, own] = fit.coefficients
         return cls(target, bases, mean, centre, coefficients)

@@ -359,6 +359,8 @@ class _Search:
         while len(left) > 1:
             found = [self._test(j, rest := _nodes_without(left, j), rest) for j in left]
             tests += found
+            # Phase 1 of RESIT: the node with the least dependent residual has no effect among those
+            # left.
             last = min(zip(left, found, strict=True), key=lambda x: (-x[1].pvalue, x[1].statistic))
             order.insert(0, last[0])
             left.remove(last[0])
@@ -374,6 +376,7 @@ class _Search:
             for candidate in before:
                 found = self._test(node, _nodes_without(parents_left, candidate), before)
                 tests.append(found)
+                # Phase 2: the residual is independent without this one, which is no parent then.
                 if found.pvalue > alpha:
                     parents_left = _nodes_without(parents_left, candidate)
             parents[node] = parents_left

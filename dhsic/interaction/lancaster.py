@@ -348,6 +348,7 @@ def _interaction_result(
             replicated.statistics, replicated.replicates.T, roundings, strict=True
         )
     ]
+    # All three have to be rejected, so that the largest p-value decides, without a correction.
     largest = int(np.argmax(pvalues))
     statistic = float(replicated.statistics[largest])
     estimate = Estimate(

@@ -96,6 +96,7 @@ def _pair_replicates(session: Session, grams: list[Matrix], held: HeldGrams, nul
     # The product of two centred Gram matrices is not centred itself; HSIC with s needs it to be.
     h = Centring.of(GramSums.of(grams), unbiased=False).centre(0, grams[0])
     product = h * grams[1]
+    # (1 / n) sum_ij A_ij B_ij C_ij of centred Gram matrices.
     observed = product.sum(dtype=np.float64) / n
     if isinstance(null, Permutation):
         orders = replace(held.piece[1], orbit=orbit_of(session, null), n_variables=2)

@@ -122,6 +122,7 @@ class LandmarkForm:
         )
         session.step("coefficients")
         v, others = _landmark_weights(fit.basis.factor(0), fit.u), _products_but_one(fit.kappa)
+        # Derivatives in sums over the rows, which are those in the means over n.
         joint, marginal = 2.0 * v, -2.0 * v * others
         if not whole:
             joint, marginal = joint / session.n, (marginal + _outside(fit, others)) / session.n
@@ -146,6 +147,7 @@ def _outside(fit: LandmarkFit, others: Vector) -> Vector:
     )
     norms = np.einsum("mj,mj->m", alphas, fit.kappa)
     w = _landmark_weights(basis.factor(0), product)
+    # The estimate is cut off at 0, where it has no slope.
     if norms.prod() <= product @ w:
         return np.zeros_like(fit.kappa)
     derivatives: Vector = 2.0 * (_products_but_one(norms)[:, None] * alphas - w * others)
@@ -190,9 +192,11 @@ class PairForm:
         values = session.take([np.arange(n)] * len(session.sources))
         tiling = Tiling.prepare(Combinations.single(fit.estimate.kernels), values, session.dtype)
         means = fit.means
+        # A row moves its row and its column of the Gram matrix, hence the 2.
         scale = 2.0 / n if self.of == "statistic" else 2.0 / n**2
         others = scale * _products_but_one(means)
         totals = scale * _products_but_one(means.mean(axis=1))
+        # For two variables: Perez-Suay and Camps-Valls (2018), (8) and (9).
         gradient = TileGradient(
             tiling,
             np.full(n, scale),
@@ -232,7 +236,9 @@ class FeatureForm:
         self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
     ) -> Measured:
         fit = self.estimator.fit(session, kernels)
+        # Perez-Suay and Camps-Valls (2018), (10) and (11): the chain rule by the cross-covariance.
         derivative = _norm_derivative(fit.found.of(0, 1), self.estimator.form)
+        # Every row is in C by 1 / n, and the statistic is n times the norm, so that both cancel.
         if self.of == "estimate":
             derivative /= session.n
         sides = fit.basis.sides

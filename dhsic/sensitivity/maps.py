@@ -148,6 +148,7 @@ def column_sensitivities(
         A derivative overflows, or the data cannot be used.
     """
     form = closed_form(estimator, of, len(session.sources))
+    # Numbers that become infinite are refused below, in words.
     with np.errstate(over="ignore", invalid="ignore"):
         measured = form.measure(session, kernels, varied)
         squares = session.run(SquaresPass(measured.gradient)).squares / session.n

@@ -181,6 +181,7 @@ class SensitivityMap(Result):
         """
         check_choice("name", name, self.names)
         count = check_integer("count", count, minimum=1)
+        # A stable order: equal columns stay in the order of the data.
         order = np.argsort(-self.features[name], kind="stable")[:count]
         return [int(j) for j in order]
 
@@ -225,6 +226,7 @@ class SensitivityMap(Result):
         x, y = (rows[:, 0] for rows in self._rows.data(step))
         start, found = 0, []
         for first, second, samples in self._rows.blocks():
+            # The first row of this block whose number is a multiple of the step.
             at = slice(-start % step, None, step)
             found.append(np.column_stack([first[at], second[at]]))
             start += len(samples)
