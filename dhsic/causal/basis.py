@@ -142,6 +142,7 @@ class SplineBasis:
 
 def _widened(inner: Vector, degree: int) -> Vector:
     """Knots with others beside them, as far apart as the outermost are."""
+    # Knots beyond the ends, so that the functions add up to 1 there, too.
     steps = np.arange(1, degree + 1)
     before = inner[0] - (inner[1] - inner[0]) * steps[::-1]
     after = inner[-1] + (inner[-1] - inner[-2]) * steps

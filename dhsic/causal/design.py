@@ -70,6 +70,7 @@ class SplineDesign:
         dims = tuple(samples[t].shape[1] for t in targets)
         parts = [basis(samples[j]) for j, basis in bases.items()]
         parts += [samples[t].astype(np.float64) for t in targets]
+        # Sums about the means of a sample are small, and keep their digits.
         centre = np.concatenate([part.mean(axis=0) for part in parts])
         regressors, functions = tuple(bases), tuple(bases.values())
         own = tuple(penalties[j] for j in regressors)
@@ -177,6 +178,7 @@ def additive_fit(
             "fewer variables"
         )
         raise DataError(msg)
+    # Means over all rows, from sums about the provisional ones.
     step = sums[-1, :-1] / n
     means = design.centre + step
     at = np.concatenate([functions, target_columns])
@@ -188,6 +190,7 @@ def additive_fit(
     rotated = vectors.T @ cross
     # G + w P is 1 + (w - 1) m on the diagonal, with m those of P.
     shrunk = 1.0 + np.multiply.outer(_WEIGHTS - 1.0, penalised)
+    # G is 1 - m on the diagonal.
     free = 1.0 - penalised
     # 1 + tr G (G + w P)^-1, of which 1 is the mean.
     degrees = 1.0 + (free / shrunk).sum(axis=1)
@@ -196,6 +199,7 @@ def additive_fit(
     residual = np.maximum(squares - explained, 0.0)
     # Craven and Wahba (1979), for a grid of weights at once: no weight needs another solve.
     scores = n * residual / (n - degrees[:, None]) ** 2
+    # Every column of the target takes a weight of its own.
     best, own_column = np.argmin(scores, axis=0), np.arange(len(target_columns))
     left = residual[best, own_column]
     return AdditiveFit(
@@ -203,6 +207,7 @@ def additive_fit(
         tuple(given),
         means[target_columns],
         means[functions],
+        # Back from the coordinates in which both are diagonal.
         vectors @ (rotated / shrunk[best].T),
         _WEIGHTS[best],
         degrees[best],
@@ -228,6 +233,7 @@ def _diagonalised(gram: Vector, penalty: Vector) -> tuple[Vector, Vector]:
     total, directions = np.linalg.eigh(gram + penalty)
     # Splines of a column add up to a constant, so that G + P is singular before anything is fitted.
     kept = total > _RANK * total.max(initial=0.0)
+    # (G + P)^(-1/2) in the directions that are left.
     whitened = directions[:, kept] / np.sqrt(total[kept])
     penalised, rotation = np.linalg.eigh(whitened.T @ penalty @ whitened)
     # Rounding may leave them a little outside.

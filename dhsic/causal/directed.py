@@ -74,6 +74,7 @@ class Directed:
         n = self.session.n
         if most is not None:
             return RowsUsed(min(n, check_integer("max_rows", most, minimum=_FEWEST_ROWS)), AS_ASKED)
+        # All rows, or the powers of two below, until the plan fits.
         offers = [
             Offer(k, f"{k:,} rows", partial(self.plan, k), self._least_seconds(k))
             for k in powers_below(n, min(n, _FEWEST_CHOSEN))
@@ -127,6 +128,7 @@ class Directed:
             return whole, []
         size = 8 * rows * sum(whole.dims)
         fetch = size + max(source.take_bytes for source in whole.sources)
+        # A plan asks for shapes, so that the rows take no memory.
         zero = np.float64(0.0)
         stand_ins = [
             ArraySource(source.name, np.broadcast_to(zero, (rows, source.shape[1])))

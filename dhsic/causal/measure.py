@@ -106,6 +106,7 @@ class ResidualMeasure:
         """
         if not isinstance(self.estimator, str):
             return self, AS_ASKED
+        # The plan is that of the wider variable, whichever is the effect.
         widest = session.over(sorted(session.sources, key=lambda x: x.shape[1]))
         auto = self.estimator == "auto"
         names = (VHSIC.name, NystromMHSIC.name) if auto else (self.estimator,)
@@ -124,6 +125,7 @@ class ResidualMeasure:
     def _plan(self, estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
         if self.criterion == "sensitivity":
             plan = plan_map(estimator, session, combinations, "statistic", session.names)
+            # The map is summed up here, and never written.
             run = tuple(step for step in plan.steps if step.name != _NOT_RUN)
             return replace(plan, steps=run)
         if self.criterion == "hsic":

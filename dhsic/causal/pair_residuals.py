@@ -31,6 +31,7 @@ __all__ = ["PairResiduals", "decided", "pair_residuals"]
 
 Vector = NDArray[np.float64]
 
+# The rows are held and few, so that the comparison runs here.
 _HERE: dict[str, Any] = {
     "precision": "float64",
     "client": None,

@@ -326,6 +326,7 @@ def directions(
                 )
             )
         except DhsicError as error:
+            # An error of the same class, which says of which pair it is.
             msg = f"pair {name!r}: {error}"
             raise type(error)(msg) from error
     return CausalDirections(

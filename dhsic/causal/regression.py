@@ -158,6 +158,7 @@ class CrossFitted:
         ndarray, shape (n, d)
         """
         y = np.asarray(target, np.float64)
+        # Without regressors a constant is all that there is to fit.
         if not given:
             centred: Vector = y - y.mean(axis=0)
             return centred

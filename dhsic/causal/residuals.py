@@ -180,6 +180,7 @@ def fit_regressions(
     n = session.n
     session.step("pilot rows")
     pilot = np.arange(n)
+    # Knots and provisional means need a sample of the rows alone.
     if n > PILOT_ROWS:
         pilot = generator(session.seed, "regression").choice(n, PILOT_ROWS, replace=False)
     samples = session.take([pilot] * len(session.sources))

@@ -80,6 +80,7 @@ class SplineResiduals:
     def __call__(self, rows: Indices, values: Sequence[NDArray[Any]]) -> Vector:
         """The residuals (b, r d) of rows by number, given those of `variables`."""
         target, *given = values
+        # A row is predicted by the fit of its fold, which has not seen it.
         folds = rows % len(self.mean)
         pairs = zip(self.bases.values(), given, strict=True)
         functions = [basis(x) for basis, x in pairs]

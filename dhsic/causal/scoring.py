@@ -265,6 +265,7 @@ class ResidualTest:
     def test(self, session: Session, combinations: Combinations) -> list[Score]:
         """Statistic and p-value of every combination by itself."""
         if isinstance(self.null, Resampling):
+            # All graphs share the tiles of the kernels, and the replicates.
             grid = self.estimator.test_grid(session, combinations, self.null)
             laws: list[Distribution] = [Replicates(one) for one in grid.replicates.T]
             statistics, roundings = grid.statistics.tolist(), grid.rounding.tolist()
@@ -382,6 +383,8 @@ def _combinations(
         d = dims[node]
         for r, given in enumerate(own):
             numbers[node, given] = len(every)
+            # The residuals of a node given every set of parents stand side by side; this kernel
+            # sees one set.
             every.append(OnColumns(kernels[node], tuple(range(d * r, d * (r + 1)))))
             variables.append(node)
     chosen = tuple(

@@ -362,6 +362,7 @@ class _Search:
             # Phase 1 of RESIT: the node with the least dependent residual has no effect among those
             # left.
             last = min(zip(left, found, strict=True), key=lambda x: (-x[1].pvalue, x[1].statistic))
+            # What is taken away comes before all that was taken away earlier.
             order.insert(0, last[0])
             left.remove(last[0])
         return left + order, tuple(tests)
@@ -371,6 +372,7 @@ class _Search:
         parents: dict[int, tuple[int, ...]] = {}
         tests: list[SearchTest] = []
         for place, node in enumerate(order):
+            # Only nodes that come before it can be its parents.
             before = tuple(sorted(order[:place]))
             parents_left = before
             for candidate in before:

@@ -68,6 +68,7 @@ def write_record(
     from zarr.codecs import Crc32cCodec
 
     try:
+        # "w-" refuses a group that is there already.
         group = zarr.open_group(_store(path, read_only=False), mode="w" if overwrite else "w-")
         for name, values in arrays.items():
             whole = {"write_empty_chunks": True}  # so that one that is lost is not taken for zeros

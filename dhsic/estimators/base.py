@@ -189,6 +189,7 @@ def _fit_kernel(kernel: Kernel, sample: NDArray[Any], name: str) -> Kernel:
     try:
         return kernel.fit(sample)
     except DataError as error:
+        # A kernel does not know the name of its variable, which the user needs.
         msg = f"variable {name!r}: {error}"
         raise DataError(msg) from error
 

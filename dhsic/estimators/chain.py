@@ -77,6 +77,7 @@ def _test_of_stage(
     statistics, replicates, rounding = stage.resampled
     one = found.combinations.chosen[found.combinations.reference()]
     m = found.combinations.variables[stage.pairs[0].right]
+    # The combination nearest to the median heuristic has a share of the weight to itself.
     reference = stage.pairs.index(TwoSided.of(one[: m + 1]))
     whole = aggregate(
         statistics,

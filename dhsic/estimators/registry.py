@@ -209,6 +209,7 @@ def find_null(
         null that takes one.
     """
     found, reason = _find_null(null, estimator, session, n_resamples, len(combinations))
+    # Rows that may not be exchanged freely restrict the null, and the result says so.
     if session.moves is not None:
         _check_moves(found, estimator, session, session.moves)
         told = session.moves.assumption

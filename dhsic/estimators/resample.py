@@ -280,6 +280,7 @@ def _permuted_orbit(session: Session, null: Permutation, suits: Callable[[Orbit]
     """The identity and permutations drawn at random, of all rows or within groups."""
     n = session.n
     whole = Orbit(whole_group(session), null.n_resamples + 1, shifted=False)
+    # All rows are permuted where one task holds them; within groups the test is as exact.
     if null.within == "all" or n <= null.group_rows or (null.within == "auto" and suits(whole)):
         return whole
     groups: RowGroups

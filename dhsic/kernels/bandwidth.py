@@ -121,7 +121,9 @@ def median_or_mean(sizes: NDArray[np.float64]) -> float:
     The bounds leave room for the square of the result and of its inverse.
     """
     ties = len(sizes) - np.count_nonzero(sizes)
+    # Where more than half are 0, so is the median.
     typical = 0.0 if 2 * ties > len(sizes) else _median(sizes)
+    # A median of 0 is no scale, but the mean of the distances that are not 0 is one.
     if typical == 0.0 and ties < len(sizes):
         with np.errstate(over="ignore"):
             typical = float(sizes[sizes > 0.0].mean())
@@ -176,6 +178,7 @@ def _median(sizes: NDArray[np.float64]) -> float:
     upper = float(parted[middle - below])
     if len(sizes) % 2:
         return upper
+    # Of an even number the two in the middle count.
     return (float(parted[: middle - below].max()) + upper) / 2
 
 

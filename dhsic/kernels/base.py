@@ -49,6 +49,7 @@ class Kernel(Centred, ABC):
             Kernel of the same class, with every parameter set.
         """
         sample = as_sample(sample)
+        # A kernel that is fitted already stays as it is.
         if self.origin is not None:
             return self
         # Tiles of distances expand |x - z|^2 into norms. About the median these are small, so that
@@ -270,6 +271,7 @@ class Kernel(Centred, ABC):
                 f"leave it out for {instead}"
             )
             raise InvalidArgumentError(msg)
+        # The value is frozen, but is still being made here.
         object.__setattr__(self, parameter, number)
 
     @staticmethod

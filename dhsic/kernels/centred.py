@@ -96,6 +96,7 @@ class Centred:
         """Refuse rows whose kernel values would overflow into inf and NaN."""
         # A squared distance is at most four such norms, and a factor of 2 is to spare.
         largest, limit = float(np.max(sizes, initial=0.0)), float(np.finfo(dtype).max) / 8
+        # NaN is smaller than nothing, so that it is refused here as well.
         if not largest < limit:
             msg = (
                 f"{self.name}: rows must be finite, and smaller than {limit:.0e} when centred, "

@@ -76,6 +76,7 @@ class Columns(Kernel):
     def fit(self, sample: NDArray[np.float64]) -> Self:
         sample = as_sample(sample)
         self._check_shape(sample)
+        # The usual case, which needs no call for each column.
         if self._given == (Laplacian(),):
             fitted = _fit_laplacians(sample)
         else:
@@ -310,6 +311,7 @@ def _fit(part: Kernel | None, column: NDArray[np.float64]) -> Kernel | None:
     try:
         return None if part is None else part.fit(column)
     except DataError:
+        # A constant column tells nothing, and takes no part in the mean.
         if (column == column[0]).all():
             return None
         raise

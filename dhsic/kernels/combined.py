@@ -31,6 +31,7 @@ class _Combination(Kernel):
         if len(parts) < 2 or not all(isinstance(part, Kernel) for part in parts):
             msg = f"a {self.name} needs two kernels or more; got {parts}: use the kernel itself"
             raise InvalidArgumentError(msg)
+        # Parts of the same kind are taken apart, so that (a + b) + c is a + b + c.
         nested = [part.parts if isinstance(part, type(self)) else (part,) for part in parts]
         object.__setattr__(self, "parts", sum(nested, ()))
 

@@ -109,6 +109,7 @@ class Distance(Kernel):
         if q == 2.0:
             slope.fill(1)
         else:
+            # 1 in the place of 0, so that the power is finite; `away` makes it 0 again.
             np.copyto(slope, 1, where=away == 0)
             _raise(slope, q - 2.0)
             np.multiply(slope, away, out=slope)

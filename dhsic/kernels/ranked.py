@@ -97,6 +97,7 @@ class Ranked(Kernel):
         if self.knots is None:
             arrays = _all_knots(sample, self.scale)
             ranked = replace(self, knots=_as_tuples(arrays))
+            # Tuples make the value hashable, arrays beside them make it quick.
             ranked.__dict__["_arrays"] = arrays
         return ranked._of(self.kernel.fit(ranked._transformed(sample)))
 
@@ -202,6 +203,7 @@ class Ranked(Kernel):
         """Ranks or scores, shape (b, d)."""
         out = np.empty(ordered.values.shape)
         for row, values, order, knots in zip(out, *ordered, self._arrays, strict=True):
+            # Beyond the first and the last knot the interpolation stays at their heights.
             row[order] = np.interp(values, *knots)
         return out.T
 
@@ -221,6 +223,7 @@ def _nearly_ascending(columns: NDArray[Any]) -> NDArray[np.intp]:
     By the upper half of a float32, its sign, exponent and seven digits, which a radix sort orders
     in a fifth of the time that all digits take.
     """
+    # The upper halves of numbers that begin with their lowest byte.
     halves = columns.astype(np.float32, copy=False).view(np.uint16)[:, 1::2]
     return np.argsort(np.ascontiguousarray(halves), axis=1, kind="stable")
 
@@ -229,6 +232,7 @@ def _all_knots(sample: NDArray[np.float64], scale: Scale) -> _Arrays:
     """Those of every column; columns without ties have the same heights."""
     ordered = np.ascontiguousarray(np.sort(sample, axis=0).T)
     untied = np.logical_and.reduce(ordered[:, 1:] > ordered[:, :-1], axis=1)
+    # Without ties the ranks are the same for all columns.
     places, heights = _heights(np.ones(len(sample), np.intp), scale)
     return [
         (column[places], heights) if whole else _knots(column, scale)
@@ -302,6 +306,7 @@ class AndersonDarling(Kernel):
     name: ClassVar[str] = "anderson-darling"
 
     def fit(self, sample: NDArray[np.float64]) -> Self:
+        # There is nothing to fit: values are only checked.
         self._logarithms(as_sample(sample), np.float64)
         return self
 

@@ -105,6 +105,7 @@ class SharedTiles:
         """The other kernels, each after the one that it follows from."""
         alike: dict[tuple[int, type[TileKernel]], list[int]] = {}
         for k, (kernel, variable) in enumerate(zip(self.kernels, self.variables, strict=True)):
+            # Only kernels of one class and one variable are powers of each other.
             alike.setdefault((variable, type(kernel)), []).append(k)
         return tuple(
             Power(some[power.k], some[power.source], power.squarings)
@@ -172,6 +173,7 @@ class SharedTiles:
     def sources(self, wanted: Iterable[int]) -> frozenset[int]:
         """Some kernels, and those that their tiles follow from."""
         found = set(wanted)
+        # From the last to the first, since a source may follow from another one.
         for k, source, *_ in reversed(self.powers):
             if k in found:
                 found.add(source)
@@ -254,6 +256,7 @@ def tile_work(kernel: TileKernel, dtype: DTypeLike, width: int, parts: int = 1) 
     """
     if parts > 1:
         return Work.of(dtype, products=2.0 * width, cosines=parts)
+    # A kernel of ranks or of some columns takes what the kernel within it takes.
     kernel = getattr(kernel, "kernel", kernel)
     if isinstance(kernel, Columns):
         adding = Work.of(dtype, entries=1)

@@ -116,6 +116,7 @@ class LandmarkForm:
     def measure(
         self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
     ) -> Measured:
+        # T leaves out a term of the marginals, which the estimate has and which has derivatives.
         whole = self.of == "statistic"
         fit = (self.estimator.fit_statistic if whole else self.estimator.fit_estimate)(
             session, kernels
@@ -139,6 +140,7 @@ def _outside(fit: LandmarkFit, others: Vector) -> Vector:
     """
     basis, product = fit.basis, fit.kappa.prod(axis=0)
     kernels = basis.combinations.kernels_of(0)
+    # alpha_m = K_m^-1 kappa_m: Kalinke and Szabo (2023), (16).
     alphas = np.array(
         [
             _landmark_weights(pivoted_cholesky(kernel(z), basis.tolerance), mean)
@@ -146,6 +148,7 @@ def _outside(fit: LandmarkFit, others: Vector) -> Vector:
         ]
     )
     norms = np.einsum("mj,mj->m", alphas, fit.kappa)
+    # K_J^-1 P, for the part of the marginals that the joint landmarks hold.
     w = _landmark_weights(basis.factor(0), product)
     # The estimate is cut off at 0, where it has no slope.
     if norms.prod() <= product @ w:
@@ -189,6 +192,7 @@ class PairForm:
         n = session.n
         fit = self.estimator.fit(session, kernels)
         session.step("read all rows")
+        # Every row is a landmark, so that all rows are held.
         values = session.take([np.arange(n)] * len(session.sources))
         tiling = Tiling.prepare(Combinations.single(fit.estimate.kernels), values, session.dtype)
         means = fit.means
@@ -243,6 +247,7 @@ class FeatureForm:
             derivative /= session.n
         sides = fit.basis.sides
         maps = tuple(cast(FourierFeatures, side.map) for side in sides)
+        # Means over all rows, from those about the provisional ones.
         means = tuple(side.centre + fit.found.mean(m) for m, side in enumerate(sides))
         gradient = FeatureGradient(maps, means, derivative, wrt, _dims(session, wrt))
         return _times_n(fit.estimate, gradient, session, self.of)

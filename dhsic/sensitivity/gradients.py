@@ -141,6 +141,7 @@ class TileGradient:
         """Gram tiles with the landmarks that they are for."""
         parts = self.tiling.parts
         for at, tiles in self.tiling.gram_tiles(rows, buffers):
+            # Tiles count real numbers, of which a wave has two.
             yield slice(at.start // parts, at.stop // parts), tiles
 
     def _offsets(self, start: int, stop: int) -> NDArray[Any] | None:

@@ -101,6 +101,7 @@ class SensitivityMap(Result):
     rows: LazyRows | None = field(default=None, metadata=TRANSIENT)
 
     def __post_init__(self) -> None:
+        # A copy, which no one else can change.
         features = {name: np.array(one, np.float64) for name, one in self.features.items()}
         for one in features.values():
             one.flags.writeable = False
@@ -320,6 +321,7 @@ class SensitivityMap(Result):
         rows = []
         for name in self.names:
             sizes = self.features[name]
+            # A map of zeros has no shares.
             total = float(sizes.sum()) or 1.0
             for j in self.top(name, len(sizes)):
                 size = float(sizes[j])

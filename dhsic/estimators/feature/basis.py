@@ -95,6 +95,8 @@ class Side(NamedTuple):
 
     def whitened(self, features: Matrix) -> Matrix:
         """Features (b, D), whitened."""
+        # L^-1 stands for K_zz^(-1/2) of Zhang et al. (2018), (28): a rotation, which no inner
+        # product sees.
         return features if self.factor is None else solve_lower(self.factor, features.T).T
 
     def summed(self, features: Matrix) -> Matrix:

@@ -88,6 +88,8 @@ class KeptBlocks:
         """
         wanted = self._wanted // (1 + all(side.spanned for side in sides))
         dear = max(1.0, max(map(_columns, sides)) / _COLUMNS)
+        # A block takes b^2 exponentials for each column of such a mean: b falls with the root of
+        # their number, so that the work stays.
         return min(self.rows, max(_FEWEST, int(wanted / math.sqrt(dear))))
 
     @property
@@ -112,6 +114,7 @@ class KeptBlocks:
     def rows_of(self, block: GroupBlock) -> NDArray[Any]:
         """Those among a run of groups, shape (blocks, rows, columns of all variables)."""
         first, last = block.first, block.first + block.n_groups
+        # Those of the groups of this run.
         numbers = self._numbers[np.searchsorted(self._numbers, first) :]
         numbers = numbers[: np.searchsorted(numbers, last)] - first
         at = numbers[:, None] * self.groups.size + np.arange(self.rows)
@@ -257,6 +260,7 @@ def _of_block(sides: tuple[Side, Side], *blocks: _Block) -> _Moments:
     first, second = (
         _about_mean(side, one.features) for side, one in zip(sides, blocks, strict=True)
     )
+    # k_i and q_i, the squared norms about the mean, see `_of_features`.
     k, q = (np.einsum("ij,ij->i", x, x) for x in (first, second))
     cross = first.T @ second / b
     held = _of_features(b, float(np.vdot(cross, cross)), float(k @ q), float(k.sum() * q.sum()))

@@ -172,6 +172,7 @@ def squared_largest_singular_values(cross: NDArray[Any]) -> Vector:
     """
     turned = cross.swapaxes(1, 2)
     gram = cross @ turned if cross.shape[1] <= cross.shape[2] else turned @ cross
+    # Rounding may leave it below 0 where C is 0.
     values: Vector = np.maximum(np.linalg.eigvalsh(gram)[:, -1], 0.0)
     return values
 

@@ -286,6 +286,7 @@ class Layout:
             if number in self._sources:
                 # Powers are taken of the values themselves, before their mean is taken off.
                 held[number] = whole
+                # A copy, since other kernels are still to be made of these values.
                 yield number, side, whole - side.centre
             else:
                 whole -= side.centre

@@ -208,6 +208,7 @@ class NormedFeatures:
     def __call__(self, x: NDArray[Any]) -> Vector:
         """Map rows (b, d) to (L^-1 phi, |L^-1 phi|^2), shape (b, D + 1)."""
         features = self.side.map(x)
+        # In place: the map has made an array of its own.
         features -= self.side.centre
         whitened = self.side.whitened(features.astype(np.float64, copy=False))
         return np.column_stack([whitened, squared_norms(whitened.T)])
@@ -220,4 +221,5 @@ def fourth_moment(found: Covariances, number: int) -> float:
     """
     *mean, square = found.mean(number)
     form = np.append(-2.0 * np.array(mean), 1.0)
+    # E q^2 = Var q + (E q)^2 with q = |phi - mu|^2 and E q = E |phi|^2 - |mu|^2.
     return float(form @ found.of(number, number) @ form + (square - np.dot(mean, mean)) ** 2)

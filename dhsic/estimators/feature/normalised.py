@@ -54,6 +54,7 @@ class _Normalised(OnLandmarks):
     def features(self, session: Session, kernels: Sequence[Kernel]) -> tuple[Basis, Covariances]:
         """With factors that normalise them as well."""
         basis, _ = super().features(session, kernels)
+        # Covariances of either variable by itself, which no permutation changes.
         found = feature_moments(session, moments_layout(dict(enumerate(basis.sides))))
         session.step("normalise features")
         sides = tuple(
@@ -210,6 +211,7 @@ class NOCCO(_Normalised):
         """R of R R' = C + e I, where rounding may have made small eigenvalues of C negative."""
         share = _SHARE * n**-0.25 if self.regularisation is None else self.regularisation
         values, vectors = np.linalg.eigh(covariance)
+        # e is a share of the largest eigenvalue, so that units of the kernel do not count.
         scales = np.sqrt(np.maximum(values, 0.0) + share * values[-1])
         # QR makes a triangular root of V diag(scales), with the same R R'.
         lower: Vector = np.linalg.qr((vectors * scales).T).R.T

@@ -295,10 +295,12 @@ class OrbitPass:
         features = np.empty((len(values[0]), layout.n_features), layout.dtype)
         for number, side, raw in layout.raw(values):
             side.write_summed(raw, features[:, layout.places[number]])
+            # The bound on rounding needs the features before they are whitened.
             sums.raw[layout.raw_places[number]] += _squared_norms(raw)
         sums.sums[:] += _group_sums(features, b).sum(axis=0)
         squares = _group_sums(np.square(features), b)
         firsts = [place.start for place in layout.places.values()]
+        # Norms of every kernel are sums over its columns, which begin at `firsts`.
         return features.reshape(-1, b, layout.n_features), np.add.reduceat(squares, firsts, axis=1)
 
     def _transform(self, features: Matrix) -> Transform:
@@ -306,6 +308,7 @@ class OrbitPass:
         count, b, width = features.shape
         if not self.orbit.shifted:
             return features.reshape(1, count * b, width)
+        # Frequencies come first, so that each is a matrix to be multiplied.
         transforms: Transform = scipy.fft.rfft(features, axis=1).swapaxes(0, 1)
         return transforms
 
@@ -317,6 +320,7 @@ class OrbitPass:
             for at in _slices(own.shape[0], self._slab(one)):
                 for rows in _slices(own.shape[1], _BATCH_ROWS):
                     left = own[at, rows, one.first].swapaxes(1, 2)
+                    # conj(F f) F h is the transform of sum_i f(i) h(i + k).
                     left = left if self._are_apart else left.conj()
                     # A product of matrices for each frequency, which sums over the groups.
                     one.of(total)[at] += left @ moved[at, rows, second]

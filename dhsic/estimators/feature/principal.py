@@ -80,6 +80,7 @@ class Directions:
         variances, vectors = scipy.linalg.eigh(
             whitened, driver=driver, overwrite_a=True, check_finite=False
         )
+        # The heaviest first; rounding may leave the lightest below 0.
         variances = np.maximum(variances[::-1], 0.0).astype(np.float64)
         return cls(variances, vectors[:, ::-1], side.factor)
 
@@ -99,6 +100,7 @@ class Directions:
         vectors = self.vectors[:, :count].astype(np.float64, copy=False)
         if self.factor is None:
             return vectors.T
+        # W = V' L^-1, so that W k(z, x) are the principal features of a row.
         return solve_lower(self.factor, vectors, transposed=True).T
 
     def needed(self, n: int, missed: ArrayLike) -> NDArray[np.intp]:
@@ -117,6 +119,7 @@ class Directions:
             One for every share.
         """
         weights = np.where(self.variances * n >= _LIGHTEST * self.variances[0], self.variances, 0.0)
+        # The variance of the mixture is 2 sum (lambda_i eta_j)^2: a direction weighs by its square.
         upto = np.cumsum(weights[::-1] ** 2)  # of a direction and all lighter ones, ascending
         if upto[-1] == 0.0:  # a sample of equal rows does not tell
             return np.full(np.shape(missed), len(weights))
@@ -173,6 +176,7 @@ def feature_counts(
     list of int
     """
     reference = combinations.chosen[combinations.reference()]
+    # How many directions each kernel keeps, for every share that may be missed.
     counts = np.array([one.needed(n, _MISSED) for one in directions])
     others = [pair for pair in combinations.chosen if pair != reference]
     if not others:

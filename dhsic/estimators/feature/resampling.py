@@ -102,6 +102,7 @@ class FeatureResampling:
         pairs = tuple(sorted(set(chosen), key=lambda pair: (pair[longer], pair)))
         made = partial(cls, session, sides, variables, pairs, measure, unbiased=unbiased)
         if null is None:
+            # An estimate takes the identity alone.
             return made(Orbit(Groups.of(session.n, _ESTIMATED, session.seed), 1, shifted=False))
         if isinstance(null, Multiplier):
             return made(null)

@@ -206,6 +206,7 @@ class RFFHSIC:
         """The stages of a chain of tests, by frequencies that all variables share; one of two."""
         if len(session.sources) > 2:
             return self.joint.test_chain(session, combinations, null)
+        # A chain of two variables has one stage, which is the test by shifts.
         found = self.test_grid(session, combinations, Shifts(null.n_resamples))
         resampled = Resampled(found.statistics, found.replicates, found.rounding)
         stages = stages_of(combinations.chosen, resampled)

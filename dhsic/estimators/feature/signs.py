@@ -115,6 +115,7 @@ class SignedFeaturePass:
         sqrt(n / (n - 2)), which makes the mean of n |U_b|^2 over signs that over permutations,
         tr(HK_1) tr(HK_2) / (n (n - 1)).
         """
+        # Number 0 has signs of 1, so that it counts the rows.
         n, means = sums.signs[0], sums.sums[0] / sums.signs[0]
         for one in self.layout.crossings:
             cross, first, second = one.of(sums.cross), means[one.first], means[one.second]
@@ -180,6 +181,7 @@ class _Terms:
         """Add the products of the rows of a tile."""
         first, second = features[:, self.crossing.first], features[:, self.crossing.second]
         runs = _runs(target)
+        # Few different values take a product each; else the features of the tile are separated.
         if len(runs) < second.shape[1]:
             for at in runs:
                 self._add(signs[at], first[at], second[at.start])

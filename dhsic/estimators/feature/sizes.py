@@ -59,6 +59,7 @@ class ReplicateSizes:
     def _sizes(self, whole: Vector, factors: Factors) -> Vector:
         step = max(1, SLAB_BYTES // (8 * math.prod(whole.shape[1:])))
         starts = range(0, len(whole), step)
+        # In float64, since whitening magnifies what rounding leaves.
         slabs = (whole[start : start + step].astype(np.float64, copy=False) for start in starts)
         return np.concatenate([self.measure.size(whiten(slab, factors)) for slab in slabs])
 
@@ -110,6 +111,7 @@ def rounding_error(
     errors = transform_error(dtype, orbit.n_shifts) * norm * other_norm
     errors += tile_error(dtype) * (raw * other_norm + norm * other_raw)
     error = _SAFETY * float(share * errors) / math.sqrt(orbit.groups.n)
+    # Features that overflow have no error that is known: all replicates tie.
     return math.inf if math.isnan(error) else error
 
 
@@ -128,5 +130,6 @@ def _norms(reduction: OrbitPass, sums: OrbitSums, side: Side, number: int) -> tu
         return math.sqrt(weights @ about), math.sqrt(norm)
     if side.factor is None:
         return math.sqrt(about[kernel.rows].sum()), math.sqrt(squares[kernel.rows].sum())
+    # sum_a (L^-1)_aj^2 is what whitening makes of an independent error of feature j.
     weights = squared_norms(solve_lower(side.factor, np.eye(len(side.factor))))
     return math.sqrt(weights @ about), math.sqrt(weights @ squares)

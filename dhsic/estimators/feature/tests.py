@@ -217,6 +217,8 @@ def column_outcome(
         law = _spectral(session, basis, found, null)
     else:
         assert isinstance(null, Gamma)
+        # The variance over permutations holds fourth moments, for which norms are summed like
+        # features.
         normed = feature_moments(session, moments_layout(sides, normed=True))
         session.step("solve")
         # The last feature is the squared norm, which is no part of what is measured.

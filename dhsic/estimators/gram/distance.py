@@ -108,6 +108,7 @@ class _Distances(Quadratic):
     ) -> list[CostedStep]:
         """In O(n log n) for single columns, else those of all pairs of rows."""
         kernels = {one.exponent for one in fitted.kernels if isinstance(one, Distance)}
+        # Sorting gives the sums of the distances themselves, and of no power of them.
         if len(fitted) > 1 or kernels != {1.0} or not self._fast(session, null):
             return super()._steps(session, fitted, samples, null, planned)
         n, threads = session.n, session.runtime.threads

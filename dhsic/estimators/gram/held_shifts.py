@@ -144,6 +144,7 @@ class HeldShifts:
                 sums.squares[number] += 2.0 * np.vdot(tile, tile) - np.vdot(square, square)
             for place, tile in enumerate(centred):
                 values[at, on, place] = tile
+            # The matrix is symmetric: what is below the diagonal is copied.
             values[beyond, at] = values[at, beyond].swapaxes(0, 1)
         return values.reshape(n**2, len(some))
 
@@ -186,6 +187,7 @@ class HeldShifts:
             at = slice(part.start, part.stop)
             # Conjugate once: a product with it is the transform of a circular correlation.
             np.conj(self._spectra(values, range(1), part, work), out=own[:, at])
+            # A line counts twice where it stands for its mirror image.
             own[:, at] *= weights[at, None]
         return own.swapaxes(1, 2)
 

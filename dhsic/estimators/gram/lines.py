@@ -229,9 +229,11 @@ class HeldLines(NamedTuple):
     def of(cls, size: int, count: int, n_left: int) -> Self:
         """Those of groups, then of the rows that stay with groups; not of these with each other."""
         own = Diagonals.of_tile(size, same=True)
+        # A single group has its diagonals alone.
         if (count, n_left) == (1, 0):
             none = np.zeros(len(own), np.intp)
             return cls(size, none, none, np.arange(len(own)), none + 1, own.weights)
+        # Of two different groups all b diagonals are taken, of a group with itself half of them.
         g, h = np.triu_indices(count, 1)
         staying = size * count + np.arange(n_left)
         parts = [

@@ -253,6 +253,7 @@ class GramSides:
             if self.about_pilots(side):
                 grams[side] -= first.offsets[side][:, None]
                 grams[side] -= second.offsets[side]
+            # A U-statistic leaves out the pair of a row with itself.
             if self.unbiased and first is second:
                 np.fill_diagonal(grams[side], 0.0)
         return grams
@@ -269,11 +270,13 @@ class GramSides:
             if first is second:
                 sums.diagonal[number, first.places] = gram.diagonal()
             else:
+                # The rows of the second piece have their sums in the transposed tile.
                 sums.rows[number, second.places] += column_sums(gram)
             sums.squares[number] += weight * float(np.vdot(gram, gram))
         joint = []
         for left, right in self.pairs:
             parts = [grams[left]] if left in grams else [grams[k,] for k in left]
+            # The product is written into a copy of the first.
             whole = parts[0] if len(parts) == 1 else hadamard([parts[0].copy(), *parts[1:]])
             # In float64, and without an array for the product.
             joint.append(np.einsum("ij,ij->", whole, grams[right,], dtype=np.float64))

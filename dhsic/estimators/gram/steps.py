@@ -145,6 +145,7 @@ def orbit_steps(
     def permute(held: HeldGrams) -> PairSums:
         function = reduction.permuted(held.grams, held.piece, held.piece)
         parts = session.map(reduction.name, function, orbit.cosets - 1)
+        # The data were summed when the matrices were made.
         held.sums.products[1:, :, 0] = np.concatenate(parts)
         return held.sums
 

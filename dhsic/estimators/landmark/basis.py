@@ -111,6 +111,7 @@ class LandmarkBasis:
 
     def factor(self, c: int) -> PivotedCholesky:
         """Factor of K_J of a combination, on landmarks numbered among those that it keeps."""
+        # Held where the memory allows it; else it is made again whenever it is asked for.
         if self.held is not None:
             return self.held[c]
         pairs = zip(self.combinations.kernels_of(c), self.points(c), strict=True)

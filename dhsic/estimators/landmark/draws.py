@@ -147,6 +147,8 @@ class LandmarkDraw:
             landmarks, choice = _grown(fitted, landmarks, pilot, tolerance)
         if self.selection != "uniform":
             session.step("select landmarks")
+            # Landmarks are shared, so that the kernels nearest to the median heuristic choose them
+            # for all.
             kernels = tuple(fitted.kernels[k] for k in combinations.typical())
             landmarks = select_landmarks(
                 self.selection, landmarks, kernels, self.most(session), pairing, session.seed
@@ -219,6 +221,7 @@ def _grown(
     if judges < _FEWEST_PILOT_ROWS:
         return landmarks, f"auto takes {MOST} where only {judges} other rows are left to judge by"
     count, missed = FEWEST, 0.0
+    # Each combination begins where those before it have stopped.
     for c in range(len(fitted)):
         kernels = fitted.kernels_of(c)
         found = grow(kernels, landmarks.points, pilot, ALLOWED, tolerance, fewest=count)

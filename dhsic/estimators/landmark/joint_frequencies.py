@@ -286,6 +286,7 @@ class JointFrequencies:
         )
         centres = [features.centre for features in drawn]
         frequencies = [features.frequencies for features in drawn]
+        # Sums of waves about their means over a few rows are small, and keep their digits.
         pilots = [
             _wave_means(one, w, samples[m][:_PILOT_ROWS])
             for one, w, m in zip(centres, frequencies, fitted.variables, strict=True)

@@ -44,6 +44,7 @@ def functions_of(
 ) -> Tile:
     """U of a statistic under the b permutations of a coset, shape (q, b)."""
     found = _covariances(part, sums, c, r, b, n)
+    # A joint test sees a dependence among the left variables, too.
     if part.form == "joint":
         found += joint_offset(part, sums, kappa, c, r, n)[:, None]
     return found

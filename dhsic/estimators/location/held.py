@@ -57,6 +57,7 @@ class HeldOrbit:
         t, n = self.tuples, len(self.values[0])
         block = GroupBlock(0, self.orbit.groups, self.values)
         sums = TupleOrbitPass(t, self.orbit, tuple(cosets)).chunk(block)
+        # `NFSIC` has put the means of the kernels in the place of the pilots.
         kappa = np.array(t.pilots)
         u = [functions_of(t, sums, kappa, 0, r, 1, n)[:, 0] for r in range(len(cosets))]
         error = error_of_root(t, sums, 0, self.orbit, n, self.norm.whiten)

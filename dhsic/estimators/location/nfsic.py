@@ -220,6 +220,7 @@ class NFSIC:
     def _measure(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> _Measured:
         """Fit the kernels, place the locations and measure the other rows there."""
         fitted, samples = fit_on_sample(session, kernels)
+        # Locations are chosen by rows that are not tested.
         training, m = self._training(session), len(kernels)
         rest, placed = _session_without(session, training), self._place(session, fitted, training)
         columns = [k.columns(z, session.dtype) for k, z in zip(*placed, strict=True)]

@@ -97,6 +97,7 @@ class Norm:
         # In units of t, so that the ridge is r whatever the units of the kernels.
         values, vectors = np.linalg.eigh(covariance / scale)
         values = values.clip(min=0.0)  # below it by rounding
+        # W = (t (D + r))^(-1/2) V' of S / t = V D V', so that |W u|^2 = u' (S + r t I)^-1 u.
         whitening = (vectors / np.sqrt(scale * (values + regularisation))).T
         # W S W' is diagonal in the same basis: S / (S + r), all about 1 where r is small.
         return cls(whitening, values / (values + regularisation))

@@ -109,6 +109,7 @@ def _moments(
     values = [k(x, z) for k, x, z in zip(kernels, rows, points, strict=True)]
     means = [k.mean(axis=0) for k in values]
     about = [_about(k, c) for k, c in zip(values, means, strict=True)]
+    # With 1 / n, as the covariances of the rows that are tested.
     covariances = [a.T @ a / len(a) for a in about]
     return about, means, covariances, joint_terms(about, means).mean(axis=0)
 
@@ -238,7 +239,9 @@ class Training:
         losses = [self.loss(start)[0] for start in starts]
         if math.isinf(min(losses)):
             return []
+        # Of the rows drawn those with the largest statistic are climbed from.
         start = starts[losses.index(min(losses))]
+        # All places on the way are kept, since the largest on these rows is often none on others.
         passed = [start]
         minimize(
             self.loss,
