@@ -258,6 +258,7 @@ def read_ranges(source: Source, ranges: Sequence[tuple[int, int]]) -> NDArray[An
     if source.place == "memory" and len(ranges) > _MANY_RANGES:
         starts, stops = np.array(ranges).T
         return source.take(_of_ranges(starts, stops))
+    # Ranges that share a chunk are one read, so that no chunk is decoded twice.
     spans = spans_of(ranges, source.chunk_rows or 0)
     parts = {span: source.read(*span) for span in dict.fromkeys(spans)}
     rows = [
@@ -292,4 +293,5 @@ def is_exact(block: NDArray[Any]) -> bool:
     """Whether all numbers are kept by float64."""
     if block.dtype.kind not in "iu" or block.dtype.itemsize < 8 or not block.size:
         return True
+    # Beyond 2^53 neighbouring integers become one number of float64.
     return bool(block.max() <= 2**53 and block.min() >= -(2**53))

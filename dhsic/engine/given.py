@@ -85,6 +85,7 @@ def _cut_chunks(
     n, step = plan.n, cut_rows(whole, plan)
     read = as_task(partial(_read_chunks, whole, budget))
     touched = range(bounds[0] // step * step, bounds[-1], step)
+    # A chunk is read once, and can be forgotten when its pieces are cut.
     chunks = {at: read(at, min(at + step, n)) for at in touched}
     for source in sources:
         cut = as_task(partial(_cut_chunk, None if alone else source))

@@ -125,6 +125,8 @@ def _remove_pass(folder: AnyFolder) -> int:
     # A run that was killed may leave no more than the folder.
     known = any(entry.name == PASS for entry in entries) or all(e.is_partial for e in entries)
     ours = [entry for entry in entries if known and _is_ours(entry)]
+    # The file that tells what the folder is goes last, so that a removal that was cut off can go
+    # on.
     for entry in sorted(ours, key=lambda one: one.name == PASS):
         folder.remove(entry.name)
     folder.remove_empty()

@@ -73,6 +73,7 @@ class MovedGroups:
         staying[every.ravel()] = False
         return cls(n, size, seed, every, units, np.flatnonzero(staying), what, serial)
 
+    # What is cached stays here.
     def __reduce__(self) -> tuple[Any, ...]:
         own = self.n, self.size, self.seed, self.rows, self.units, self.left, self.what, self.serial
         return type(self), own
@@ -144,6 +145,7 @@ class MovedGroups:
         units = self.units[first : first + count]
         start, stop = int(units[0]), int(units[-1]) + 1
         b = self.size
+        # Keys go by the numbers of rows, and their order within a group is a random one.
         keys = random_keys(self.seed, start * b, stop * b, "shifts", coset, variable)
         orders: Indices = keys.reshape(-1, b).argsort(axis=1)
         return orders[units - start]

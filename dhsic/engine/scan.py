@@ -46,6 +46,7 @@ class Differing(NamedTuple):
     def merge(self, other: Differing) -> Differing:
         """Merge the findings about the rows of both."""
         keys = np.concatenate([self.keys, other.keys])
+        # The smallest keys of all are a uniform draw, however the rows are cut into blocks.
         kept = np.argsort(keys, kind="stable")[:_KEPT]
         values = np.concatenate([self.values, other.values])
         return Differing(self.total + other.total, keys[kept], values[kept])

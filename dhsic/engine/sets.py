@@ -210,6 +210,7 @@ class Series:
         """Those of about so many shifts, or of fewer where more rows move then; made once."""
         largest = max(2, min(most, self.most_shifts))
         sizes = range(largest, max(2, int(_FEWER * largest)) - 1, -1)
+        # Of equal ones the first has the most shifts.
         size = min(sizes, key=self._staying)
         if size not in self._made:
             found = [
@@ -309,6 +310,7 @@ class WholeSets:
         order = np.arange(self.n)
         for number, (rows, sets) in enumerate(self.sets.parts):
             keys = random_keys(self.seed, 0, len(rows), "shifts", coset, variable, 0, number)
+            # The places of a set, as they are stored, take its items in the order of their keys.
             places = rows[np.argsort(sets, kind="stable")]
             order[places.ravel()] = rows[np.lexsort((keys, sets))].ravel()
         return order[None]
@@ -323,6 +325,7 @@ def _drawn_orders(part: Items, size: int, seed: int, number: int) -> Indices:
     """
     rng, items = generator(seed, "groups", 2, number), len(part.rows)
     _, sets, counts = np.unique(part.sets, return_inverse=True, return_counts=True)
+    # Sorted by set, and at random within each.
     chosen = np.argsort(sets + rng.random(items))
     rank = np.empty(items, np.intp)
     rank[chosen] = np.arange(items) - (np.cumsum(counts) - counts)[sets[chosen]]
