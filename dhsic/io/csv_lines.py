@@ -158,6 +158,7 @@ def _decoded_blocks(path: Path, dialect: Dialect) -> Iterator[bytes]:
         except UnicodeError as error:
             raise _undecodable(path, line, carriage.decode(), dialect, error) from error
         block = carriage + text.encode("utf-8", "replace")
+        # A carriage return at the end may be half of a line break, and waits for the next block.
         carriage = b"\r" if raw and block.endswith(b"\r") else b""
         block = block[: len(block) - len(carriage)]
         if b"\r" in block:
@@ -226,6 +227,7 @@ class _Counter:
         values = np.frombuffer(held, np.uint8)
         newlines = np.flatnonzero(values == _NEWLINE)
         quotes = self._structural(held, values)
+        # A line feed behind an odd number of quotes is within a field, and ends no row.
         within = np.searchsorted(quotes, newlines) % 2 == 1
         ends = newlines[~within]
         end = int(ends[-1]) + 1 if len(ends) else 0
@@ -257,6 +259,7 @@ class _Counter:
         full = ends > starts
         self.row_bytes = max(self.row_bytes, int((ends - starts).max()) + 1)
         self.rows += int(full.sum())
+        # The header says how many fields a row has; delimiters within quotes do not count.
         if not self._fields and full.any():
             at = int(np.argmax(full))
             header = int(starts[at]), int(ends[at])
@@ -272,6 +275,7 @@ class _Counter:
         known = quotes[quotes + 1 < len(values)]
         opens, closes = known[0::2], known[1::2]
         bounds = (_NEWLINE, self._delimiter, _QUOTE)
+        # In most files every second quote opens behind a delimiter, and all are judged at once.
         regular = (opens == 0) | np.isin(values[opens - 1], bounds)
         if regular.all() and np.isin(values[closes + 1], bounds).all():
             return quotes

@@ -83,6 +83,7 @@ def remedy_of(failure: Failure, url: str) -> str:
 
 def _kind_of_failure(chain: list[BaseException], status: int | None) -> FailureKind:
     text = " ".join(f"{type(error).__name__}: {_error_text(error)}" for error in chain)
+    # The first sign decides: a bucket that is not there answers 404, as an absent object does.
     if _NO_BUCKET.search(text):
         return "no bucket"
     if status == 404 or any(isinstance(error, FileNotFoundError) for error in chain):
@@ -101,6 +102,7 @@ def _kind_of_failure(chain: list[BaseException], status: int | None) -> FailureK
 def _causes_of(error: BaseException | None) -> Iterator[BaseException]:
     """An error and what caused it."""
     seen: set[int] = set()
+    # A chain of causes may come back to itself.
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         yield error

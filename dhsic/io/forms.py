@@ -60,6 +60,7 @@ def open_one(x: Any, name: str) -> AnySource:
     DataError
         It holds neither numbers nor labels, or has other than one or two dimensions, or no rows.
     """
+    # From the special to the general, since what has columns or chunks may look like an array too.
     if isinstance(x, AnySource):
         return replace(x, name=name)
     if isinstance(x, str | bytes) or hasattr(x, "__fspath__"):

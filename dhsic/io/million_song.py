@@ -159,6 +159,7 @@ def _rows_of_file(text: TextIO, path: Path) -> Iterator[NDArray[np.float64]]:
     empty: int | None = None
     while lines := text.readlines(_BLOCK_BYTES):
         filled = len(lines)
+        # Empty lines are allowed at the end alone.
         while filled and not lines[filled - 1].strip():
             filled -= 1
         if filled and empty is not None:
