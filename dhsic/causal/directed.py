@@ -12,6 +12,7 @@ from dhsic._random import generator
 from dhsic._validation import check_integer
 from dhsic._work import pair_seconds
 from dhsic.causal.measure import MeasuredSide, ResidualMeasure
+from dhsic.causal.nodes import FEWEST_ROWS
 from dhsic.causal.regression import Regression
 from dhsic.causal.residuals import plan_regressions, residual_variables
 from dhsic.causal.units import plan_units, standardised_variables, standing_in
@@ -27,7 +28,6 @@ from dhsic.results import AS_ASKED
 
 __all__ = ["BothDirections", "Directed", "RowsUsed"]
 
-_FEWEST_ROWS = 4
 _FEWEST_CHOSEN = 256
 _REMEDY = "take fewer rows by max_rows, fewer landmarks or threads, or regression='splines'"
 _GIVEN = {1: [(0,)]}  # the effect given the cause
@@ -73,7 +73,7 @@ class Directed:
         """As many rows as were asked for, or as fit the memory and the time."""
         n = self.session.n
         if most is not None:
-            return RowsUsed(min(n, check_integer("max_rows", most, minimum=_FEWEST_ROWS)), AS_ASKED)
+            return RowsUsed(min(n, check_integer("max_rows", most, minimum=FEWEST_ROWS)), AS_ASKED)
         # All rows, or the powers of two below, until the plan fits.
         offers = [
             Offer(k, f"{k:,} rows", partial(self.plan, k), self._least_seconds(k))
