@@ -72,8 +72,10 @@ class SplineBasis:
         -------
         SplineBasis
         """
+        # The outermost knots are the least and the largest value of the sample.
         levels = np.linspace(0.0, 1.0, n_knots)
         quantiles = np.quantile(np.asarray(sample, np.float64), levels, axis=0)
+        # Values that repeat would put knots on top of each other.
         inner = [np.unique(column) for column in quantiles.T]
         return cls(tuple(_widened(knots, degree) for knots in inner), degree, extrapolation)
 
@@ -105,6 +107,7 @@ class SplineBasis:
         from scipy.interpolate import BSpline  # slow to import
 
         low, high = knots[self.degree], knots[-self.degree - 1]
+        # Knots come from a sample, so that other rows may lie beyond them.
         within = np.clip(x, low, high)
         out[:] = BSpline.design_matrix(within, knots, self.degree).toarray()[:, :-1]
         # Beyond the knots functions go on along their slopes, where a polynomial would run away.
@@ -123,6 +126,7 @@ class SplineBasis:
         # Products of second derivatives have degree 2 d - 4, and d points are exact up to 2 d - 1.
         places, weights = np.polynomial.legendre.leggauss(self.degree)
         total = np.zeros((len(knots) - self.degree - 2,) * 2)
+        # The polynomials change at every knot, so that each span is a sum of its own.
         for low, high in pairwise(knots[self.degree : -self.degree]):
             values = curvature(low + (high - low) * (places + 1.0) / 2.0)
             total += (high - low) / 2.0 * (values.T * weights) @ values

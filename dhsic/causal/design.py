@@ -103,6 +103,7 @@ class SplineDesign:
     def rows(self, values: Sequence[NDArray[Any]]) -> Vector:
         """Rows about the provisional means with a one at the end, shape (b, q)."""
         parts = [basis(values[j]) for j, basis in self.bases.items()]
+        # With a one at the end, sums of rows and their number are entries of the same product.
         out = np.ones((len(values[0]), self.size))
         np.concatenate([*parts, *(values[t] for t in self.targets)], axis=1, out=out[:, :-1])
         out[:, :-1] -= self.centre
@@ -171,6 +172,7 @@ def additive_fit(
     target_columns, functions = design.columns(target, given)
     # The last column of the design is the constant 1, whose product with itself counts the rows.
     n, p = sums[-1, -1], len(functions)
+    # GCV divides by n less the degrees of freedom, of which there may be p + 1.
     if n <= p + 1:
         msg = (
             f"a regression of {design.names[target]!r} on {len(given)} variables has {p + 1} "
@@ -196,6 +198,7 @@ def additive_fit(
     degrees = 1.0 + (free / shrunk).sum(axis=1)
     # RSS = y'y - 2 c'beta + beta' G beta, in the coordinates in which G and P are diagonal.
     explained = (2.0 / shrunk - free / shrunk**2) @ rotated**2
+    # Rounding may take it below zero where the fit is exact.
     residual = np.maximum(squares - explained, 0.0)
     # Craven and Wahba (1979), for a grid of weights at once: no weight needs another solve.
     scores = n * residual / (n - degrees[:, None]) ** 2

@@ -355,6 +355,7 @@ def _own_seed(seed: int, number: int) -> int:
 def _named_pairs(pairs: Any) -> dict[str, tuple[Any, Any]]:
     if isinstance(pairs, Mapping):
         named = {str(name): pair for name, pair in pairs.items()}
+        # Keys such as 1 and "1" are one name.
         if len(named) < len(pairs):
             msg = f"names of pairs must differ as text, got {list(pairs)}: rename those that do not"
             raise InvalidArgumentError(msg)

@@ -49,6 +49,7 @@ class SplineResiduals:
         """Residuals of regressions of one target, each one a fold or one for all rows."""
         target = regressions[0][0].target
         used = {j for fits in regressions for j in fits[0].given}
+        # Functions that no regression takes are not computed.
         bases = {j: basis for j, basis in design.bases.items() if j in used}
         starts = dict(zip(bases, np.cumsum([0, *(b.size for b in bases.values())]), strict=False))
         p = sum(basis.size for basis in bases.values())

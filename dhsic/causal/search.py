@@ -281,6 +281,7 @@ def search_dag(
     regressor = find_regression(regression)
     kernel_of = kernels_of_nodes(kernels, session)
     method = choose_residual_test(session, estimator, null, n_resamples, 1)
+    # One design over all nodes has the sums of every regression that the search may ask for.
     wanted = {j: [tuple(k for k in everything if k != j)] for j in everything}
     steps = plan_regressions(session, regressor, wanted)
     session.begin(plan_of(session, steps, _REMEDY))
@@ -374,6 +375,8 @@ class _Search:
         for place, node in enumerate(order):
             # Only nodes that come before it can be its parents.
             before = tuple(sorted(order[:place]))
+            # With all of them it is the complete graph of the order, from which edges are taken
+            # away.
             parents_left = before
             for candidate in before:
                 found = self._test(node, _nodes_without(parents_left, candidate), before)
@@ -390,6 +393,7 @@ class _Search:
         return self._tested(residuals, self.kernels, ("residuals", parents))
 
     def _test(self, node: int, given: tuple[int, ...], against: tuple[int, ...]) -> SearchTest:
+        # Independence of the nodes together, which is more than that of each.
         names, dims = self.session.names, self.session.dims
         (residual,) = self.fitted.variables({node: [given]})
         others = tuple(self.session.sources[j] for j in against)

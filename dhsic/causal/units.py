@@ -112,6 +112,7 @@ def standardised_variables(session: Session) -> list[Source]:
     session.step(_STEP)
     rows = np.arange(session.n)
     if session.n > _ROWS:
+        # A second stream of this purpose: the first draws the rows of a pair.
         rows = generator(session.seed, "selection", 1).choice(session.n, _ROWS, replace=False)
     samples = session.take([rows] * len(session.sources))
     centres = tuple(np.median(x, axis=0) for x in samples)

@@ -56,11 +56,13 @@ class ExactSums(NamedTuple):
 
     def values(self) -> Vector:
         """The nearest numbers but for a rounding or two, shape (p,)."""
+        # The highest digit has the sign, since all others are at least 0.
         negative = self.digits[-1] < 0
         # The digits of -1 are as large as digits can be, and borrow from each other: added up as
         # floating-point numbers they would cancel, so that signs are turned first.
         positive = _carried(np.where(negative, -self.digits, self.digits))
         total = np.zeros(positive.shape[1])
+        # From the lowest digit up: small ones are added while the sum is small.
         for number, digit in enumerate(positive):
             total += np.ldexp(digit.astype(np.float64), _BITS * (number + _LOWEST))
         return np.where(negative, -total, total)

@@ -283,6 +283,7 @@ def _session(
 ) -> Session:
     sources: Sequence[Any] = open_samples([x], ["x"])
     in_memory = isinstance(sources[0], ArraySource) and not isinstance(x, ArraySource)
+    # Other rows could give the same labels other codes, and embeddings are compared.
     if in_memory and sources[0].categorical and not _keeps_codes(x):
         msg = (
             "labels of an embedding must have codes that other rows share, got text: make x a "

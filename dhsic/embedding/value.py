@@ -122,6 +122,7 @@ class MeanEmbedding(BarResult):
 
     def __call__(self, points: NDArray[Any]) -> Vector:
         """Evaluate the embedding at points (q, d), or (q,) of one column: shape (q,)."""
+        # In tiles, so that the kernels of many points are never held at once.
         at = self._rows(points, "points")
         starts = range(0, len(at), ROW_TILE)
         values = [self.kernel(at[i : i + ROW_TILE], self.landmarks) @ self.weights for i in starts]
@@ -208,6 +209,7 @@ class MeanEmbedding(BarResult):
                 f"{self._described} and {other._described}: embed the other rows by like()"
             )
             raise InvalidArgumentError(msg)
+        # Sums without rounding are those of all rows, whichever were added first.
         return replace(
             self,
             sums=self.sums.add(other.sums),

@@ -148,6 +148,7 @@ class BlockHSIC:
         detail = "; ".join(filter(None, (detail, note)))
         # The standard error of a mean over independent blocks: Zhang et al. (2018), (16).
         error = math.sqrt(variance / sums.blocks)
+        # The statistic is the mean over its error, and so is its rounding.
         rounding = sums.rounding(b, session.dtype) / error
         return Outcome(sums.mean / error, StudentT(df), estimate, detail, rounding)
 
@@ -169,6 +170,7 @@ class BlockHSIC:
         # 3.3).
         rows = self.block_rows or max(_FEWEST_ROWS, round(n**self.exponent))
         blocks = n // rows
+        # One block has no variance over blocks.
         if blocks < 2:
             msg = (
                 f"{self.name} needs 2 blocks of {_FEWEST_ROWS} rows or more, got {n} rows in "

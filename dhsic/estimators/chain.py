@@ -78,6 +78,7 @@ def _test_of_stage(
     one = found.combinations.chosen[found.combinations.reference()]
     m = found.combinations.variables[stage.pairs[0].right]
     # The combination nearest to the median heuristic has a share of the weight to itself.
+    # Of that combination the kernels up to this variable make the statistic.
     reference = stage.pairs.index(TwoSided.of(one[: m + 1]))
     whole = aggregate(
         statistics,

@@ -115,6 +115,7 @@ def choose_estimator(
     # Two variables have features of their own, of which all pairs are compared; more have tuples.
     two = len(session.sources) == 2 and not combinations.features
     estimates = two and null is None and unbiased
+    # The unbiased estimate divides by n - 3.
     enough = session.n >= _FEWEST_UNBIASED
     exact = UHSIC() if estimates and enough else VHSIC(two and null is not None and enough)
     pairs = estimates or (two and null is not None and takes_null(NystromHSIC(), null))
@@ -232,6 +233,7 @@ def _powers(
 def _offer(
     session: Session, estimator: Estimator, some: Combinations, planner: Planner, what: str
 ) -> Offer[tuple[Estimator, Combinations]]:
+    # A bound that needs no plan, since plans of many rows take time themselves.
     least = entry_seconds(session.n, size_of(estimator, session.n) or 0)
     return Offer((estimator, some), what, partial(planner, estimator, session, some), least)
 

@@ -100,6 +100,7 @@ def _completed(sample: Sample, found: Mapping[ColumnNumbers, Differing], n: int)
     sample, start = sample.copy(), 0
     for columns, differing in found.items():
         share = round(len(sample) * differing.total / n)
+        # One row stays as it was, or the column would be the same in all again.
         count = min(max(share, _FEWEST), len(differing.values), len(sample) - 1)
         rows = np.arange(start, start + count) % len(sample)
         sample[rows[:, None], np.array(columns)] = differing.values[:count]

@@ -105,6 +105,7 @@ def compared_in_samples(
     for k in shared.roots:
         if (kernel := combinations.kernels[k]).has_length:
             rows, columns = kernel.rows_and_columns(each[k])
+            # Neighbours of some rows are counted, evenly over the sample.
             rows = np.ascontiguousarray(rows[:: -(-len(rows) // _ROWS)])
             tiles[k] = np.empty((len(rows), len(columns)))
             kernel.tile(rows, columns, tiles[k], np.empty((kernel.work_tiles, *tiles[k].shape)))

@@ -86,6 +86,7 @@ def first_that_fits(
     best, last = offers[0][0], offers[-1][-1]
     if best is last or suits(best):
         return best.value, ""
+    # The first list whose smallest offer suits: of the others none does.
     some = next((some for some in offers if suits(some[-1])), [last])
     # Offers come from the largest to the smallest, so that those which suit are at the end.
     found = some[bisect_left(some, True, hi=len(some) - 1, key=suits)]
@@ -228,6 +229,7 @@ class _First:
         self.shape = n, source.shape[1]
 
     def __getattr__(self, name: str) -> Any:
+        # Besides the shape a plan asks for what the whole variable has.
         return getattr(self.source, name)
 
 

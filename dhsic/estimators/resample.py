@@ -95,6 +95,7 @@ class Orbit:
     @classmethod
     def of(cls, n: int, n_resamples: int, seed: int, most: int = _WIDEST) -> Self:
         """An orbit of at least so many permutations, in groups of about so many rows at most."""
+        # A group of b rows has b shifts: a larger one would make more than were asked for.
         groups = Groups.of(n, min(n_resamples, most), seed)
         # Whole cosets, and as many as give the number that was asked for.
         return cls(groups, -(-n_resamples // groups.size))
@@ -279,6 +280,7 @@ def _shifted(session: Session, n_resamples: int, most: int) -> Orbit:
 def _permuted_orbit(session: Session, null: Permutation, suits: Callable[[Orbit], bool]) -> Orbit:
     """The identity and permutations drawn at random, of all rows or within groups."""
     n = session.n
+    # One more, since the identity is the data.
     whole = Orbit(whole_group(session), null.n_resamples + 1, shifted=False)
     # All rows are permuted where one task holds them; within groups the test is as exact.
     if null.within == "all" or n <= null.group_rows or (null.within == "auto" and suits(whole)):

@@ -109,4 +109,5 @@ def _pair_replicates(session: Session, grams: list[Matrix], held: HeldGrams, nul
     # Signs about their mean: (w - mean w)' H (w - mean w), as the terms were about theirs.
     signs -= signs.mean(axis=0)
     forms = np.einsum("ib,ib->b", signs, product @ signs, dtype=np.float64)
+    # (1 / n) (w - mean w)' H (w - mean w), times n / (n - 2) as at landmarks.
     return np.append(observed, forms / (n - 2))

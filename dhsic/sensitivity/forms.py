@@ -122,6 +122,7 @@ class LandmarkForm:
             session, kernels
         )
         session.step("coefficients")
+        # v = K_J^-1 u, and P_m, the products of the other means.
         v, others = _landmark_weights(fit.basis.factor(0), fit.u), _products_but_one(fit.kappa)
         # Derivatives in sums over the rows, which are those in the means over n.
         joint, marginal = 2.0 * v, -2.0 * v * others

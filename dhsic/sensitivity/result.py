@@ -223,6 +223,7 @@ class SensitivityMap(Result):
                 f"{', '.join(f'{v.name!r} with {v.columns}' for v in self.measured.variables)}"
             )
             raise InvalidArgumentError(msg)
+        # Rounded up, so that there are no more points than were asked for.
         step = -(-self.measured.n // check_integer("most", most, minimum=1))
         x, y = (rows[:, 0] for rows in self._rows.data(step))
         start, found = 0, []
@@ -264,6 +265,7 @@ class SensitivityMap(Result):
         MissingDependencyError
             matplotlib is not installed.
         """
+        # A result that was read from a file has no rows any more.
         if of is None and self.flat and self.rows is not None:
             return draw_points(self.drawn, self.names, ax)
         widest = max(self.names, key=lambda name: len(self.features[name]))

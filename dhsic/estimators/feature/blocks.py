@@ -104,6 +104,7 @@ class KeptBlocks:
 
     def nbytes(self, rows: int) -> int:
         """Bytes of what is kept of so many rows."""
+        # Blocks lie evenly, so that a share of the rows has that share of them.
         blocks = min(self.count, math.ceil(self.count * rows / self.groups.n))
         return blocks * self.rows * sum(self.dims) * self.itemsize
 
@@ -127,6 +128,7 @@ class KeptBlocks:
         return np.concatenate(values, axis=1).reshape(self.count, self.rows, -1)
 
     def _rows_of_group(self, group: int) -> NDArray[np.intp]:
+        # The first rows of the group, as `rows_of` takes them.
         ranges, places = self.groups.arrange(group, group + 1)
         return np.concatenate([np.arange(*one) for one in ranges])[places[: self.rows]]
 

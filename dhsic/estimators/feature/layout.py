@@ -153,6 +153,7 @@ class Layout:
         for first, seconds in partners.items():
             alike.setdefault(tuple(sorted(seconds)), []).append(first)
         firsts = [first for some in alike.values() for first in some]
+        # Firsts stand before seconds, so that what permutations move is at the end.
         order = list(dict.fromkeys([*firsts, *sorted({pair[1] for pair in pairs})]))
         # Only features that stand side by side are multiplied without a copy.
         rectangles = (

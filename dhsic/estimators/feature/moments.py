@@ -164,6 +164,7 @@ def _kernel(m: int, side: Side, *, normed: bool) -> KernelSide:
     if not normed:
         return KernelSide.plain(m, side)
     count = side.n_features + 1
+    # They are about the provisional mean already.
     features = NormedFeatures(side._replace(sample=None))
     return KernelSide(m, features, np.broadcast_to(0.0, count), slice(0, count))
 

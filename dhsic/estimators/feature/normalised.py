@@ -75,6 +75,7 @@ class _Normalised(OnLandmarks):
         if np.trace(whitened) <= rounding_unit(side.map.dtype) ** 2 * size:
             return side._replace(factor=math.sqrt(size) * factor, known_spread=1.0)
         root = self.root(whitened, n)
+        # The trace of R^-1 C R^-T, the mean squared norm of what is summed.
         spread = float(np.trace(whiten(whitened[None], (root, root))[0]))
         # The features become R^-1 L^-1 phi.
         return side._replace(factor=factor @ root, known_spread=spread)

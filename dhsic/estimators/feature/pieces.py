@@ -38,5 +38,6 @@ def fewest_parts(whole: Any, fits: Callable[[Any], bool]) -> list[Any]:
 
 def parted(whole: Any, count: int) -> list[Any]:
     """So many parts, of which the first is the longest."""
+    # Rounded up, so that the first part is the longest: what fits for it fits for all.
     cuts = [-(-len(whole) * i // count) for i in range(count + 1)]
     return [whole[a:b] for a, b in pairwise(cuts)]

@@ -82,6 +82,7 @@ def resample_features(
     kept = None
     for piece in resampling.pieces():
         sizes, own, rows = resampling.sizes(piece)
+        # The first piece keeps the rows, which serve all estimates.
         kept = rows if kept is None else kept
         at = [columns[pair] for pair in piece.pairs]
         # Squared norms of parts of the features add up.

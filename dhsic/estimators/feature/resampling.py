@@ -99,6 +99,7 @@ class FeatureResampling:
             for some in zip(*chosen, strict=True)
         ]
         longer = int(counts[1] > counts[0])
+        # Pairs with one kernel on the longer side stay together where pieces are cut.
         pairs = tuple(sorted(set(chosen), key=lambda pair: (pair[longer], pair)))
         made = partial(cls, session, sides, variables, pairs, measure, unbiased=unbiased)
         if null is None:
@@ -172,6 +173,7 @@ class FeatureResampling:
         """
         if len(piece.pairs) > 1:
             return [piece._replace(pairs=some) for some in parted(piece.pairs, 2)]
+        # The last coset, which takes more than the first: it moves rows.
         one = piece._replace(cosets=piece.cosets[-1:])
         if self._fits(one):
             return [piece._replace(cosets=some) for some in parted(piece.cosets, 2)]
@@ -196,6 +198,7 @@ class FeatureResampling:
     @property
     def _allowed(self) -> int:
         memory = self.session.runtime.memory
+        # An eighth is for what the driver holds beside a pass, such as factors.
         return memory - baseline_bytes() - memory // 8
 
     @property

@@ -193,6 +193,7 @@ class _Terms:
         """Add what waits, replicate by replicate."""
         sums, seconds = self.sums[: self.filled], self.seconds[: self.filled]
         for total, one in zip(self.totals, sums.swapaxes(0, 1), strict=True):
+            # Sums within a tile may be of single precision; those over tiles are of double.
             total += one.T.astype(np.float64) @ seconds
         self.filled = 0
 
@@ -213,6 +214,7 @@ def _runs(values: NDArray[Any]) -> list[slice]:
 def _separated(features: Matrix) -> tuple[Matrix, Matrix]:
     """Left (k, g) and right (k, D) with features (g, D) = left' right to their last digit."""
     if features.shape[1] > _SEPARABLE:
+        # Every feature by itself, with the identity on the right.
         return features.T, np.eye(features.shape[1])
     u, sizes, right = scipy.linalg.svd(features.astype(np.float64), full_matrices=False)
     # What is left out is below the last digit of the features.

@@ -88,6 +88,7 @@ def size_work(layout: Layout, factors: Mapping[Pair, Factors], *, shifted: bool)
 def independent_rounding(session: Session, sides: Iterable[Side]) -> float:
     """How far rounding alone may bring a statistic where features have no covariance."""
     spread = math.prod(side.spread for side in sides)
+    # Both sides are rounding here, so that their product has its square.
     return session.n * rounding_unit(session.dtype) ** 2 * spread
 
 

@@ -291,6 +291,7 @@ def _spectral(session: Session, basis: Basis, found: Covariances, null: Spectral
 
 def _gamma(session: Session, normed: Covariances) -> GammaDistribution:
     """With the mean and the variance over all permutations."""
+    # The last row and column belong to the squared norm.
     own = [normed.of(m, m)[:-1, :-1] for m in (0, 1)]
     mean, variance = permutation_moments(
         session.n,

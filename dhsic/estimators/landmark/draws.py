@@ -136,6 +136,7 @@ class LandmarkDraw:
             replace=self.replace,
         )
         sampled = bandwidth_rows(session)
+        # One fetch for the landmarks, the judges and the bandwidths.
         rows = session.take([np.append(z, x) for z, x in zip(drawn, sampled, strict=True)])
         fitted = fit_combinations(session, combinations, [x[s + e :] for x in rows])
         landmarks = Landmarks(tuple(x[:s] for x in rows), tuple(z[:s] for z in drawn))
@@ -162,6 +163,7 @@ class LandmarkDraw:
 
     def holds(self, session: Session, count: int) -> bool:
         """Whether the factors of so many Gram matrices are held."""
+        # An eighth of the memory, which passes leave free for them.
         return count == 1 or 8 * self.most(session) ** 2 * count <= session.runtime.memory // 8
 
     def held_bytes(self, session: Session, count: int) -> int:

@@ -86,6 +86,7 @@ class Waves:
         DataError
             Phases overflow.
         """
+        # The tile of work is complex, and half of its memory holds the phases.
         phases = as_real(work[0]).reshape(2, *out.shape)[0]
         self._write_phases(rows, columns, phases)
         # Both parts of exp(i phase) by themselves, which needs no complex exponential.
@@ -217,6 +218,7 @@ class JointFrequencies:
         fitted, _, tuples = self._basis(session, Combinations.single(kernels), None)
         moments = measure_tuples(session, tuples)
         (u,) = moments.u
+        # Its mean over the frequencies is V-HSIC: Kalinke and Szabo (2023), (5).
         estimate = self._estimate(fitted.kernels, float(np.mean(np.abs(u) ** 2)))
         centres = [wave.centre for wave in tuples.kernels if isinstance(wave, Waves)]
         waves = tuple(map(Waves, centres))

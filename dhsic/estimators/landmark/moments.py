@@ -70,6 +70,7 @@ def _covariances(part: Tuples, sums: TupleSums, c: int, r: int, b: int, n: int) 
     pair, at = part.pairs[c], slice(part.starts[c], part.starts[c + 1])
     cross = sums.cross[r, at]
     covariances: Tile = cross.copy()
+    # Under all shifts it is a circular correlation, whose transform the pass has summed.
     if b > 1:
         # A real correlation needs half of the frequencies, a complex one all.
         covariances = (
@@ -135,5 +136,6 @@ def write_joint(
 ) -> None:
     """Write u of statistic number c, which a part has at a place, from what the test takes."""
     moments.u[c] = found.copy()
+    # A test of both sides leaves the offset out, which the estimate has.
     if part.form == "product":
         moments.u[c] += joint_offset(part, sums, moments.kappa, place, 0, n)

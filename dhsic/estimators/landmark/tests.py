@@ -183,6 +183,7 @@ class LandmarkTests:
         self, session: Session, combinations: Combinations, null: Null | None = None
     ) -> Prepared:
         """Landmarks, and the statistics of a test or of estimates at them."""
+        # A stage of a chain has the kernels of its own variables, for which landmarks are pruned.
         pairs = statistics_of(combinations.chosen, null)
         basis = self.draw.basis(
             session,

@@ -277,6 +277,7 @@ class NFSIC:
         return np.sort(rng.choice(session.n, size=self._trained(session.n), replace=False))
 
     def _trained(self, n: int) -> int:
+        # At least half of the rows are left for the test.
         return min(n // 2, self.training_rows) if self.placement == "optimised" else 0
 
     def _count(self, session: Session) -> int:

@@ -92,6 +92,7 @@ class Norm:
         scale = float(covariance.diagonal().mean())
         if not np.isfinite(covariance).all():  # of unbounded kernels, refused in words later
             return cls(np.full_like(covariance, np.nan), np.ones(len(covariance)))
+        # Kernels that do not vary have no covariance to be normalised by, and no statistic.
         if scale <= 0.0:
             return cls(np.zeros_like(covariance), np.zeros(len(covariance)))
         # In units of t, so that the ridge is r whatever the units of the kernels.
@@ -180,6 +181,8 @@ class LocationPass:
             own = self.tiles.sides(strip, tiles)
             sums.tuples.add_still(t, strip, own)
             for products, side in zip(sums.second, own.values(), strict=True):
+                # Covariances are differences of these sums, so that they are made in double
+                # precision.
                 values = side.astype(np.float64, copy=False)
                 products += values @ values.T
         return sums

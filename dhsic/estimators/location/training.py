@@ -140,6 +140,7 @@ def _derivative_weights(
     in_means, in_both = expanded([covariances[k] for k in others], squares)
     in_covariance = form * (in_means + in_both)
     constant = (form * in_means) @ means[m]
+    # By way of u, of the covariances in S, and of the means in S.
     changed = a * (rest + slope) - about[m] @ in_covariance - constant
     weights: Vector = (2.0 / len(changed)) * changed
     return weights
@@ -267,6 +268,7 @@ class Training:
     def _units(self) -> list[tuple[Vector, Vector]]:
         """Centre and scale of the columns of every variable."""
         deviations = (x.std(axis=0) for x in self.rows)
+        # A constant column has no deviation, and any unit will do.
         return [
             (np.median(x, axis=0), np.where(s > 0.0, s, 1.0))
             for x, s in zip(self.rows, deviations, strict=True)
@@ -306,6 +308,7 @@ def place(training: Training, count: int, rng: np.random.Generator) -> Placed:
     drawn = [rng.choice(n, size=count, replace=False) for _ in range(_DRAWS)]
     ways = (climbed.way(drawn, factor) for factor in _FACTORS)
     places = [climbed.placed(moved) for way in ways for moved in way]
+    # Where no start has a statistic, one is as good as another.
     if not places:
         return climbed.placed(climbed.start(drawn[0], 1.0))
     return max(
