@@ -77,6 +77,7 @@ def median_distance(
             "the same: drop the variable, or give the kernel's bandwidth"
         )
         raise DataError(msg)
+    # On a line the order of the numbers bounds the median, without most of the distances.
     if sample.shape[1] == 1:
         return _median_of_column(np.sort(sample[:, 0]))
     return median_or_mean(scipy.spatial.distance.pdist(sample, metric))

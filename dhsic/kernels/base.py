@@ -113,6 +113,7 @@ class Kernel(Centred, ABC):
     ) -> tuple[Matrix, Matrix]:
         """Prepare data as `rows` and as `columns`, at less than the price of both."""
         rows = self.rows(x, dtype)
+        # Kernels whose columns are their rows are prepared once.
         same = type(self).columns is Kernel.columns
         return rows, rows if same else self.columns(x, dtype)
 

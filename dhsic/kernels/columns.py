@@ -253,6 +253,7 @@ class Columns(Kernel):
         along = rng.integers(d, size=count)
         for j, part in enumerate(parts):
             chosen = along == j
+            # Frequencies of a column that does not count stay 0: their waves are constant.
             if part is not None and chosen.any():
                 scales[chosen, j] = part.spectral_scales(rng, int(chosen.sum()), 1)[:, 0]
         return scales

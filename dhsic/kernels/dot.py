@@ -135,6 +135,7 @@ class Polynomial(Kernel):
         return self.coef0 > 0.0
 
     def widened(self, factor: float) -> Self:
+        # A length goes with the root of 1 / gamma.
         return replace(self, gamma=self._fitted("gamma") / factor**2) if self.has_length else self
 
     @property

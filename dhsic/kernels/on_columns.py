@@ -94,6 +94,7 @@ class OnColumns(Kernel):
         return replace(self, kernel=self.kernel.widened(factor))
 
     def squarings(self, wide: Kernel) -> int:
+        # Kernels of other columns compare other distances.
         same = isinstance(wide, OnColumns) and wide.at == self.at
         return self.kernel.squarings(wide.kernel) if same else 0  # type: ignore[attr-defined]
 
@@ -119,6 +120,7 @@ class OnColumns(Kernel):
 
     def spec(self) -> str:
         inner = self.kernel.spec()
+        # Without parentheses the columns would be those of the last part alone.
         inner = f"({inner})" if isinstance(self.kernel, Sum | Product) else inner
         return f"{inner}@{','.join(map(str, self.at))}"
 

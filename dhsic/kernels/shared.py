@@ -200,6 +200,7 @@ class SharedTiles:
         needed : container of int, optional
             Kernels, with all that they follow from, as `sources` says; all where not given.
         """
+        # Roots first, since the others are squares of them.
         for k, x, z in zip(self.roots, rows, columns, strict=True):
             if needed is None or k in needed:
                 self.kernels[k].tile(x, z, outs[k], work)

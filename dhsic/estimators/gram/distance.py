@@ -71,6 +71,7 @@ class _Distances(Quadratic):
 
     def reported(self, size: float) -> float:
         """The estimate, from its size: its root where that is asked for."""
+        # Rounding may leave the size below 0.
         return math.sqrt(max(size, 0.0)) if self.root else size
 
     def kernel(self, given: Kernel | None) -> Kernel:

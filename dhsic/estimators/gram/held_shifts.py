@@ -221,6 +221,7 @@ class HeldShifts:
     def _standing(self, values: Matrix) -> Matrix:
         """The entries of pairs of rows of which neither moves, shape (n_left^2, K)."""
         groups, n = self.sides.orbit.groups, self._rows
+        # Rows that stay are the last ones.
         left = np.arange(n - groups.n_left, n)
         entries: Matrix = values[(n * left[:, None] + left).ravel()]
         return entries
@@ -234,6 +235,7 @@ class HeldShifts:
             met += own[..., part.start : part.stop] @ self._spectra(values, cosets, part, work)
         met = met.reshape(*own.shape[:2], len(cosets), -1)
         lefts, rights = zip(*self._places_of_pairs, strict=True)
+        # The sums hold A conj(B) at a frequency, the conjugate of what the left sides give.
         return np.conj(met[:, list(lefts), :, list(rights)]).transpose(2, 0, 1)
 
     @cached_property

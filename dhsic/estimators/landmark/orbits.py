@@ -168,6 +168,7 @@ class TupleOrbitPass:
         """Complex numbers of a transform; 0 without shifts."""
         if not self.orbit.shifted:
             return 0
+        # Rows of real numbers have b // 2 + 1 different frequencies, complex ones b.
         return self.groups.size if self.tuples.parts > 1 else self.groups.size // 2 + 1
 
     @cached_property
@@ -181,6 +182,7 @@ class TupleOrbitPass:
         """Variables that cosets permute."""
         moved = {pair.right for pair in self.tuples.pairs}
         if self.tuples.form == "joint":
+            # A joint test permutes all variables but the first.
             moved |= {k for pair in self.tuples.pairs for k in pair.left[1:]}
         return tuple(sorted({self.tuples.variables[k] for k in moved}))
 
@@ -301,6 +303,7 @@ class TupleOrbitPass:
         t, b = self.tuples, self.groups.size
         dtype = np.result_type(t.dtype, np.complex64)
         ends = list(accumulate((length(place.at) for place in strip.pairs), initial=0))
+        # All groups are summed here before the state is touched, which no cache holds.
         found = np.zeros((len(orders), ends[-1], self.frequencies), dtype)
         # Transforms are linear: cross-spectra of groups are added, and one inverse transform in the
         # end gives all shifts.
@@ -316,6 +319,7 @@ class TupleOrbitPass:
                     # in each.
                     key = left, r if t.form == "joint" and len(left) > 1 else 0
                     if key not in first:
+                        # conj(F f) F h is the transform of sum_i f(i) h(i + k).
                         first[key] = _reversed_transform(lefts[r][left][:, group])
                     if right not in second:
                         x, order = rights[right,][:, group], moved.get(t.variables[right])
@@ -334,6 +338,7 @@ def _transform_rows(values: Tile) -> Spectrum:
 
 def _reversed_transform(values: Tile) -> Spectrum:
     """The transform of the rows in reverse order, with which a product is a correlation."""
+    # Conjugate before and after, which serves complex rows as well as real ones.
     return np.conj(_transform_rows(np.conj(values)))
 
 
