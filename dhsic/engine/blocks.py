@@ -271,6 +271,7 @@ def read_ranges(source: Source, ranges: Sequence[tuple[int, int]]) -> NDArray[An
 def _of_ranges(starts: NDArray[np.intp], stops: NDArray[np.intp]) -> NDArray[np.intp]:
     """The rows of ranges, one range after another."""
     sizes = stops - starts
+    # One `arange` for all ranges, moved by where each of them starts.
     before = np.cumsum(sizes) - sizes
     return np.repeat(starts - before, sizes) + np.arange(int(sizes.sum()))
 
@@ -281,6 +282,7 @@ def spans_of(ranges: Sequence[tuple[int, int]], chunk_rows: int) -> list[tuple[i
         return list(ranges)
     spans: list[tuple[int, int]] = []
     for start, stop in sorted(ranges):
+        # What lies in the last chunk of a span is joined to it.
         if spans and start // chunk_rows == (spans[-1][1] - 1) // chunk_rows:
             spans[-1] = spans[-1][0], stop
         else:

@@ -195,6 +195,7 @@ class Checkpoint:
         key = digest((run, name, count, determined_by, *own))[:32]
         shards = Shards(self.folder, self.manifest.token, key, count)
         shards.folder.make()
+        # It tells those who list checkpoints which pass this is.
         described = json.dumps({"name": name, "shards": count}).encode()
         shards.folder.write_new(PASS, described)
         return shards

@@ -275,6 +275,7 @@ class _Segment(NamedTuple):
             Starts and stops of both pieces.
         """
         length = self.n_groups * self.rows
+        # A segment is a circle: a run may go on from its end to its start.
         begin = (self.offset + first * self.rows) % length
         end = begin + (last - first) * self.rows
         starts = [begin, np.zeros_like(begin)]

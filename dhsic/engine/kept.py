@@ -60,6 +60,7 @@ def find_checkpoints(root: AnyFolder) -> Found:
         try:
             manifest = Manifest.read(folder)
         except DataError as error:
+            # A folder that cannot be read hides no other.
             listed.broken.append(error)
         else:
             if manifest is not None:

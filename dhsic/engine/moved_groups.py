@@ -97,6 +97,7 @@ class MovedGroups:
 
     def count_of(self, first: int, rows: int) -> int:
         """Groups, from the first on, that with what goes with them have so many rows."""
+        # A run has more rows the more groups it has, so that bisection finds the last that fits.
         low, high = 0, self.count - first
         while low < high:
             middle = (low + high + 1) // 2

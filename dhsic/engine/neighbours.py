@@ -201,6 +201,7 @@ def _drawn_runs(session: Session) -> tuple[NDArray[np.intp], list[int]]:
     chunks = [-(-n // size) for one in session.sources if (size := one.chunk_rows)]
     count = min(_RUNS, max(2, min(chunks, default=n) // _SHARE_OF_CHUNKS))
     length = _ROWS // count
+    # One run from each part of the data, at a random place there.
     draws = generator(session.seed, "neighbours").integers(n // count - length + 1, size=count)
     firsts = draws + np.arange(count) * (n // count)
     found: NDArray[np.intp] = (firsts[:, None] + np.arange(length)).ravel()

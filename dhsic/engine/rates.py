@@ -145,6 +145,7 @@ def _write_rates(machine: dict[str, Any], rates: dict[str, float]) -> None:
     path = _place(machine)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # It gets its name when it is whole, since others may write at the same time.
         with tempfile.NamedTemporaryFile(
             "w", encoding="utf-8", dir=path.parent, suffix=".part", delete=False
         ) as file:

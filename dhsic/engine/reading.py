@@ -169,6 +169,7 @@ def _open_rows(source: Source, plan: PassPlan, threads: int) -> int:
     there = starts < stops
     block = np.broadcast_to(np.arange(len(starts))[:, None], starts.shape)[there]
     lows, highs = starts[there] // step, (stops[there] - 1) // step
+    # The first and the last block that has rows of a chunk.
     first = np.full(-(-n // step), len(starts))
     last = np.full(len(first), -1)
     for further in range(int((highs - lows).max()) + 1):

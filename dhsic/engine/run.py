@@ -214,6 +214,7 @@ def _spans(plan: PassPlan) -> list[Spans]:
 def _amount(plan: PassPlan, spans: Spans) -> int:
     """Rows of a block, or pairs of rows of two blocks, each pair once."""
     sizes = [plan.rows_of(*span) for span in spans]
+    # Of a block with itself every pair counts once, and every row with itself.
     return math.comb(sizes[0] + 1, 2) if spans[1:] == spans[:1] else math.prod(sizes)
 
 

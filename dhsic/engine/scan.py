@@ -72,6 +72,7 @@ def check_finite(extent: Extent, sources: Sequence[Source], remedy: str) -> None
     number = int(np.argmin(extent.first_bad))
     row = extent.first_bad[number]
     if np.isfinite(row):
+        # Rows of pooled samples are told by the sample that they are of.
         place = getattr(sources[number], "place_of", None)
         name, row = (sources[number].name, row) if place is None else place(int(row))
         msg = (

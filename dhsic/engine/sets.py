@@ -87,6 +87,7 @@ class RowSets:
         parts = []
         for width in np.unique(sizes).tolist():
             rows = order[starts[sizes == width][:, None] + np.arange(width)]
+            # By their first rows, so that items stand in the order of storage.
             rows = rows[np.argsort(rows[:, 0])]
             parts.append(Items(rows, strata[rows[:, 0]]))
         what = f"whole groups of equally many rows{within}"
@@ -123,6 +124,7 @@ class RowSets:
         shares = {b: self._staying(b) for b in sizes}
         bound = _NEAR_BEST * min(shares.values()) + _STAYING
         good = [b for b in sizes if shares[b] <= bound]
+        # Transforms of such lengths are quick.
         return max((b for b in good if is_smooth(b)), default=max(good))
 
     def _staying(self, size: int) -> float:
@@ -204,6 +206,7 @@ class Series:
 
     @property
     def _least(self) -> int:
+        # The lag in whole periods, rounded up.
         return -(-self.lag // self.period) * self.period
 
     def groups(self, most: int) -> MovedGroups:
