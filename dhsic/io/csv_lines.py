@@ -151,6 +151,7 @@ def _decoded_blocks(path: Path, dialect: Dialect) -> Iterator[bytes]:
     for raw in _raw_blocks(path):
         if first and dialect.is_utf_8:
             _check_mark(raw, path)
+            # The mark is no part of the first name.
             raw = raw.removeprefix(codecs.BOM_UTF8)
         first = False
         try:
@@ -177,6 +178,7 @@ def _raw_blocks(path: Path) -> Iterator[bytes]:
     except (OSError, EOFError, zlib.error) as error:
         msg = f"cannot read {path} as a table: {error}"
         raise DataError(msg) from error
+    # The end, where the decoder tells of a character that is cut off.
     yield b""
 
 
@@ -243,6 +245,7 @@ class _Counter:
                 f"{_NO_QUOTES}"
             )
             raise DataError(msg)
+        # Behind a quote that nothing closes the whole file would be held.
         if len(held) - end > ROW_BYTES:
             self._refuse_length(held, end, quotes)
         self._line += int(np.searchsorted(newlines, end))
@@ -364,6 +367,7 @@ class _Counter:
 def _openers(quotes: NDArray[np.intp]) -> NDArray[np.intp]:
     """Those that open a field: of every second quote, the ones that are not half of a pair."""
     second = quotes[0::2]
+    # Two together stand for one quote in a field, and open none.
     return second[np.diff(quotes, prepend=-2)[0::2] > 1]
 
 

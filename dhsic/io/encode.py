@@ -295,4 +295,5 @@ def _is_missing(value: Any) -> bool:
     """None, NaN, and the marks of pandas for values and times."""
     if value is None or type(value).__name__ in _MARKS:
         return True
+    # NaN alone differs from itself.
     return isinstance(value, float | Decimal | np.floating) and value != value

@@ -91,6 +91,7 @@ def _kind_of_failure(chain: list[BaseException], status: int | None) -> FailureK
     refused = status in (401, 403) or any(isinstance(error, PermissionError) for error in chain)
     if refused or _REFUSED.search(text):
         return "refused"
+    # By name, since the libraries that raise them are perhaps not there.
     names = {base.__name__ for error in chain for base in type(error).__mro__}
     if names & _PASSING_TYPES:
         return "passing"

@@ -206,6 +206,7 @@ class Folder:
 
 
 def _folder_entry(listing: Any) -> FolderEntry:
+    # Disks and stores have names of their own for the time.
     modified = listing.get("mtime") or listing.get("LastModified") or listing.get("created")
     stamp = getattr(modified, "timestamp", None)
     return FolderEntry(

@@ -108,6 +108,7 @@ class PooledSource:
         largest = max(self.samples, key=lambda sample: sample.shape[0])
         if largest.chunk_rows is None:
             return None
+        # So many pooled rows take a chunk of the largest sample.
         share = self.shape[0] / largest.shape[0]
         return min(self.shape[0], max(1, round(largest.chunk_rows * share)))
 

@@ -281,6 +281,7 @@ class StoredSource:
 
     def take(self, rows: NDArray[np.intp]) -> NDArray[Any]:
         """Rows by increasing number; each stored chunk is read at most once."""
+        # A chunk for each reader, so that none is read twice.
         groups = np.split(rows, chunk_starts(rows, self._step))
         with ThreadPoolExecutor(self.readers) as pool:
             return np.concatenate(list(pool.map(self._pick, groups)))

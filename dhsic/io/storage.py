@@ -53,6 +53,7 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
     @property
     def _store(self) -> Any:
         """The store of this process: neither connections nor event loops survive a fork."""
+        # What a store has opened does not survive a fork.
         process = os.getpid()
         if self._opened is None or self._opened[0] != process:
             self._opened = process, backend(self.url, self._read_only)
@@ -103,6 +104,7 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
 
     async def is_empty(self, prefix: str) -> bool:
         """Whether a folder holds no object."""
+        # None is an absent prefix, and that is empty.
         return await self._insist(prefix, lambda: self._store.is_empty(prefix)) is not False
 
     async def exists(self, key: str) -> bool:
