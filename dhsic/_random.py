@@ -135,4 +135,6 @@ def random_keys(seed: int, start: int, stop: int, purpose: str, *index: int) -> 
 
 
 def _sequence(seed: int, purpose: str, *index: int) -> np.random.SeedSequence:
+    # One stream for two variables would let their draws know of each other: with the same rows as
+    # landmarks of both, 76 to 100 % of true nulls were rejected.
     return np.random.SeedSequence(seed, spawn_key=(PURPOSES.index(purpose), *index))

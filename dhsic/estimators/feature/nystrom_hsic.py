@@ -170,6 +170,7 @@ class NystromHSIC(OnLandmarks):
             return None
         if self.n_features == _AUTO:
             return feature_counts(combinations, directions, session.n, MOST_PRODUCTS)
+        # No more than there are directions.
         return [min(len(one.variances), int(self.n_features)) for one in directions]
 
     def by_column(self, combinations: Combinations, dims: Sequence[int], p: int) -> list[int]:

@@ -256,6 +256,7 @@ class Quadratic:
         """The law of the statistic, by its moments and for a spectral null by its limit."""
         factor = self.factor(sums)
         mean, variance = null_moments(sums, unbiased=self.unbiased)
+        # Of a multiple: the variance goes with the square of the factor.
         moments = factor * mean, factor**2 * variance
         if isinstance(null, Gamma) or limit is None:
             return GammaDistribution(*moments)

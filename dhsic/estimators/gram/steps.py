@@ -150,6 +150,7 @@ def orbit_steps(
         return held.sums
 
     working = session.runtime.threads * reduction.permuting_bytes(session.n)
+    # Half of the entries, by symmetry.
     pairs = session.n * (session.n + 1) / 2
     bytes_ = working + PairSums.nbytes_of(sides, 1)
     cost = DriverStep(reduction.name, bytes_, work=pairs * reduction.permuting, parallel=True)
