@@ -228,9 +228,11 @@ class _Task:
     def _add(self, lines: Lines, first: Sequence[CosetRows], second: Sequence[CosetRows]) -> None:
         """Add lines between rows, which are given in the order of every coset."""
         rows, columns = first[0].places, second[0].places
+        # In the tile of a group with itself both sums are of the same rows.
         above = np.zeros((len(self._sides.numbers), len(rows)))
         sums = above, above if rows is columns else np.zeros((len(above), len(columns)))
         offsets = [_offsets(lines, *both) for both in zip(first, second, strict=True)]
+        # Kernels are computed for a band, and transformed a part at a time, which the cache holds.
         for _, band in lines.cut(self._shifted.band):
             roots = self._roots(band, first, second)
             for at, part in band.cut(self._shifted.part):
@@ -354,6 +356,7 @@ def _is_quick(length: int) -> bool:
 
 def _transform_lines(lines: Matrix, length: int, out: NDArray[Any]) -> None:
     """Write the transforms of lines; SciPy is quicker in float32, and makes new arrays."""
+    # NumPy writes float64 into memory that is there, and SciPy is quicker in float32.
     if lines.dtype == np.float64:
         np.fft.rfft(lines, length, axis=1, out=out)
     else:

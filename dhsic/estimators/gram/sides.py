@@ -117,6 +117,7 @@ class GramSides:
         """
         pilots = tuple(sample[:_PILOTS] for sample in samples)
         pairs = tuple(statistics_of(combinations.chosen, null))
+        # Of two variables joint independence is that of two sides, as in each stage of a chain.
         joint = not isinstance(null, Chain) and len(samples) > 2
         return cls(combinations, pairs, pilots, orbit, session.dtype, unbiased, joint)
 
@@ -266,6 +267,7 @@ class GramSides:
         weight = 1.0 if first is second else 2.0
         for (_, side), number in self.numbers.items():
             gram = grams[side]
+            # In double precision, since HSIC is a difference of such sums.
             sums.rows[number, first.places] += gram.sum(axis=1, dtype=np.float64)
             if first is second:
                 sums.diagonal[number, first.places] = gram.diagonal()

@@ -253,6 +253,7 @@ class TupleOrbitPass:
             # transforms.
             both = norms[pair.left][place.left] * norms[pair.right,][place.right]
             sums.squares[place.at] += both.sum(axis=1)
+        # Shifts leave the sums of a side as they are.
         plain = {side: x.sum(axis=1) for side, x in side_tiles.items()}
         several = [side for side in side_tiles if len(side) > 1 and t.form == "joint"]
         factors = {side: self.tiles.factors(side, strip, tiles) for side in several}
@@ -282,6 +283,7 @@ class TupleOrbitPass:
         t = self.tuples
         found: dict[int, Tile] = {}
         for pair, place in zip(t.pairs, strip.pairs, strict=True):
+            # A right side that several statistics share is permuted once.
             if pair.right not in found:
                 own, order = rights[pair.right,], moved.get(t.variables[pair.right])
                 found[pair.right] = own if order is None else permuted(own, order)

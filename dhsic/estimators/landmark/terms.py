@@ -175,6 +175,7 @@ class SpectrumPass:
                     own[0] = xi.real
                     own[1:] = xi.imag
             for (plain, squares), terms in zip(each, rows, strict=True):
+                # Real and imaginary parts are rows of one covariance.
                 flat = terms.reshape(len(plain), -1)
                 plain += flat.sum(axis=1)
                 squares += flat @ flat.T

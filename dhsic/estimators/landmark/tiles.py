@@ -172,6 +172,7 @@ class TupleTiles:
         """
         t = self.tuples
         for number, ((left, right), place) in enumerate(zip(t.pairs, strip.pairs, strict=True)):
+            # A strip may hold no landmark that this statistic keeps.
             if length(place.at) == 0:
                 continue
             if t.form == "joint" and len(left) > 1:
