@@ -57,6 +57,7 @@ class CovarianceSpectrum(BarResult):
     supremum: float
 
     def __post_init__(self) -> None:
+        # The largest first, which is the norm.
         values = np.sort(np.asarray(self.eigenvalues, np.float64))[::-1]
         if values.ndim != 1 or not len(values) or values[0] <= 0 or not values[-1] >= 0:
             msg = "eigenvalues must be an array (r,) of numbers >= 0, one of them above 0"

@@ -163,6 +163,7 @@ class FourierFeatures:
 
 def centred_rows(x: NDArray[Any], centre: NDArray[np.float64], dtype: DTypeLike) -> Matrix:
     """Rows (b, d) about a centre (d,), in a precision."""
+    # In double precision: float32 would lose the digits that rows and centre share.
     centred = np.subtract(x, centre, dtype=np.float64)
     # A number that becomes infinite is refused with the phases.
     with np.errstate(over="ignore"):
