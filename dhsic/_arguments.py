@@ -143,6 +143,7 @@ def session_over(
 ) -> Session:
     """A session over variables that are open, as `open_session`."""
     check_choice("precision", precision, get_args(Precision))
+    # A graph of Dask is computed by the client at hand, as Dask itself would.
     if client is None and threads is None and any(s.place == "graph" for s in sources):
         client = current_client()
     if not callable(progress) and progress is not None:
@@ -363,6 +364,7 @@ def choose_method(
         _checked_codes(combinations, session.sources),
         null,
         n_resamples,
+        # Kernels that were given are all kept; those that nobody chose may be fewer.
         reducible=not isinstance(asked, Grid),
     )
     found, null_reason = find_null(null, chosen, session, n_resamples, checked)

@@ -88,6 +88,7 @@ def shortened(name: str, most: int) -> str:
     if len(line) > most:
         head = most // 2
         line = f"{line[:head].rstrip()}{_ELLIPSIS}{line[head + 1 - most :].lstrip()}"
+    # A dollar would begin mathematics.
     return line.replace("$", r"\$")
 
 

@@ -40,6 +40,7 @@ def tested_fields(session: Session, method: Method, began: float) -> dict[str, A
     if isinstance(distribution, Replicates):
         values, error = distribution.values, monte_carlo_error(p, len(distribution.values))
     else:
+        # A law has no replicates: draws from it are shown in their place.
         values, error = distribution.draws(generator(session.seed, "simulation"), _SHOWN), None
     return {
         **_measured(outcome, values),
@@ -82,6 +83,7 @@ def _outcome_of_test(
     assert isinstance(estimator, GridEstimator)
     assert isinstance(null, Resampling)
     tested = estimator.test_grid(session, combinations, null)
+    # Combinations that compare no rows were left out, perhaps all but one.
     if len(tested.combinations) == 1:
         return tested.only, None, ()
     whole = aggregate(

@@ -21,6 +21,7 @@ def parse_json(text: str | bytes, **options: Any) -> Any:
     """
     try:
         return json.loads(text, **options)
+    # A file of brackets within brackets.
     except RecursionError:
         msg = "it has too many brackets within each other"
         raise ValueError(msg) from None
@@ -34,6 +35,7 @@ def check_regular(path: str | os.PathLike[str]) -> None:
     OSError
         It is one; or nothing is there, or it may not be seen.
     """
+    # A pipe would be waited for, and a device may have no end.
     mode = os.stat(path).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", os.fspath(path))

@@ -299,6 +299,7 @@ def _bar_on_terminal(seconds: float) -> Iterator[Listener]:
         yield bar.listen()
     finally:
         timer.cancel()
+        # A bar that is just being drawn has to be there to be stopped.
         if timer.is_alive():
             timer.join()
         for live in drawn:

@@ -98,6 +98,7 @@ def random_signs(seed: int, start: int, stop: int, n: int) -> NDArray[np.int8]:
     for group in range(groups):
         bits = np.random.Philox(key=key, counter=[start, group, 0, 0])
         words[:, group] = bits.random_raw(4 * (stop - start)).reshape(-1, 4)
+    # In one order of bytes on every machine.
     bytes_ = words.astype("<u8", copy=False).view(np.uint8).reshape(stop - start, 32 * groups)
     signs = np.unpackbits(bytes_, axis=1, count=n, bitorder="little").view(np.int8)
     signs *= 2
@@ -126,6 +127,7 @@ def random_keys(seed: int, start: int, stop: int, purpose: str, *index: int) -> 
     ndarray of uint64, shape (stop - start,)
     """
     key = _sequence(seed, purpose, *index).generate_state(2, np.uint64)
+    # A block of the counter has four words, of which some may be of rows before.
     counter, skipped = divmod(start, _WORDS_PER_COUNTER)
     bits = np.random.Philox(key=key, counter=[counter, 0, 0, 0])
     words: NDArray[np.uint64] = bits.random_raw(skipped + stop - start)[skipped:]
@@ -133,4 +135,6 @@ def random_keys(seed: int, start: int, stop: int, purpose: str, *index: int) -> 
 
 
 def _sequence(seed: int, purpose: str, *index: int) -> np.random.SeedSequence:
+    # One stream for two variables would let their draws know of each other: with the same rows as
+    # landmarks of both, 76 to 100 % of true nulls were rejected.
     return np.random.SeedSequence(seed, spawn_key=(PURPOSES.index(purpose), *index))

@@ -65,6 +65,7 @@ _SECONDS = {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 def check_integer(name: str, value: Any, *, minimum: int, maximum: int = _LARGEST) -> int:
     """Return an integer from `minimum` to `maximum`, which NumPy can count with, or raise."""
+    # A bool is an integer to Python, and no count.
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if whole and minimum <= value <= maximum:
         return int(value)

@@ -53,6 +53,7 @@ class PivotedCholesky:
     def in_order(self) -> PivotedCholesky:
         """That of the kept rows as they come, in place of the order of the pivots."""
         order = np.argsort(self.kept)
+        # L L' of the chosen rows is their Gram matrix, so that another order needs no kernel again.
         rows = self.factor[order]
         factor = scipy.linalg.cholesky(rows @ rows.T, lower=True, check_finite=False)
         return replace(self, factor=factor, kept=self.kept[order])
@@ -69,6 +70,7 @@ class PivotedCholesky:
         -------
         ndarray, shape () or (b,)
         """
+        # v' K^-1 v = |L^-1 v|^2: no inverse is formed, and rounding cannot make the norm negative.
         return squared_norms(solve_lower(self.factor, values))
 
 
@@ -110,14 +112,17 @@ def pivoted_cholesky(gram: NDArray[np.float64], tolerance: float) -> PivotedChol
     that is the smallest tolerance used.
     """
     p = len(gram)
+    # Below p eps times the largest diagonal entry, LAPACK's own default, a residual is rounding.
     tolerance = max(tolerance, p * _EPSILON)
     scale = float(gram.diagonal().max())
+    # A kernel that is 0 at every landmark keeps one of them, so that solves give 0 and not NaN.
     if scale <= 0.0:
         return PivotedCholesky(np.ones((1, 1)), np.zeros(1, np.intp), tolerance)
     # The transposed view of a symmetric C-ordered matrix is what Fortran overwrites in place.
     factor, pivots, rank, _ = scipy.linalg.lapack.dpstrf(
         gram.T, tol=tolerance * scale, lower=1, overwrite_a=1
     )
+    # LAPACK leaves what is above the diagonal and beyond the rank as it was, and counts from 1.
     return PivotedCholesky(
         np.tril(factor[:rank, :rank]), pivots[:rank].astype(np.intp) - 1, tolerance
     )
@@ -147,6 +152,7 @@ def spectrum(gram: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     )
     # Above half of n, the product of the factor costs more than the eigenvalues of the matrix.
     if rank > n // 2:
+        # The factorisation overwrote the copy.
         whole[:] = gram
         return np.asarray(scipy.linalg.eigvalsh(whole, overwrite_a=True, check_finite=False))
     # L L' and L' L have the same eigenvalues but for zeros, and the second is r x r.

@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 _SMALLEST_DELTA = 1e-200  # divided by landmarks it is still a normal number
+# Chatalic et al. (2022), theorem 4.1; Kalinke and Szabo (2023), proposition 4.1.
 _LEAST = 67.0
 
 
@@ -285,9 +286,11 @@ def nystrom_m_bound(
     if not isinstance(marginals, Sequence) or len(marginals) < 2:
         msg = f"HSIC needs the spectra of two variables or more, got {shown(marginals)}"
         raise InvalidArgumentError(msg)
+    # Each of the M + 1 bounds may fail with probability delta.
     _check_delta(delta, 1.0 / (len(marginals) + 1))
     _check_counts(n, p, delta, (joint, *marginals))
     suprema = tuple(one.supremum for one in marginals)
+    # sup sqrt(k) of a product of kernels is at most the product of theirs.
     whole = replace(joint, supremum=math.prod(suprema))
     bounds = [mean_embedding_bound(n, p, delta, one) for one in (whole, *marginals)]
     return HSICBound(bounds[0], tuple(bounds[1:]), suprema)
@@ -332,6 +335,7 @@ def landmarks_for_polynomial_decay(n: int, delta: float, gamma: float) -> int:
     check_integer("n", n, minimum=1)
     _check_delta(delta, 1.0)
     check_number("gamma", gamma, "greater than 0 and at most 1", lambda x: 0.0 < x <= 1.0, "as 0.5")
+    # Chatalic et al. (2022), corollary 4.1, for polynomial decay.
     return math.ceil(math.pow(n, 1.0 / (2.0 - gamma)) * math.log(n / delta))
 
 
@@ -379,6 +383,7 @@ def landmarks_for_exponential_decay(
     for name, value in (("scale", scale), ("supremum", supremum)):
         check_number(name, value, "greater than 0", lambda x: 0.0 < x < math.inf, "as 1.0")
     root = math.sqrt(n)
+    # Chatalic et al. (2022), corollary 4.1, for exponential decay.
     return math.ceil(root * math.log(root * max(1.0 / delta, scale / (6.0 * supremum**2))))
 
 

@@ -57,6 +57,7 @@ class CovarianceSpectrum(BarResult):
     supremum: float
 
     def __post_init__(self) -> None:
+        # The largest first, which is the norm.
         values = np.sort(np.asarray(self.eigenvalues, np.float64))[::-1]
         if values.ndim != 1 or not len(values) or values[0] <= 0 or not values[-1] >= 0:
             msg = "eigenvalues must be an array (r,) of numbers >= 0, one of them above 0"
@@ -170,6 +171,8 @@ def covariance_spectrum(
     gram = hadamard(kernel(x) for kernel, x in zip(fitted, rows, strict=True))
     # K of the bounds is sup sqrt(k(x, x)); a pilot sees it where k(x, x) is constant.
     supremum = float(np.sqrt(gram.diagonal().max()))
+    # Eigenvalues of a Gram matrix over n are those of the covariance operator of the sample;
+    # rounding may leave some below 0.
     return CovarianceSpectrum(spectrum(gram).clip(min=0.0) / len(gram), supremum)
 
 

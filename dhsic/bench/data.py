@@ -85,6 +85,7 @@ class Data:
 
     def of(self, rows: int, chunk_rows: int | None) -> list[AnySource]:
         """So many rows; what a function makes, and chunks that are asked for, are stored once."""
+        # What is in memory or stored as it should be needs no copy.
         if self._make is None and chunk_rows is None:
             return [_first(source, rows) for source in self._whole]
         key = rows, chunk_rows or 0
@@ -148,10 +149,13 @@ def _stored(source: ArraySource | StoredSource, chunk_rows: int, place: Path) ->
         shape=(n, width),
         chunks=(min(chunk_rows, n), width),
         dtype=source.read(0, 1).dtype,
+        # Compression would make the time depend on the values.
         compressors=Crc32cCodec(),
         overwrite=True,
+        # A chunk of zeros would not be written, and so never be read.
         config={"write_empty_chunks": True},
     )
+    # In whole chunks, so that none is written twice.
     step = max(1, _COPIED_ROWS // chunk_rows) * chunk_rows
     for start in range(0, n, step):
         stop = min(start + step, n)

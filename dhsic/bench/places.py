@@ -62,6 +62,7 @@ class StudyWorkers:
         Nothing is known of a worker that is lost on the way.
         """
         usage = Usage()
+        # The mark is set back, or the peak might be of an earlier run.
         before, forgot = self._processor_seconds(), all(self._everywhere(forget_peak).values())
         yield usage
         after = self._processor_seconds()
@@ -121,6 +122,7 @@ class WorkerPool:
             return StudyWorkers(None, workers)
         if self.client is not None:
             _scale_cluster(self.client, workers)
+            # What is imported takes no time of the first run then.
             self.client.run(_import_for_tasks)
             return StudyWorkers(self.client, None)
         if workers not in self._local:
@@ -135,6 +137,7 @@ class WorkerPool:
 def _asked_for(client: Any) -> int:
     """Workers that the cluster of a client is to have, there or not; those of any other client."""
     asked = len(getattr(client.cluster, "plan", ())) or len(client.nthreads())
+    # An adaptive cluster may have any number within its limits at the moment.
     fewest, most = _adaptive_limits(client.cluster) or (asked, asked)
     return int(min(max(asked, fewest), most))
 

@@ -188,6 +188,7 @@ class ScalingStudy(Result):
 
     def _along(self, along: str | None) -> str:
         names = [name for name in self.varied if name not in ("rows_per_worker", *_WORDS)]
+        # In weak scaling the rows follow from the workers.
         if self.weak and "workers" in names:
             names = [name for name in names if name != "rows"]
         words = [name for name in self.varied if name in _WORDS]

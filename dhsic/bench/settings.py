@@ -66,6 +66,7 @@ def settings_of(vary: Any, *, weak: bool, most_rows: int | None, workers: int) -
         msg = "a function that makes the data needs vary with 'rows', as {'rows': [10_000]}"
         raise InvalidArgumentError(msg)
     if weak and most_rows is not None:
+        # As many rows a worker as the data allow for the most of them.
         values.setdefault("rows", [max(1, most_rows // max(values["workers"]))])
     values.setdefault("workers", [workers])
     values.setdefault("rows", [most_rows])

@@ -111,6 +111,7 @@ def scaling_study(
     _check_progress(progress)
     _check_folder("csv must be in", None if csv is None else Path(check_path("csv", csv)).parent)
     _check_folder("folder must be", folder)
+    # All runs have one seed, so that they do the same work.
     tests = {"rng": 0, **options}
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="dhsic-", dir=folder))
@@ -124,10 +125,12 @@ def scaling_study(
         study = "; ".join([data.described(places.runtime), places.described, varied, *fixed])
         table = ScalingStudy.kept(csv, study)
         for number, turn in enumerate(turns, 1):
+            # The table may be of an earlier study that was interrupted.
             if table.has(turn):
                 continue
             run = _run_setting(places.at(turn["scheduler"], turn["workers"]), data, turn, tests)
             table = table.with_run({**run, "study": study})
+            # After every run, so that an interrupted study goes on from here.
             if csv is not None:
                 table.to_csv(csv)
             if progress is not None:
@@ -143,6 +146,7 @@ def _turns(settings: Sequence[Setting], repeats: int, client: Any) -> list[Setti
     if any(turn["scheduler"] == "threads" for turn in turns):
         msg = "scheduler must be 'processes' where a client is given: leave one of them out"
         raise InvalidArgumentError(msg)
+    # By their number, so that the cluster is scaled as seldom as may be.
     return sorted(turns, key=lambda turn: turn["workers"])
 
 

@@ -19,6 +19,7 @@ def varied_in(runs: Sequence[Row]) -> tuple[str, ...]:
     """Settings of more than one value; landmarks that each number of rows has its own of follow."""
     several = [name for name in SETTINGS if len({run[name] for run in runs}) > 1]
     rows = {run["rows"] for run in runs}
+    # Landmarks that follow from the rows do not vary by themselves.
     if len(rows) > 1 and len({(run["rows"], run["landmarks"]) for run in runs}) == len(rows):
         several = [name for name in several if name != "landmarks"]
     return tuple(several)
@@ -71,6 +72,7 @@ def _gain(
 def _ratio(above: Iterable[Row], below: Iterable[Row]) -> float | None:
     """Median over the turns that both have."""
     seconds = {run["repeat"]: run["seconds"] for run in below}
+    # Within a turn, since what else the machine does changes from one to the next.
     ratios = [r["seconds"] / seconds[r["repeat"]] for r in above if r["repeat"] in seconds]
     return median(ratios) if ratios else None
 

@@ -72,14 +72,17 @@ class SplineBasis:
         -------
         SplineBasis
         """
+        # The outermost knots are the least and the largest value of the sample.
         levels = np.linspace(0.0, 1.0, n_knots)
         quantiles = np.quantile(np.asarray(sample, np.float64), levels, axis=0)
+        # Values that repeat would put knots on top of each other.
         inner = [np.unique(column) for column in quantiles.T]
         return cls(tuple(_widened(knots, degree) for knots in inner), degree, extrapolation)
 
     @property
     def counts(self) -> tuple[int, ...]:
         """Functions of every column."""
+        # There are len(knots) - degree - 1 functions, and the last is left out.
         return tuple(len(knots) - self.degree - 2 for knots in self.knots)
 
     @property
@@ -104,8 +107,10 @@ class SplineBasis:
         from scipy.interpolate import BSpline  # slow to import
 
         low, high = knots[self.degree], knots[-self.degree - 1]
+        # Knots come from a sample, so that other rows may lie beyond them.
         within = np.clip(x, low, high)
         out[:] = BSpline.design_matrix(within, knots, self.degree).toarray()[:, :-1]
+        # Beyond the knots functions go on along their slopes, where a polynomial would run away.
         if self.extrapolation == "linear":
             for end, beyond in ((low, x < low), (high, x > high)):
                 if beyond.any():
@@ -118,8 +123,10 @@ class SplineBasis:
     def _roughness(self, knots: Vector) -> Vector:
         """Between two knots a polynomial, of which Gauss and Legendre's rule has the integral."""
         curvature = self._functions(knots).derivative(2)
+        # Products of second derivatives have degree 2 d - 4, and d points are exact up to 2 d - 1.
         places, weights = np.polynomial.legendre.leggauss(self.degree)
         total = np.zeros((len(knots) - self.degree - 2,) * 2)
+        # The polynomials change at every knot, so that each span is a sum of its own.
         for low, high in pairwise(knots[self.degree : -self.degree]):
             values = curvature(low + (high - low) * (places + 1.0) / 2.0)
             total += (high - low) / 2.0 * (values.T * weights) @ values
@@ -139,6 +146,7 @@ class SplineBasis:
 
 def _widened(inner: Vector, degree: int) -> Vector:
     """Knots with others beside them, as far apart as the outermost are."""
+    # Knots beyond the ends, so that the functions add up to 1 there, too.
     steps = np.arange(1, degree + 1)
     before = inner[0] - (inner[1] - inner[0]) * steps[::-1]
     after = inner[-1] + (inner[-1] - inner[-2]) * steps

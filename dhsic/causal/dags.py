@@ -177,6 +177,7 @@ def enumerate_dags(m: int) -> tuple[Parents, ...]:
         if node == m:
             yield parents
             return
+        # A parent that descends from the node would close a cycle.
         others = [j for j in range(m) if j != node and node not in _ancestors(j, parents)]
         for own in _subsets(others):
             yield from grown((*parents, own))
@@ -232,6 +233,8 @@ def _acyclic(parents: Parents) -> bool:
     """Whether no node descends from itself."""
     left = set(range(len(parents)))
     while left:
+        # Nodes without a parent among those that are left go first; where there are none, there is
+        # a cycle.
         roots = {node for node in left if not left & set(parents[node])}
         if not roots:
             return False

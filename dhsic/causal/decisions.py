@@ -237,6 +237,7 @@ class CausalDirections(BarResult):
 
     def table(self, most: int | None = None) -> tuple[list[str], list[list[str]]]:
         """A header, and the pairs by confidence: name, direction, score, both values of HSIC."""
+        # A stable sort keeps pairs of the same confidence in their order.
         order = np.argsort(-np.abs(self.scores), kind="stable")[:most]
         rows: list[list[str]] = []
         for k in order:

@@ -18,6 +18,7 @@ __all__ = ["AdditiveFit", "SplineDesign", "additive_fit"]
 Vector = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
+# Four weights for every factor of 10.
 _WEIGHTS = np.logspace(-9.0, 9.0, 73)
 _RANK = 1e-11
 
@@ -69,6 +70,7 @@ class SplineDesign:
         dims = tuple(samples[t].shape[1] for t in targets)
         parts = [basis(samples[j]) for j, basis in bases.items()]
         parts += [samples[t].astype(np.float64) for t in targets]
+        # Sums about the means of a sample are small, and keep their digits.
         centre = np.concatenate([part.mean(axis=0) for part in parts])
         regressors, functions = tuple(bases), tuple(bases.values())
         own = tuple(penalties[j] for j in regressors)
@@ -101,6 +103,7 @@ class SplineDesign:
     def rows(self, values: Sequence[NDArray[Any]]) -> Vector:
         """Rows about the provisional means with a one at the end, shape (b, q)."""
         parts = [basis(values[j]) for j, basis in self.bases.items()]
+        # With a one at the end, sums of rows and their number are entries of the same product.
         out = np.ones((len(values[0]), self.size))
         np.concatenate([*parts, *(values[t] for t in self.targets)], axis=1, out=out[:, :-1])
         out[:, :-1] -= self.centre
@@ -108,6 +111,7 @@ class SplineDesign:
 
     def sums(self, rows: Indices, values: Sequence[NDArray[Any]]) -> Vector:
         """Sums of products of rows by number, for every fold, shape (n_folds, q, q)."""
+        # Folds go by the number of a row, so that they do not depend on blocks.
         designed, folds = self.rows(values), rows % self.n_folds
         if self.n_folds == 1:
             return (designed.T @ designed)[None]
@@ -168,6 +172,7 @@ def additive_fit(
     target_columns, functions = design.columns(target, given)
     # The last column of the design is the constant 1, whose product with itself counts the rows.
     n, p = sums[-1, -1], len(functions)
+    # GCV divides by n less the degrees of freedom, of which there may be p + 1.
     if n <= p + 1:
         msg = (
             f"a regression of {design.names[target]!r} on {len(given)} variables has {p + 1} "
@@ -175,6 +180,7 @@ def additive_fit(
             "fewer variables"
         )
         raise DataError(msg)
+    # Means over all rows, from sums about the provisional ones.
     step = sums[-1, :-1] / n
     means = design.centre + step
     at = np.concatenate([functions, target_columns])
@@ -184,15 +190,19 @@ def additive_fit(
     vectors, penalised = _diagonalised(gram, _scaled_penalties(design, gram, given))
     # In these coordinates G + P is the identity and P diagonal.
     rotated = vectors.T @ cross
+    # G + w P is 1 + (w - 1) m on the diagonal, with m those of P.
     shrunk = 1.0 + np.multiply.outer(_WEIGHTS - 1.0, penalised)
+    # G is 1 - m on the diagonal.
     free = 1.0 - penalised
     # 1 + tr G (G + w P)^-1, of which 1 is the mean.
     degrees = 1.0 + (free / shrunk).sum(axis=1)
     # RSS = y'y - 2 c'beta + beta' G beta, in the coordinates in which G and P are diagonal.
     explained = (2.0 / shrunk - free / shrunk**2) @ rotated**2
+    # Rounding may take it below zero where the fit is exact.
     residual = np.maximum(squares - explained, 0.0)
     # Craven and Wahba (1979), for a grid of weights at once: no weight needs another solve.
     scores = n * residual / (n - degrees[:, None]) ** 2
+    # Every column of the target takes a weight of its own.
     best, own_column = np.argmin(scores, axis=0), np.arange(len(target_columns))
     left = residual[best, own_column]
     return AdditiveFit(
@@ -200,6 +210,7 @@ def additive_fit(
         tuple(given),
         means[target_columns],
         means[functions],
+        # Back from the coordinates in which both are diagonal.
         vectors @ (rotated / shrunk[best].T),
         _WEIGHTS[best],
         degrees[best],
@@ -225,6 +236,8 @@ def _diagonalised(gram: Vector, penalty: Vector) -> tuple[Vector, Vector]:
     total, directions = np.linalg.eigh(gram + penalty)
     # Splines of a column add up to a constant, so that G + P is singular before anything is fitted.
     kept = total > _RANK * total.max(initial=0.0)
+    # (G + P)^(-1/2) in the directions that are left.
     whitened = directions[:, kept] / np.sqrt(total[kept])
     penalised, rotation = np.linalg.eigh(whitened.T @ penalty @ whitened)
+    # Rounding may leave them a little outside.
     return whitened @ rotation, np.clip(penalised, 0.0, 1.0)

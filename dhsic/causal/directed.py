@@ -12,6 +12,7 @@ from dhsic._random import generator
 from dhsic._validation import check_integer
 from dhsic._work import pair_seconds
 from dhsic.causal.measure import MeasuredSide, ResidualMeasure
+from dhsic.causal.nodes import FEWEST_ROWS
 from dhsic.causal.regression import Regression
 from dhsic.causal.residuals import plan_regressions, residual_variables
 from dhsic.causal.units import plan_units, standardised_variables, standing_in
@@ -27,7 +28,6 @@ from dhsic.results import AS_ASKED
 
 __all__ = ["BothDirections", "Directed", "RowsUsed"]
 
-_FEWEST_ROWS = 4
 _FEWEST_CHOSEN = 256
 _REMEDY = "take fewer rows by max_rows, fewer landmarks or threads, or regression='splines'"
 _GIVEN = {1: [(0,)]}  # the effect given the cause
@@ -73,7 +73,8 @@ class Directed:
         """As many rows as were asked for, or as fit the memory and the time."""
         n = self.session.n
         if most is not None:
-            return RowsUsed(min(n, check_integer("max_rows", most, minimum=_FEWEST_ROWS)), AS_ASKED)
+            return RowsUsed(min(n, check_integer("max_rows", most, minimum=FEWEST_ROWS)), AS_ASKED)
+        # All rows, or the powers of two below, until the plan fits.
         offers = [
             Offer(k, f"{k:,} rows", partial(self.plan, k), self._least_seconds(k))
             for k in powers_below(n, min(n, _FEWEST_CHOSEN))
@@ -85,6 +86,7 @@ class Directed:
         """Quadratic estimators of too many rows are not even planned."""
         estimator = self.measure.estimator
         name = estimator if isinstance(estimator, str) else estimator.name
+        # Both directions take all pairs of rows once each.
         return 2.0 * pair_seconds(rows) if name == VHSIC.name else 0.0
 
     def settled(self, rows: int) -> tuple[Directed, str]:
@@ -126,6 +128,7 @@ class Directed:
             return whole, []
         size = 8 * rows * sum(whole.dims)
         fetch = size + max(source.take_bytes for source in whole.sources)
+        # A plan asks for shapes, so that the rows take no memory.
         zero = np.float64(0.0)
         stand_ins = [
             ArraySource(source.name, np.broadcast_to(zero, (rows, source.shape[1])))
@@ -139,7 +142,9 @@ class Directed:
         if rows == whole.n:
             return whole
         whole.step("select rows")
+        # At random and not the first ones: data are often stored sorted.
         drawn = generator(whole.seed, "selection").choice(whole.n, rows, replace=False)
+        # In order, so that chunks are read one after another.
         numbers = np.sort(drawn)
         values = whole.take([numbers] * len(whole.sources))
         pairs = zip(whole.names, values, strict=True)

@@ -106,6 +106,7 @@ class ResidualMeasure:
         """
         if not isinstance(self.estimator, str):
             return self, AS_ASKED
+        # The plan is that of the wider variable, whichever is the effect.
         widest = session.over(sorted(session.sources, key=lambda x: x.shape[1]))
         auto = self.estimator == "auto"
         names = (VHSIC.name, NystromMHSIC.name) if auto else (self.estimator,)
@@ -124,6 +125,7 @@ class ResidualMeasure:
     def _plan(self, estimator: Estimator, session: Session, combinations: Combinations) -> Plan:
         if self.criterion == "sensitivity":
             plan = plan_map(estimator, session, combinations, "statistic", session.names)
+            # The map is summed up here, and never written.
             run = tuple(step for step in plan.steps if step.name != _NOT_RUN)
             return replace(plan, steps=run)
         if self.criterion == "hsic":
@@ -132,6 +134,8 @@ class ResidualMeasure:
 
     @property
     def _null(self) -> str | Null:
+        # A law has p-values of any size, which the score compares; those of replicates end at one
+        # over their number.
         return "gamma" if self.null is None else self.null
 
     def side(self, session: Session) -> MeasuredSide:
@@ -188,6 +192,7 @@ class ResidualMeasure:
         if self.criterion == "p-value":
             return math.log(forward.pvalue) - math.log(backward.pvalue)
         larger = max(forward.pvalue, backward.pvalue)
+        # copysign takes 0 for positive: equal p-values decide nothing.
         return math.copysign(larger, forward.pvalue - backward.pvalue) * (
             forward.pvalue != backward.pvalue
         )

@@ -13,9 +13,9 @@ from dhsic.io.missing import Missing
 from dhsic.io.open import open_data
 from dhsic.kernels import Kernel, parse
 
-__all__ = ["kernels_of_nodes", "open_nodes"]
+__all__ = ["FEWEST_ROWS", "kernels_of_nodes", "open_nodes"]
 
-_FEWEST_ROWS = 4
+FEWEST_ROWS = 4
 
 
 def open_nodes(
@@ -72,8 +72,8 @@ def open_nodes(
                 "an indicator of each as columns"
             )
             raise DataError(msg)
-    if sources[0].shape[0] < _FEWEST_ROWS:
-        msg = f"a test of residuals needs at least 4 rows, got {sources[0].shape[0]}"
+    if sources[0].shape[0] < FEWEST_ROWS:
+        msg = f"a test of residuals needs at least {FEWEST_ROWS} rows, got {sources[0].shape[0]}"
         raise DataError(msg)
     where = client, threads, memory, progress, checkpoint
     session = session_over(sources, rng, precision, *where, time=time)

@@ -31,6 +31,7 @@ __all__ = ["PairResiduals", "decided", "pair_residuals"]
 
 Vector = NDArray[np.float64]
 
+# The rows are held and few, so that the comparison runs here.
 _HERE: dict[str, Any] = {
     "precision": "float64",
     "client": None,
@@ -223,6 +224,7 @@ def pair_residuals(
     fitted = find_regression(regression)
     session = open_nodes((x, y), names, data, missing, rng)
     run = Directed(session, fitted, ResidualMeasure())
+    # Nothing is measured yet that would have to fit the memory, so that all rows are taken.
     rows = run.rows(session.n if max_rows is None else max_rows).number
     variables, residuals = run.residuals(rows)
     # Held, since several measures read them, and a regression is the slow part.

@@ -326,6 +326,7 @@ def directions(
                 )
             )
         except DhsicError as error:
+            # An error of the same class, which says of which pair it is.
             msg = f"pair {name!r}: {error}"
             raise type(error)(msg) from error
     return CausalDirections(
@@ -347,12 +348,14 @@ def _own_folder(checkpoint: str | None, number: int) -> str | None:
 
 def _own_seed(seed: int, number: int) -> int:
     """The seed of one of many pairs."""
+    # Spawned seeds are independent, and a pair keeps its own whatever is run beside it.
     return int(np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(1, np.uint64)[0])
 
 
 def _named_pairs(pairs: Any) -> dict[str, tuple[Any, Any]]:
     if isinstance(pairs, Mapping):
         named = {str(name): pair for name, pair in pairs.items()}
+        # Keys such as 1 and "1" are one name.
         if len(named) < len(pairs):
             msg = f"names of pairs must differ as text, got {list(pairs)}: rename those that do not"
             raise InvalidArgumentError(msg)

@@ -158,6 +158,7 @@ class CrossFitted:
         ndarray, shape (n, d)
         """
         y = np.asarray(target, np.float64)
+        # Without regressors a constant is all that there is to fit.
         if not given:
             centred: Vector = y - y.mean(axis=0)
             return centred
@@ -197,6 +198,7 @@ class CrossFitted:
 
         # A clone, so that no fit of one regression is a start of the next.
         fresh = clone(self.regressor)
+        # Parts of a pipeline have seeds too, behind two underscores.
         seeds = [key for key in fresh.get_params() if key.split("__")[-1] == "random_state"]
         return fresh.set_params(**dict.fromkeys(seeds, seed))
 
@@ -220,8 +222,10 @@ def _gaussian_process(seed: int) -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
+    # The likelihood chooses the length and the share of noise within these bounds.
     kernel = 1.0 * RBF(1.0, (1e-2, 1e3)) + WhiteKernel(0.5, (1e-5, 1e1))
     process = GaussianProcessRegressor(kernel, normalize_y=True, random_state=seed)
+    # The kernel has one length for all columns, which are brought to one unit first.
     return make_pipeline(StandardScaler(), process)
 
 
@@ -235,6 +239,7 @@ def described_regression(regression: Regression) -> dict[str, Any]:
     """The regression, with the version of the library behind it, for a checkpoint."""
     if not isinstance(regression, CrossFitted):
         return {"regression": regression}
+    # Another version may grow other trees from the same seed.
     return {"regression": regression, "scikit-learn": version("scikit-learn")}
 
 
@@ -288,6 +293,7 @@ def find_regression(regression: RegressionName | Regression) -> Regression:
         return Splines()
     if isinstance(regression, str) and regression in _REGRESSORS:
         return CrossFitted(regression)
+    # A class has the methods too, and is no regression yet.
     if isinstance(regression, Regression) and not isinstance(regression, type):
         return regression
     listed = ", ".join(map(repr, REGRESSIONS))

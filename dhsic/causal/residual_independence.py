@@ -190,6 +190,7 @@ def residual_independence_test(
     )
     tested = session.over(residual_variables(session, regressor, wanted), "residuals")
     method = choose_method(tested, kernels, estimator, null, n_resamples)
+    # Planned only now, when the variables that are tested, the residuals, are there.
     tested.begin(method.plan(tested))
     fields = tested_fields(tested, method, began)
     return ResidualIndependenceTestResult(

@@ -77,6 +77,7 @@ class SplinePass:
         """Sums over one block."""
         q = self.design.size
         sums = np.zeros((self.design.n_folds, q, q))
+        # In tiles, since the rows of splines are wider than those that are read.
         for start in range(0, block.rows, _TILE_ROWS):
             at = slice(start, min(start + _TILE_ROWS, block.rows))
             rows = np.arange(block.start + at.start, block.start + at.stop)
@@ -110,6 +111,7 @@ def plan_regressions(
     if not isinstance(regression, Splines):
         reading = DriverStep("read all rows", 3 * 8 * n * sum(dims), 8 * n * sum(dims))
         return [reading, *_held_steps(session, regression, wanted)]
+    # A plan reads no rows; without values that repeat there are as many knots as there can be.
     guess = [np.tile(np.linspace(0.0, 1.0, 1000)[:, None], (1, d)) for d in dims]
     design = regression.design(guess, session.names, _regressors(wanted), tuple(wanted))
     rows = 8 * min(n, PILOT_ROWS) * (sum(dims) + design.size)
@@ -180,6 +182,7 @@ def fit_regressions(
     n = session.n
     session.step("pilot rows")
     pilot = np.arange(n)
+    # Knots and provisional means need a sample of the rows alone.
     if n > PILOT_ROWS:
         pilot = generator(session.seed, "regression").choice(n, PILOT_ROWS, replace=False)
     samples = session.take([pilot] * len(session.sources))
@@ -264,6 +267,7 @@ class _Held:
             return np.asarray(self.regression.residuals(y, x, rng), np.float64)
 
         left = self.session.keep(name, regress, (self.regression, target, given))
+        # As shares of the variance, so that units do not matter.
         _check_noise(self.session, target, given, np.min(left.var(axis=0) / y.var(axis=0)))
         return left
 
@@ -272,6 +276,7 @@ def _check_noise(
     session: Session, target: int, given: tuple[int, ...], left: np.floating[Any]
 ) -> None:
     """Refuse residuals that are nothing but rounding."""
+    # In this form it refuses NaN, too.
     if given and not left > _ROUNDING:
         others = ", ".join(repr(session.names[j]) for j in given)
         msg = (

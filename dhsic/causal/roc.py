@@ -322,6 +322,7 @@ def accuracy_curve(
     decided = np.cumsum(shares[order])[last]
     rate = decided / decided[-1]
     accuracy = np.cumsum((shares * right)[order])[last] / decided
+    # Each share of the decisions counts with the accuracy at its end.
     return AccuracyCurve(rate, accuracy, float(np.diff(rate, prepend=0.0) @ accuracy))
 
 
@@ -371,6 +372,7 @@ def _refuse_one_class(missing: str) -> None:
 def _checked_numbers(name: str, values: Any, length: int | None = None) -> Vector:
     try:
         given = np.asarray(values)
+        # NumPy would drop the imaginary part, and only warn.
         if given.dtype.kind == "c":
             raise TypeError  # only their real parts would be left
         vector = np.asarray(given, dtype=np.float64)

@@ -49,6 +49,7 @@ class SplineResiduals:
         """Residuals of regressions of one target, each one a fold or one for all rows."""
         target = regressions[0][0].target
         used = {j for fits in regressions for j in fits[0].given}
+        # Functions that no regression takes are not computed.
         bases = {j: basis for j, basis in design.bases.items() if j in used}
         starts = dict(zip(bases, np.cumsum([0, *(b.size for b in bases.values())]), strict=False))
         p = sum(basis.size for basis in bases.values())
@@ -62,6 +63,7 @@ class SplineResiduals:
             rows = np.concatenate([np.empty(0, np.intp), *at])
             for f, fit in enumerate(fits):
                 mean[f, own] = fit.target_mean
+                # The mean of the function over the rows of the fit, which is taken off again.
                 centre[f, own] = fit.mean @ fit.coefficients
                 coefficients[f, rows, own] = fit.coefficients
         return cls(target, bases, mean, centre, coefficients)
@@ -79,6 +81,7 @@ class SplineResiduals:
     def __call__(self, rows: Indices, values: Sequence[NDArray[Any]]) -> Vector:
         """The residuals (b, r d) of rows by number, given those of `variables`."""
         target, *given = values
+        # A row is predicted by the fit of its fold, which has not seen it.
         folds = rows % len(self.mean)
         pairs = zip(self.bases.values(), given, strict=True)
         functions = [basis(x) for basis, x in pairs]

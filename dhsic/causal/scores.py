@@ -202,6 +202,7 @@ class DAGScores(Result):
         """
         accepted = self.accepted(alpha)
         least: list[set[tuple[str, str]]] = []
+        # Small graphs first: a larger one that holds one of them is not minimal.
         for edges in sorted((set(one.dag.edges) for one in accepted), key=len):
             if not any(fewer <= edges for fewer in least):
                 least.append(edges)

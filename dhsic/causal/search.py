@@ -281,6 +281,7 @@ def search_dag(
     regressor = find_regression(regression)
     kernel_of = kernels_of_nodes(kernels, session)
     method = choose_residual_test(session, estimator, null, n_resamples, 1)
+    # One design over all nodes has the sums of every regression that the search may ask for.
     wanted = {j: [tuple(k for k in everything if k != j)] for j in everything}
     steps = plan_regressions(session, regressor, wanted)
     session.begin(plan_of(session, steps, _REMEDY))
@@ -359,7 +360,10 @@ class _Search:
         while len(left) > 1:
             found = [self._test(j, rest := _nodes_without(left, j), rest) for j in left]
             tests += found
+            # Phase 1 of RESIT: the node with the least dependent residual has no effect among those
+            # left.
             last = min(zip(left, found, strict=True), key=lambda x: (-x[1].pvalue, x[1].statistic))
+            # What is taken away comes before all that was taken away earlier.
             order.insert(0, last[0])
             left.remove(last[0])
         return left + order, tuple(tests)
@@ -369,11 +373,15 @@ class _Search:
         parents: dict[int, tuple[int, ...]] = {}
         tests: list[SearchTest] = []
         for place, node in enumerate(order):
+            # Only nodes that come before it can be its parents.
             before = tuple(sorted(order[:place]))
+            # With all of them it is the complete graph of the order, from which edges are taken
+            # away.
             parents_left = before
             for candidate in before:
                 found = self._test(node, _nodes_without(parents_left, candidate), before)
                 tests.append(found)
+                # Phase 2: the residual is independent without this one, which is no parent then.
                 if found.pvalue > alpha:
                     parents_left = _nodes_without(parents_left, candidate)
             parents[node] = parents_left
@@ -385,6 +393,7 @@ class _Search:
         return self._tested(residuals, self.kernels, ("residuals", parents))
 
     def _test(self, node: int, given: tuple[int, ...], against: tuple[int, ...]) -> SearchTest:
+        # Independence of the nodes together, which is more than that of each.
         names, dims = self.session.names, self.session.dims
         (residual,) = self.fitted.variables({node: [given]})
         others = tuple(self.session.sources[j] for j in against)

@@ -64,6 +64,7 @@ class _MomentsPass:
     def chunk(self, block: RowBlock) -> _CentredSums:
         """Sums over one block."""
         parts = zip(block.values, self.centres, self.exponents, strict=True)
+        # Powers of two scale without rounding, so that squares neither overflow nor vanish.
         even = [np.ldexp(x - centre, -exponent) for x, centre, exponent in parts]
         sums = np.concatenate([x.sum(axis=0) for x in even])
         return _CentredSums(sums, np.concatenate([np.einsum("ij,ij->j", x, x) for x in even]))
@@ -111,13 +112,16 @@ def standardised_variables(session: Session) -> list[Source]:
     session.step(_STEP)
     rows = np.arange(session.n)
     if session.n > _ROWS:
+        # A second stream of this purpose: the first draws the rows of a pair.
         rows = generator(session.seed, "selection", 1).choice(session.n, _ROWS, replace=False)
     samples = session.take([rows] * len(session.sources))
     centres = tuple(np.median(x, axis=0) for x in samples)
     pairs = zip(samples, centres, strict=True)
+    # The power of two that brings what the sample holds of a column to about 1.
     exponents = tuple(np.frexp(np.abs(x - c).max(axis=0))[1].astype(np.int32) for x, c in pairs)
     found = session.run(_MomentsPass(centres, exponents))
     means = found.sums / session.n
+    # The centre is near the mean, so that little cancels.
     deviations = np.sqrt(np.maximum(found.squares / session.n - means**2, 0.0))
     out: list[Source] = []
     edges = np.cumsum([0, *session.dims])

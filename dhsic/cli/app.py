@@ -34,12 +34,14 @@ class Application(click.Group):
         **extra: Any,
     ) -> NoReturn:
         """Run a command and exit."""
+        # Click would exit here by itself, with codes and texts of its own.
         del standalone_mode
         arguments = list(sys.argv[1:] if args is None else args)
         debug = _take_debug(arguments)
         with _warnings_in_a_line(), _logs_shown(debug):
             try:
                 with interruptible():
+                    # Journals and pages repeat the words of the command, which travel in `obj`.
                     code = super().main(
                         arguments, prog_name, complete_var, False, obj=tuple(arguments), **extra
                     )
@@ -52,6 +54,7 @@ class Application(click.Group):
 
 def _take_debug(arguments: MutableSequence[str]) -> bool:
     """Remove ``--debug`` wherever it stands among the options."""
+    # What follows `--` are words of another command, with a --debug of its own.
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if "--debug" not in options:
         return False
@@ -61,6 +64,7 @@ def _take_debug(arguments: MutableSequence[str]) -> bool:
 
 def _report(error: BaseException) -> int:
     """Say on stderr what went wrong, and choose the exit code."""
+    # The cause may tell what is kept, as checkpoints do.
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         _say(str(error.__cause__ or error) or "interrupted")
         return INTERRUPTED

@@ -202,6 +202,7 @@ def residuals(given: tuple[str, ...], **options: Any) -> None:
                 kernels=read_kernels(options, names[:2]),
                 estimator=read_estimator(options),
                 null=null,
+                # A null that has a number of resamples was given it by `read_null` already.
                 n_resamples=None if hasattr(null, "n_resamples") else options["resamples"],
                 missing=options["missing"],
                 precision=options["precision"],

@@ -180,6 +180,7 @@ def pairs(folder: str, **options: Any) -> None:
     with seen(options, folder) as run:
         read = read_pairs(folder)
         known = _known_directions(read)
+        # What cannot be drawn is refused before the pairs are regressed.
         if options["plot_path"] is not None:
             _check_plot(known)
         with run.run(read_resources(options)) as watched:
@@ -229,6 +230,7 @@ def _areas(found: CausalDirections, known: Known | None) -> list[tuple[str, str]
     try:
         area = found.roc_curve(*known).auc
         average = found.precision_recall_curve(*known).average_precision
+    # The accuracy is told all the same where scikit-learn is missing.
     except MissingDependencyError as error:
         return [right, ("ROC", str(error))]
     return [right, ("ROC", f"area {area:.4f}"), ("precision", f"average {average:.4f}")]
@@ -251,6 +253,7 @@ def _request(options: dict[str, Any]) -> Request:
 def _direction_arguments(options: dict[str, Any]) -> dict[str, Any]:
     """Arguments of `dhsic.causal.direction` from the options."""
     place = read_resources(options)
+    # Other criteria make no p-values, so that options of a null would do nothing.
     for name in () if options["criterion"].endswith("p-value") else ("null", "resamples"):
         if options[name] is not None:
             got = options["criterion"]

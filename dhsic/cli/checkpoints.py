@@ -73,6 +73,7 @@ def list_checkpoints(url: str) -> None:
         ]
         if rows:
             print_columns(("  pass", "parts", "size", "last written"), rows)
+    # Those that can be read were shown first: one that is broken hides none of them.
     found.refuse_broken()
 
 
@@ -122,6 +123,7 @@ def _manifest_line(manifest: Manifest) -> str:
 def _age(modified: float | None) -> str:
     if modified is None:
         return "unknown"
+    # Clocks of stores may be ahead of ours.
     seconds = max(0.0, time.time() - modified)
     for unit, size in _UNITS:
         if (count := int(seconds // size)) >= 1:

@@ -217,6 +217,7 @@ def _print_columns(written: WrittenGroup) -> None:
         counts = f"{column.missing:,}", f"{column.rejected:,}"
         read_as = "numbers" if column.kind == "numeric" else "labels"
         texts = column.name, column.variable, column.type, _labels_text(column.categories)
+        # Brackets in names of columns would be read as styles.
         *first, labels = (escape(printable(text)) for text in texts)
         table.add_row(*first, read_as, *counts, labels)
     Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH).print(table)

@@ -30,6 +30,7 @@ Examples
 class _Command(click.Command):
     """A command whose help ends in the table, as it is when help is asked for."""
 
+    # Plugins add estimators, so that the table is made when it is read.
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.epilog = _EPILOG.format(name=self.name, table=pairs_table())
         super().format_epilog(ctx, formatter)

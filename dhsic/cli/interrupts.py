@@ -53,12 +53,15 @@ def interruptible() -> Iterator[None]:
     anyone waits, so a thread that sees the signal at once ends the process after three seconds, or
     at a second signal. Worker processes end with the process that started them.
     """
+    # Python delivers signals to the main thread alone.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     inner, outer = socket.socketpair()
+    # A full pipe must not hold the signal's handler up.
     outer.setblocking(False)
     handler = signal.signal(signal.SIGTERM, _interrupt)
+    # The number of every signal is written here by the interpreter, even in library code.
     wakeup = signal.set_wakeup_fd(outer.fileno(), warn_on_full_buffer=False)
     watch = threading.Thread(target=_watch, args=(inner, outer), name="interrupts", daemon=True)
     watch.start()
@@ -77,6 +80,7 @@ def _quiet_tracker() -> Iterator[None]:
 
     It removes the semaphores of a process that was ended, and would warn of each on its stderr.
     """
+    # The tracker is a process of its own and takes warnings from the environment.
     given = os.environ.get(_WARNINGS)
     os.environ[_WARNINGS] = f"{given},{_LEAKS}" if given else _LEAKS
     try:
@@ -105,10 +109,13 @@ def _end_process(inner: socket.socket) -> None:
     inner.settimeout(_CLEANING_SECONDS)
     with suppress(TimeoutError):
         if inner.recv(1) == _BACK:
+            # The command came back in time, and exits by itself unless threads keep it.
             time.sleep(_LEAVING_SECONDS)
             os._exit(_EXIT_CODE)
     for act in list(_acts):
         with suppress(Exception):
             act()
+    # Not by `print`: the main thread may hold the lock of the stream.
     os.write(2, f"dhsic: {_words[-1]}\n".encode())
+    # Not by `sys.exit`, which waits for threads.
     os._exit(_EXIT_CODE)

@@ -86,6 +86,7 @@ class Journal:
         line = {"schema": SCHEMA, "time": now, "run": self._run, "event": event, **fields}
         try:
             self._write(json.dumps(line) + "\n")
+        # A full disk ends the log and not the test.
         except OSError as error:
             self._write = None
             warnings.warn(f"the log ends here: {error.strerror or error}", stacklevel=2)
@@ -97,6 +98,7 @@ class Journal:
         self._position = self._position.after(event, monotonic())
         fields = as_json(event)
         if isinstance(event, PassStarted | BlockFinished | PassFinished):
+            # The position is taken after the event, which may have ended the pass.
             fields["progress"] = {**self._position.as_json(), "workers": self.workers()}
         self.tell(fields.pop("event"), **fields)
 
@@ -114,6 +116,7 @@ class Journal:
             self.tell("interrupted", exit_code=INTERRUPTED)
 
         try:
+            # Also where the process is ended while library code runs, and no exception is raised.
             with last_act(interrupted):
                 yield
         except (KeyboardInterrupt, click.Abort):
@@ -186,12 +189,14 @@ def read_journal(path: str | Path) -> list[dict[str, Any]]:
     except OSError as error:
         msg = f"cannot read the log {path}: {error.strerror or error}"
         raise DataError(msg) from error
+    # The last line may be half written by a run that goes on.
     whole = text[: text.rfind("\n") + 1].splitlines()
     lines = [line for line in map(_parsed_event, whole) if line is not None]
     if whole and not lines:
         msg = f"{path} holds no line that --log-json wrote: give the file of that option"
         raise DataError(msg)
     runs = [line["run"] for line in lines if line["event"] == "command-started"]
+    # A file may hold several runs, one after another; the last one counts.
     latest = [line for line in lines if not runs or line["run"] == runs[-1]]
     for line in latest:
         if line["schema"] != SCHEMA:
@@ -233,6 +238,7 @@ def _opened_journal(path: str) -> int:
         msg = f"cannot write the log {path}: {error.strerror or error}"
         raise DataError(msg) from error
     size = os.fstat(descriptor).st_size
+    # A run that was killed left half a line: the next one starts on its own.
     if size and os.pread(descriptor, 1, size - 1) != b"\n":
         os.write(descriptor, b"\n")
     return descriptor
@@ -241,5 +247,6 @@ def _opened_journal(path: str) -> int:
 def _write_line(descriptor: int, line: str) -> None:
     """Append with one write, so that lines of several processes do not mix."""
     data = line.encode()
+    # One call writes a whole line, so that lines of several processes do not mix.
     if os.write(descriptor, data) != len(data):
         raise OSError(ENOSPC, "no space is left for it")

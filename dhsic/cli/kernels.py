@@ -101,6 +101,7 @@ def read_kernels(options: dict[str, Any], names: Sequence[str]) -> Grid | list[K
     if factors is None and not given and all(len(kernels) <= 1 for kernels in listed):
         return [kernels[0] if kernels else None for kernels in listed]
     grid = Grid(tuple(_candidates_of_option(kernels, factors) for kernels in listed), **given)
+    # Options that choose among kernels would do nothing where there is one.
     if given and len(grid.combinations(len(names))) == 1:
         option = next(iter(given)).replace("_", "-")
         msg = (
@@ -124,6 +125,7 @@ def _listed_kernels(specs: Sequence[str], names: Sequence[str]) -> list[tuple[Ke
     """Kernels of every variable, from ``SPEC`` for all and ``NAME=SPEC`` for one, or none."""
     chosen: dict[str, tuple[Kernel, ...]] = {}
     for text in specs:
+        # From the right, since a name may hold an equals sign as well.
         name, _, spec = text.rpartition("=")
         name = name.strip()
         if name and name not in names:

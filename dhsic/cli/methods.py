@@ -60,6 +60,7 @@ class Names(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The name."""
+        # Plugins are looked for where a name is unknown, so that others need not wait for them.
         if value not in self.known:
             load_plugins()
         return self._choice.convert(value, param, ctx)
@@ -213,6 +214,7 @@ class ClassChoice:
         chosen = options[self.name]
         given = [option for option in self.fields if options.get(option) is not None]
         for option in given:
+            # An option that the choice does not take would be ignored in silence.
             if chosen not in (takers := self.takers(option)):
                 msg = (
                     f"--{option.replace('_', '-')} goes with --{self.name} {' or '.join(takers)}"
@@ -259,6 +261,7 @@ def read_estimator(options: Mapping[str, Any]) -> EstimatorName | Estimator:
         An option that the estimator does not have, or a value that it cannot use.
     """
     name: EstimatorName = options["estimator"]
+    # Where such an option is given, auto is the estimator that takes any number of variables.
     if name == "auto" and any(options.get(option) is not None for option in _ESTIMATOR.fields):
         name = _WITH_LANDMARKS
     given = _ESTIMATOR.given({**options, "estimator": name})

@@ -113,6 +113,7 @@ def _new_file(context: click.Context, option: click.Parameter, value: Path | Non
     if not path.parent.is_dir():
         msg = f"the folder {path.parent} does not exist: create it first"
         raise click.BadParameter(msg)
+    # Known now, and not when the result is to be written.
     if not os.access(path.parent, os.W_OK):
         msg = f"the folder {path.parent} cannot be written to: choose another"
         raise click.BadParameter(msg)
@@ -301,6 +302,7 @@ def measure_options(command: Command) -> Command:
 
 def with_options(command: Command, *groups: Sequence[Callable[..., Any]]) -> Command:
     """Give a command groups of options, in the order of its help."""
+    # Decorators apply from the last to the first, and help lists them from the first.
     for option in reversed(list(chain.from_iterable(groups))):
         command = option(command)
     return command

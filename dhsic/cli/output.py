@@ -57,6 +57,7 @@ def aligned(rows: Iterable[Sequence[str]]) -> list[str]:
 
 def _wrap(text: str, indent: int, *, indent_first: bool = True) -> str:
     """Break a text where a terminal would; leave it in one line where a program reads it."""
+    # Other programs read lines, which are not to be broken for them.
     if not sys.stdout.isatty():
         return text
     width = max(shutil.get_terminal_size().columns, indent + 20)

@@ -34,6 +34,7 @@ class Page:
     """
 
     def __init__(self, path: Path | None, command: Sequence[str]) -> None:
+        # What the page needs is looked for before the run.
         if path is not None:
             check_report()
         self._path = path

@@ -93,5 +93,6 @@ def print_test(
                 write_whole(options["json_path"], result.to_json(indent=2) + "\n")
             page.write(result, options, request.place, code(options, request))
             journal.result(result)
+        # The result is printed even where its file cannot be written.
         finally:
             print_result(result, options["alpha"])

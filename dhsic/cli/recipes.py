@@ -49,6 +49,7 @@ def code_of_test(options: Mapping[str, Any], request: Request) -> str:
     if not labels:
         return code
     head, rest = code.split("result = ", 1)
+    # The labels are opened before the call that uses them.
     head = head.replace("import open_group\n", "import open_group, open_group_labels\n", 1)
     return f"{head}{''.join(opened)}result = {rest}"
 
@@ -142,6 +143,7 @@ def _left_open(asked: Any) -> bool:
 
 def _imports(body: str, opener: str) -> str:
     """Lines that import dhsic, and the values that a text names."""
+    # Names of classes in the code, apart from those in quotes or behind a dot.
     named = set(re.findall(r"(?<![\w.'\"])([A-Z]\w*)\(", body))
     lines = ["import dhsic"]
     for module, known in (("dhsic", dhsic.__all__), ("dhsic.kernels", kernels.__all__)):

@@ -189,6 +189,7 @@ def _refuse_unused(options: dict[str, Any]) -> None:
     if options["scheduler"] is not None or options["scheduler_file"] is not None:
         return
     for name in (*_FILES, "insecure"):
+        # A flag is false by default too, so that its source is asked for.
         if _on_the_line(name):
             where = "write it in the file" if options["cluster"] is not None else "drop it"
             msg = f"{_name_of_option(name)} goes with --scheduler or --scheduler-file: {where}"

@@ -40,12 +40,14 @@ def check_targets(options: dict[str, Any]) -> None:
     taken: dict[str, str] = {}
     for name, option in _TARGETS.items():
         path = options.get(name)
+        # The terminal can be shared, a file not.
         if path in (None, STDERR):
             continue
         if str(path) in taken:
             msg = f"{taken[str(path)]} and {option} name the same file, {path}: give each its own"
             raise click.UsageError(msg)
         taken[str(path)] = option
+        # A log is continued, others would be replaced.
         if name != "log_path" and Path(path).exists() and not options.get("overwrite"):
             msg = f"{option}: {path} exists: give another name, or --overwrite to replace it"
             raise click.UsageError(msg)

@@ -31,6 +31,7 @@ def standing(run: SubmittedRun) -> Standing:
     if run.has_result():
         return "finished"
     phase = QUEUES[run.queue].phase(run, state.job)
+    # It may have come between the first look and the answer.
     if run.has_result():
         return "finished"
     if phase != "ended":
@@ -46,6 +47,7 @@ def follow(run: SubmittedRun, bar: Bar) -> Standing:
             now, silences = standing(run), 0
         except ClusterError:
             silences += 1
+            # A queue that is silent now and then does not end the watch.
             if silences == _SILENCES:
                 raise
         else:
@@ -92,6 +94,7 @@ def why(run: SubmittedRun) -> str:
     if (known := trouble(run, "failed")) is not None:
         return known
     with suppress(OSError), run.log.open("rb") as log:
+        # The log may be large, and its last line is in the end of it.
         log.seek(max(0, os.fstat(log.fileno()).st_size - _LOG_END))
         lines = log.read().decode(errors="replace").splitlines()
         said = [line.strip() for line in lines if line.strip()]

@@ -108,6 +108,7 @@ def _end_run(run: SubmittedRun, state: RunState) -> None:
     run.tell(replace(state, cancelled=True))  # first, or who follows it sees a failure
     try:
         QUEUES[run.queue].cancel(run, state.job)
+    # Nothing was cancelled, so that the run is as before.
     except BaseException:
         run.tell(state)
         raise
@@ -126,6 +127,7 @@ def finish(run: SubmittedRun, now: Standing, *, as_json: bool = False) -> None:
         if as_json:
             click.echo(found.to_json(indent=2))
             return
+        # The level is in the words of the command, and not in the result.
         options = test.make_context("dhsic test", list(run.command[1:])).params
         print_result(found, options["alpha"])
         return

@@ -72,6 +72,7 @@ def sensitivity(**options: Any) -> None:
     page = Page(options["page_path"], command)
     with open_journal(options["log_path"], command, options["data"]) as journal:
         request = read_measure(options)
+        # Refused before the run, whose map would have no place.
         _check_out(request, options)
         result = _run_map(request, options, journal, page)
         try:

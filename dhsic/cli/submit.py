@@ -137,6 +137,7 @@ def _submit_to(
     try:
         with progress_bar() as bar:
             now = follow(run, bar)
+    # Ctrl-C ends the watch and not the run.
     except KeyboardInterrupt:
         click.echo(f"the run goes on: see 'dhsic status {run.identity}'", err=True)
         raise
@@ -146,6 +147,7 @@ def _submit_to(
 def _handed_over(run: SubmittedRun, text: str) -> str:
     """Submit a run; nothing is left of one that was not, and no job that has no folder."""
     queue = QUEUES[run.queue]
+    # Before the queue is asked, which may start the job at once.
     run.write(text)
     try:
         job = queue.submit(run, text)
@@ -155,6 +157,7 @@ def _handed_over(run: SubmittedRun, text: str) -> str:
     try:
         run.tell(RunState(job))
     except BaseException:
+        # A job that no folder names could not be found again.
         queue.cancel(run, job)
         raise
     return job

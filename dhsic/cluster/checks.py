@@ -33,6 +33,7 @@ __all__ = [
 
 SectionType = TypeVar("SectionType")
 
+# Neither a space nor a quote, which would end the word in the head of a script.
 _WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,:@/+=%\[\]-]*")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _SAFE_PATH = re.compile(r"[A-Za-z0-9_.,:@/+=%-]+")
@@ -63,6 +64,7 @@ def section(kind: type[SectionType], name: str, value: Any) -> SectionType:
             )
             raise InvalidArgumentError(msg)
     for key, field in known.items():
+        # A field without a default is one that must be given.
         needed = field.default is field.default_factory is dataclasses.MISSING
         if needed and key not in value:
             msg = f"{name} must have the key {key!r}, got {sorted(value)}: add it"
@@ -81,6 +83,7 @@ def text(name: str, value: Any) -> str | None:
     """Return text in one printable line, or None."""
     if value is None:
         return None
+    # YAML reads the name of a queue such as 2024 as a number.
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str) or not value.strip() or not value.isprintable():

@@ -75,6 +75,7 @@ def connect(
     import dask  # slow to import
 
     spec = described(where, memory=memory, tls=tls, insecure=insecure, timeout=timeout)
+    # A run without workers is given up after the same time for which the first one is waited for.
     patience = {} if spec.kind == "local" else {STALL_TIMEOUT: spec.patience}
     with dask.config.set(patience), _started(spec) as client:
         yield client

@@ -26,6 +26,7 @@ def gateway_client(spec: ClusterSpec) -> Iterator[Any]:
     section = spec.gateway
     assert section is not None
     url = urlsplit(section.address)
+    # The gateway hands out certificates on this way: plain http is for this machine alone.
     if url.scheme == "http" and not stays_here(url.hostname or ""):
         allow_insecure(f"the way to the gateway at {section.address}", spec.insecure)
     try:
@@ -41,6 +42,7 @@ def gateway_client(spec: ClusterSpec) -> Iterator[Any]:
             _scale_gateway(cluster, spec)
             client = stack.enter_context(cluster.get_client())
         except DhsicError:
+            # What comes from here has its remedy already, and is not wrapped again.
             raise
         except Exception as error:  # of any of the libraries below it
             reason = " ".join(str(error).split())[:200] or type(error).__name__

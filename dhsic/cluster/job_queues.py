@@ -119,6 +119,7 @@ def _encryption(spec: ClusterSpec) -> Iterator[Security | None]:
     else:
         shared = spec.jobs.shared_directory or os.path.expanduser("~")
         checks.plain_path("shared_directory", shared)
+        # The folder is removed with the cluster, and the key in it.
         with _temporary_folder(shared) as folder:
             yield security_of(_temporary(folder))
 
@@ -135,9 +136,11 @@ def _temporary_folder(shared: str) -> tempfile.TemporaryDirectory[str]:
 def _temporary(folder: str) -> TLS:
     """Write a certificate that signs itself, which no one else can read."""
     made = temporary_security("give tls")
+    # The certificate signs itself, so that it is the authority as well.
     contents = {"cert": made.tls_ca_file, "key": made.tls_scheduler_key}
     files = {name: os.path.join(folder, f"{name}.pem") for name in contents}
     for name, file in files.items():
+        # The file has its mode from the start: nobody can open it between two calls.
         with open(os.open(file, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w") as opened:
             opened.write(contents[name])
     return TLS(files["cert"], files["cert"], files["key"])
@@ -152,6 +155,7 @@ def _environment() -> list[str]:
 def _walltime_text(seconds: int, kind: str) -> str:
     """In hours and minutes, which all understand; LSF does not count seconds."""
     if kind == "lsf":
+        # Rounded up, so that no job is shorter than was asked for.
         minutes = -(-seconds // 60)
         return f"{minutes // 60:02d}:{minutes % 60:02d}"
     return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
@@ -159,6 +163,7 @@ def _walltime_text(seconds: int, kind: str) -> str:
 
 def _lifetime(walltime: int) -> list[str]:
     """Let workers leave before their jobs end, not all at once, and hand over what they hold."""
+    # The notice is a share of short jobs, which a fixed one would use up.
     notice = min(walltime * 3 // 20, _LONGEST_NOTICE)
     return ["--lifetime", f"{walltime - notice}s", "--lifetime-stagger", f"{notice // 3}s"]
 

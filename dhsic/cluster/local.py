@@ -117,6 +117,7 @@ def local_cluster(
         workers = default_workers(threads)
     if not isinstance(workers, Adaptive):
         workers = check_integer("workers", workers, minimum=1)
+    # No worker is promised more than the machine has.
     limit = min(process_limit(parse_bytes(memory)), MEMORY_LIMIT)
     security = temporary_security("run on threads, which need no workers")
     with ExitStack() as stack:
@@ -150,6 +151,7 @@ def local_cluster(
         try:
             yield client
         except BaseException:
+            # On an error nobody needs what the tasks would return.
             _kill(cluster)
             raise
 
@@ -159,6 +161,7 @@ def _interrupts_held() -> Iterator[None]:
     """Hold signals back: what is half started cannot be closed."""
     held: list[int] = []
     handlers: dict[int, Callable[..., Any]] = {}
+    # Python allows handlers to be set in the main thread alone.
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             handler = signal.getsignal(number)
@@ -170,6 +173,7 @@ def _interrupts_held() -> Iterator[None]:
     finally:
         for restored, handler in handlers.items():
             signal.signal(restored, handler)
+    # The first one is delivered, now that there is something to close.
     if held:
         handlers[held[0]](held[0], None)
 

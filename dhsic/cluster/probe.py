@@ -49,10 +49,12 @@ def refusal(address: str, tls: TLS | None, timeout: float) -> str:
     if connection is None:
         return NOBODY
     with connection:
+        # With TLS the client speaks first, and is answered with the certificate.
         if tls is not None:
             return _encryption_text(connection, tls)
         if _speaks(connection):
             return ""
+    # The first connection was silent; on a new one we speak first, as TLS wants.
     if _asks_for_tls(place, timeout):
         return "it speaks TLS: write tls:// and give certificates"
     return _SILENT
@@ -97,12 +99,14 @@ def _speaks(connection: socket.socket) -> bool:
 def _asks_for_tls(place: tuple[str, int], timeout: float) -> bool:
     """Whether the first word of TLS is answered, if only by asking for a certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # The answer is of interest here, not who gives it: no data follow.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     try:
         with socket.create_connection(place, timeout) as connection:
             context.wrap_socket(connection).close()
     except ssl.SSLError as error:
+        # A refusal in words of TLS comes from one who speaks it.
         return "ALERT" in str(error.reason)
     except OSError:
         return False

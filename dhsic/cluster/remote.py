@@ -59,6 +59,7 @@ def first_worker(client: Any, timeout: float, remedy: str) -> None:
 
 def _connected_client(address: str, security: Security | None, spec: ClusterSpec) -> Any:
     seconds = spec.answer_seconds
+    # A plain socket asks first, for the reasons in the head of `probe`.
     reason = refusal(address, spec.tls, seconds)
     if reason == NOBODY:
         msg = (

@@ -73,6 +73,7 @@ def performance_report(client: Any, path: str | Path) -> Iterator[None]:
 
     with client.as_current():
         report = distributed.performance_report(mode="inline")
+        # Entered by hand, since its end gets another name, and no source, below.
         client.sync(report.__aenter__)
         yield
         with written_whole(Path(path)) as partial:

@@ -272,6 +272,7 @@ class Gateway:
 
     def __post_init__(self) -> None:
         address = checks.text("gateway: address", self.address)
+        # The description is written to the folder of a run, which must hold no password.
         if address is None or not re.match(r"https?://[^/@]+(/|$)", address):
             remedy = "write https://HOST, and no name or password"
             shown = str(self.address).rpartition("@")[2]  # never a password

@@ -141,6 +141,7 @@ def _content(name: str, path: str) -> bytes:
     try:
         check_regular(path)
         with open(path, "rb") as file:
+            # What is no certificate may be of any size.
             return file.read(2**20)
     except OSError as error:
         checks.refuse(f"tls: {name}", "a file that can be read", path, str(error.strerror))

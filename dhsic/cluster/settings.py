@@ -14,6 +14,7 @@ __all__ = [
     "worker_environment",
 ]
 
+# The plan may use 0.95 / 1.25 of the limit, which are 76 %.
 _HEADROOM = 1.25
 _SPILL = 0.85
 _TERMINATE = 0.95

@@ -282,6 +282,7 @@ def _plain_of_spec(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         named = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
         return {name: _plain_of_spec(part) for name, part in named if part not in (None, (), {})}
+    # Plain values are those of YAML, which knows no tuples.
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -314,6 +315,7 @@ def _load_yaml(file: str) -> Any:
     try:
         check_regular(file)
         with open(file, encoding="utf-8") as stream:
+            # One more than is allowed tells whether the file is longer.
             content = stream.read(_LARGEST_FILE + 1)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"

@@ -293,6 +293,7 @@ class _Asked:
     def _codes(self) -> NDArray[np.intp]:
         """The stratum of every row: equal values of all given columns."""
         each = [codes_of(source, f"given {source.name!r}") for source in self.sources[2:]]
+        # A stratum is a combination of values of all given variables.
         return np.unique(np.stack(each, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
 
     def choose(self, session: Session) -> Method:

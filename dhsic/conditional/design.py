@@ -82,8 +82,10 @@ class Projection:
         features = KernelFeatures.at(landmarks[kept.kept], kernel, dtype)
         values = np.asarray(features(sample), np.float64)
         centre = values.mean(axis=0)
+        # L^-1 k about its mean, whose covariance has the eigenvalues of the kernel.
         whitened = solve_lower(kept.factor, (values - centre).T)
         variances, vectors = scipy.linalg.eigh(whitened @ whitened.T / len(sample))
+        # `eigh` sorts them ascending: the last ones lead.
         shares = np.cumsum(variances[::-1]) / variances.sum()
         count = min(most, int(np.searchsorted(shares, _SHARE)) + 1, len(shares))
         leading = vectors[:, ::-1][:, :count]
@@ -254,6 +256,7 @@ class ConditionalDesign:
         x, y, *others = values
         z = others[0] if len(others) == 1 else np.concatenate(others, axis=1)
         given = self.of_given(z)
+        # The constant comes first, so that the plain products are among those with weights.
         weights = np.concatenate([np.ones((len(z), 1)), self.weights(z)], axis=1)
         return FeatureRows(self.x(x), self.y(y), given, weights)
 

@@ -52,6 +52,7 @@ class Index:
         leading = slice(targets.start, min(targets.stop, targets.start + _PREDICTIONS))
         slopes = ridges.slopes[:, leading]
         sample = (given - ridges.mean) @ slopes
+        # Predictions that are the same everywhere have no functions.
         if np.ptp(sample, axis=0).max() == 0.0:
             return cls(ridges.mean, slopes, ())
         kinds = ("number",) * slopes.shape[1]
@@ -147,6 +148,7 @@ class IndexedDesign:
         counts = p, self.x.size, self.y.size, r_x * r_w, r_y
         given, of_x, of_y, products, y = np.split(np.arange(self.size), np.cumsum(counts)[:-1])
         joined = np.append(given, of_x), np.append(given, of_y)
+        # With the constant, which is the first weight, products are the features of x themselves.
         return Places(*joined, products[::r_w], products, y)
 
     @property

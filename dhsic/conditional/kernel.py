@@ -186,6 +186,7 @@ def _drawn(
         for number in range(3)
     ]
     given = range(2, len(session.sources))
+    # The given variables share their rows, x and y have rows of their own.
     taken = session.take([*draws[:2], *(draws[2] for _ in given)])
     columns = [by_column(kinds_of(session.sources[m]), Columns(Gaussian())) for m in given]
     every = (*kernels, *columns)

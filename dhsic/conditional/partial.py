@@ -44,6 +44,8 @@ def partial_correlation(places: Places, sums: DesignSums, n: int) -> float:
     alone = Ridges.fit(sums, n, places.given_y, places.y).errors.sum()
     regressors = np.append(places.given_y, places.products)
     both = Ridges.fit(sums, n, regressors, places.y).errors.sum()
+    # Where nothing is left of y, nothing more can be explained.
     if alone <= 0.0:
         return 0.0
+    # Both errors are estimates, so that their quotient may lie outside.
     return float(np.clip(1.0 - both / alone, 0.0, 1.0))

@@ -43,6 +43,7 @@ class ProductSums(NamedTuple):
     def law(self, n: int) -> ChiSquareMixture:
         """The limit of the statistic, from the second moments of the products."""
         eigenvalues = scipy.linalg.eigvalsh(self.products / n, check_finite=False)
+        # Rounding may leave small ones below 0.
         return ChiSquareMixture.of(np.maximum(eigenvalues, 0.0))
 
     @property
@@ -129,6 +130,7 @@ class ProductsPass:
         plain = row_products(rows.base._replace(x=x).products, y)
         if not self.levered:
             return plain, plain
+        # Of a product (1 - h)^(1/2) in all, and of its square 1 - h.
         x /= self.x.left(rows.x, self.n) ** 0.25
         y /= self.y.left(rows.y, self.n) ** 0.25
         return plain, row_products(rows.base._replace(x=x).products, y)

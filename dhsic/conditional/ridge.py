@@ -63,6 +63,7 @@ class DesignSums(NamedTuple):
     def covariance(self, n: int) -> Vector:
         """Covariance of the features of n rows, shape (q, q)."""
         mean = self.totals / n
+        # Features are about the means of a sample, so that little cancels.
         return self.products / n - np.outer(mean, mean)
 
 
@@ -180,15 +181,19 @@ class Ridges:
         s, vectors = scipy.linalg.eigh(
             covariance[np.ix_(regressors, regressors)], check_finite=False
         )
+        # Below that the variance of a direction is rounding.
         kept = s > len(s) * np.finfo(np.float64).eps * max(float(s[-1]), 0.0)
         s, vectors = s[kept], vectors[:, kept]
         c = vectors.T @ covariance[np.ix_(regressors, targets)]
         variances = covariance[targets, targets]
         shrunk = s[:, None] + _RIDGES  # (k, ridges)
+        # 1 + tr S (S + ridge)^-1.
         freedom = 1.0 + (s[:, None] / shrunk).sum(axis=0)
+        # c^2 (2 / (s + ridge) - s / (s + ridge)^2) of the variance is explained.
         explained = 2.0 / shrunk - s[:, None] / shrunk**2
         left = np.maximum(variances[:, None] - (c**2).T @ explained, 0.0)  # (t, ridges)
         errors = left / np.maximum(1.0 - freedom / n, 1e-3) ** 2
+        # Too many degrees of freedom are refused, but for the largest ridge.
         errors[:, freedom > max(_MOST_FREEDOM * n, freedom[-1])] = np.inf
         least = errors.min(axis=1, keepdims=True)
         chosen = (errors <= (1.0 + excess) * least).argmax(axis=1)  # ridges ascend
@@ -246,5 +251,6 @@ class Ridges:
             At least 0.1.
         """
         turned = (regressors - self.mean) @ self.vectors
+        # h_i = 1 / n + x_i' (S + ridge)^-1 x_i / n.
         leverage = 1.0 / n + np.square(turned, out=turned) @ self.spread
         return np.maximum(1.0 - leverage, _LEAST_LEFT)

@@ -11,7 +11,9 @@ __all__ = ["LIMBS", "ExactSums"]
 
 Vector = NDArray[np.float64]
 
+# Digits of 32 bits in int64: 2^30 numbers are added before any digit overflows.
 _BITS = 32
+# 2^(32 * -34) is below the least number, 2^-1074, and 2^(32 * 32) above the largest.
 _LOWEST, _HIGHEST = -34, 31
 _MASK = (1 << _BITS) - 1
 
@@ -54,9 +56,13 @@ class ExactSums(NamedTuple):
 
     def values(self) -> Vector:
         """The nearest numbers but for a rounding or two, shape (p,)."""
+        # The highest digit has the sign, since all others are at least 0.
         negative = self.digits[-1] < 0
+        # The digits of -1 are as large as digits can be, and borrow from each other: added up as
+        # floating-point numbers they would cancel, so that signs are turned first.
         positive = _carried(np.where(negative, -self.digits, self.digits))
         total = np.zeros(positive.shape[1])
+        # From the lowest digit up: small ones are added while the sum is small.
         for number, digit in enumerate(positive):
             total += np.ldexp(digit.astype(np.float64), _BITS * (number + _LOWEST))
         return np.where(negative, -total, total)
@@ -65,6 +71,7 @@ class ExactSums(NamedTuple):
 def _add_digits(values: Vector, digits: NDArray[np.int64]) -> None:
     """Add the digits of numbers, all of the sign of their number, to others."""
     left = np.array(values, np.float64)
+    # No number has a digit above its exponent.
     _, exponent = np.frexp(np.abs(left).max(initial=0.0))
     for place in range(min(_HIGHEST, int(exponent) // _BITS), _LOWEST - 1, -1):
         # Powers of two scale without rounding, so each digit is cut off exactly.

@@ -46,6 +46,7 @@ __all__ = ["embed_like", "load_embedding", "mean_embedding"]
 
 Vector = NDArray[np.float64]
 
+# The fewest landmarks that are offered where none were asked for.
 _USUAL, _FEWEST = "8sqrt", 64
 _REMEDY = "take fewer landmarks or fewer threads"
 
@@ -132,6 +133,7 @@ def mean_embedding(
         p, choice = first_that_fits(session, [offers])
     session.begin(telling(planner(p), [Way("landmarks", p, planner)]))
     s = _pool_rows(session, selection, pool, p)
+    # What a checkpoint has to be made of, or it is that of another call.
     session.resume(
         computes="mean embedding",
         kernel=asked,
@@ -200,6 +202,7 @@ def embed_like(
     return MeanEmbedding(
         kernel=embedding.kernel,
         landmarks=embedding.landmarks,
+        # These rows have no landmarks among them.
         indices=np.full(len(embedding.landmarks), -1),
         sums=sums,
         n=session.n,
@@ -280,6 +283,7 @@ def _session(
 ) -> Session:
     sources: Sequence[Any] = open_samples([x], ["x"])
     in_memory = isinstance(sources[0], ArraySource) and not isinstance(x, ArraySource)
+    # Other rows could give the same labels other codes, and embeddings are compared.
     if in_memory and sources[0].categorical and not _keeps_codes(x):
         msg = (
             "labels of an embedding must have codes that other rows share, got text: make x a "
@@ -301,6 +305,7 @@ def _drawn_landmarks(session: Session, asked: Kernel, s: int) -> tuple[Kernel, L
     session.step("fetch landmarks")
     (drawn,) = uniform_rows(session.seed, session.n, s, 1, pairing="joint", replace=False)
     (sampled,) = bandwidth_rows(session)
+    # Landmarks and the sample for the bandwidth are read together.
     (rows,) = session.take([np.append(drawn, sampled)])
     (fitted,) = fit_kernels(session, (asked,), [rows[s:]])
     return fitted, Landmarks((rows[:s],), (drawn,))

@@ -68,6 +68,7 @@ def write_record(
     from zarr.codecs import Crc32cCodec
 
     try:
+        # "w-" refuses a group that is there already.
         group = zarr.open_group(_store(path, read_only=False), mode="w" if overwrite else "w-")
         for name, values in arrays.items():
             whole = {"write_empty_chunks": True}  # so that one that is lost is not taken for zeros
@@ -117,6 +118,7 @@ def read_record(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, An
 def _read_embedding(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     if str(path).endswith(".npz"):
         check_regular(path)
+        # A pickle could run code of whoever wrote it.
         with np.load(path, allow_pickle=False) as file:
             arrays = dict(file)
         return arrays, parse_json(str(arrays.pop(_ATTRIBUTES)))
@@ -130,6 +132,7 @@ def _read_embedding(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str
 
 def _complete(array: Any, name: str) -> NDArray[Any]:
     found = inventory_of(array, name)
+    # An absent chunk would read as zeros.
     if found is not None and found.absent:
         msg = f"chunks of {name!r} are absent"
         raise ValueError(msg)

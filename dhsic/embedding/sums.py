@@ -29,6 +29,7 @@ class EmbeddingPass:
     """
 
     tiling: Tiling
+    # Blocks begin at whole groups, so that groups are the same however the rows are cut.
     name: str = "kernel sums"
     row_multiple: int = GROUP_ROWS
 
@@ -42,6 +43,7 @@ class EmbeddingPass:
     def chunk(self, block: RowBlock) -> ExactSums:
         """Sums over one block."""
         sums = list(self._groups(block))
+        # Integers have no infinity, so that exact sums could not hold it.
         if not np.isfinite(sums).all():
             msg = (
                 f"the kernel overflows in rows {block.start} to {block.start + block.rows - 1}"

@@ -116,11 +116,13 @@ class MeanEmbedding(BarResult):
     @property
     def squared_norm(self) -> float:
         """|mu|^2 = alpha' K alpha."""
+        # |mu|^2 = kappa' K^-1 kappa = |L^-1 kappa|^2.
         whitened = self._whitened(self.means)
         return float(whitened @ whitened)
 
     def __call__(self, points: NDArray[Any]) -> Vector:
         """Evaluate the embedding at points (q, d), or (q,) of one column: shape (q,)."""
+        # In tiles, so that the kernels of many points are never held at once.
         at = self._rows(points, "points")
         starts = range(0, len(at), ROW_TILE)
         values = [self.kernel(at[i : i + ROW_TILE], self.landmarks) @ self.weights for i in starts]
@@ -166,6 +168,7 @@ class MeanEmbedding(BarResult):
         self._check_kernel(other)
         if self.shares(other):
             return float(self._whitened(self.means) @ self._whitened(other.means))
+        # <mu, nu> = sum_j beta_j mu(z_j) with the weights and landmarks of the other one.
         return float(self(other.landmarks) @ other.weights)
 
     def squared_distance(self, other: MeanEmbedding) -> float:
@@ -185,6 +188,7 @@ class MeanEmbedding(BarResult):
             difference = self._whitened(self.means - other.means)
             return float(difference @ difference)
         squares = self.squared_norm + other.squared_norm
+        # Near embeddings on landmarks of their own cancel here, at times below 0.
         return max(0.0, squares - 2.0 * self.inner(other))
 
     def shares(self, other: MeanEmbedding) -> bool:
@@ -205,6 +209,7 @@ class MeanEmbedding(BarResult):
                 f"{self._described} and {other._described}: embed the other rows by like()"
             )
             raise InvalidArgumentError(msg)
+        # Sums without rounding are those of all rows, whichever were added first.
         return replace(
             self,
             sums=self.sums.add(other.sums),
@@ -300,6 +305,7 @@ class MeanEmbedding(BarResult):
 
     @cached_property
     def _factor(self) -> PivotedCholesky:
+        # Landmarks were pruned when they were chosen: here rounding alone is left out.
         return pivoted_cholesky(self.kernel(self.landmarks), 0.0)
 
     def _whitened(self, values: Vector) -> Vector:

@@ -10,6 +10,7 @@ from typing import Any
 
 __all__ = ["one_blas_thread"]
 
+# Runs of several threads begin and end at the same time.
 _lock = threading.Lock()
 _running: list[Any] = []
 
@@ -30,6 +31,8 @@ def _libraries() -> Any:
 def one_blas_thread() -> Iterator[None]:
     """Limit the BLAS of this process; the last of several runs at a time lifts the limit."""
     with _lock:
+        # One limit is enough: a second would take the limited state for the original, and leave it
+        # so.
         _running.append(_running[0] if _running else _libraries().limit(limits=1, user_api="blas"))
     try:
         yield

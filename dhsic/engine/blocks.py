@@ -258,6 +258,7 @@ def read_ranges(source: Source, ranges: Sequence[tuple[int, int]]) -> NDArray[An
     if source.place == "memory" and len(ranges) > _MANY_RANGES:
         starts, stops = np.array(ranges).T
         return source.take(_of_ranges(starts, stops))
+    # Ranges that share a chunk are one read, so that no chunk is decoded twice.
     spans = spans_of(ranges, source.chunk_rows or 0)
     parts = {span: source.read(*span) for span in dict.fromkeys(spans)}
     rows = [
@@ -270,6 +271,7 @@ def read_ranges(source: Source, ranges: Sequence[tuple[int, int]]) -> NDArray[An
 def _of_ranges(starts: NDArray[np.intp], stops: NDArray[np.intp]) -> NDArray[np.intp]:
     """The rows of ranges, one range after another."""
     sizes = stops - starts
+    # One `arange` for all ranges, moved by where each of them starts.
     before = np.cumsum(sizes) - sizes
     return np.repeat(starts - before, sizes) + np.arange(int(sizes.sum()))
 
@@ -280,6 +282,7 @@ def spans_of(ranges: Sequence[tuple[int, int]], chunk_rows: int) -> list[tuple[i
         return list(ranges)
     spans: list[tuple[int, int]] = []
     for start, stop in sorted(ranges):
+        # What lies in the last chunk of a span is joined to it.
         if spans and start // chunk_rows == (spans[-1][1] - 1) // chunk_rows:
             spans[-1] = spans[-1][0], stop
         else:
@@ -292,4 +295,5 @@ def is_exact(block: NDArray[Any]) -> bool:
     """Whether all numbers are kept by float64."""
     if block.dtype.kind not in "iu" or block.dtype.itemsize < 8 or not block.size:
         return True
+    # Beyond 2^53 neighbouring integers become one number of float64.
     return bool(block.max() <= 2**53 and block.min() >= -(2**53))

@@ -83,6 +83,8 @@ class Budget:
             when all that can be given back is.
         """
         if self._excess(more) > 0:
+            # What the allocator keeps of freed memory counts as resident: it goes back before a run
+            # is ended for it.
             _give_back()
             if self._excess(more) > 0:
                 raise MemoryBudgetError(self._words(more))
@@ -93,9 +95,11 @@ class Budget:
         with _lock:
             if self.run not in _seen:
                 _seen[self.run] = _Seen(self.allowed, own, min(own, LIBRARIES))
+                # Runs that are long over are forgotten, so that the table stays small.
                 for old in list(_seen)[:-_MOST_RUNS]:
                     del _seen[old]
             for run, seen in _seen.items():
+                # Runs that looked lately share this process, and may take what they were allowed.
                 if run != self.run and now - seen.last < _RECENT_SECONDS:
                     others += seen.allowed
             _seen[self.run].last = now

@@ -191,9 +191,11 @@ class Checkpoint:
         """
         run = json.dumps(self.manifest.run, sort_keys=True)
         own = () if self.part is None else (self.part,)
+        # All that decides the result is in the key: another run or version finds nothing here.
         key = digest((run, name, count, determined_by, *own))[:32]
         shards = Shards(self.folder, self.manifest.token, key, count)
         shards.folder.make()
+        # It tells those who list checkpoints which pass this is.
         described = json.dumps({"name": name, "shards": count}).encode()
         shards.folder.write_new(PASS, described)
         return shards
@@ -215,6 +217,7 @@ class Checkpoint:
         object
             The value.
         """
+        # What cannot be digested might be taken for another value, so that it is made anew.
         if not can_digest(determined_by):
             return make()
         shards = self.shards(name, 1, determined_by)
@@ -277,6 +280,7 @@ class Shards:
         try:
             self.folder.write(_name_of_key(number), parts)
         except DataError:
+            # A folder that this machine alone does not see has an error of its own.
             _refuse_other(self.root, self.token)
             raise
 
@@ -295,6 +299,7 @@ class Shards:
                 found = unpack(file)
         except BrokenStateError as error:
             raise MissingShardError(number, str(error)) from error
+        # A file that was copied or renamed holds another shard.
         if type(found) is not tuple or found[:2] != (self.key, number):
             raise MissingShardError(number, "it is another one")
         partial: Partial[Any] = found[2]
@@ -343,6 +348,7 @@ def _start(folder: AnyFolder, run: dict[str, Any]) -> Manifest:
         raise InvalidArgumentError(msg)
     folder.make()
     own = Manifest(run, uuid4().hex)
+    # Of runs that start at the same time the first wins, and all read its manifest.
     folder.write_new(MANIFEST, own.to_json())
     manifest = Manifest.read(folder)
     if manifest is None:

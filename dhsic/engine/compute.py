@@ -49,6 +49,7 @@ def as_task(function: Callable[..., Any]) -> Any:
     """A function whose calls are tasks, each with a key of its own."""
     from dask.delayed import delayed
 
+    # Calls with equal arguments stay different tasks, and Dask need not hash their arrays.
     return delayed(function, pure=False, traverse=False)
 
 
@@ -58,6 +59,7 @@ def held(value: Any, runtime: Runtime) -> Any:
         return ship(runtime.client, value)
     from dask.delayed import delayed
 
+    # It gets a name, or Dask would hash the value.
     return delayed(value, name=f"held-{uuid.uuid4().hex}", pure=False, traverse=False)
 
 

@@ -114,6 +114,7 @@ def _name_of_class(cls: Any) -> str:
 def _fields(value: Any) -> dict[str, Any]:
     names = [field.name for field in dataclasses.fields(value)]
     derived = {name for name in dir(type(value)) if _is_cached(type(value), name)}
+    # Cached properties follow from the fields; any other attribute may change what the value does.
     hidden = set(getattr(value, "__dict__", ())) - set(names) - derived
     if hidden:
         msg = (
@@ -170,6 +171,7 @@ def _digest_of_code(value: Any) -> dict[str, Any]:
     found: Any = sys.modules.get(value.__module__ or "")
     for part in value.__qualname__.split("."):
         found = getattr(found, part, None)
+    # A lambda, say, is not found under its name, which then does not say what it does.
     if found is not value or value.__module__.split(".")[0] not in _PACKAGES:
         msg = f"{_name_of_class(value)} cannot be digested: its name does not say what it does"
         raise TypeError(msg)

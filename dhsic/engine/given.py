@@ -84,7 +84,9 @@ def _cut_chunks(
     whole = first.whole if is_cut(first) and not alone else first
     n, step = plan.n, cut_rows(whole, plan)
     read = as_task(partial(_read_chunks, whole, budget))
+    # From the chunk on that has the first row.
     touched = range(bounds[0] // step * step, bounds[-1], step)
+    # A chunk is read once, and can be forgotten when its pieces are cut.
     chunks = {at: read(at, min(at + step, n)) for at in touched}
     for source in sources:
         cut = as_task(partial(_cut_chunk, None if alone else source))
@@ -106,4 +108,5 @@ def _read_chunks(source: Source, budget: Budget | None, start: int, stop: int) -
 def _cut_chunk(source: Source | None, chunk: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
     """Rows of a chunk, or those of one of several variables: a copy, to forget the chunk."""
     rows = chunk[start:stop]
+    # A copy, so that the chunk can be forgotten.
     return (source.cut(rows) if source is not None and is_cut(source) else rows).copy()

@@ -169,6 +169,7 @@ def check_unchanged(before: Iterable[tuple[Stored, Inventory]]) -> None:
         A chunk was written, added or removed since the first listing.
     """
     for stored, first in before:
+        # Their stamps are enough: a shard in which something changed has another one.
         now = stored.inventory(within=False)
         parts = {} if now is None else now.parts  # None where listing was allowed and is not now
         changed = [rows for rows, line in first.parts.items() if parts.get(rows) != line]

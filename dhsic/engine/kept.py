@@ -60,6 +60,7 @@ def find_checkpoints(root: AnyFolder) -> Found:
         try:
             manifest = Manifest.read(folder)
         except DataError as error:
+            # A folder that cannot be read hides no other.
             listed.broken.append(error)
         else:
             if manifest is not None:
@@ -125,6 +126,8 @@ def _remove_pass(folder: AnyFolder) -> int:
     # A run that was killed may leave no more than the folder.
     known = any(entry.name == PASS for entry in entries) or all(e.is_partial for e in entries)
     ours = [entry for entry in entries if known and _is_ours(entry)]
+    # The file that tells what the folder is goes last, so that a removal that was cut off can go
+    # on.
     for entry in sorted(ours, key=lambda one: one.name == PASS):
         folder.remove(entry.name)
     folder.remove_empty()

@@ -43,6 +43,7 @@ def peak_bytes() -> int | None:
         import resource
     except ImportError:
         return None
+    # macOS counts bytes, Linux kibibytes.
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
@@ -59,6 +60,7 @@ def high_water_bytes(process: int | str) -> int | None:
 def forget_peak() -> bool:
     """Let the high-water mark of this process begin anew; False where no system can."""
     try:
+        # A 5 sets the mark back to what is resident now.
         Path("/proc/self/clear_refs").write_text("5")
     except OSError:
         return False

@@ -30,6 +30,7 @@ _FIRST = Lock()
 
 def count_task(name: str, blocks: Collection[RowBlock | GroupBlock], seconds: float) -> None:
     """Count a task of the pass of that name, with the row blocks it took and its time."""
+    # Threads may come here at the same time, and a name can be registered once.
     with _FIRST:
         counters = _counters()
     if not counters:

@@ -73,6 +73,7 @@ class MovedGroups:
         staying[every.ravel()] = False
         return cls(n, size, seed, every, units, np.flatnonzero(staying), what, serial)
 
+    # What is cached stays here.
     def __reduce__(self) -> tuple[Any, ...]:
         own = self.n, self.size, self.seed, self.rows, self.units, self.left, self.what, self.serial
         return type(self), own
@@ -96,6 +97,7 @@ class MovedGroups:
 
     def count_of(self, first: int, rows: int) -> int:
         """Groups, from the first on, that with what goes with them have so many rows."""
+        # A run has more rows the more groups it has, so that bisection finds the last that fits.
         low, high = 0, self.count - first
         while low < high:
             middle = (low + high + 1) // 2
@@ -144,6 +146,7 @@ class MovedGroups:
         units = self.units[first : first + count]
         start, stop = int(units[0]), int(units[-1]) + 1
         b = self.size
+        # Keys go by the numbers of rows, and their order within a group is a random one.
         keys = random_keys(self.seed, start * b, stop * b, "shifts", coset, variable)
         orders: Indices = keys.reshape(-1, b).argsort(axis=1)
         return orders[units - start]

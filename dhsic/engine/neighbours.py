@@ -75,6 +75,7 @@ def likeness(first: Matrix64, second: Matrix64, starts: Sequence[int] = (0,)) ->
     run[list(starts)] = 1
     run = np.cumsum(run)
     cross = u.T @ v
+    # The mean over all pairs of different rows, most of which are far apart.
     far = (float(np.vdot(cross, cross)) - float(sizes.sum())) / (n * (n - 1))
     scale = float((first**2).sum(axis=1).mean() * (second**2).sum(axis=1).mean())
     found, near = [], np.zeros(n)
@@ -84,6 +85,7 @@ def likeness(first: Matrix64, second: Matrix64, starts: Sequence[int] = (0,)) ->
             "ij,ij->i", v[lag:], v[:-lag]
         )
         near[lag:] += np.where(same, products - far, 0.0)
+        # The nearest neighbours by themselves, and all lags together.
         if lag in (1, _LAGS):
             at = np.flatnonzero(same) + lag
             error = float(near[at].std()) / len(at) ** 0.5
@@ -113,11 +115,13 @@ def waves_of(
         x = values[:, column]
         if categories[column]:
             _, codes = np.unique(x, return_inverse=True)
+            # Codes have no order: random numbers stand for the categories.
             x = rng.random(int(codes.max()) + 1)[codes]
         ranks[place] = np.sort(x).searchsorted(x)
     ranks -= ranks.mean(axis=1, keepdims=True)
     spreads = ranks.std(axis=1, keepdims=True)
     scaled = np.divide(ranks, spreads, out=np.zeros_like(ranks), where=spreads > 0.0).T
+    # Phases spread alike whatever the number of columns.
     weights = rng.standard_normal((len(columns), _WAVES)) * (_SCALE / len(columns) ** 0.5)
     waves = np.cos(scaled @ weights + rng.uniform(0.0, 2.0 * np.pi, _WAVES))
     about: Matrix64 = waves - waves.mean(axis=0)
@@ -127,6 +131,7 @@ def waves_of(
 def _residuals(features: Matrix64, given: Matrix64) -> Matrix64:
     """Features less what is linear in others."""
     gram = given.T @ given
+    # Features that do not vary would leave the matrix singular.
     ridge = _RIDGE * max(float(np.trace(gram)), 1e-12) / len(gram)
     weights = np.linalg.solve(gram + ridge * np.eye(len(gram)), given.T @ features)
     rest: Matrix64 = features - given @ weights
@@ -182,6 +187,7 @@ class Neighbours:
 def _is_sorted(values: NDArray[np.float64], starts: Sequence[int]) -> bool:
     """Whether a column that varies is in order: then that is why neighbours are alike."""
     steps = np.diff(values, axis=0)
+    # From one run of rows to the next there is no order to look for.
     steps[[start - 1 for start in starts if start]] = 0.0
     ordered = (steps >= 0.0).all(axis=0) | (steps <= 0.0).all(axis=0)
     return bool((ordered & (steps != 0.0).any(axis=0)).any())
@@ -195,6 +201,7 @@ def _drawn_runs(session: Session) -> tuple[NDArray[np.intp], list[int]]:
     chunks = [-(-n // size) for one in session.sources if (size := one.chunk_rows)]
     count = min(_RUNS, max(2, min(chunks, default=n) // _SHARE_OF_CHUNKS))
     length = _ROWS // count
+    # One run from each part of the data, at a random place there.
     draws = generator(session.seed, "neighbours").integers(n // count - length + 1, size=count)
     firsts = draws + np.arange(count) * (n // count)
     found: NDArray[np.intp] = (firsts[:, None] + np.arange(length)).ravel()

@@ -111,6 +111,7 @@ class PassPlan:
 
         Those of the thread that has most of its tasks, or of the scheduler of a client.
         """
+        # A thread takes whole tasks, so that the last round may leave others idle.
         rounds = -(-self.leaves // runtime.threads)
         scheduled = 0.0 if runtime.client is None else self.tasks * _SCHEDULED
         return max(self.work.seconds(rates) * rounds / self.leaves, scheduled)
@@ -252,6 +253,7 @@ class Plan(BarResult):
         """Predicted peak bytes of this process, besides what its user holds in it."""
         peak = held = 0
         for step in self.steps:
+            # A step works beside what those before it have left.
             peak = max(peak, held + self._driver_bytes(step))
             held += step.held_bytes if isinstance(step, DriverStep) else 0
         return self.baseline_bytes + peak

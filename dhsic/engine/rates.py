@@ -92,6 +92,7 @@ def _on_a_worker(client: Any, function: Callable[[], Any]) -> Any:
         with aside():
             return future.result(timeout=_PROBE_TIMEOUT_SECONDS)
     finally:
+        # A probe that no one waits for any more must not run later.
         future.cancel()
 
 
@@ -134,6 +135,7 @@ def _read_rates(machine: dict[str, Any]) -> dict[str, float] | None:
         rates = {kind: float(kept["seconds"][kind]) for kind in REFERENCE.seconds}
     except (OSError, ValueError, TypeError, KeyError):
         return None
+    # A file that was edited must not decide plans.
     good = kept["machine"] == machine and all(0.0 < rate < 1.0 for rate in rates.values())
     return rates if good else None
 
@@ -143,6 +145,7 @@ def _write_rates(machine: dict[str, Any], rates: dict[str, float]) -> None:
     path = _place(machine)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # It gets its name when it is whole, since others may write at the same time.
         with tempfile.NamedTemporaryFile(
             "w", encoding="utf-8", dir=path.parent, suffix=".part", delete=False
         ) as file:
@@ -166,12 +169,15 @@ def measure() -> dict[str, float]:
 
 def _least(probe: Probe) -> float:
     """The least processor seconds of a call, of as many as fit the time of a probe."""
+    # The first call fills caches and pages, and is not counted.
     probe()
     taken: list[float] = []
     while len(taken) < _FEWEST_REPEATS or sum(taken) < _PROBE_SECONDS:
+        # Processor time of this thread alone, since others may run beside it.
         began = time.thread_time()
         probe()
         taken.append(time.thread_time() - began)
+    # A coarse clock may say 0, by which rates would be divided.
     return max(min(taken), sys.float_info.min)
 
 

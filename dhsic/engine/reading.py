@@ -169,6 +169,7 @@ def _open_rows(source: Source, plan: PassPlan, threads: int) -> int:
     there = starts < stops
     block = np.broadcast_to(np.arange(len(starts))[:, None], starts.shape)[there]
     lows, highs = starts[there] // step, (stops[there] - 1) // step
+    # The first and the last block that has rows of a chunk.
     first = np.full(-(-n // step), len(starts))
     last = np.full(len(first), -1)
     for further in range(int((highs - lows).max()) + 1):
@@ -177,6 +178,7 @@ def _open_rows(source: Source, plan: PassPlan, threads: int) -> int:
         np.maximum.at(last, lows[at] + further, block[at])
     used = last >= 0
     rows = np.minimum(step, n - step * np.arange(len(first)))[used]
+    # A chunk is open from the first block that it has rows for until the last one is cut.
     change = np.zeros(len(starts) + threads + 1, np.int64)
     np.add.at(change, first[used], rows)
     np.add.at(change, last[used] + threads, -rows)
@@ -268,6 +270,7 @@ def decoded_rows(source: Source, plan: PassPlan) -> NDArray[np.int64]:
     step = source.chunk_rows or 1
     ends = np.minimum(-(-stops // step) * step, source.shape[0])
     ends = np.where(starts < stops, ends, 0)
+    # How far the chunks of earlier ranges reach: one that two ranges share counts once.
     before = np.maximum.accumulate(np.pad(ends, ((0, 0), (1, 0)))[:, :-1], axis=1)
     firsts = np.maximum(starts // step * step, before)
     return np.asarray(np.maximum(ends - firsts, 0).sum(axis=1), np.int64)

@@ -126,9 +126,11 @@ def run_pass(
     shards, groups = None, [spans]
     if checkpoint is not None:
         groups = _leaves_of_shards(spans, plan.fan_in)
+        # Bounds and fan-in decide how sums round, so that shards of others are other ones.
         determined = (reduction, plan.bounds, plan.pairs, plan.groups, finite, plan.fan_in)
         shards = checkpoint.shards(plan.name, len(groups), determined)
     payload = Payload(reduction, shared, finite, shards, plan.groups, runtime.budget)
+    # A single task needs no scheduler.
     if len(spans) == 1 and runtime.client is None and None not in shared and shards is None:
         listener(plan.started)
         with one_blas_thread():
@@ -190,6 +192,7 @@ def run_map(
     bounds = [count * i // _RANGES for i in range(_RANGES + 1)]
     ranges = [range(a, b) for a, b in itertools.pairwise(bounds) if a < b]
     shards = None
+    # Of a function that cannot be digested no one would know whose shards they are.
     if checkpoint is not None and can_digest(function):
         shards = checkpoint.shards(name, len(ranges), (function, count))
     began = time.perf_counter()
@@ -212,11 +215,13 @@ def _spans(plan: PassPlan) -> list[Spans]:
 def _amount(plan: PassPlan, spans: Spans) -> int:
     """Rows of a block, or pairs of rows of two blocks, each pair once."""
     sizes = [plan.rows_of(*span) for span in spans]
+    # Of a block with itself every pair counts once, and every row with itself.
     return math.comb(sizes[0] + 1, 2) if spans[1:] == spans[:1] else math.prod(sizes)
 
 
 def _leaves_of_shards(spans: list[Spans], fan_in: int) -> list[list[Spans]]:
     """Leaves of every shard: whole subtrees of the tree that combines, as few as are enough."""
+    # Whole subtrees, so that sums are added in the same order with shards and without.
     size = 1
     while -(-len(spans) // size) > _MOST_SHARDS:
         size *= fan_in
@@ -246,6 +251,7 @@ def _job(
                 shared,
                 spans,
                 *(part for span in dict.fromkeys(spans) for part in parts[span]),
+                # By the first rows in the key an error tells at which rows workers died.
                 dask_key_name=f"{_key_of(plan)}{run}-{'-'.join(str(a) for a, _ in spans)}",
             )
             for spans in groups[number]
@@ -276,6 +282,7 @@ def _replicates_job(
 def _tree(shared: Any, level: list[Any], fan_in: int) -> Any:
     """The task that combines tasks in order, a few at a time."""
     combine = as_task(_combine)
+    # Always in the order of the rows: sums of floating-point numbers depend on it.
     while len(level) > 1:
         level = [combine(shared, *level[i : i + fan_in]) for i in range(0, len(level), fan_in)]
     return level[0]
@@ -306,6 +313,7 @@ def run_chunk(payload: Payload, spans: Spans, *parts: NDArray[Any]) -> Partial[A
     given = iter(parts)
     blocks = {}
     for start, stop in dict.fromkeys(spans):
+        # Arrays may arrive unaligned, and NumPy would sum those in another order.
         computed = {number: np.require(next(given), requirements="A") for number in numbers}
         blocks[start, stop] = _block(payload, start, stop, computed)
     with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is refused in words

@@ -89,6 +89,7 @@ class Runtime:
             msg = f"client must be a running, synchronous distributed.Client, got {client!r}"
             raise InvalidArgumentError(msg)
         until = time.monotonic() + _START_SECONDS
+        # The workers of a cluster may still be starting.
         while not (counts := _threads_by_worker(client)):
             if time.monotonic() > until:
                 msg = (

@@ -46,6 +46,7 @@ class Differing(NamedTuple):
     def merge(self, other: Differing) -> Differing:
         """Merge the findings about the rows of both."""
         keys = np.concatenate([self.keys, other.keys])
+        # The smallest keys of all are a uniform draw, however the rows are cut into blocks.
         kept = np.argsort(keys, kind="stable")[:_KEPT]
         values = np.concatenate([self.values, other.values])
         return Differing(self.total + other.total, keys[kept], values[kept])
@@ -71,6 +72,7 @@ def check_finite(extent: Extent, sources: Sequence[Source], remedy: str) -> None
     number = int(np.argmin(extent.first_bad))
     row = extent.first_bad[number]
     if np.isfinite(row):
+        # Rows of pooled samples are told by the sample that they are of.
         place = getattr(sources[number], "place_of", None)
         name, row = (sources[number].name, row) if place is None else place(int(row))
         msg = (

@@ -103,6 +103,7 @@ class Session:
         self.moves: Moves | None = None
         """Which rows may change places under the null hypothesis; all, where it is None."""
         self.finished: list[PassFinished] = []
+        # Listed before anything is read, to be compared when all is.
         self._inventories = take_inventories(self.sources)
         self._folder = folder
         self._checkpoint: Checkpoint | None = None
@@ -324,6 +325,7 @@ class Session:
         along, self._along = self._along, None
         if along is not None:
             rows = [np.append(numbers, along.rows) for numbers in rows]
+        # Sources take numbers that increase.
         unique = [np.unique(numbers, return_inverse=True) for numbers in rows]
         numbers = [numbers for numbers, _ in unique]
         taken = take_rows(self.sources, numbers, self.runtime, self._checkpoint)
@@ -395,6 +397,7 @@ class Session:
                 checkpoint=self._checkpoint,
             )
         except NonFiniteError:
+            # A pass of its own finds the first such row, which the user needs.
             self._refuse_non_finite()
         self.finished.append(finished)
         return state

@@ -87,6 +87,7 @@ class RowSets:
         parts = []
         for width in np.unique(sizes).tolist():
             rows = order[starts[sizes == width][:, None] + np.arange(width)]
+            # By their first rows, so that items stand in the order of storage.
             rows = rows[np.argsort(rows[:, 0])]
             parts.append(Items(rows, strata[rows[:, 0]]))
         what = f"whole groups of equally many rows{within}"
@@ -123,6 +124,7 @@ class RowSets:
         shares = {b: self._staying(b) for b in sizes}
         bound = _NEAR_BEST * min(shares.values()) + _STAYING
         good = [b for b in sizes if shares[b] <= bound]
+        # Transforms of such lengths are quick.
         return max((b for b in good if is_smooth(b)), default=max(good))
 
     def _staying(self, size: int) -> float:
@@ -204,12 +206,14 @@ class Series:
 
     @property
     def _least(self) -> int:
+        # The lag in whole periods, rounded up.
         return -(-self.lag // self.period) * self.period
 
     def groups(self, most: int) -> MovedGroups:
         """Those of about so many shifts, or of fewer where more rows move then; made once."""
         largest = max(2, min(most, self.most_shifts))
         sizes = range(largest, max(2, int(_FEWER * largest)) - 1, -1)
+        # Of equal ones the first has the most shifts.
         size = min(sizes, key=self._staying)
         if size not in self._made:
             found = [
@@ -309,6 +313,7 @@ class WholeSets:
         order = np.arange(self.n)
         for number, (rows, sets) in enumerate(self.sets.parts):
             keys = random_keys(self.seed, 0, len(rows), "shifts", coset, variable, 0, number)
+            # The places of a set, as they are stored, take its items in the order of their keys.
             places = rows[np.argsort(sets, kind="stable")]
             order[places.ravel()] = rows[np.lexsort((keys, sets))].ravel()
         return order[None]
@@ -323,6 +328,7 @@ def _drawn_orders(part: Items, size: int, seed: int, number: int) -> Indices:
     """
     rng, items = generator(seed, "groups", 2, number), len(part.rows)
     _, sets, counts = np.unique(part.sets, return_inverse=True, return_counts=True)
+    # Sorted by set, and at random within each.
     chosen = np.argsort(sets + rng.random(items))
     rank = np.empty(items, np.intp)
     rank[chosen] = np.arange(items) - (np.cumsum(counts) - counts)[sets[chosen]]

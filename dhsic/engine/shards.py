@@ -38,6 +38,7 @@ def compute_missing(
         except MissingShardError as missing:
             assert shards is not None
             others = there - {missing.number}
+            # All that are broken are found at once, or each would end the job once more.
             for broken in [missing, *_broken_shards(shards, others, runtime)]:
                 shards.drop(broken)
 

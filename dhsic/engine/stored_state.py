@@ -70,6 +70,7 @@ def unpack(file: Any) -> Any:
     BrokenStateError
         The file is torn or altered.
     """
+    # The checksum has 64 hexadecimal digits and a line feed.
     head = file.read(len(_MAGIC) + 65)
     structure = file.readline()
     checksum = hashlib.sha256(structure)
@@ -132,6 +133,7 @@ def _class_of_name(name: str) -> type:
     """A named tuple or dataclass of this package, by its name."""
     module, _, path = name.partition(":")
     target: Any = None
+    # Modules of this package alone: a file must not choose which code is imported.
     if module.split(".")[0] == _PACKAGE:
         target = importlib.import_module(module)
         for part in path.split("."):

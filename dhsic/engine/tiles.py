@@ -199,6 +199,7 @@ def product_of_centred(tiles: Sequence[Tile], means: Sequence[Tile]) -> Tile:
     linear, product, *rest = tiles
     below = means[0]
     if not rest:
+        # For M = 2 it is d_1 d_2.
         product *= linear
         return product
     second = product.copy()
@@ -208,6 +209,7 @@ def product_of_centred(tiles: Sequence[Tile], means: Sequence[Tile]) -> Tile:
     linear += second
     for m, centred in enumerate(rest, start=2):
         below = below * means[m - 1]
+        # X_m = (X_(m-1) + D_(m-1)) d_m + X_(m-1) kappa_m, since k_m = d_m + kappa_m.
         np.add(product, linear, out=second)
         second *= centred
         product *= means[m]

@@ -1,14 +1,13 @@
 """Estimators of dependence, with their tests: a file each, and what they share.
 
 `base` says what an estimator is, `outcomes` what it returns, `registry` lists them, and
-`registration` adds to the list. `resample` has
-the permutations by which all of them are tested exactly, and `chain` combines tests of one variable
-after another. On all pairs of rows: `exact` and `distance` by way of `quadratic` and the files
-`gram_*`, and `block`. On the values of kernels or waves at landmark tuples: `nystrom_m` and
-`joint_frequencies`, by way of the files `tuple*` and `landmark_*`. On features of either variable:
-`nystrom_hsic`, `normalised`, `coco`, `rff` and `sub_corr`, by way of `landmark_features` and the
-files `feature_*`. At test locations: `nfsic`, by way of the other files `nfsic_*`. The files
-`ranked_*` take many features against one target.
+`registration` adds to the list. `resample` has the permutations by which all of them are tested
+exactly, and `chain` combines tests of one variable after another. On all pairs of rows: `exact` and
+`distance` in the folder `gram`, by way of `quadratic`, and `block`. On the values of kernels or
+waves at landmark tuples, in the folder `landmark`: `nystrom_m` and `joint_frequencies`, by way of
+`tuples` and `statistics`. On features of either variable, in the folder `feature`: `nystrom_hsic`,
+`normalised`, `coco`, `rff` and `sub_corr`, by way of `landmarks`; its `ranking` takes many columns
+against one target. At test locations, in the folder `location`: `nfsic`.
 """
 
 from dhsic.estimators.base import (

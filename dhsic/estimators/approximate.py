@@ -49,11 +49,15 @@ Approximate = Multiplier | Gamma | Spectral | Normal | ChiSquare
 
 _PAIRED = 25.0, 0.02  # rows, for nulls made of the rows as they are paired; fewer say nothing
 _MARGINAL = 4.0  # for those made of the marginals
+# Rows over the mean squared skewness of the products at the locations.
 _AT_LOCATIONS = 10.0
+# Where fewer rows show dependence than twice the root of the blocks, 6 % of true nulls were
+# rejected at level 1 %.
 _A_ROOT_OF_BLOCKS = 2.0
 _CROWDED = 10.0  # directions a row
 _SPECTRAL = 0.02  # directions a pair of rows
 _SAMPLED = 10.0  # rows, times the root of n: about 50 have a value that is just not too rare
+# Entries of the Gram matrices of all kernels, together.
 _ENTRIES = 2e7
 _FEWEST_ROWS, _MOST_ROWS = 250, 1000
 
@@ -87,6 +91,8 @@ def guard_landmarks(
     """
     if not isinstance(null, Approximate):
         return ""
+    # A covariance of n rows has rank n at most, on which a law of its eigenvalues rests; signs do
+    # not.
     crowded = math.inf if isinstance(null, Multiplier) else _CROWDED * session.n
     found = _spreads(session, combinations, samples, directions)
     return guard(null.name, found, session.n, Needs(*_PAIRED, crowded))
@@ -109,6 +115,7 @@ def guard_grams(
     if not isinstance(null, Approximate):
         return ""
     signs = isinstance(null, Multiplier)
+    # Signs are drawn on pairs of rows as they are; the other laws are made of the marginals alone.
     needs = Needs(*_PAIRED, _CROWDED * session.n) if signs else Needs(_MARGINAL)
     return guard(null.name, _spreads(session, combinations, samples), session.n, needs)
 
@@ -156,6 +163,7 @@ def guard_features(
 def _feature_moments(side: Side, rows: int) -> KernelMoments:
     assert side.sample is not None
     features = side.map(side.sample[:rows]).astype(np.float64, copy=False)
+    # Whitened features have the inner products of the kernel that the statistic uses.
     whitened = side.whitened(features)
     return kernel_moments(whitened @ whitened.T)
 
@@ -172,6 +180,7 @@ def _spreads(
     rows = _rows_looked_at(session.n, len(pairs))
     moments = [kernel_moments(kernel(samples[m][:rows])) for kernel, m in pairs]
     if together:
+        # Here every variable is centred, so that no mean is left in the product.
         moments = [one._replace(mean=0.0) for one in moments]
     return [
         joint_spread(combinations.of(moments, c), session.n, directions)

@@ -178,6 +178,7 @@ def fit_combinations(
         A variable is constant, where the session does not take constants, or has no scale.
     """
     pairs = list(zip(combinations.kernels, combinations.variables, strict=True))
+    # A kernel that several combinations share is fitted once.
     distinct = dict.fromkeys(pairs)
     whole = FittingSamples.of(session, distinct, samples)
     fitted = {(k, m): _fit_kernel(k, whole.of_kernel(k, m), session.names[m]) for k, m in distinct}
@@ -188,6 +189,7 @@ def _fit_kernel(kernel: Kernel, sample: NDArray[Any], name: str) -> Kernel:
     try:
         return kernel.fit(sample)
     except DataError as error:
+        # A kernel does not know the name of its variable, which the user needs.
         msg = f"variable {name!r}: {error}"
         raise DataError(msg) from error
 
@@ -225,6 +227,7 @@ def fitting_work(session: Session, kernels: Iterable[Kernel] = ()) -> Work:
 
 def factor_work(p: int, rank: int) -> Work:
     """Work of a pivoted factorisation of a Gram matrix of p rows that stops at a rank."""
+    # The sum of (p - k)^2 over the steps k up to the rank.
     operations = p * p * rank - p * rank**2 + rank**3 / 3
     slower = 1.5 * (1.0 + _SHORT / p)
     return Work.of(factors=slower * operations, entries=_COPIED * p * p)

@@ -146,7 +146,9 @@ class BlockHSIC:
             silent = f"{detail}, of which none can show dependence: take larger block_rows"
             return Outcome(0.0, GammaDistribution(0.0, 0.0), estimate, silent)
         detail = "; ".join(filter(None, (detail, note)))
+        # The standard error of a mean over independent blocks: Zhang et al. (2018), (16).
         error = math.sqrt(variance / sums.blocks)
+        # The statistic is the mean over its error, and so is its rounding.
         rounding = sums.rounding(b, session.dtype) / error
         return Outcome(sums.mean / error, StudentT(df), estimate, detail, rounding)
 
@@ -164,14 +166,18 @@ class BlockHSIC:
 
     def blocks(self, n: int) -> tuple[int, int]:
         """Number of blocks of n rows and rows of each, as even as they can be."""
+        # n^g rows with 0 < g < 1: blocks grow, and so does their number (Zhang et al. 2018, section
+        # 3.3).
         rows = self.block_rows or max(_FEWEST_ROWS, round(n**self.exponent))
         blocks = n // rows
+        # One block has no variance over blocks.
         if blocks < 2:
             msg = (
                 f"{self.name} needs 2 blocks of {_FEWEST_ROWS} rows or more, got {n} rows in "
                 f"blocks of {rows}: take smaller block_rows, more rows, or estimator='u-hsic'"
             )
             raise InvalidArgumentError(msg)
+        # Rows that are left over are shared among the blocks.
         return blocks, n // blocks
 
 
@@ -238,6 +244,7 @@ class BlockSums(NamedTuple):
         if null.variance == "permutation":
             # Under the null hypothesis the mean is known to be 0, so that none is taken off.
             return self.permuted / self.blocks, self.blocks
+        # This variance grows with HSIC, which costs power (Zhang et al. 2018, section 3.3).
         return self.deviations / (self.blocks - 1), self.blocks - 1
 
     def rounding(self, block_rows: int, dtype: np.dtype[Any]) -> float:
@@ -296,6 +303,7 @@ class BlockPass:
             (2 + max(kernel.work_tiles for kernel in self.kernels), b, b), self.dtype
         )
         sums = BlockSums(0, 0.0, 0.0, 0.0, np.zeros(2), 0.0)
+        # A task holds whole blocks of the statistic, which begin at multiples of b in the data.
         for start in range(0, block.rows - b + 1, b):
             at = slice(start, start + b)
             for kernel, x, y, out in zip(self.kernels, rows, columns, buffers[:2], strict=True):
@@ -310,12 +318,15 @@ class BlockPass:
     def _block(self, start: int, first: Matrix, second: Matrix) -> BlockSums:
         """Sums of one block, from its Gram matrices, which are overwritten."""
         b = self.block_rows
+        # For U-centred matrices: Zhang et al. (2018), (6) and (14), in the form of Song et al.
+        # (2012).
         scale = 1.0 / (b * (b - 3))
         sizes = _u_centre(first) * _u_centre(second)
         norms = np.array([np.vdot(gram, gram) for gram in (first, second)], np.float64)
         value = scale * float(np.vdot(first, second))
         permuted = 0.0
         if self.seed is not None:
+            # The key is the first row of the block, so that the order does not depend on tasks.
             order = draw_permutations(self.seed, start, b, 1, 2)[0, 0]
             permuted = scale * float(np.vdot(first, second[np.ix_(order, order)]))
         return BlockSums(1, value, 0.0, permuted * permuted, scale * norms, sizes)
@@ -328,6 +339,7 @@ def _u_centre(gram: Matrix) -> float:
     (2012). Nothing large cancels in it, so that float32 keeps its digits.
     """
     np.fill_diagonal(gram, 0.0)
+    # U-centring divides a row sum by b - 2, and the total by (b - 1) (b - 2).
     means = column_sums(gram).astype(np.float64) / (len(gram) - 2)
     Centring(means[None], unbiased=True).centre(0, gram)
     return float(np.abs(means).mean())

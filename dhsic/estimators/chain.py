@@ -77,6 +77,8 @@ def _test_of_stage(
     statistics, replicates, rounding = stage.resampled
     one = found.combinations.chosen[found.combinations.reference()]
     m = found.combinations.variables[stage.pairs[0].right]
+    # The combination nearest to the median heuristic has a share of the weight to itself.
+    # Of that combination the kernels up to this variable make the statistic.
     reference = stage.pairs.index(TwoSided.of(one[: m + 1]))
     whole = aggregate(
         statistics,
@@ -87,6 +89,7 @@ def _test_of_stage(
         reference=reference,
         share=grid.reference_share,
     )
+    # One statistic needs no score: its replicates are compared with it as they are.
     if len(stage.pairs) == 1:
         law, tie = Replicates(replicates[:, 0]), float(rounding[0])
         return _StageTest(stage, whole, pvalue(float(statistics[0]), law, session.dtype, tie))

@@ -31,6 +31,7 @@ from dhsic.results import AS_ASKED
 
 __all__ = ["Choice", "choose_among", "choose_estimator", "plan_test"]
 
+# Landmarks of either variable that are tried, from the most on.
 _LANDMARKS = 256  # of either variable; 512 found no more on six kinds of 4,000 rows
 _OF_ESTIMATES = _LANDMARKS, 64
 _FEWEST_UNBIASED = 4  # rows
@@ -111,8 +112,10 @@ def choose_estimator(
         if not isinstance(estimator, str):
             return Choice(found, combinations, reason)
         return _first_that_fits(session, _by_name(session, found, kernels, planner), reason)
+    # Two variables have features of their own, of which all pairs are compared; more have tuples.
     two = len(session.sources) == 2 and not combinations.features
     estimates = two and null is None and unbiased
+    # The unbiased estimate divides by n - 3.
     enough = session.n >= _FEWEST_UNBIASED
     exact = UHSIC() if estimates and enough else VHSIC(two and null is not None and enough)
     pairs = estimates or (two and null is not None and takes_null(NystromHSIC(), null))
@@ -133,6 +136,8 @@ def choose_estimator(
         return _first_that_fits(session, offers, too_many)
     plan = planner(exact, session, combinations)
     seconds = plan.work.seconds()
+    # All pairs have no error of landmarks. They are left where they take long, and longer than the
+    # features do.
     if seconds > QUICK and seconds > offers[0][0].plan().work.seconds():
         return _first_that_fits(session, offers, too_many)
     if not plan.fits:
@@ -228,6 +233,7 @@ def _powers(
 def _offer(
     session: Session, estimator: Estimator, some: Combinations, planner: Planner, what: str
 ) -> Offer[tuple[Estimator, Combinations]]:
+    # A bound that needs no plan, since plans of many rows take time themselves.
     least = entry_seconds(session.n, size_of(estimator, session.n) or 0)
     return Offer((estimator, some), what, partial(planner, estimator, session, some), least)
 

@@ -74,6 +74,7 @@ class FittingSamples:
         columns = tuple(range(sample.shape[1]))
         if (m, columns) in self.found and not self.found[m, columns].total:
             # A constant: any scale will do, and the median stays what the rows hold.
+            # The added row is another value, so that the kernel finds a scale.
             return np.vstack([sample, sample[0] + np.maximum(1.0, np.abs(sample[0]))])
         sets = kernel.scale_columns(len(columns)) or (columns,)
         found = {at: self.found[m, at] for at in sets if (m, at) in self.found}
@@ -99,6 +100,7 @@ def _completed(sample: Sample, found: Mapping[ColumnNumbers, Differing], n: int)
     sample, start = sample.copy(), 0
     for columns, differing in found.items():
         share = round(len(sample) * differing.total / n)
+        # One row stays as it was, or the column would be the same in all again.
         count = min(max(share, _FEWEST), len(differing.values), len(sample) - 1)
         rows = np.arange(start, start + count) % len(sample)
         sample[rows[:, None], np.array(columns)] = differing.values[:count]

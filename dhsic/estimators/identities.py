@@ -105,6 +105,7 @@ def compared_in_samples(
     for k in shared.roots:
         if (kernel := combinations.kernels[k]).has_length:
             rows, columns = kernel.rows_and_columns(each[k])
+            # Neighbours of some rows are counted, evenly over the sample.
             rows = np.ascontiguousarray(rows[:: -(-len(rows) // _ROWS)])
             tiles[k] = np.empty((len(rows), len(columns)))
             kernel.tile(rows, columns, tiles[k], np.empty((kernel.work_tiles, *tiles[k].shape)))
@@ -116,6 +117,7 @@ def compared_in_samples(
             return 1.0
         s = len(each[k])
         others = nearness(tiles[k]) * s - 1.0  # of the sample, on average
+        # A row is near itself, and near the share of the other rows that it is near in the sample.
         return (1.0 + others * (n - 1) / max(1, s - 1)) / n
 
     alone = {k for k in range(len(each)) if is_identity(near(k), n)}

@@ -45,8 +45,11 @@ def null_moments(sums: GramSums, *, unbiased: bool) -> tuple[float, float]:
         return 0.0, 2.0 * n / (n - 3) * float(marginal_hsic(sums, unbiased=True).prod())
     if len(sums.rows) == 2:
         means = sums.rows / n
+        # The diagonal of H K H, from the row sums of K.
         diagonal = sums.diagonal - 2.0 * means + means.mean(axis=1, keepdims=True)
         return permutation_moments(
+            # tr(A) / n, |A|^2 / n^2 and sum_i A_ii^2 / n of the centred Gram matrix A of either
+            # variable.
             n,
             traces=diagonal.mean(axis=1),
             squares=marginal_hsic(sums, unbiased=False),
@@ -56,12 +59,15 @@ def null_moments(sums: GramSums, *, unbiased: bool) -> tuple[float, float]:
     # row sums give in one pass.
     off = sums.without_diagonal()
     totals, row_squares = off.rows.sum(axis=1), (off.rows**2).sum(axis=1)
+    # The mean of k(x, x')^2 over pairs of different rows.
     e0 = off.squares / math.perm(n, 2)
     e1 = totals / math.perm(n, 2)
+    # sum_i (sum_j k_ij)^2 has pairs of a pair with itself, which are taken off.
     e2 = (row_squares - off.squares) / math.perm(n, 3)
     # All pairs of pairs, less those that share one row or two.
     e1_squared = (totals**2 - 4 * row_squares + 2 * off.squares) / math.perm(n, 4)
     mean = _expected_norm(sums.diagonal.mean(axis=1), e1)
+    # Under independence the limit sum_k lambda_k (N_k^2 - 1) has the variance 2 sum_k lambda_k^2.
     variance = 2.0 * _expected_square(e0, e1_squared, e2)
     return mean, variance if variance > _NO_SPREAD * mean**2 else 0.0
 
@@ -79,6 +85,7 @@ def _expected_square(e0: Vector, e1_squared: Vector, e2: Vector) -> float:
         e2[j] * e2[k] * np.prod(np.delete(e1_squared, [j, k]))
         for j, k in itertools.permutations(range(m), 2)
     )
+    # <xi, xi'> is a sum of M + 2 terms; these are the expectations of their products in pairs.
     return float(
         e0.prod()
         + (m - 1) ** 2 * e1_squared.prod()
@@ -117,7 +124,9 @@ def permutation_moments(
     -------
     mean, variance : float
     """
+    # Kazi-Aoual et al. take A and B as they are; arguments are theirs over powers of n.
     trace, square, diagonal = n * traces, n**2 * squares, n * fourths
+    # Over all permutations E tr(A P B P') = tr(A) tr(B) / (n - 1) for centred A and B.
     mean = trace.prod() / (n * (n - 1))
     spread = (n - 1) * square - trace**2
     excess = n * (n + 1) * diagonal - (n - 1) * (trace**2 + 2 * square)

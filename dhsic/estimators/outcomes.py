@@ -199,6 +199,7 @@ class ColumnEstimates:
     @property
     def cka(self) -> Vector:
         """HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), 0 where either is 0; shape (G,)."""
+        # Unbiased estimates fall below 0 at times, where a root would be NaN.
         scale = np.sqrt(np.maximum(self.own, 0.0) * np.maximum(self.target, 0.0))
         values: Vector = np.divide(self.hsic, scale, out=np.zeros(len(scale)), where=scale > 0.0)
         return values

@@ -86,7 +86,9 @@ def first_that_fits(
     best, last = offers[0][0], offers[-1][-1]
     if best is last or suits(best):
         return best.value, ""
+    # The first list whose smallest offer suits: of the others none does.
     some = next((some for some in offers if suits(some[-1])), [last])
+    # Offers come from the largest to the smallest, so that those which suit are at the end.
     found = some[bisect_left(some, True, hi=len(some) - 1, key=suits)]
     if best.least_seconds > allowed:
         taken = f"more than {format_seconds(best.least_seconds)} of one thread"
@@ -100,6 +102,7 @@ def first_that_fits(
 
 def powers_below(count: int, fewest: int) -> list[int]:
     """The count itself, then the powers of two below it, down to the fewest."""
+    # The first exponent is that of the largest power below the count.
     powers = (2**k for k in range((count - 1).bit_length() - 1, -1, -1))
     return [count, *(power for power in powers if power >= fewest)]
 
@@ -209,6 +212,8 @@ def _largest_text(ways: Sequence[Way]) -> str:
 def _largest_that_fits(way: Way) -> int:
     """The largest number that fits where one more does not; 0 where not even the fewest do."""
     low, high = way.fewest - 1, way.fewest
+    # Doubling finds a number that does not fit, and bisection the largest that does: plans take
+    # time.
     while high < way.most and way.plan(high).fits:
         low, high = high, 2 * high
     between = range(low + 1, min(high, way.most))
@@ -224,6 +229,7 @@ class _First:
         self.shape = n, source.shape[1]
 
     def __getattr__(self, name: str) -> Any:
+        # Besides the shape a plan asks for what the whole variable has.
         return getattr(self.source, name)
 
 

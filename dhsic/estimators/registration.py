@@ -173,6 +173,7 @@ def unregister(extension: str | type[Any]) -> None:
     """
     name = extension if isinstance(extension, str) else getattr(extension, "name", None)
     added = _ADDED.get(name) if isinstance(name, str) else None
+    # A name may have been given to another class in the meantime, which must stay.
     if added is None or (not isinstance(extension, str) and added is not extension):
         listed = ", ".join(_ADDED) or "none"
         got = shown(getattr(extension, "__name__", extension))
@@ -230,6 +231,7 @@ def _checked_name(cls: type[Any], kind: str) -> str:
         msg = f"a name must be free, got {name!r} for {cls.__name__}, which is taken: {remedy}"
         raise InvalidArgumentError(msg)
     try:
+        # Where a name stands for a value, the value is made without arguments.
         cls()
     except TypeError as error:
         msg = f"{kind} must be made without arguments, got {error}: give every field a default"
@@ -242,10 +244,12 @@ def _add_kernel(cls: type[Kernel]) -> None:
     text = ""
     try:
         text = cls().spec()
+        # Results and command lines hold kernels as text, which has to give the same kernel again.
         same = parse(text) == cls()
     except InvalidArgumentError:
         same = False
     if not same:
+        # A kernel that is refused leaves no name behind.
         del FORMS[cls.name]
         msg = (
             f"a kernel must be read from the text that its spec() writes, got {text!r} from "
@@ -285,6 +289,7 @@ def _add_estimator(
             f"{cls.__name__}: add it, or drop 'chain'"
         )
         raise InvalidArgumentError(msg)
+    # Nulls that were added before, for all estimators that take what they are made of.
     others = (null for null in _ANYWHERE if null not in with_it and _suits(null, with_it))
     with_it = (*with_it, *others)
     grids = issubclass(cls, GridEstimator)

@@ -50,6 +50,7 @@ __all__ = [
     "tries_grids",
 ]
 
+# As many as in the experiments of Kalinke and Szabo (2023), section 5.
 _RESAMPLES = 250
 _EXACT_RESAMPLES = 999  # a smallest p-value of 1/1,000
 
@@ -129,6 +130,7 @@ def find_estimator(estimator: Any, session: Session) -> tuple[Estimator, str]:
     InvalidArgumentError
         Unknown, or for fewer variables; the message names those that take more.
     """
+    # A name that is not known may be one of a plugin: these are loaded only now.
     if isinstance(estimator, str) and estimator not in ESTIMATORS:
         load_plugins()
     if isinstance(estimator, str):
@@ -207,6 +209,7 @@ def find_null(
         null that takes one.
     """
     found, reason = _find_null(null, estimator, session, n_resamples, len(combinations))
+    # Rows that may not be exchanged freely restrict the null, and the result says so.
     if session.moves is not None:
         _check_moves(found, estimator, session, session.moves)
         told = session.moves.assumption

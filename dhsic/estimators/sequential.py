@@ -29,6 +29,7 @@ class _From:
     function: Callable[[range], Vector]
 
     def __call__(self, numbers: range) -> Vector:
+        # Numbers go on from batch to batch, since a number is the key of a permutation.
         return self.function(range(self.first + numbers.start, self.first + numbers.stop))
 
 
@@ -67,6 +68,7 @@ def draw_sequentially(
         drawn = SequentialReplicates(np.concatenate([drawn.values, values]), null.n_exceed)
         if drawn.decides(least):
             break
+    # As if drawn one by one: the rest of the last batch does not count.
     used = replace(drawn, values=drawn.values[: drawn.drawn(least)])
     how = f"{len(used.values):,} of at most {null.n_resamples:,} permutations of all rows"
     return used, how

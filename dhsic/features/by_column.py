@@ -32,6 +32,7 @@ def at_quantiles(column: Vector, count: int) -> Vector:
     array([[2.],
            [3.]])
     """
+    # The middles of `count` equal shares of the ranks.
     ranks = ((np.arange(count) + 0.5) / count * len(column)).astype(np.intp)
     return np.unique(np.sort(column, axis=0)[ranks], axis=0)
 

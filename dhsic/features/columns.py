@@ -42,6 +42,7 @@ class ColumnFeatures:
 
         The centre of a constant column is its value, which a mean would miss by rounding.
         """
+        # Values are compared, since the deviation of a constant may be rounding.
         deviations = np.where((sample == sample[0]).all(axis=0), 1.0, sample.std(axis=0))
         return cls(np.median(sample, axis=0), deviations, np.dtype(dtype))
 
@@ -66,6 +67,7 @@ class ColumnFeatures:
 
     def __call__(self, x: NDArray[Any]) -> Matrix:
         """Map rows (b, d) to features (b, d)."""
+        # Centred in float64, and rounded once.
         centred = np.subtract(x, self.centre, dtype=np.float64)
         features: Matrix = np.divide(centred, self.scale).astype(self.dtype, copy=False)
         return features

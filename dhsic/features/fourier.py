@@ -87,6 +87,8 @@ class FourierFeatures:
             The kernel has no spectral law.
         """
         d = len(centre)
+        # w = s g with normal g: a translation-invariant kernel is the Fourier transform of a law
+        # (Bochner; Zhang et al. 2018, theorem 4.1), here a mixture of normal ones.
         scales = kernel.spectral_scales(rng, n_frequencies, d)
         normals = (
             orthogonal_normals(rng, n_frequencies, d)
@@ -126,6 +128,8 @@ class FourierFeatures:
         phases = np.empty((len(rows), len(self.frequencies)), self.dtype)
         write_phases(rows, self.frequencies, phases)
         out = np.empty((len(phases), self.n_features), self.dtype)
+        # Pairs of cosine and sine are more accurate than cos(w'x + b) with a random phase b
+        # (Sutherland and Schneider 2015).
         np.cos(phases, out=out[:, : len(self.frequencies)])
         np.sin(phases, out=out[:, len(self.frequencies) :])
         # Rahimi and Recht (2007): the mean of cos w'(x - x') over D frequencies, as cos cos + sin
@@ -159,7 +163,9 @@ class FourierFeatures:
 
 def centred_rows(x: NDArray[Any], centre: NDArray[np.float64], dtype: DTypeLike) -> Matrix:
     """Rows (b, d) about a centre (d,), in a precision."""
+    # In double precision: float32 would lose the digits that rows and centre share.
     centred = np.subtract(x, centre, dtype=np.float64)
+    # A number that becomes infinite is refused with the phases.
     with np.errstate(over="ignore"):
         rows: Matrix = centred.astype(dtype, copy=False)
     return rows
@@ -218,6 +224,8 @@ def orthogonal_normals(rng: np.random.Generator, count: int, d: int) -> NDArray[
     q, r = np.linalg.qr(rng.standard_normal((groups, d, d)))
     # LAPACK fixes signs of its own; with those of R's diagonal Q is uniform (Mezzadri 2007).
     q *= np.sign(np.einsum("gii->gi", r))[:, None, :]
+    # Orthogonal random features (Yu et al. 2016): a row of Q has length 1, and gets that of a
+    # normal vector.
     norms = np.linalg.norm(rng.standard_normal((groups * d, d)), axis=1)
     rows: NDArray[np.float64] = np.swapaxes(q, 1, 2).reshape(-1, d) * norms[:, None]
     return rows[:count]

@@ -54,6 +54,7 @@ def causal_learn_test(test: PValue | None = None) -> str:
 
         def __init__(self, data: Any, **options: Any) -> None:
             super().__init__(data, **options)
+            # A cache on the disk is of one test with one set of options.
             self.check_cache_method_consistent(_NAME, repr(pvalue))
 
         def __call__(self, X: Any, Y: Any, condition_set: Any = None) -> float:

@@ -69,6 +69,7 @@ class PValue:
             "memory": self.memory,
             "progress": False,
         }
+        # causal-learn gives an array without columns where there is no condition.
         if z is None or 0 in getattr(z, "shape", ()):
             return independence_test(x, y, **run_options, **self.marginal).pvalue
         return conditional_independence_test(

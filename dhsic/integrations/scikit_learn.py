@@ -217,6 +217,7 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             )
             raise InvalidArgumentError(msg)
         if self.n_features_to_select is None:
+            # Half of the features, as `RFE` of scikit-learn takes.
             return max(1, d // 2)
         count = check_integer("n_features_to_select", self.n_features_to_select, minimum=1)
         if count > d:
@@ -238,6 +239,7 @@ class DependenceSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         assert count is not None
         found = select_features(x, y, count, method=self.method, **options)
         columns = [column for (column,) in found.columns]
+        # Features that were not chosen have no score.
         self.scores_ = np.full(x.shape[1], np.nan)
         self.scores_[columns] = found.scores
         self.support_ = np.isin(np.arange(x.shape[1]), columns)

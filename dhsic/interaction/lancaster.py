@@ -341,6 +341,7 @@ def _interaction_result(
 ) -> InteractionTestResult:
     """The result of three tests: that of the factorisation which is hardest to reject."""
     names, count = session.names, len(replicated.replicates)
+    # All pairs of rows have one bound on rounding, landmarks one for each factorisation.
     roundings = np.broadcast_to(replicated.rounding, len(replicated.statistics)).tolist()
     pvalues = [
         pvalue(statistic, Replicates(replicates), session.dtype, rounding)
@@ -348,6 +349,7 @@ def _interaction_result(
             replicated.statistics, replicated.replicates.T, roundings, strict=True
         )
     ]
+    # All three have to be rejected, so that the largest p-value decides, without a correction.
     largest = int(np.argmax(pvalues))
     statistic = float(replicated.statistics[largest])
     estimate = Estimate(

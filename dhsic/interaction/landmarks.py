@@ -61,6 +61,7 @@ def replicate_at_landmarks(
     d_a d_b and every mean as they are, gives v of the permuted data exactly.
     """
     draw = estimator.draw
+    # Of every variable by itself: landmarks of a test must not know of the pairing.
     basis = draw.basis(session, Combinations.single(kernels), "independent", hold=True)
     note = guard_interaction(session, basis.combinations, basis.samples, null)
     basis.warn_of_rounding(session)

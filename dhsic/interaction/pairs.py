@@ -64,6 +64,7 @@ def plan_of_pairs(session: Session, kernels: Sequence[Kernel], null: Asked) -> P
 def _pair_steps(session: Session, combinations: Combinations, null: Asked) -> list[CostedStep]:
     """Hold the Gram matrices, and replicate; of values (b + 1, 3) and their rounding."""
     n, size = session.n, session.dtype.itemsize
+    # The matrices are centred when they are whole, so that any pilots will do.
     unseen = [np.zeros((1, d)) for d in session.dims]
     reduction = held_pass(session, combinations, unseen)
 
@@ -96,8 +97,10 @@ def _pair_replicates(session: Session, grams: list[Matrix], held: HeldGrams, nul
     # The product of two centred Gram matrices is not centred itself; HSIC with s needs it to be.
     h = Centring.of(GramSums.of(grams), unbiased=False).centre(0, grams[0])
     product = h * grams[1]
+    # (1 / n) sum_ij A_ij B_ij C_ij of centred Gram matrices.
     observed = product.sum(dtype=np.float64) / n
     if isinstance(null, Permutation):
+        # Two variables are left: the first stays where it is, and s is permuted.
         orders = replace(held.piece[1], orbit=orbit_of(session, null), n_variables=2)
         permuted = PermutedGrams.of(_PAIR, grams, orders)
         ranges = session.map("permutation null", permuted, null.n_resamples)
@@ -106,4 +109,5 @@ def _pair_replicates(session: Session, grams: list[Matrix], held: HeldGrams, nul
     # Signs about their mean: (w - mean w)' H (w - mean w), as the terms were about theirs.
     signs -= signs.mean(axis=0)
     forms = np.einsum("ib,ib->b", signs, product @ signs, dtype=np.float64)
+    # (1 / n) (w - mean w)' H (w - mean w), times n / (n - 2) as at landmarks.
     return np.append(observed, forms / (n - 2))

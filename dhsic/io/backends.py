@@ -70,6 +70,7 @@ def by_obstore(url: str, read_only: bool) -> Any:
     """A zarr store by obstore, with the credentials that boto finds where it is installed."""
     from obstore.store import S3Store
 
+    # The process that began to use obstore, whose threads no fork has.
     _first_user[:] = _first_user or [os.getpid()]
     bucket, _, prefix = url.partition("://")[2].partition("/")
     store = S3Store(
@@ -116,10 +117,12 @@ class _Fsspec(FsspecStore):  # type: ignore[misc]
 def _close(files: Any, loop: asyncio.AbstractEventLoop, process: int) -> None:
     """End the connections of a file system, wherever its last user is left behind."""
     session = getattr(files, "_s3creator", None) or getattr(files, "_session", None)
+    # A loop that has ended, or is of another process, cannot end connections.
     if session is None or not loop.is_running() or process != os.getpid():
         return
     ended = asyncio.run_coroutine_threadsafe(session.__aexit__(None, None, None), loop)
     try:
+        # On the loop itself, to wait for it would be to wait for ever.
         asyncio.get_running_loop()
     except RuntimeError:
         with suppress(TimeoutError):
@@ -155,6 +158,7 @@ def _credentials() -> dict[str, Any]:
     except ImportError:
         return {}
     session = get_session()
+    # The variable of S3 goes before the general one.
     named = (os.environ.get(name) for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"))
     settings = {
         "region": session.get_config_variable("region"),
@@ -181,5 +185,6 @@ class _Credentials:
             "access_key_id": now.access_key,
             "secret_access_key": now.secret_key,
             "token": now.token,
+            # By then obstore asks again, and boto has renewed what ran out.
             "expires_at": datetime.now(UTC) + _CREDENTIALS_LAST,
         }

@@ -31,6 +31,7 @@ def broken_chunk(array: Any, start: int, stop: int) -> str | None:
     sizes = array.shards or array.chunks
     spans = [(start, stop), *((0, length) for length in array.shape[1:])]
     numbers = (range(a // size, -(-b // size)) for (a, b), size in zip(spans, sizes, strict=True))
+    # One chunk after another until one fails: this is asked after an error alone.
     for chunk in product(*numbers):
         region = tuple(
             slice(i * size, (i + 1) * size) for i, size in zip(chunk, sizes, strict=True)

@@ -151,6 +151,7 @@ def _decoded_blocks(path: Path, dialect: Dialect) -> Iterator[bytes]:
     for raw in _raw_blocks(path):
         if first and dialect.is_utf_8:
             _check_mark(raw, path)
+            # The mark is no part of the first name.
             raw = raw.removeprefix(codecs.BOM_UTF8)
         first = False
         try:
@@ -158,6 +159,7 @@ def _decoded_blocks(path: Path, dialect: Dialect) -> Iterator[bytes]:
         except UnicodeError as error:
             raise _undecodable(path, line, carriage.decode(), dialect, error) from error
         block = carriage + text.encode("utf-8", "replace")
+        # A carriage return at the end may be half of a line break, and waits for the next block.
         carriage = b"\r" if raw and block.endswith(b"\r") else b""
         block = block[: len(block) - len(carriage)]
         if b"\r" in block:
@@ -176,6 +178,7 @@ def _raw_blocks(path: Path) -> Iterator[bytes]:
     except (OSError, EOFError, zlib.error) as error:
         msg = f"cannot read {path} as a table: {error}"
         raise DataError(msg) from error
+    # The end, where the decoder tells of a character that is cut off.
     yield b""
 
 
@@ -226,6 +229,7 @@ class _Counter:
         values = np.frombuffer(held, np.uint8)
         newlines = np.flatnonzero(values == _NEWLINE)
         quotes = self._structural(held, values)
+        # A line feed behind an odd number of quotes is within a field, and ends no row.
         within = np.searchsorted(quotes, newlines) % 2 == 1
         ends = newlines[~within]
         end = int(ends[-1]) + 1 if len(ends) else 0
@@ -241,6 +245,7 @@ class _Counter:
                 f"{_NO_QUOTES}"
             )
             raise DataError(msg)
+        # Behind a quote that nothing closes the whole file would be held.
         if len(held) - end > ROW_BYTES:
             self._refuse_length(held, end, quotes)
         self._line += int(np.searchsorted(newlines, end))
@@ -257,6 +262,7 @@ class _Counter:
         full = ends > starts
         self.row_bytes = max(self.row_bytes, int((ends - starts).max()) + 1)
         self.rows += int(full.sum())
+        # The header says how many fields a row has; delimiters within quotes do not count.
         if not self._fields and full.any():
             at = int(np.argmax(full))
             header = int(starts[at]), int(ends[at])
@@ -272,6 +278,7 @@ class _Counter:
         known = quotes[quotes + 1 < len(values)]
         opens, closes = known[0::2], known[1::2]
         bounds = (_NEWLINE, self._delimiter, _QUOTE)
+        # In most files every second quote opens behind a delimiter, and all are judged at once.
         regular = (opens == 0) | np.isin(values[opens - 1], bounds)
         if regular.all() and np.isin(values[closes + 1], bounds).all():
             return quotes
@@ -360,6 +367,7 @@ class _Counter:
 def _openers(quotes: NDArray[np.intp]) -> NDArray[np.intp]:
     """Those that open a field: of every second quote, the ones that are not half of a pair."""
     second = quotes[0::2]
+    # Two together stand for one quote in a field, and open none.
     return second[np.diff(quotes, prepend=-2)[0::2] > 1]
 
 

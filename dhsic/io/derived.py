@@ -140,6 +140,7 @@ class _Sent(NamedTuple):
     def __call__(
         self, rows: NDArray[np.intp], values: Sequence[NDArray[Any]]
     ) -> NDArray[np.float64]:
+        # Arrays may arrive unaligned, see `unpacked`.
         return self.function(rows, [np.require(x, requirements="A") for x in values])
 
 

@@ -180,6 +180,7 @@ def _of_objects(values: list[Any], data_name: str) -> Encoded:
     if present <= {"number"}:
         return Encoded(_encoded_numbers(values, None in kinds.values(), data_name), "number")
     floats = {kind for kind, said in kinds.items() if said == "number"}
+    # Floats that are all NaN stand for missing labels.
     if floats and all(_is_missing(value) for value in values if type(value) in floats):
         present.remove("number")
     if present == {"boolean"}:
@@ -203,6 +204,7 @@ def _kind_of_labels(kind: type) -> str | None:
 def _codes_of(values: Sequence[Any]) -> tuple[NDArray[np.int32], list[Any]]:
     """Codes of values, -1 where one is missing, and what they stand for."""
     labels = [one for one in dict.fromkeys(values) if not _is_missing(one)]
+    # What is missing, NaN among it, keeps the code -1.
     codes = dict.fromkeys(values, -1)
     codes.update(zip(labels, range(len(labels)), strict=True))
     return np.fromiter(map(codes.__getitem__, values), np.int32, len(values)), labels
@@ -293,4 +295,5 @@ def _is_missing(value: Any) -> bool:
     """None, NaN, and the marks of pandas for values and times."""
     if value is None or type(value).__name__ in _MARKS:
         return True
+    # NaN alone differs from itself.
     return isinstance(value, float | Decimal | np.floating) and value != value

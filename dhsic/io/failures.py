@@ -83,6 +83,7 @@ def remedy_of(failure: Failure, url: str) -> str:
 
 def _kind_of_failure(chain: list[BaseException], status: int | None) -> FailureKind:
     text = " ".join(f"{type(error).__name__}: {_error_text(error)}" for error in chain)
+    # The first sign decides: a bucket that is not there answers 404, as an absent object does.
     if _NO_BUCKET.search(text):
         return "no bucket"
     if status == 404 or any(isinstance(error, FileNotFoundError) for error in chain):
@@ -90,6 +91,7 @@ def _kind_of_failure(chain: list[BaseException], status: int | None) -> FailureK
     refused = status in (401, 403) or any(isinstance(error, PermissionError) for error in chain)
     if refused or _REFUSED.search(text):
         return "refused"
+    # By name, since the libraries that raise them are perhaps not there.
     names = {base.__name__ for error in chain for base in type(error).__mro__}
     if names & _PASSING_TYPES:
         return "passing"
@@ -101,6 +103,7 @@ def _kind_of_failure(chain: list[BaseException], status: int | None) -> FailureK
 def _causes_of(error: BaseException | None) -> Iterator[BaseException]:
     """An error and what caused it."""
     seen: set[int] = set()
+    # A chain of causes may come back to itself.
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         yield error

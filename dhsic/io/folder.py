@@ -96,6 +96,7 @@ class Folder:
         """Names of its entries; none where it does not exist."""
         with self._in_words("list"):
             fs, path = self._opened()
+            # Listings are remembered, and other processes write here.
             fs.invalidate_cache()
             try:
                 found = fs.ls(path, detail=True)
@@ -124,6 +125,7 @@ class Folder:
             fs, path = self._opened(name)
             try:
                 if self.is_local:
+                    # A pipe in the place of a file would be waited for.
                     check_regular(path)
                 file = fs.open(path, "rb")
             except FileNotFoundError:
@@ -176,6 +178,8 @@ class Folder:
         except Exception as error:
             if not _UNKNOWN_REQUEST.search(f"{type(error).__name__}: {failure_of(error).said}"):
                 raise
+            # The store knows no request for new objects alone: of several writers the last one
+            # wins.
             fs.pipe_file(path, data)
 
     def _opened(self, name: str = "") -> tuple[Any, str]:
@@ -202,6 +206,7 @@ class Folder:
 
 
 def _folder_entry(listing: Any) -> FolderEntry:
+    # Disks and stores have names of their own for the time.
     modified = listing.get("mtime") or listing.get("LastModified") or listing.get("created")
     stamp = getattr(modified, "timestamp", None)
     return FolderEntry(

@@ -60,6 +60,7 @@ def open_one(x: Any, name: str) -> AnySource:
     DataError
         It holds neither numbers nor labels, or has other than one or two dimensions, or no rows.
     """
+    # From the special to the general, since what has columns or chunks may look like an array too.
     if isinstance(x, AnySource):
         return replace(x, name=name)
     if isinstance(x, str | bytes) or hasattr(x, "__fspath__"):
@@ -93,6 +94,7 @@ def open_one(x: Any, name: str) -> AnySource:
 def _is_sliced(x: Any) -> bool:
     """HDF5 data sets and what else has shape and type of an array, and is read by slices."""
     array = hasattr(x, "shape") and isinstance(getattr(x, "dtype", None), np.dtype)
+    # What has DLPack is in memory, and is taken whole.
     return array and not hasattr(x, "__dlpack__")
 
 
@@ -209,9 +211,11 @@ def _dask_frame(x: Any, name: str) -> GraphSource:
     kinds = {column: _dask_kind(frame[column], column, name) for column in frame.columns}
     codes = {c: frame[c].cat.codes for c, kind in kinds.items() if kind == "category"}
     frame = frame.assign(**{c: own.where(own >= 0) for c, own in codes.items()})  # else missing
+    # Columns of several types would become objects.
     if len(set(map(str, frame.dtypes))) > 1 or hasattr(frame.dtypes.iloc[0], "na_value"):
         frame = frame.astype(np.float64)
     labels = None if x.ndim == 1 and x.name is None else tuple(kinds)
+    # A frame of Dask does not know its rows until they are counted.
     source = _graph(frame.to_dask_array(lengths=True), name)
     return replace(source, kinds=tuple(kinds.values()), labels=labels)
 

@@ -126,6 +126,7 @@ def _encoded_column(column: Any, data_name: str) -> Encoded:
         gaps = values < 0
         values = np.where(gaps, np.nan, values) if gaps.any() else values
         return Encoded(values, "category", tuple(native.cat.categories))
+    # For the error alone, which is that of arrays of times.
     if column.dtype in (nw.Datetime, nw.Date):
         return encode(np.array([], "M8[s]"), data_name)
     if column.dtype in (nw.Duration, nw.Time):
@@ -143,6 +144,7 @@ def _arrow_codes(column: Any) -> tuple[NDArray[Any], list[Any]] | None:
         column = column.dictionary_encode()
     if not types.is_dictionary(column.type):
         return None
+    # Every chunk of a column may have a dictionary of its own.
     coded = column.unify_dictionaries().combine_chunks()
     codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     return codes, coded.dictionary.to_pylist()

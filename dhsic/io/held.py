@@ -143,6 +143,7 @@ def within_strata(values: NDArray[np.float64], strata: NDArray[np.intp]) -> NDAr
         least = _ROUNDED * np.bincount(strata, np.where(finite, np.abs(x), 0.0)) / counts
         known = spread > least
         scale = np.where(known, spread, np.inf)[strata]
+        # Missing values stay as they are, and are refused when rows are read.
         found[:, column] = np.where(finite, about / scale, x)
     return found
 

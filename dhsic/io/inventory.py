@@ -94,6 +94,7 @@ def _stamps(array: Any, name: str) -> Stamps | None:
     from dhsic.io.storage import RemoteStore, stamps_of
 
     store = array.store
+    # Wrappers of zarr stand around the store that is to be listed.
     while isinstance(store, WrapperStore) and not isinstance(store, RemoteStore):
         store = store._store
     if isinstance(store, LocalStore):
@@ -170,6 +171,7 @@ def _checksum_codecs(value: Any) -> Iterator[str]:
         zstd = name == "zstd" and isinstance(options, Mapping) and options.get("checksum")
         if name in _CHECKED or zstd:
             yield name
+        # Attributes are of the user, and the index of a shard has no data.
         parts = (one for key, one in value.items() if key not in ("attributes", "index_codecs"))
         for part in parts:
             yield from _checksum_codecs(part)

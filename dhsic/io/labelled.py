@@ -193,6 +193,7 @@ def _recoded(source: ArraySource, joint: Sequence[Labels]) -> ArraySource:
     for j, (own, labels) in enumerate(zip(source.categories or (), joint, strict=True)):
         if own is not None and labels is not None:
             places = {label: code for code, label in enumerate(labels)}
+            # NaN stands behind the codes, for missing values.
             codes = np.array([*(places[label] for label in own), np.nan])
             gaps = np.isnan(values[:, j])
             values[:, j] = codes[np.where(gaps, len(own), values[:, j]).astype(np.intp)]

@@ -131,6 +131,7 @@ def _damage_as_data_error(path: Path) -> Iterator[None]:
 def _open_text(path: Path) -> Iterator[TextIO]:
     with ExitStack() as stack:
         stream: BinaryIO = stack.enter_context(path.open("rb"))
+        # By the first bytes, since a file may have any name.
         magic = stream.read(4)
         stream.seek(0)
         if magic == b"PK\x03\x04":
@@ -159,6 +160,7 @@ def _rows_of_file(text: TextIO, path: Path) -> Iterator[NDArray[np.float64]]:
     empty: int | None = None
     while lines := text.readlines(_BLOCK_BYTES):
         filled = len(lines)
+        # Empty lines are allowed at the end alone.
         while filled and not lines[filled - 1].strip():
             filled -= 1
         if filled and empty is not None:
@@ -175,6 +177,7 @@ def _parsed_lines(lines: Sequence[str], number: int, path: Path) -> NDArray[np.f
     rows = _numbers_of_lines(lines, _FIELDS)
     if rows is not None:
         return rows
+    # Line by line now, to name the one that is wrong.
     at, line = next((i, x) for i, x in enumerate(lines) if _numbers_of_lines([x], _FIELDS) is None)
     msg = (
         f"line {number + at} of {path} {_fault(line)}; "

@@ -265,6 +265,7 @@ def open_sample_data(
     else:
         chosen, own = pick_variables(samples, data)
         opened = open_samples(chosen, own if names is None else names)
+    # Each by itself, since samples are of different rows.
     parts = [without_missing([one], missing) for one in opened]
     return [source for sources, _ in parts for source in sources], sum(count for _, count in parts)
 

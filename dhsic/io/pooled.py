@@ -51,9 +51,11 @@ def rows_of_samples(rows: Indices, sizes: Sequence[int]) -> tuple[Indices, Indic
     samples, places = np.zeros(len(rows), np.intp), np.asarray(rows, np.intp).copy()
     left = np.arange(len(rows))
     totals = list(accumulate(sizes))
+    # From the last sample back, since each was mixed into all before it.
     for k in range(len(sizes) - 1, 0, -1):
         position = places[left]
         before = _share(position, totals[k - 1], totals[k])
+        # A row is of the earlier samples where their share grows with it.
         earlier = _share(position + 1, totals[k - 1], totals[k]) > before
         own = left[~earlier]
         samples[own], places[own] = k, (position - before)[~earlier]
@@ -64,6 +66,7 @@ def rows_of_samples(rows: Indices, sizes: Sequence[int]) -> tuple[Indices, Indic
 
 def _share(position: Indices, part: int, whole: int) -> Indices:
     """floor(position * part / whole), however large they are."""
+    # Larger products would overflow; Python's whole numbers do not.
     if whole * whole < _LARGEST_PRODUCT:
         return position * part // whole
     return (position.astype(object) * part // whole).astype(np.intp)
@@ -105,6 +108,7 @@ class PooledSource:
         largest = max(self.samples, key=lambda sample: sample.shape[0])
         if largest.chunk_rows is None:
             return None
+        # So many pooled rows take a chunk of the largest sample.
         share = self.shape[0] / largest.shape[0]
         return min(self.shape[0], max(1, round(largest.chunk_rows * share)))
 
@@ -169,6 +173,7 @@ class PooledSource:
             return _merged_rows(numbers, taken)
         import dask.array as da
 
+        # The place of every pooled row among the samples put one after another.
         order = np.argsort(np.argsort(numbers, kind="stable"), kind="stable")
         return da.concatenate([da.asarray(values) for values in taken.values()])[order]
 

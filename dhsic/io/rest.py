@@ -132,6 +132,7 @@ class RestSource:
 
     def _rows(self, numbers: Indices) -> Indices:
         """The numbers of rows in the whole."""
+        # How many rows that stay come before each that is left out.
         gaps = self.left_out - np.arange(len(self.left_out))
         rows: Indices = numbers + np.searchsorted(gaps, numbers, side="right")
         return rows

@@ -78,6 +78,7 @@ async def _indices(
     from zarr.core.buffer import default_buffer_prototype
 
     part = SuffixByteRequest(size) if at_end else RangeByteRequest(0, size)
+    # Some at a time, or the store would get thousands of requests at once.
     turns = asyncio.Semaphore(_AT_A_TIME)
 
     async def read(shard: ChunkPlace) -> bytes:

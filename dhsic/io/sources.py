@@ -42,6 +42,7 @@ def _as_rows(block: Any, columns: ColumnChoice) -> NDArray[Any]:
     values = np.asarray(block)
     values = values[:, None] if values.ndim == 1 else values
     values = values if columns is None else values[:, columns]
+    # NumPy does not subtract booleans.
     return values.view(np.int8) if values.dtype == bool else values
 
 
@@ -51,6 +52,7 @@ def _insist(slicing: Callable[[], Any]) -> Any:
         try:
             return slicing()
         except OSError as error:
+            # A file that is absent or forbidden stays so.
             if not left or isinstance(error, (FileNotFoundError, PermissionError)):
                 raise
             time.sleep(_PAUSE_SECONDS)
@@ -213,6 +215,7 @@ class StoredSource:
 
     def seen(self, inventory: Inventory) -> None:
         """Keep what an inventory tells of the size of chunks, of HDF5 at most that of the file."""
+        # In the place of the guess that is kept until a listing tells.
         self.__dict__["largest"] = min(self.largest, inventory.largest)
 
     def decode_bytes(self, rows: int) -> int:
@@ -246,6 +249,7 @@ class StoredSource:
     def _read(self, start: int, stop: int, slicing: Callable[[], Any]) -> NDArray[Any]:
         """Rows among start..stop-1."""
         what = f"rows {start} to {stop - 1} of variable {self.name!r} cannot be read"
+        # Where the folder is not there, zarr would read fill values.
         if (folder := missing_folder(self.array)) is not None:
             msg = (
                 f"{what}: process {os.getpid()} on {socket.gethostname()} sees no folder {folder}; "
@@ -277,6 +281,7 @@ class StoredSource:
 
     def take(self, rows: NDArray[np.intp]) -> NDArray[Any]:
         """Rows by increasing number; each stored chunk is read at most once."""
+        # A chunk for each reader, so that none is read twice.
         groups = np.split(rows, chunk_starts(rows, self._step))
         with ThreadPoolExecutor(self.readers) as pool:
             return np.concatenate(list(pool.map(self._pick, groups)))

@@ -53,6 +53,7 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
     @property
     def _store(self) -> Any:
         """The store of this process: neither connections nor event loops survive a fork."""
+        # What a store has opened does not survive a fork.
         process = os.getpid()
         if self._opened is None or self._opened[0] != process:
             self._opened = process, backend(self.url, self._read_only)
@@ -85,6 +86,7 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
         """The bytes of an object, None where there is none."""
         found = await self._insist(key, lambda: self._store.get(key, prototype, byte_range))
+        # Such a store lists nothing, so that an absent object may be one that was lost.
         if found is None and not self._fills and key.rpartition("/")[2] not in METADATA:
             msg = (
                 f"stored chunk {self.url}/{key} is absent: complete the data; or, where its writer "
@@ -102,6 +104,7 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
 
     async def is_empty(self, prefix: str) -> bool:
         """Whether a folder holds no object."""
+        # None is an absent prefix, and that is empty.
         return await self._insist(prefix, lambda: self._store.is_empty(prefix)) is not False
 
     async def exists(self, key: str) -> bool:
@@ -165,6 +168,7 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
                 raise
             except Exception as error:
                 failure = failure_of(error)
+                # What an absent chunk means is for zarr to say.
                 if failure.kind == "absent" and verb == "give":
                     return None
                 tries += 1
@@ -173,6 +177,7 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
                     # Not from the error: answers of stores may hold names of keys and signatures.
                     refused = RefusedError if failure.kind == "refused" else StorageError
                     raise refused(self._in_words(key, failure, tries, verb)) from None
+            # Longer each time and by chance, so that many workers do not ask at once.
             await asyncio.sleep(_PAUSE_SECONDS * 2**tries * random.uniform(0.5, 1.0))
 
     def _in_words(self, key: str, failure: Failure, tries: int, verb: str) -> str:

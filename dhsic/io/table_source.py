@@ -218,6 +218,7 @@ class TableSource:
             for batch in self._batches(columns, rows):
                 read += batch.num_rows
                 yield batch
+        # Rows were counted by the bytes of the file: none may be lost on the way.
         if read != self.rows:
             msg = (
                 f"{self.path} has {self.rows:,} rows, and {read:,} could be read: convert it while "

@@ -282,6 +282,7 @@ class _Encoder:
     def _coded(self, array: Any, column: str, kept: NDArray[np.intp]) -> NDArray[np.float64]:
         coded = array if hasattr(array, "dictionary") else array.dictionary_encode()
         labels = coded.dictionary.to_pylist()
+        # Rows with a missing label are not among those that are kept.
         local: NDArray[np.intp] = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)[kept]
         # Codes follow the rows that are kept, neither the batch's dictionary nor its size.
         used, first = np.unique(local, return_index=True)

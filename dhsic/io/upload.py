@@ -48,6 +48,7 @@ def uploading(url: str, overwrite: bool) -> Iterator[Destination]:
         try:
             yield Destination(Path(scratch), store, store.url)
             sync(store.publish())
+        # An interrupt leaves nothing, either.
         except BaseException:
             with suppress(Exception):  # chunks alone do not open
                 sync(store.withdraw())
@@ -69,6 +70,7 @@ class Upload(RemoteStore):
 
     async def publish(self) -> None:
         """Write the metadata, that of the group last."""
+        # The longest names first, so that what makes the group open comes last.
         for key in sorted(self._metadata, key=len, reverse=True):
             await super().set(key, self._metadata[key])
 

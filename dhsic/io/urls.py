@@ -104,6 +104,7 @@ def checked_url(url: str) -> str:
         raise InvalidArgumentError(msg)
     if library is not None and not _installed(library):
         raise require(library.module, library.extra, f"reading {scheme}:// URLs")
+    # A slash at the end would name another object.
     return re.sub(r"(?<!:)/+$", "", url)
 
 

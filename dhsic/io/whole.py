@@ -92,6 +92,7 @@ def put_new(path: Path, data: bytes) -> None:
     with _temporary_beside(path) as partial, suppress(FileExistsError):
         _write_parts(partial, [data], forced=True)
         try:
+            # A link appears as a whole, and only where no file is.
             os.link(partial, path)
         except FileExistsError:
             raise
@@ -135,5 +136,6 @@ def _write_parts(path: Path, parts: Iterable[_Bytes], *, forced: bool) -> None:
     with path.open("xb") as file:
         file.writelines(parts)
         if forced:
+            # It is on the disk before it gets its name, or a crash could leave it empty.
             file.flush()
             os.fsync(file.fileno())

@@ -181,6 +181,7 @@ class GroupWriter:
         return length
 
     def _flush(self, rows: int) -> None:
+        # One chunk is written at a time, so that two buffers are held and no more.
         self._wait()
         start = self.rows - rows
         self._writing = self._pool.submit(self._store, self._buffers, start, rows)
@@ -399,10 +400,13 @@ def _check_replaceable(target: Path, overwrite: bool) -> None:
 
 
 def _install(scratch: Path, target: Path, overwrite: bool) -> None:
+    # Something may have taken the place meanwhile.
     if target.exists():
         _check_replaceable(target, overwrite)
     group, replaced = scratch / "group", scratch.with_suffix(".replaced")
     with disk_errors(target):
+        # The old group waits under another name, and comes back where the new one cannot take its
+        # place.
         try:
             if target.exists():
                 target.rename(replaced)

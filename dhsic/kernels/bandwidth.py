@@ -15,7 +15,9 @@ __all__ = ["as_sample", "median_distance", "median_distances", "median_or_mean"]
 
 _MANY = 2**13  # sizes, of which bounds of the median are found first
 _FEW = 2**10  # by so many of them
+# Of fewer numbers all pairs are taken.
 _FEWEST_ON_LINE = 2**7
+# float64 holds the square of it and of its inverse, as gamma = 1 / median^2 needs.
 _TINY = 1e-100
 
 
@@ -75,6 +77,7 @@ def median_distance(
             "the same: drop the variable, or give the kernel's bandwidth"
         )
         raise DataError(msg)
+    # On a line the order of the numbers bounds the median, without most of the distances.
     if sample.shape[1] == 1:
         return _median_of_column(np.sort(sample[:, 0]))
     return median_or_mean(scipy.spatial.distance.pdist(sample, metric))
@@ -119,7 +122,9 @@ def median_or_mean(sizes: NDArray[np.float64]) -> float:
     The bounds leave room for the square of the result and of its inverse.
     """
     ties = len(sizes) - np.count_nonzero(sizes)
+    # Where more than half are 0, so is the median.
     typical = 0.0 if 2 * ties > len(sizes) else _median(sizes)
+    # A median of 0 is no scale, but the mean of the distances that are not 0 is one.
     if typical == 0.0 and ties < len(sizes):
         with np.errstate(over="ignore"):
             typical = float(sizes[sizes > 0.0].mean())
@@ -140,19 +145,26 @@ def _median_on_line(x: NDArray[np.float64]) -> float | None:
     """
     s = len(x)
     middle = s * (s - 1) // 4  # of s (s - 1) / 2 pairs
+    # Distances between ranks k apart, for a few k, are an even sample of all distances: their 48
+    # and 52 % quantiles lie on both sides of the median.
     steps = range(1 + s // 48, s, 1 + s // 24)
     some = np.concatenate([x[k:] - x[:-k] for k in steps])
     bounds = int(0.48 * len(some)), int(0.52 * len(some))
     low, high = np.partition(some, bounds)[list(bounds)]
+    # Partners of a number are searched behind it, so that a pair counts once.
     starts = np.maximum(np.searchsorted(x, x + low), np.arange(1, s + 1))
     counts = np.maximum(np.searchsorted(x, x + high, "right") - starts, 0)
+    # Of number i there are starts_i - i - 1 pairs below the lower bound.
     below = int(starts.sum()) - s * (s + 1) // 2
+    # Both of the middle ranks have to lie between the bounds.
     if not below < middle - 1 < middle + 1 < below + counts.sum():
         return None
+    # Every pair between the bounds, flat: number i has counts_i of them, from starts_i on.
     firsts = np.cumsum(counts) - counts
     seconds = np.arange(counts.sum()) + np.repeat(starts - firsts, counts)
     near = np.partition(x[seconds] - np.repeat(x, counts), (middle - 1 - below, middle - below))
     lower, upper = near[middle - 1 - below], near[middle - below]
+    # The searches compare x with x + low, and the distances are x - x: they round differently.
     rounding = 4.0 * np.finfo(np.float64).eps * (np.abs(x).max() + high)
     if not (max(low + rounding, _TINY) < lower and upper + rounding < min(high, 1.0 / _TINY)):
         return None  # pairs at the bounds may be on either side of them
@@ -167,6 +179,7 @@ def _median(sizes: NDArray[np.float64]) -> float:
     upper = float(parted[middle - below])
     if len(sizes) % 2:
         return upper
+    # Of an even number the two in the middle count.
     return (float(parted[: middle - below].max()) + upper) / 2
 
 

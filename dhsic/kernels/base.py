@@ -49,8 +49,11 @@ class Kernel(Centred, ABC):
             Kernel of the same class, with every parameter set.
         """
         sample = as_sample(sample)
+        # A kernel that is fitted already stays as it is.
         if self.origin is not None:
             return self
+        # Tiles of distances expand |x - z|^2 into norms. About the median these are small, so that
+        # float32 keeps digits of the difference.
         return replace(self, origin=tuple(np.median(sample, axis=0).tolist()))
 
     @property
@@ -110,6 +113,7 @@ class Kernel(Centred, ABC):
     ) -> tuple[Matrix, Matrix]:
         """Prepare data as `rows` and as `columns`, at less than the price of both."""
         rows = self.rows(x, dtype)
+        # Kernels whose columns are their rows are prepared once.
         same = type(self).columns is Kernel.columns
         return rows, rows if same else self.columns(x, dtype)
 
@@ -268,6 +272,7 @@ class Kernel(Centred, ABC):
                 f"leave it out for {instead}"
             )
             raise InvalidArgumentError(msg)
+        # The value is frozen, but is still being made here.
         object.__setattr__(self, parameter, number)
 
     @staticmethod

@@ -67,7 +67,10 @@ class Centred:
         centred = self._centred(x)
         scaled = np.empty(centred.shape, dtype)
         with np.errstate(over="ignore", invalid="ignore"):
+            # Rows are centred in float64 and rounded once: in float32 the difference would lose the
+            # digits that rows and origin share.
             np.multiply(centred, self._scale, out=scaled, casting="same_kind")
+            # Norms add up in float64, since a distance is what is left of them.
             norms = np.einsum("ij,ij->i", scaled, scaled, dtype=np.float64)
         self._check_range(norms, dtype)
         return scaled, norms
@@ -91,7 +94,9 @@ class Centred:
 
     def _check_range(self, sizes: NDArray[np.float64], dtype: DTypeLike) -> None:
         """Refuse rows whose kernel values would overflow into inf and NaN."""
+        # A squared distance is at most four such norms, and a factor of 2 is to spare.
         largest, limit = float(np.max(sizes, initial=0.0)), float(np.finfo(dtype).max) / 8
+        # NaN is smaller than nothing, so that it is refused here as well.
         if not largest < limit:
             msg = (
                 f"{self.name}: rows must be finite, and smaller than {limit:.0e} when centred, "

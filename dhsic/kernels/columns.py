@@ -76,6 +76,7 @@ class Columns(Kernel):
     def fit(self, sample: NDArray[np.float64]) -> Self:
         sample = as_sample(sample)
         self._check_shape(sample)
+        # The usual case, which needs no call for each column.
         if self._given == (Laplacian(),):
             fitted = _fit_laplacians(sample)
         else:
@@ -143,6 +144,8 @@ class Columns(Kernel):
             self._add_parts(rows, columns, out, work)
         else:
             _add_laplacians(rows, columns, out, work[0])
+        # HSIC is linear in a kernel: with the mean over columns it is the mean of theirs, SubHSIC
+        # of Zhang et al. (2018), section 5.1.
         if d > 1:
             np.multiply(out, 1.0 / d, out=out)
 
@@ -250,6 +253,7 @@ class Columns(Kernel):
         along = rng.integers(d, size=count)
         for j, part in enumerate(parts):
             chosen = along == j
+            # Frequencies of a column that does not count stay 0: their waves are constant.
             if part is not None and chosen.any():
                 scales[chosen, j] = part.spectral_scales(rng, int(chosen.sum()), 1)[:, 0]
         return scales
@@ -308,6 +312,7 @@ def _fit(part: Kernel | None, column: NDArray[np.float64]) -> Kernel | None:
     try:
         return None if part is None else part.fit(column)
     except DataError:
+        # A constant column tells nothing, and takes no part in the mean.
         if (column == column[0]).all():
             return None
         raise

@@ -18,6 +18,7 @@ __all__ = ["Combinations", "change"]
 
 Value = TypeVar("Value")
 
+# |log factor| is below 14 for all factors that are allowed, so that this is larger.
 _NO_LENGTH = 1e3
 
 

@@ -31,6 +31,7 @@ class _Combination(Kernel):
         if len(parts) < 2 or not all(isinstance(part, Kernel) for part in parts):
             msg = f"a {self.name} needs two kernels or more; got {parts}: use the kernel itself"
             raise InvalidArgumentError(msg)
+        # Parts of the same kind are taken apart, so that (a + b) + c is a + b + c.
         nested = [part.parts if isinstance(part, type(self)) else (part,) for part in parts]
         object.__setattr__(self, "parts", sum(nested, ()))
 
@@ -54,6 +55,8 @@ class _Combination(Kernel):
     @property
     def work_tiles(self) -> int:
         first, *others = (part.work_tiles for part in self.parts)
+        # The first part writes into the output; each other one needs a tile besides its own
+        # scratch.
         return max(first, 1 + max(others))
 
     def width(self, d: int) -> int:
@@ -78,6 +81,7 @@ class _Combination(Kernel):
 
     @property
     def gradient_tiles(self) -> int:
+        # The weights of a part and the tile of another, see `sum_of_gradients`.
         return 2 + max(max(part.work_tiles, part.gradient_tiles) for part in self.parts)
 
     def gradient(
@@ -94,6 +98,7 @@ class _Combination(Kernel):
 @lru_cache
 def _split(parts: tuple[Kernel, ...], width: int) -> tuple[tuple[Kernel, slice], ...]:
     """Parts with the slices of the prepared columns that are theirs."""
+    # The number of columns is not stored: it is the one for which the prepared widths add up.
     widths = ([part.width(d) for part in parts] for d in count(1))
     ends = accumulate(next(w for w in widths if sum(w) == width), initial=0)
     return tuple(zip(parts, (slice(*ends) for ends in pairwise(ends)), strict=True))
@@ -161,6 +166,7 @@ class Product(_Combination):
     multiplies: ClassVar[bool] = True
 
     def rounding(self, columns: Matrix) -> float:
+        # |a b - a' b'| <= |a - a'| + |b - b'| for values of at most 1.
         return sum(k.rounding(columns[:, at]) for k, at in self._split(columns.shape[1]))
 
     def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:

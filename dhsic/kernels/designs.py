@@ -37,6 +37,7 @@ def balanced(counts: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def _added(i: int, j: int, g: int) -> int:
+    # Addition in the field of 4 elements is the exclusive or.
     return i ^ j if g == 4 else (i + j) % g
 
 

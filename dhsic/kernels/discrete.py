@@ -47,6 +47,8 @@ class Delta(Kernel):
         self._check_shape(x)
         with np.errstate(over="ignore", invalid="ignore"):
             codes = x.astype(dtype, order="C", copy=False)
+            # A code that the precision does not hold would fall together with another: 2^24 + 1 is
+            # 2^24 in float32.
             kept = codes.astype(x.dtype, copy=False) == x
         if not np.isfinite(codes).all():
             msg = "delta: categories must be finite; got NaN or inf: give missing values a number"
@@ -60,6 +62,7 @@ class Delta(Kernel):
         return codes
 
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
+        # The copy makes the inner loop contiguous.
         np.equal(rows[:, :1], columns[:, 0].copy(), out=out)
         for j in range(1, rows.shape[1]):
             np.equal(rows[:, j : j + 1], columns[:, j].copy(), out=work[0])

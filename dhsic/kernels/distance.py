@@ -83,6 +83,8 @@ class Distance(Kernel):
     def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
         distances(rows[:, :-1], columns[:, :-1], out)
         _raise(out, self.exponent)
+        # (|x|^q + |z|^q - |x - z|^q) / 2 with halves that were prepared: Zhang et al. (2018),
+        # section 2.
         np.multiply(out, -0.5, out=out)
         np.add(out, rows[:, -1:], out=out)
         np.add(out, columns[:, -1].copy(), out=out)
@@ -98,13 +100,16 @@ class Distance(Kernel):
     def gradient(
         self, rows: Matrix, columns: Matrix, gram: Matrix, weights: Matrix, work: Matrix
     ) -> Matrix:
+        # The gradient in x is q / 2 (|x|^(q - 2) x - |x - z|^(q - 2) (x - z)).
         q, prepared = self.exponent, rows[:, :-1]
         slope, away = work[0], work[1]
         distances(prepared, columns[:, :-1], slope)
+        # Equal rows have no direction: their term is 0, and 0^(q - 2) must not be formed.
         np.greater(slope, 0, out=away)
         if q == 2.0:
             slope.fill(1)
         else:
+            # 1 in the place of 0, so that the power is finite; `away` makes it 0 again.
             np.copyto(slope, 1, where=away == 0)
             _raise(slope, q - 2.0)
             np.multiply(slope, away, out=slope)

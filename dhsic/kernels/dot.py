@@ -127,6 +127,7 @@ class Polynomial(Kernel):
         if fitted.gamma is not None:
             return fitted
         centred = fitted._centred(sample)
+        # A typical inner product is then about 1, in any units.
         return replace(fitted, gamma=1.0 / median_or_mean(np.einsum("ij,ij->i", centred, centred)))
 
     @property
@@ -134,6 +135,7 @@ class Polynomial(Kernel):
         return self.coef0 > 0.0
 
     def widened(self, factor: float) -> Self:
+        # A length goes with the root of 1 / gamma.
         return replace(self, gamma=self._fitted("gamma") / factor**2) if self.has_length else self
 
     @property
@@ -142,10 +144,12 @@ class Polynomial(Kernel):
 
     @property
     def work_tiles(self) -> int:
+        # A power of two takes squarings alone; for other degrees the tile itself is kept.
         return 0 if self.degree.bit_count() == 1 else 1
 
     def rows(self, x: NDArray[Any], dtype: DTypeLike = np.float64) -> Matrix:
         scaled, norms = self._scaled(x, dtype)
+        # By Cauchy and Schwarz no value exceeds that of the farthest row with itself.
         with np.errstate(over="ignore"):
             self._check_range((norms + self.coef0) ** self.degree, dtype)
         return scaled
@@ -174,6 +178,7 @@ class Polynomial(Kernel):
             np.add(slope, self.coef0, out=slope)
             _raise(slope, self.degree - 1, work[1:])
             np.multiply(slope, weights, out=slope)
+        # degree (<x, z> + c)^(degree - 1) z in scaled rows, whose scale is the inner derivative.
         gradients: Matrix = self._scale * self.degree * (slope @ columns).astype(np.float64)
         return gradients
 
@@ -184,6 +189,7 @@ class Polynomial(Kernel):
 def _raise(out: Matrix, degree: int, work: Matrix) -> None:
     """Raise a tile to a power of 1 or more, in place."""
     work[:1] = out
+    # The bits of the degree after the first: square for each, and multiply for a 1.
     for bit in f"{degree:b}"[1:]:
         np.square(out, out=out)
         if bit == "1":

@@ -56,6 +56,7 @@ def _beside(
 def minus_squared_distances(rows: Matrix, columns: Matrix, out: Matrix) -> None:
     """Write -|x - z|^2 into `out`, above 0 by harmless rounding at most."""
     if rows.shape[1] > 1 and cancellation(rows) + cancellation(columns) < _HARMLESS:
+        # One product of augmented rows gives the distances, without norms to be added afterwards.
         np.matmul(rows, columns.T, out=out)
     else:
         squared_distances(rows, columns, out)
@@ -93,6 +94,7 @@ def weighted_differences(rows: Matrix, columns: Matrix, weights: Matrix) -> NDAr
     else:
         both = weights @ columns[:, :-1]
         x, sums, products = 0.5 * rows[:, :-2], both[:, -1:], both[:, :-1]
+    # The two nearly cancel where rows are near, and so are made in double precision.
     differences: NDArray[np.float64] = np.multiply(x, sums, dtype=np.float64) - products
     return differences
 

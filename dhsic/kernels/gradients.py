@@ -50,6 +50,7 @@ def sum_of_gradients(
     gradients: list[NDArray[Any]] = []
     for k, (part, at) in enumerate(parts):
         np.copyto(weighted, weights)
+        # The product rule: the gradient of a factor, weighted by the values of the others.
         for other, its in parts[:k] + parts[k + 1 :] if product else ():
             other.tile(rows[:, its], columns[:, its], gram, scratch)
             np.multiply(weighted, gram, out=weighted)

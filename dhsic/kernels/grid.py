@@ -319,6 +319,7 @@ class Grid:
             for one in self._numbers(listed)
         )
         every = Combinations(kernels, variables, tuple(chosen), factors)
+        # Kernels that no combination takes need not be fitted.
         some_unused = any(thinned) and self.combine == "auto"
         return every.part(range(len(every))) if some_unused else every
 
@@ -353,16 +354,20 @@ class Grid:
         """The reference, and combinations of the other candidates."""
         known = self._candidates(len(listed))
         changes = [[change(*pair) for pair in scaled] for scaled in listed]
+        # The candidate that is nearest to the median heuristic.
         reference = [one.index(min(one)) for one in changes]
         spreads = [
             _of_spread(scaled) if one._columns == "one" else []
             for scaled, one in zip(listed, known, strict=True)
         ]
+        # Where a variable has no other candidate, its reference stands in.
         others = [
             [k for k in range(len(one)) if k not in (nearest, *own)] or [nearest]
             for one, nearest, own in zip(changes, reference, spreads, strict=True)
         ]
         counts = list(map(len, others))
+        # All combinations, where they and the reference are few enough; else rows of a balanced
+        # design.
         if math.prod(counts) < self.most:
             numbers = list(product(*map(range, counts)))
         else:

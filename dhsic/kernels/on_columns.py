@@ -67,6 +67,7 @@ class OnColumns(Kernel):
         scaled = self
         if self.scaled and self.scales is None:
             spread = sample[:, self.at].std(axis=0)
+            # A constant column stays as it is, where it would be divided by 0.
             scaled = replace(self, scales=tuple(np.where(spread > 0.0, spread, 1.0).tolist()))
         try:
             return replace(scaled, kernel=self.kernel.fit(scaled._chosen(sample)))
@@ -93,6 +94,7 @@ class OnColumns(Kernel):
         return replace(self, kernel=self.kernel.widened(factor))
 
     def squarings(self, wide: Kernel) -> int:
+        # Kernels of other columns compare other distances.
         same = isinstance(wide, OnColumns) and wide.at == self.at
         return self.kernel.squarings(wide.kernel) if same else 0  # type: ignore[attr-defined]
 
@@ -118,6 +120,7 @@ class OnColumns(Kernel):
 
     def spec(self) -> str:
         inner = self.kernel.spec()
+        # Without parentheses the columns would be those of the last part alone.
         inner = f"({inner})" if isinstance(self.kernel, Sum | Product) else inner
         return f"{inner}@{','.join(map(str, self.at))}"
 
@@ -127,5 +130,6 @@ class OnColumns(Kernel):
         if x.ndim != 2 or x.shape[1] <= max(self.at):
             msg = f"rows must have shape (n, d) with d > {max(self.at)}; got {x.shape}"
             raise InvalidArgumentError(msg)
+        # A slice of one column is a view; numbers of columns would copy.
         chosen = x[:, self.at[0] : self.at[0] + 1] if len(self.at) == 1 else x[:, self.at]
         return chosen if self.scales is None else chosen / self.scales

@@ -89,9 +89,11 @@ def _value(plain: Any) -> Any:
         return tuple(_value(one) for one in plain)
     if not isinstance(plain, dict):
         return plain
+    # Names are looked up in this package alone, so that a file can have nothing else made.
     cls = getattr(import_module("dhsic.kernels"), plain["kernel"])
     given = {field.name: field.init for field in fields(cls)}
     own = {"kernel" if name == _INNER else name: x for name, x in plain.items() if name != "kernel"}
+    # Fields that are no arguments are made anew.
     return cls(**{name: _value(x) for name, x in own.items() if given.get(name)})
 
 

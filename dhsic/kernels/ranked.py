@@ -97,6 +97,7 @@ class Ranked(Kernel):
         if self.knots is None:
             arrays = _all_knots(sample, self.scale)
             ranked = replace(self, knots=_as_tuples(arrays))
+            # Tuples make the value hashable, arrays beside them make it quick.
             ranked.__dict__["_arrays"] = arrays
         return ranked._of(self.kernel.fit(ranked._transformed(sample)))
 
@@ -192,6 +193,8 @@ class Ranked(Kernel):
         if len(x) <= _FEW:
             return OrderedColumns(columns, np.broadcast_to(np.arange(len(x)), columns.shape))
         with np.errstate(over="ignore", invalid="ignore"):
+            # About the middle knot, or numbers that share their leading digits, as years do, would
+            # come in no order at all.
             orders = _nearly_ascending(columns - self._middles[:, None])
         # near each other the search for knots takes a tenth of the time
         return OrderedColumns(np.take_along_axis(columns, orders, axis=1), orders)
@@ -200,6 +203,7 @@ class Ranked(Kernel):
         """Ranks or scores, shape (b, d)."""
         out = np.empty(ordered.values.shape)
         for row, values, order, knots in zip(out, *ordered, self._arrays, strict=True):
+            # Beyond the first and the last knot the interpolation stays at their heights.
             row[order] = np.interp(values, *knots)
         return out.T
 
@@ -219,6 +223,7 @@ def _nearly_ascending(columns: NDArray[Any]) -> NDArray[np.intp]:
     By the upper half of a float32, its sign, exponent and seven digits, which a radix sort orders
     in a fifth of the time that all digits take.
     """
+    # The upper halves of numbers that begin with their lowest byte.
     halves = columns.astype(np.float32, copy=False).view(np.uint16)[:, 1::2]
     return np.argsort(np.ascontiguousarray(halves), axis=1, kind="stable")
 
@@ -227,6 +232,7 @@ def _all_knots(sample: NDArray[np.float64], scale: Scale) -> _Arrays:
     """Those of every column; columns without ties have the same heights."""
     ordered = np.ascontiguousarray(np.sort(sample, axis=0).T)
     untied = np.logical_and.reduce(ordered[:, 1:] > ordered[:, :-1], axis=1)
+    # Without ties the ranks are the same for all columns.
     places, heights = _heights(np.ones(len(sample), np.intp), scale)
     return [
         (column[places], heights) if whole else _knots(column, scale)
@@ -257,11 +263,13 @@ def _heights(
     n = int(upto[-1])
     middles = 2 * upto - counts  # twice the mid-ranks, whole numbers so that ties stay ties
     if scale == "spread":
+        # The distance of a mid-rank from the middle, and of that again the mid-rank.
         distances, of = np.unique(np.abs(middles - n), return_inverse=True)
         shares = np.bincount(of, counts, len(distances))
         middles = (2 * np.cumsum(shares) - shares)[of]
     heights = middles / (2 * n)
     if scale == "scores":
+        # Mid-ranks lie strictly between 0 and 1, so that no score is infinite.
         heights = scipy.special.ndtri(heights)
     if len(counts) <= _MOST_KNOTS:
         return np.arange(len(counts)), heights
@@ -298,6 +306,7 @@ class AndersonDarling(Kernel):
     name: ClassVar[str] = "anderson-darling"
 
     def fit(self, sample: NDArray[np.float64]) -> Self:
+        # There is nothing to fit: values are only checked.
         self._logarithms(as_sample(sample), np.float64)
         return self
 
@@ -319,6 +328,7 @@ class AndersonDarling(Kernel):
             np.minimum(u[:, None], v, out=to)
             if j:
                 np.add(out, to, out=out)
+        # Two logarithms are prepared for each column, so that w / 2 columns are averaged.
         if w > 2:
             np.multiply(out, 2.0 / w, out=out)
         np.subtract(out, 1.0, out=out)
@@ -335,6 +345,7 @@ class AndersonDarling(Kernel):
             )
             raise DataError(msg)
         x = x.astype(np.float64, copy=False)
+        # log1p keeps the digits of small numbers, which are the lower tail.
         return np.ascontiguousarray(np.hstack([-np.log(x), -np.log1p(-x)]), dtype)
 
 

@@ -74,6 +74,7 @@ class RationalQuadratic(SquaredRadial):
             np.add(out, 1, out=out)
             np.reciprocal(out, out=out)
             return
+        # (1 + r)^(-alpha) as exp(-alpha log1p(r)), which keeps the digits of small distances.
         np.log1p(out, out=out)
         np.multiply(out, -self.alpha, out=out)
         np.exp(out, out=out)

@@ -153,6 +153,7 @@ def _on_columns(kernel: Kernel, tokens: list[str]) -> Kernel:
     if not tokens or not tokens[0].startswith("@"):
         return kernel
     at = [tokens.pop(0)[1:]]
+    # A comma before digits goes on with the list, before a name it parts kernels.
     while tokens[:1] == [","] and tokens[1:2] and tokens[1].isdigit():
         at += [tokens.pop(0) and tokens.pop(0)]
     if not all(number.isdigit() for number in at):
@@ -186,6 +187,7 @@ def _columns(tokens: list[str]) -> tuple[Kernel | None, ...]:
 def _simple(token: str) -> Kernel:
     name, *values = token.split(":")
     if name not in FORMS:
+        # A name that is not known may be one of a plugin: these are loaded only now.
         load_plugins()
     if name not in FORMS:
         raise _unknown(name)

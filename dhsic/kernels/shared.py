@@ -105,6 +105,7 @@ class SharedTiles:
         """The other kernels, each after the one that it follows from."""
         alike: dict[tuple[int, type[TileKernel]], list[int]] = {}
         for k, (kernel, variable) in enumerate(zip(self.kernels, self.variables, strict=True)):
+            # Only kernels of one class and one variable are powers of each other.
             alike.setdefault((variable, type(kernel)), []).append(k)
         return tuple(
             Power(some[power.k], some[power.source], power.squarings)
@@ -172,6 +173,7 @@ class SharedTiles:
     def sources(self, wanted: Iterable[int]) -> frozenset[int]:
         """Some kernels, and those that their tiles follow from."""
         found = set(wanted)
+        # From the last to the first, since a source may follow from another one.
         for k, source, *_ in reversed(self.powers):
             if k in found:
                 found.add(source)
@@ -198,6 +200,7 @@ class SharedTiles:
         needed : container of int, optional
             Kernels, with all that they follow from, as `sources` says; all where not given.
         """
+        # Roots first, since the others are squares of them.
         for k, x, z in zip(self.roots, rows, columns, strict=True):
             if needed is None or k in needed:
                 self.kernels[k].tile(x, z, outs[k], work)
@@ -226,10 +229,13 @@ def powers_among(tiles: Sequence[T], squarings: Callable[[T, T], int]) -> tuple[
         {j: count for j, wide in enumerate(tiles) if j != k and (count := squarings(one, wide)) > 0}
         for k, one in enumerate(tiles)
     ]
+    # Kernels with few wider ones come first, so that each finds those it may follow from.
     for k in sorted(range(len(tiles)), key=lambda k: len(all_wider[k])):
         wider = all_wider[k]
+        # The nearest of the wider ones takes the fewest squarings, and loses the fewest digits.
         near = min((j for j in wider if j in depths), key=wider.__getitem__, default=None)
         depth = 0 if near is None else depths[near] + wider[near]
+        # A chain that got too long begins anew, with a tile that is computed.
         depths[k] = depth if depth <= _MOST_SQUARINGS else 0
         if near is not None and depths[k] > 0:
             powers.append(Power(k, near, wider[near]))
@@ -251,6 +257,7 @@ def tile_work(kernel: TileKernel, dtype: DTypeLike, width: int, parts: int = 1) 
     """
     if parts > 1:
         return Work.of(dtype, products=2.0 * width, cosines=parts)
+    # A kernel of ranks or of some columns takes what the kernel within it takes.
     kernel = getattr(kernel, "kernel", kernel)
     if isinstance(kernel, Columns):
         adding = Work.of(dtype, entries=1)

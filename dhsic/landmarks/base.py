@@ -17,6 +17,7 @@ from dhsic.linalg import PivotedCholesky, hadamard, pivoted_cholesky
 
 __all__ = ["Landmarks", "check_count", "landmark_count", "prune", "warn_of_zeros"]
 
+# "8sqrt", "8*sqrt(n)" and "8 sqrt(n)" are the same number.
 _SQRT = re.compile(r"(\d+(?:\.\d+)?)?\s*\*?\s*sqrt(?:\(n\))?")
 
 
@@ -87,6 +88,8 @@ def landmark_count(count: int | str, n: int, *, replace: bool) -> int:
     if isinstance(count, str):
         match = _SQRT.fullmatch(count.strip())
         assert match is not None
+        # About sqrt(n) landmarks keep the rate n^(-1/2) where the spectrum of the kernel decays
+        # exponentially (Chatalic et al. 2022, corollary 4.1; Kalinke and Szabo 2023, remark 2).
         return min(n, max(1, round(float(match[1] or 1) * math.sqrt(n))))
     if count > n and not replace:
         msg = (
@@ -121,8 +124,12 @@ def prune(
         Factor of their Gram matrix K_J, the Hadamard product of the K_m.
     """
     grams = (kernel(z) for kernel, z in zip(kernels, landmarks.points, strict=True))
+    # K_J, the Hadamard product of the K_m, is the Gram matrix of the tuples (Kalinke and Szabo
+    # 2023, (17)).
     gram = hadamard(grams)
     warn_of_zeros(gram, "the product of the kernels")
+    # Pruned before any pass: rows of the data are compared with the tuples that stay, and the
+    # factor serves the solve as well.
     factor = pivoted_cholesky(gram, tolerance)
     return landmarks.keep(factor.kept), factor
 

@@ -112,6 +112,7 @@ class SpanDistances:
         """Inner products of what the rows taken so far leave of the candidates."""
         b, squared = len(candidates), self.squared[candidates]
         known = self.factor[candidates, : len(self.taken)]
+        # K - L L' holds the inner products of what is outside of the span of the rows taken.
         left = pool.gram(candidates, candidates) - known @ known.T
         return type(self)(Held(left), squared, self.tolerance, np.empty((b, b)), [])
 
@@ -132,6 +133,7 @@ class SpanDistances:
         new = solve_lower(lower, left.T)
         new[:, rows] = lower.T  # where rounding could leave a 0 on the diagonal
         self.factor[:, known : known + width] = new.T
+        # By Pythagoras a new direction takes its squared coordinate off the squared distance.
         self.squared[:] -= squared_norms(new)
         self.taken.extend(rows.tolist())
         _drop_spanned(self.squared, rows, self.tolerance)

@@ -87,6 +87,7 @@ def grow(
     32
     """
     whole = centred_gram(kernels, pilot)
+    # Kernels that do not vary on the pilot leave nothing that landmarks could miss.
     if not _gram_norm(whole) > len(whole) * np.finfo(np.float64).eps:
         return Growth(len(landmarks[0]), None)
     cross = _centred_products(kernels, landmarks, pilot)
@@ -145,6 +146,7 @@ def centred_gram(kernels: Sequence[Kernel], rows: PointSets) -> Matrix64:
     for kernel, x in zip(kernels, rows, strict=True):
         gram = kernel(x)
         means = gram.mean(axis=0)
+        # <mu, mu>, <mu, phi_j>, <phi_i, mu> and <phi_i, phi_j>: each side holds phi or mu.
         inner.append(((np.array([[means.mean()]]), means[None, :]), (means[:, None], gram)))
     # Each xi is a signed sum of tensor products; inner products of those are products of numbers.
     terms = [(set(range(m)), 1.0), *(({one}, -1.0) for one in range(m)), (set[int](), m - 1.0)]
@@ -160,6 +162,8 @@ def _centred_products(kernels: Sequence[Kernel], landmarks: PointSets, rows: Poi
     means = [tile.mean(axis=1, keepdims=True) for tile in tiles]
     others = [math.prod(means[:m] + means[m + 1 :], start=1.0) for m in range(len(means))]
     single = sum(tile * other for tile, other in zip(tiles, others, strict=True))
+    # xi = prod_m k_m - sum_m k_m prod_{l != m} kappa_l + (M - 1) prod_l kappa_l, with the means
+    # kappa of these rows.
     products = hadamard(tiles)
     products -= single
     products += (len(means) - 1) * math.prod(means)

@@ -43,6 +43,7 @@ def leverage_rows(pool: Pool, p: int, rng: np.random.Generator) -> Indices:
         p distinct rows, or all whose score is above 0 where they are fewer.
     """
     aim = max(p, _FEWEST)
+    # Both constants are those of the authors' program.
     oversampling = math.log(aim)
     dimensions = math.ceil(aim / (4.0 * oversampling))
     order = rng.permutation(len(pool))
@@ -54,8 +55,10 @@ def leverage_rows(pool: Pool, p: int, rng: np.random.Generator) -> Indices:
         chances = oversampling * ridge_scores(pool, rows, sample, weights, ridge)
         chances[np.argmax(chances)] = 1.0  # a sample of none would leave nothing to go by
         chances = np.minimum(chances, 1.0)
+        # About p rows in expectation and no more, so that the next level costs what was planned.
         chances *= min(1.0, aim / chances.sum())
         drawn = rng.random(size) < chances
+        # Weights 1 / sqrt(chance) make S S' the identity in expectation.
         sample, weights = rows[drawn], chances[drawn] ** -0.5
     ridge = tail_ridge(pool, sample, weights, dimensions)
     scores = ridge_scores(pool, np.arange(len(pool)), sample, weights, ridge)
@@ -92,6 +95,7 @@ def tail_ridge(pool: Pool, sample: Indices, weights: Vector, dimensions: int) ->
     """
     gram = _weighted_gram(pool, sample, weights)
     values = scipy.linalg.eigvalsh(gram.T, overwrite_a=True, check_finite=False)
+    # A ridge below rounding would let the Cholesky factorisation fail.
     rounding = pool.tolerance() * float(weights.max()) ** 2
     return max(float(values[:-dimensions].sum()) / dimensions, rounding)
 

@@ -56,11 +56,13 @@ def random_rows(pool: Pool, distances: Distances, most: int, rng: np.random.Gene
     squared = distances.squared
     size = min(BLOCK, len(pool))
     candidates = rng.choice(len(pool), size=size, p=squared / squared.sum())
+    # A candidate passes while its distance exceeds a uniform share of the one it was drawn with.
     bars = rng.random(size) * squared[candidates]
     played = distances.among(pool, candidates)
     for i, bar in enumerate(bars):
         if len(played.taken) < most and played.squared[i] > bar:
             played.take(i)
+            # A row that was drawn twice is taken once.
             bars[candidates == candidates[i]] = np.inf
     distances.take_all(candidates, played)
 

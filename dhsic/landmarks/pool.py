@@ -15,6 +15,7 @@ from dhsic.linalg import hadamard
 __all__ = ["POOL_TILE_ROWS", "Pool"]
 
 POOL_TILE_ROWS = 2048
+# A kernel is asked for tiles, of which the diagonal is one entry a row: small ones waste less.
 _DIAGONAL_TILE = 64
 
 Matrix64 = NDArray[np.float64]
@@ -80,6 +81,7 @@ class Pool:
     def tolerance(self) -> float:
         """Largest squared distance in feature space that may be rounding, more than 0."""
         prepared = zip(self.kernels, self._prepared, strict=True)
+        # |phi(x) - phi(z)|^2 is a sum of four values of the kernel, each with its own rounding.
         rounding = sum(kernel.rounding(columns) for kernel, (_, columns) in prepared)
         share = len(self) * float(np.finfo(np.float64).eps) + rounding
         return max(4.0 * share * float(self.diagonal().max()), float(np.finfo(np.float64).tiny))

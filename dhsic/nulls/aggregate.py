@@ -17,6 +17,7 @@ __all__ = ["Aggregated", "Standardised", "Strength", "aggregate", "standardised"
 
 Vector = NDArray[np.float64]
 
+# Scores that are logarithms of ranks are equal, or differ by far more.
 _SAME = 1e-9
 _SHARPNESS = 2.0  # of power 1 took two points more, and 3 about one, over 20 shapes
 
@@ -135,7 +136,9 @@ def aggregate(
             distances, errors, _combination_weights(distances.shape[1], reference, share)
         )
     elif how == "min-p":
+        # Ranks tie at the top; a fraction below 1 orders rows of one rank by their distance.
         each = _counts_below(rows, ties) + _broken_ties(distances)
+        # The slope of the arctangent is at most 1, so an error of a distance counts 1 / pi at most.
         scores = _scores(each, errors / math.pi, reference, share)
     else:
         scores = _scores(distances, errors, reference, share)
@@ -186,10 +189,13 @@ def standardised(rows: Vector, rounding: Vector, dtype: DTypeLike = np.float64) 
         A value is NaN or infinite.
     """
     check_no_overflow(rows)
+    # A tie is a difference below the bound on rounding, or beyond half of the digits, as in
+    # `pvalue`.
     ties = np.maximum(rounding, math.sqrt(np.finfo(dtype).eps) * np.abs(rows).max(axis=0))
     # The data are one row among the others: scores of all rows are made alike, so that they stay
     # exchangeable under the null hypothesis, and the test exact.
     spread = rows.std(axis=0)
+    # A column that does not vary beyond its ties is 0 in all rows, without an error.
     errors = np.where(spread > ties, ties, 0.0) / np.where(spread > ties, spread, 1.0)
     return Standardised(_distances(rows, spread, ties), errors, ties, spread)
 
@@ -220,6 +226,8 @@ def _scores(each: Vector, errors: Vector, reference: int, share: float) -> _Scor
         return _scores_by_largest(each, errors, everything)
     alone = _scores_by_largest(each, errors, [reference])
     others = _scores_by_largest(each, errors, [c for c in everything if c != reference])
+    # A p-value over its share of the level: the smaller quotient decides, as in a weighted
+    # Bonferroni test. The rank of that score among all rows makes the level exact.
     weighed = _evidence(alone, share), _evidence(others, 1.0 - share)
     if _is_first(alone) and _is_first(others):  # ranks tell no more
         decided = _scores_by_largest(each, errors, everything)
@@ -245,6 +253,8 @@ def _evidence(scores: _Scores, share: float) -> Vector:
     Half a row is taken off the rank, so that with a share of 2/3 the two never tie.
     """
     n = len(scores.values)
+    # A row that lies less than the rounding below another ties with it, and does not raise its
+    # rank.
     below = np.searchsorted(np.sort(scores.values), scores.values - scores.rounding)
     evidence: Vector = -np.log10((n - below - 0.5) / n / share)
     return evidence
@@ -267,6 +277,7 @@ def _distances(rows: Vector, spread: Vector, ties: Vector) -> Vector:
 def _own_distance(rows: Vector, spread: Vector, ties: Vector) -> Vector:
     """That of row 0: the formula of all rows cancels its digits where it lies far out."""
     others, told = rows[1:], spread > ties
+    # Where all replicates are equal their deviation is 0, and the distance would be infinite.
     least = math.sqrt(np.finfo(np.float64).eps) * spread
     own = np.where(told, np.maximum(others.std(axis=0), least), 1.0)
     distance: Vector = np.where(told, (rows[0] - others.mean(axis=0)) / own, 0.0)
@@ -276,6 +287,7 @@ def _own_distance(rows: Vector, spread: Vector, ties: Vector) -> Vector:
 def _counts_below(rows: Vector, ties: Vector) -> Vector:
     """How many rows lie below each, in every column."""
     columns = zip(rows.T, ties, strict=True)
+    # Rows that are equal but for rounding do not lie below each other.
     return np.array([np.searchsorted(np.sort(x), x - tie) for x, tie in columns], np.float64).T
 
 

@@ -43,7 +43,10 @@ class CombinedPvalues:
     def sf(self, statistic: float) -> float:
         """Probability of a value at least as large."""
         if self.combined_by == "fisher":
+            # P(chi-square of 2 M degrees >= s) = Q(M, s / 2), the upper incomplete gamma function.
             return float(scipy.special.gammaincc(self.stages, max(statistic, 0.0) / 2.0))
+        # 1 - (1 - 10^-s)^M by expm1 and log1p, or a small p-value would lose its digits; the bound
+        # of 1 - 1e-16 keeps log1p away from log 0.
         return -math.expm1(self.stages * math.log1p(-min(10.0**-statistic, 1.0 - 1e-16)))
 
     def draws(self, rng: np.random.Generator, size: int) -> Vector:

@@ -117,6 +117,7 @@ class GammaDistribution:
     def draws(self, rng: np.random.Generator, size: int) -> Vector:
         """Independent values, shape (size,)."""
         if self._degenerate:
+            # A law without spread is a point.
             return np.full(size, self.mean)
         return rng.gamma(self._shape, self._scale, size)
 
@@ -157,6 +158,7 @@ class StudentT:
         if math.isinf(self.df):
             # P(Z >= t) = P(Z <= -t): small p-values keep their digits.
             return float(scipy.special.ndtr(-statistic))
+        # The law is symmetric: the lower tail at -t keeps the digits of small p-values.
         return float(scipy.special.stdtr(self.df, -statistic))
 
     def draws(self, rng: np.random.Generator, size: int) -> Vector:

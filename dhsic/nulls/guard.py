@@ -31,7 +31,9 @@ __all__ = [
 
 Vector = NDArray[np.float64]
 
+# In units of the largest k(x, x): rows whose kernel values agree so closely are equal to it.
 _SAME = 1e-12
+# Norms k(x, x) of all rows whose spread is below this share are the same number.
 _ALIKE = 1e-6
 _UNSEEN = 1e-24  # of the squared kernel: less is rounding
 
@@ -105,17 +107,22 @@ def kernel_moments(gram: NDArray[np.floating[Any]]) -> KernelMoments:
     centred = np.array(gram, np.float64)
     norms = centred.diagonal().copy()
     whole = _mostly_tied(centred, norms)
+    # A row without itself meets s - 1 others.
     count = s if whole else s - 1
     np.fill_diagonal(centred, norms if whole else 0.0)
     means = centred.sum(axis=1) / count
     mean = float(means.mean())
+    # A_ij = k_ij - mean_i - mean_j + mean, in place, since s^2 entries are many.
     centred -= means[:, None]
     centred -= means - mean
     if not whole:
+        # Centring wrote on the diagonal, which takes no part.
         np.fill_diagonal(centred, 0.0)
     squares = centred**2
     square = float(squares.sum()) / (s * count)
+    # sum A^3 = <A^2, A>, without a third array of this size.
     cube = float(np.vdot(squares, centred)) / (s * count)
+    # Variation below the rounding of the squared kernel is none.
     if square <= _UNSEEN * _largest_norm(norms) ** 2:
         square = cube = 0.0
     alike = bool(np.ptp(norms) <= _ALIKE * _largest_norm(norms))
@@ -124,6 +131,7 @@ def kernel_moments(gram: NDArray[np.floating[Any]]) -> KernelMoments:
 
 def _mostly_tied(gram: Vector, norms: Vector) -> bool:
     """Whether half of the rows or more equal another one."""
+    # |phi(x) - phi(z)|^2 = k(x, x) + k(z, z) - 2 k(x, z) is 0 where all three agree.
     same = _SAME * _largest_norm(norms)
     equal = np.abs(gram - norms) <= same
     equal &= np.abs(gram - norms[:, None]) <= same
@@ -160,12 +168,15 @@ def joint_spread(
         overflow, as the statistic then does, which the test refuses.
     """
     means, squares, cubes, norms = np.transpose([one[:4] for one in moments])
+    # xi centres the product of the features: sets of two variables and more are left.
     square, cube = _joint(squares, means**2), _joint(cubes, means**3)
     norm = _joint(norms, means)
+    # Moments that overflow tell nothing here; the statistic itself is checked for it.
     if not np.isfinite([square**1.5, cube, norm**2]).all():
         return JointSpread(math.inf, 0.0)
     if square == 0.0:
         return JointSpread(0.0, 0.0)
+    # (E |xi|^2)^2 <= D E h^2 in D directions, by Cauchy and Schwarz; a sample may fall short of it.
     square = max(square, norm**2 / directions)
     # E h^3 / n against (E h^2)^1.5: the part of the third cumulant that the limits leave out.
     rows = n * square**1.5 / abs(cube) if cube else math.inf
@@ -180,6 +191,8 @@ def _joint(centred: Vector, means: Vector) -> np.float64:
     """
     rest, linear, product = np.float64(0.0), np.float64(0.0), np.float64(1.0)
     for own, mean in zip(centred, means, strict=True):
+        # One more variable: its centred moment joins sets that have one already, and makes sets of
+        # one out of the empty set.
         rest = rest * (own + mean) + linear * own
         linear, product = linear * mean + product * own, product * mean
     return rest
@@ -208,8 +221,10 @@ def spread_at_locations(kernels: Sequence[NDArray[np.floating[Any]]], n: int) ->
     squares, cubes = _moments_of_products(means, second, third)
     if not np.isfinite([squares, cubes]).all():
         return JointSpread(math.inf, 0.0)
+    # Where nothing varies at a location, no row shows anything there.
     if not (squares > 0.0).all():
         return JointSpread(0.0, 0.0)
+    # The squared skewness, kappa_3^2 / kappa_2^3, as a mean over the locations.
     skewness = float(((cubes / squares) ** 2 / squares).mean())
     return JointSpread(n / skewness if skewness else math.inf, 0.0)
 
@@ -224,8 +239,10 @@ def _moments_of_products(means: Vector, second: Vector, third: Vector) -> tuple[
     # The empty product of no variable; indices count centred variables in each copy, 2 for more.
     pairs[0, 0] = triples[0, 0, 0] = 1.0
     for k, v, t in zip(means, second, third, strict=True):
+        # Two copies hold a variable uncentred, k^2, or centred in both, with its variance v.
         pairs = k**2 * pairs + v * _raised(pairs, (0, 1))
         some = sum(_raised(triples, two) for two in ((0, 1), (0, 2), (1, 2)))
+        # Three copies hold it uncentred, centred in two of them, or in all, with its third moment.
         triples = k**3 * triples + v * k * some + t * _raised(triples, (0, 1, 2))
     return pairs[2, 2], triples[2, 2, 2]
 

@@ -18,14 +18,20 @@ __all__ = ["ChiSquareMixture"]
 Vector = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
 
+# The share of the trace below which a weight counts as its mean.
 _NEGLIGIBLE = 1e-12
+# Negative eigenvalues below this share of the trace are rounding; others are an error.
 _ROUNDING = 1e-6
+# How near the saddle may come to the pole at 0, in units of 1 / (standard deviation).
 _LEAST_TILT = 1.0 / 3.0
+# exp(-40) = 4e-18: below it a term no longer changes a sum in float64.
 _DECAY = 40.0
 _AGREEMENT = 1e-8  # halving the step squares the error
 _MOST_STEPS = 2**14
 _MOST_PRODUCTS = 5000
+# Products of two spectra are kept until no more than this share of the variance is left out.
 _LOST_VARIANCE = 1e-6
+# These take 8 MiB.
 _NORMALS_AT_ONCE = 2**20
 
 
@@ -243,6 +249,7 @@ class _Contour:
             reach *= 1.5
         return reach
 
+    # For real weights the integrand at the conjugate is the conjugate, so one half is summed.
     def _terms(self, t: NDArray[np.floating[Any]]) -> Vector:
         """Im[exp(K(s) - s x) / s ds/dt] / pi; the lower half of the contour is folded on it."""
         moved = self._moved(t)
@@ -253,6 +260,7 @@ class _Contour:
 
     def _moved(self, t: NDArray[np.floating[Any]]) -> Complexes:
         """The way from s_0 to s."""
+        # cosh t - 1 = 2 sinh^2(t / 2), which keeps its digits near t = 0.
         moved: Complexes = self.beta * (2.0 * np.sinh(t / 2.0) ** 2 + 1j * np.sinh(t))
         return moved
 
@@ -262,6 +270,7 @@ class _Contour:
 
     def _cumulants(self, z: complex) -> complex:
         """K(s) - K(s_0), whose logarithms take a tenth of the time in real numbers."""
+        # 1 - 2 w s = (1 - 2 w s_0) (1 - 2 t z) with the tilted weight t and z = s - s_0.
         real, imaginary = 1.0 - 2.0 * z.real * self.tilted, -2.0 * z.imag * self.tilted
         logs = 0.5 * float(np.log(real**2 + imaginary**2).sum())
         return -0.5 * complex(logs, float(np.arctan2(imaginary, real).sum()))
@@ -278,4 +287,5 @@ def _saddle_gap(weights: Vector, x: float) -> float:
 
     # K' lies between its largest term, 1 / (2 gap), and as many of those as there are weights.
     low, high = math.log(0.25 / x), math.log(len(weights) / x)
+    # The gap shrinks as 1 / x in the far tail: its logarithm is found to a relative error.
     return math.exp(brentq(excess, low, high, xtol=1e-10))

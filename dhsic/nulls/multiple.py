@@ -42,6 +42,7 @@ def adjust(pvalues: Vector, control: Literal["bh", "by", "bonferroni", "holm"]) 
     if control in ("bh", "by"):
         from scipy.stats import false_discovery_control  # slow to import
 
+        # Benjamini and Hochberg (1995); Benjamini and Yekutieli (2001) for any dependence.
         return np.asarray(false_discovery_control(pvalues, method=control), np.float64)
     # SciPy has neither of the others; statsmodels has, which is much to install for a few lines.
     count = len(pvalues)

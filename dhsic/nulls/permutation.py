@@ -85,6 +85,10 @@ def draw_permutations(
     ndarray of int, shape (n_resamples, n_variables - 1, rows)
         More replicates leave the first ones as they are.
     """
+    # The key is the first row of the group, so that it draws the same in any task and on any
+    # worker.
     rng = generator(seed, "permutation", start)
     order = np.broadcast_to(np.arange(rows), (n_resamples, n_variables - 1, rows))
+    # Rows of a variable move as wholes: its columns permuted one by one would lose their own
+    # dependence, and the null hypothesis would say more than independence.
     return rng.permuted(order, axis=-1)

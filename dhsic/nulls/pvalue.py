@@ -13,6 +13,7 @@ __all__ = ["monte_carlo_error", "pvalue", "pvalues", "tie_threshold"]
 
 Vector = NDArray[np.float64]
 
+# A p-value of 0 would claim certainty, where the tail of a law only underflows.
 _SMALLEST = float(np.finfo(np.float64).tiny)
 
 
@@ -61,6 +62,8 @@ def pvalue(
     if isinstance(distribution, Replicates):
         least = tie_threshold(statistic, dtype, rounding)
     else:
+        # The tail begins where rounding may have moved the statistic from: it never makes p
+        # smaller.
         least = statistic - rounding
     return max(float(distribution.sf(least)), _SMALLEST)
 
@@ -100,4 +103,5 @@ def tie_threshold(statistic: float, dtype: DTypeLike, rounding: float) -> float:
 
 def monte_carlo_error(p: float, n_resamples: int) -> float:
     """Standard error of a p-value that comes from `n_resamples` random replicates."""
+    # Replicates exceed the data independently, so that their number is binomial.
     return math.sqrt(p * (1.0 - p) / n_resamples)

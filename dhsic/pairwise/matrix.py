@@ -147,6 +147,7 @@ def dependence_matrix(
         msg = f"the kernel must vary over the rows of every variable, and does not for {named}"
         raise InvalidArgumentError(msg)
     cka = hsic / np.outer(norms, norms)
+    # Rounding would leave it a little beside 1.
     np.fill_diagonal(cka, 1.0)
     return DependenceMatrix(
         names=session.names,
@@ -228,6 +229,7 @@ def _chosen_null(null: Any, n_resamples: int | None, n_variables: int) -> PairNu
         msg = f"n_resamples must be left out where null is a value, got {n_resamples}: set it there"
         raise InvalidArgumentError(msg)
     if check_choice("null", null, ("auto", Shifts.name, Spectral.name)) != Spectral.name:
+        # Holm multiplies the least p-value by the number of pairs, which leaves 1 / 40.
         least = max(Shifts().n_resamples, _RESAMPLES_OF_PAIR * math.comb(n_variables, 2))
         return Shifts(least if n_resamples is None else n_resamples)
     if n_resamples is not None:
@@ -313,6 +315,7 @@ def _exact_pvalues(
         null,
         {m: m for m in range(len(sides))},
     )
+    # Of a variable with itself no replicate is as large.
     pvalues = np.full((len(sides),) * 2, 1.0 / (1 + len(found.replicates)))
     for pair, statistic, replicates, rounding in zip(
         pairs, found.statistics, found.replicates.T, found.rounding, strict=True
@@ -334,6 +337,7 @@ def _spectral_pvalues(
     for i, j in itertools.combinations_with_replacement(range(len(hsic)), 2):
         mixture = ChiSquareMixture.of_products(spectra[i], spectra[j])
         law = null.distribution(mixture, session.seed)
+        # As `independent_rounding`, of two sides.
         rounding = session.n * unit**2 * spreads[i] * spreads[j]
         p = pvalue(session.n * hsic[i, j], law, session.dtype, rounding)
         pvalues[i, j] = pvalues[j, i] = p

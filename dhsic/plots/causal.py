@@ -80,6 +80,7 @@ def causal_graph(
     labels = [shortened(name, letters) for name in names_or_numbered(names, len(edges))]
     order = _causal_order(edges)
     angles = np.empty(len(order))
+    # Causes come before their effects, clockwise from the top.
     angles[order] = math.pi / 2 - 2.0 * math.pi * np.arange(len(order)) / len(order)
     points = np.column_stack([np.cos(angles), np.sin(angles)])
     more = 0.3 * max(len(edges) - _FEW, 0)  # inches, for neighbours to stay apart
@@ -269,6 +270,7 @@ def precision_recall_curves(curves: Mapping[str, Any], *, ax: Axes | None = None
     named = _named_curves(curves)
     axes = axes_of(ax, _square_size(curves))
     for (name, curve), (colour, line) in zip(named, _styles(curves), strict=True):
+        # The curve begins at recall 0, with the precision of the first threshold.
         axes.step(
             np.concatenate([[0.0], curve.recall]),
             np.concatenate([curve.precision[:1], curve.precision]),
@@ -352,6 +354,7 @@ def _causal_order(edges: Sequence[Sequence[int]]) -> list[int]:
             for child, causes in enumerate(edges)
             if child not in order and set(causes) <= set(order)
         ]
+        # Where none is ready, there is a cycle.
         if not ready:
             msg = "parents must be those of a graph without cycles: drop an edge of the cycle"
             raise InvalidArgumentError(msg)

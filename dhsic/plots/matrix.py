@@ -122,6 +122,7 @@ def cluster_order(similarity: Vector) -> NDArray[np.intp]:
     from scipy.cluster.hierarchy import leaves_list, linkage  # slow to import
     from scipy.spatial.distance import squareform
 
+    # Rounding must not leave a distance below 0.
     distance = np.clip(1.0 - (similarity + similarity.T) / 2.0, 0.0, None)
     np.fill_diagonal(distance, 0.0)
     tree = linkage(squareform(distance, checks=False), "average", optimal_ordering=True)
@@ -144,6 +145,7 @@ def _square_matrix(name: str, values: Any, count: int | None = None) -> Vector:
 
 def _mark(axes: Axes, shown: Vector, crossed: NDArray[np.bool_]) -> None:
     """Numbers where they have room, and crosses, in a colour that the cell lets see."""
+    # The diagonal is 1, and needs no number.
     pairs = ~np.eye(len(shown), dtype=bool)
     colours = np.where(shown < _DARK, "white", "black")
     if len(shown) > _WRITTEN:

@@ -99,6 +99,7 @@ def _draw_lines(axes: Axes, measured: Mapping[str, Any], ideal: float | None, lo
         colour, marker = _STYLES[number % len(_STYLES)]
         label = shortened(name, _NAME)
         if log and len(x) > 1:
+            # The exponent of a power law, by least squares of the logarithms.
             slope = rounded(float(np.polyfit(np.log(x), np.log(y), 1)[0]))
             label = f"{label}, slope {slope}" if label else f"slope {slope}"
         dashes = "-" if number < len(_STYLES) else "--"
@@ -118,6 +119,7 @@ def _draw_lines(axes: Axes, measured: Mapping[str, Any], ideal: float | None, lo
 def _plain_ticks(axes: Axes) -> None:
     """Numbers that read without powers; at least a factor of four, or noise looks like a trend."""
     low, high = axes.get_ylim()
+    # Lines that hardly change are shown in a range of a factor of 4 at least.
     pad = max(1.0, math.sqrt(_LEAST_SPAN * low / high))
     low, high = low / pad, high * pad
     decades = 10.0 ** np.arange(math.floor(math.log10(low)), math.ceil(math.log10(high)))

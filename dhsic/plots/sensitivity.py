@@ -137,6 +137,7 @@ def _plotted_column(name: str, data: Any, n: int | None, most: int) -> Vector:
 def _arrows(axes: Axes, points: Vector, gradients: Vector, most: int) -> None:
     """Arrows of true direction and relative length, scaled so that long ones stay readable."""
     span = np.ptp(points, axis=0)
+    # Of a constant column any unit will do.
     span[span == 0.0] = 1.0
     lengths = np.linalg.norm(gradients / span, axis=1)
     long = float(np.quantile(lengths, _LONG)) or float(lengths.max())
@@ -156,5 +157,6 @@ def _arrows(axes: Axes, points: Vector, gradients: Vector, most: int) -> None:
         zorder=3,
     )
     tips = starts + moves
+    # `quiver` counts the feet of arrows alone among the data.
     axes.update_datalim(tips)
     axes.autoscale_view()

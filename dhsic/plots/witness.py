@@ -75,6 +75,7 @@ def witness_function(
         msg = f"a witness function is drawn over one or two columns, got {columns}"
         raise InvalidArgumentError(msg)
     labels = [shortened(name, _NAME) for name in names_or_numbered(names, columns)]
+    # Rows far out would leave no room for the others.
     low, high = np.quantile(rows, [_TAIL, 1.0 - _TAIL], axis=0)
     axes = axes_of(ax, (6.0, 4.2))
     if columns == 1:
@@ -106,6 +107,7 @@ def _colours(axes: Axes, function: Any, rows: Vector, grid: Vector) -> None:
     first, second = np.meshgrid(grid[:, 0], grid[:, 1])
     points = np.column_stack([first.ravel(), second.ravel()])
     values = _values_on_grid(function, points).reshape(first.shape)
+    # The scale is around 0, so that either sign has its colour.
     most = float(np.abs(values).max()) or 1.0
     image = axes.pcolormesh(first, second, values, cmap="PuOr", vmin=-most, vmax=most)
     inside = ((rows >= grid[0]) & (rows <= grid[-1])).all(axis=1)

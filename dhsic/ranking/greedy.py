@@ -73,5 +73,6 @@ def backward(measure: SubsetMeasure, d: int, k: int, share: float) -> tuple[Subs
         ranked = tuple(left[i] for i in order)
         if len(left) == k:
             return ranked, found[order].tolist()
+        # One at least goes in a step, and never more than leaves k.
         drop = min(len(left) - k, max(1, math.floor(share * len(left))))
         left = tuple(sorted(ranked[: len(left) - drop]))

@@ -95,6 +95,7 @@ class LassoPass:
         prepared = [(kernel, kernel.rows(x), kernel.columns(x)) for kernel, x in pairs]
         products = np.zeros((len(pairs), len(pairs)))
         blocks = 0
+        # The key is the first row of the group, so that the order does not depend on tasks.
         orders = draw_permutations(self.seed, first, count, self.n_permutations, 2)[:, 0]
         for order in orders:
             for chosen in np.array_split(order, max(1, round(count / self.block_rows))):
@@ -111,6 +112,7 @@ class LassoPass:
 def _centred_units(grams: Vector) -> Vector:
     """Doubly centred Gram matrices of norm 1, or 0, as rows; shape (d + 1, b^2)."""
     rows = grams.mean(axis=2, keepdims=True)
+    # H K H, of every kernel in the block.
     centred = grams - rows - rows.transpose(0, 2, 1) + grams.mean(axis=(1, 2), keepdims=True)
     flat = centred.reshape(len(grams), -1)
     norms = np.sqrt(np.einsum("ij,ij->i", flat, flat))[:, None]

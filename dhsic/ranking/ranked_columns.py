@@ -43,6 +43,7 @@ class RankedColumns:
 
     def on(self, subset: Sequence[int]) -> OnColumns:
         """The kernel on all columns of some features, in units of their standard deviation."""
+        # A column of several features counts once.
         columns = tuple(dict.fromkeys(j for feature in subset for j in self.columns[feature]))
         kernel = self.kernels[subset[0]]
         if self.kinds is not None:

@@ -220,6 +220,7 @@ class ColumnRanking(Result):
                 f"{self.by!r}: rank the features with by='sensitivity'"
             )
             raise InvalidArgumentError(msg)
+        # Constants come last, whatever the key.
         return tuple(sorted(self.features, key=lambda f: (f.constant, key(f))))
 
     def rejected(self, alpha: float = 0.05, control: Control = "bh") -> tuple[str, ...]:

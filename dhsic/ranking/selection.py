@@ -272,6 +272,7 @@ def select_features(
         selected, scores = _largest_scores(_linear_scores(session, chosen, of_target), k)
     elif method == "lasso":
         found = _lasso_scores(session, chosen, of_target, k, block_rows, n_permutations)
+        # The path may end before k features have a weight.
         selected, scores = _largest_scores(found, min(k, int(np.count_nonzero(found))))
     else:
         columns = k if method == "forward" else len(chosen)
@@ -318,6 +319,7 @@ def _subset_measure(
 
     And why this estimator, which suits as many sets as there are features, of so many each.
     """
+    # Chosen for the largest sets that are measured.
     largest = features.on(tuple(range(columns)))
     most = Combinations.against([largest] * len(features), target)
     chosen, reason = column_estimator(estimator, session, most, None, None)

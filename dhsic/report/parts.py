@@ -103,6 +103,7 @@ class Picture:
         except ImportError as error:
             missing = require("matplotlib", "report", "A report")
             raise missing from error
+        # With a salt of its own a picture has the same bytes each time.
         style = rc_context({"svg.hashsalt": "dhsic", "svg.fonttype": "path"})
         with style, warnings.catch_warnings():
             # Names of other scripts are in the tables, if not in the font of the picture.

@@ -158,6 +158,7 @@ def _own(text: str) -> Any:
 
 def _policy(script: str, style: str) -> str:
     """Content policy of a page: this script, this style and pictures in it, nothing else."""
+    # These texts alone may run in the page.
     digests = [
         base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
         for text in (script, style)

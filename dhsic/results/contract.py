@@ -273,6 +273,7 @@ def _number_or_text(value: Any) -> str:
 
 def _class_in_words(name: str) -> str:
     """The name of a class in words, as "Dependence matrix"."""
+    # A run of capitals is an abbreviation, and stays one.
     words = re.findall(r"[A-Z]+(?=[A-Z][a-z]|$)|[A-Z][a-z]+", name)
     first, *others = (word if word.isupper() else word.lower() for word in words)
     return " ".join([first if first.isupper() else first.capitalize(), *others])

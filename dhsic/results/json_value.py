@@ -58,6 +58,7 @@ class JsonValue:
         own: Any = type(self)
         for name, dtype in _arrays_of(own).items():
             if getattr(self, name) is not None:
+                # A copy, which nobody else can change.
                 values = np.array(getattr(self, name), dtype)
                 values.flags.writeable = False
                 object.__setattr__(self, name, values)
@@ -210,6 +211,7 @@ def _read_any(kinds: tuple[Any, ...], data: Any, name: str) -> Any:
         try:
             return _read_value(kind, data, name)
         except (TypeError, ValueError, KeyError) as error:
+            # What the kind None says against it tells the user nothing.
             problem = error if kind is not NoneType else problem
     raise problem
 
@@ -225,6 +227,7 @@ def _read_tuple(kinds: tuple[Any, ...], data: Any, name: str) -> tuple[Any, ...]
 def _read_array(dtype: Any, data: Any, name: str) -> Any:
     listed = isinstance(data, list)
     values = np.array(_spelt_out(data)) if listed else np.array(None)
+    # No text becomes a number in silence.
     if values.size and not np.can_cast(values.dtype, dtype, "same_kind"):
         msg = f"{name} must be a list of numbers, got {str(data)[:40]!r}"
         raise TypeError(msg)

@@ -55,6 +55,7 @@ def pvalue_text(p: float, error: float | None, n_replicates: int, best_rank: int
 
 def is_least(p: float, n_replicates: int, best_rank: int = 1) -> bool:
     """Whether a p-value is the smallest that there can be, best_rank / (b + 1)."""
+    # The product of a float may miss the whole number by a digit.
     return p * (n_replicates + 1) <= best_rank + 1e-9
 
 

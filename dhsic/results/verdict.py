@@ -20,6 +20,7 @@ def decision(result: IndependenceTestResult, alpha: float) -> str:
     resamples = len(result.null_distribution)
     stops = result.null == "sequential"  # as many as were needed, so that few say nothing
     if not stops and 1 / (resamples + 1) > alpha:
+        # Rounding of 1 / alpha must not ask for one more.
         enough = math.ceil(1 / alpha - 1e-9) - 1
         return f"{verdict}; {resamples:,} replicates never can, take {enough:,} or more"
     if abs(result.pvalue - alpha) < 2 * result.pvalue_error:

@@ -116,12 +116,15 @@ class LandmarkForm:
     def measure(
         self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
     ) -> Measured:
+        # T leaves out a term of the marginals, which the estimate has and which has derivatives.
         whole = self.of == "statistic"
         fit = (self.estimator.fit_statistic if whole else self.estimator.fit_estimate)(
             session, kernels
         )
         session.step("coefficients")
+        # v = K_J^-1 u, and P_m, the products of the other means.
         v, others = _landmark_weights(fit.basis.factor(0), fit.u), _products_but_one(fit.kappa)
+        # Derivatives in sums over the rows, which are those in the means over n.
         joint, marginal = 2.0 * v, -2.0 * v * others
         if not whole:
             joint, marginal = joint / session.n, (marginal + _outside(fit, others)) / session.n
@@ -138,6 +141,7 @@ def _outside(fit: LandmarkFit, others: Vector) -> Vector:
     """
     basis, product = fit.basis, fit.kappa.prod(axis=0)
     kernels = basis.combinations.kernels_of(0)
+    # alpha_m = K_m^-1 kappa_m: Kalinke and Szabo (2023), (16).
     alphas = np.array(
         [
             _landmark_weights(pivoted_cholesky(kernel(z), basis.tolerance), mean)
@@ -145,7 +149,9 @@ def _outside(fit: LandmarkFit, others: Vector) -> Vector:
         ]
     )
     norms = np.einsum("mj,mj->m", alphas, fit.kappa)
+    # K_J^-1 P, for the part of the marginals that the joint landmarks hold.
     w = _landmark_weights(basis.factor(0), product)
+    # The estimate is cut off at 0, where it has no slope.
     if norms.prod() <= product @ w:
         return np.zeros_like(fit.kappa)
     derivatives: Vector = 2.0 * (_products_but_one(norms)[:, None] * alphas - w * others)
@@ -187,12 +193,15 @@ class PairForm:
         n = session.n
         fit = self.estimator.fit(session, kernels)
         session.step("read all rows")
+        # Every row is a landmark, so that all rows are held.
         values = session.take([np.arange(n)] * len(session.sources))
         tiling = Tiling.prepare(Combinations.single(fit.estimate.kernels), values, session.dtype)
         means = fit.means
+        # A row moves its row and its column of the Gram matrix, hence the 2.
         scale = 2.0 / n if self.of == "statistic" else 2.0 / n**2
         others = scale * _products_but_one(means)
         totals = scale * _products_but_one(means.mean(axis=1))
+        # For two variables: Perez-Suay and Camps-Valls (2018), (8) and (9).
         gradient = TileGradient(
             tiling,
             np.full(n, scale),
@@ -232,11 +241,14 @@ class FeatureForm:
         self, session: Session, kernels: Sequence[Kernel], wrt: tuple[int, ...]
     ) -> Measured:
         fit = self.estimator.fit(session, kernels)
+        # Perez-Suay and Camps-Valls (2018), (10) and (11): the chain rule by the cross-covariance.
         derivative = _norm_derivative(fit.found.of(0, 1), self.estimator.form)
+        # Every row is in C by 1 / n, and the statistic is n times the norm, so that both cancel.
         if self.of == "estimate":
             derivative /= session.n
         sides = fit.basis.sides
         maps = tuple(cast(FourierFeatures, side.map) for side in sides)
+        # Means over all rows, from those about the provisional ones.
         means = tuple(side.centre + fit.found.mean(m) for m, side in enumerate(sides))
         gradient = FeatureGradient(maps, means, derivative, wrt, _dims(session, wrt))
         return _times_n(fit.estimate, gradient, session, self.of)

@@ -128,6 +128,7 @@ class TileGradient:
                 weights, work = views[0], views[1:]
                 for out, m in zip(gradients, self.wrt, strict=True):
                     _product_of_others(tiles, m, weights)
+                    # a_j prod_{l != m} k_l + b_mj + e_mi, tile by tile.
                     weights *= joint[z]
                     weights += marginal[m, z]
                     if offsets is not None:
@@ -140,6 +141,7 @@ class TileGradient:
         """Gram tiles with the landmarks that they are for."""
         parts = self.tiling.parts
         for at, tiles in self.tiling.gram_tiles(rows, buffers):
+            # Tiles count real numbers, of which a wave has two.
             yield slice(at.start // parts, at.stop // parts), tiles
 
     def _offsets(self, start: int, stop: int) -> NDArray[Any] | None:
@@ -225,6 +227,7 @@ class FeatureGradient:
             at = slice(start, min(start + _ROWS, block.rows))
             features = [one(x[at]) for one, x in zip(self.maps, block.values, strict=True)]
             for out, m in zip(gradients, self.wrt, strict=True):
+                # The derivative of C = E f h' in f is D h, and in h it is D' f.
                 derivative = self.derivative if m == 1 else self.derivative.T
                 weights = (features[1 - m] - self.means[1 - m]) @ derivative
                 out[at] = self.maps[m].gradient(features[m], weights)

@@ -129,6 +129,7 @@ def sensitivity_map(
         measured=DependenceEstimate(
             **result_fields(session, chosen, choice, measured.estimate, began)
         ),
+        # The map is as large as the data: it is computed when it is asked for, block by block.
         rows=session.lazy(written, session.plan(written)),
     )
 
@@ -148,6 +149,7 @@ def column_sensitivities(
         A derivative overflows, or the data cannot be used.
     """
     form = closed_form(estimator, of, len(session.sources))
+    # Numbers that become infinite are refused below, in words.
     with np.errstate(over="ignore", invalid="ignore"):
         measured = form.measure(session, kernels, varied)
         squares = session.run(SquaresPass(measured.gradient)).squares / session.n
@@ -194,6 +196,7 @@ def _varied(
     if wrt is not None:
         return tuple(m for m, name in enumerate(session.names) if name in wrt)
     kinds = [set(kinds_of(source)) for source in session.sources]
+    # Numbers, and what has a smooth kernel; labels have no entries to vary.
     numbers = tuple(m for m, one in enumerate(kinds) if one == {"number"})
     smooth = tuple(m for m, kernel in enumerate(kernels) if kernel.differentiable)
     return tuple(sorted({*numbers, *smooth})) or tuple(range(len(kernels)))

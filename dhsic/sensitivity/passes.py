@@ -45,6 +45,7 @@ class SquaresPass:
     def chunk(self, block: RowBlock) -> SquareSums:
         """Sums over one block."""
         maps = self.gradient(block)
+        # s_j = (1 / n) sum_i S_ij^2 but for 1 / n: Perez-Suay and Camps-Valls (2018), section 3.2.
         return SquareSums(np.concatenate([np.einsum("ij,ij->j", one, one) for one in maps]))
 
     def combine(self, left: SquareSums, right: SquareSums) -> SquareSums:
@@ -78,6 +79,7 @@ class MapPass:
         """The map of every variable, shapes (b, d_m), and the mean squares, shape (b,)."""
         maps = self.gradient(block)
         squares = sum(np.einsum("ij,ij->i", one, one) for one in maps)
+        # s_i = (1 / d) sum_j S_ij^2 of all columns, from the same section.
         arrays = (*maps, squares / sum(self.gradient.dims))
         return tuple(array.astype(self.dtype, copy=False) for array in arrays)
 

@@ -101,6 +101,7 @@ class SensitivityMap(Result):
     rows: LazyRows | None = field(default=None, metadata=TRANSIENT)
 
     def __post_init__(self) -> None:
+        # A copy, which no one else can change.
         features = {name: np.array(one, np.float64) for name, one in self.features.items()}
         for one in features.values():
             one.flags.writeable = False
@@ -181,6 +182,7 @@ class SensitivityMap(Result):
         """
         check_choice("name", name, self.names)
         count = check_integer("count", count, minimum=1)
+        # A stable order: equal columns stay in the order of the data.
         order = np.argsort(-self.features[name], kind="stable")[:count]
         return [int(j) for j in order]
 
@@ -221,10 +223,12 @@ class SensitivityMap(Result):
                 f"{', '.join(f'{v.name!r} with {v.columns}' for v in self.measured.variables)}"
             )
             raise InvalidArgumentError(msg)
+        # Rounded up, so that there are no more points than were asked for.
         step = -(-self.measured.n // check_integer("most", most, minimum=1))
         x, y = (rows[:, 0] for rows in self._rows.data(step))
         start, found = 0, []
         for first, second, samples in self._rows.blocks():
+            # The first row of this block whose number is a multiple of the step.
             at = slice(-start % step, None, step)
             found.append(np.column_stack([first[at], second[at]]))
             start += len(samples)
@@ -261,6 +265,7 @@ class SensitivityMap(Result):
         MissingDependencyError
             matplotlib is not installed.
         """
+        # A result that was read from a file has no rows any more.
         if of is None and self.flat and self.rows is not None:
             return draw_points(self.drawn, self.names, ax)
         widest = max(self.names, key=lambda name: len(self.features[name]))
@@ -318,6 +323,7 @@ class SensitivityMap(Result):
         rows = []
         for name in self.names:
             sizes = self.features[name]
+            # A map of zeros has no shares.
             total = float(sizes.sum()) or 1.0
             for j in self.top(name, len(sizes)):
                 size = float(sizes[j])

@@ -326,6 +326,7 @@ def _sample_kernels(kernels: Any) -> Grid | list[Any]:
         raise InvalidArgumentError(msg)
     combine = kernels.combine
     if not isinstance(combine, str):
+        # The kernel of samples has one candidate.
         combine = [(*one, 0) for one in combine]
     return replace(kernels, candidates=(listed[0], Candidates(Codes(), (1.0,))), combine=combine)
 
@@ -337,9 +338,11 @@ def _two_sample_result(
     grid: GridSummary | None = fields["grid"]
     statistic = fields["statistic"]
     if grid is not None:
+        # The statistic of a grid is a score: the estimate is of the strongest combination.
         statistic = grid.combinations[grid.strongest].statistic
         combinations = (replace(sample, kernels=sample.kernels[:1]) for sample in grid.combinations)
         fields["grid"] = replace(grid, combinations=tuple(combinations))
+    # That of blocks is in units of its error, all others are n times the estimate.
     if not isinstance(method.estimator, BlockHSIC):
         fields["estimate"] = statistic / fields["n"]
     fields["quantity"] = "squared MMD" if len(asked.samples) == 2 else "mean squared MMD of pairs"

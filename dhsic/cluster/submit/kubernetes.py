@@ -49,6 +49,7 @@ class KubernetesQueue:
             _kubectl(run, ["apply", "--filename=-"], text)
         except ClusterError as error:
             with suppress(ClusterError):
+                # kubectl applies one object after another: those before the refusal are there.
                 self.cancel(run, run.name)
             if _NO_OPERATOR in str(error):
                 msg = (
@@ -109,9 +110,11 @@ def _keep_printed(run: SubmittedRun, job: str, *part: str) -> bool:
             return False
         raise
     run.keep(run.log.name, log)
+    # The last marker counts: the command may have printed the same line.
     printed, found, result = log.rpartition(f"\n{RESULT}\n")
     lines = (printed if found else log).splitlines(keepends=True)
     run.keep(run.journal.name, "".join(line for line in lines if line.startswith("{")))
+    # A pod that was killed may have printed half a result.
     if found and _is_json(result):
         run.keep(run.result.name, result)
     return True

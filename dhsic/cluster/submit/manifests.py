@@ -197,8 +197,10 @@ def _scheduler(name: str, spec: ClusterSpec) -> dict[str, Any]:
 
 def _workers(name: str, spec: ClusterSpec) -> dict[str, Any]:
     limit = process_limit(spec.memory)
+    # Kubernetes puts the value in the place of $(NAME).
     words = ["dask", "worker", "--name=$(DASK_WORKER_NAME)", f"--nthreads={spec.threads}"]
     words += [f"--memory-limit={limit}", "--no-dashboard", "--local-directory=/tmp"]
+    # A worker whose scheduler never comes ends, and its pod with it.
     words += [f"--death-timeout={_WAIT_SECONDS}", *_tls_words(spec)]
     resources = _amounts(spec.threads, job_limit(spec.memory))
     for kind, amounts in _section_of_spec(spec).resources.items():
@@ -212,6 +214,7 @@ def _workers(name: str, spec: ClusterSpec) -> dict[str, Any]:
 def _runner_manifest(name: str, spec: ClusterSpec, words: Sequence[str]) -> dict[str, Any]:
     where = yaml_text([_seen_from_inside(name, spec).to_dict()])
     ours = ["--cluster", _SPEC_FILE, "--json", _RESULT_FILE, "--log-json", "-"]
+    # Before the words of the user, in which a `--` ends the options.
     shell = ["sh", "-c", _SCRIPT, "sh", where, words[0], *ours, *words[1:]]
     resources = _amounts(1, job_limit(spec.memory))
     container = _reads_data(

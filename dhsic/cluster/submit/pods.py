@@ -23,6 +23,7 @@ _REMEDIES = {
     "Evicted": "see 'kubectl describe pod {pod}'",
     "NodeLost": "wait for its node, or cancel the run and submit it again",
 }
+# The test waits for its pod, that one for the scheduler, and the scheduler for workers.
 _ORDER = ("job-runner", "scheduler", "worker")
 _SHOWN = 200
 _GONE = (

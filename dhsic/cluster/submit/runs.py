@@ -89,6 +89,7 @@ class SubmittedRun:
     ) -> Self:
         """A run with a name of its own, of which nothing is written yet."""
         now = datetime.now(UTC)
+        # Names sort by time; random digits keep those of one second apart.
         identity = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         created = now.isoformat(timespec="seconds")
         folder = runs / identity
@@ -138,6 +139,7 @@ class SubmittedRun:
             (partial / "cluster.yaml").write_text(yaml_text([self.spec.to_dict()]), "utf-8")
             (partial / self.text.name).write_text(text, "utf-8")
             (partial / "run.json").write_text(json.dumps(self._facts(), indent=2) + "\n", "utf-8")
+            # It gets its name when all is written: who lists runs sees no half of one.
             partial.rename(self.folder)
         except OSError as error:
             shutil.rmtree(partial, ignore_errors=True)

@@ -31,6 +31,7 @@ _WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED",
 _RUNNING = ("RUNNING", "COMPLETING", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
 _GONE = "Invalid job id"
 _SECONDS_TO_LEAVE = 60
+# A test that gets nowhere must not queue itself for ever.
 _MOST_RESTARTS = 50
 _INTERRUPTED = 130  # the exit code of dhsic that leaves something to go on with
 
@@ -97,6 +98,7 @@ class SlurmQueue:
             if _GONE in str(error):
                 return "ended"
             raise
+        # The last word: where there are several clusters, squeue prints a line with the name first.
         state = said[-1] if said else ""
         return "waiting" if state in _WAITING else "running" if state in _RUNNING else "ended"
 
@@ -153,6 +155,7 @@ def _head(run: SubmittedRun, jobs: JobQueue) -> list[str]:
     options: dict[str, object] = {
         "job-name": run.name,
         "output": run.log,
+        # A job that was queued again goes on in the same log.
         "open-mode": "append",
         "ntasks": 1,
         "cpus-per-task": 1,
@@ -160,6 +163,7 @@ def _head(run: SubmittedRun, jobs: JobQueue) -> list[str]:
         "time": jobs.walltime,
         "partition": jobs.queue,
         "account": jobs.account,
+        # B: signals the script alone, which ends the test and waits for it.
         "signal": f"B:USR1@{min(_SECONDS_TO_LEAVE, jobs.seconds // 4)}",
     }
     given = [directive(option, value) for option, value in options.items() if value is not None]

@@ -65,6 +65,8 @@ class Side(NamedTuple):
     def of(cls, one: FeatureMap, sample: Vector, factor: Vector | None = None) -> Side:
         """About the mean over a sample (s, d)."""
         features = one(sample)
+        # Sums of features about it are small, so that the true mean is taken off without
+        # cancellation.
         centre = features.mean(axis=0, dtype=np.float64).astype(one.dtype)
         return cls(one, centre, factor, sample)
 
@@ -93,6 +95,8 @@ class Side(NamedTuple):
 
     def whitened(self, features: Matrix) -> Matrix:
         """Features (b, D), whitened."""
+        # L^-1 stands for K_zz^(-1/2) of Zhang et al. (2018), (28): a rotation, which no inner
+        # product sees.
         return features if self.factor is None else solve_lower(self.factor, features.T).T
 
     def summed(self, features: Matrix) -> Matrix:
@@ -169,6 +173,7 @@ def unseen_sides(
 
 def squared_frobenius_norms(cross: Matrix) -> Vector:
     """|C|^2 of every cross-covariance: (b, D_1, D_2) to (b,)."""
+    # The Hilbert-Schmidt norm of a matrix is its Frobenius norm (Zhang et al. 2018, section 4).
     norms: Vector = np.einsum("bij,bij->b", cross, cross)
     return norms
 
@@ -181,6 +186,7 @@ def whiten(cross: Matrix, factors: Factors) -> Matrix:
     first, second = factors
     if first is not None:
         b, d1, d2 = cross.shape
+        # One triangular solve serves all replicates, whose matrices stand side by side.
         left = cross.transpose(1, 0, 2).reshape(d1, b * d2)
         cross = solve_lower(first, left).reshape(d1, b, d2).transpose(1, 0, 2)
     if second is not None:

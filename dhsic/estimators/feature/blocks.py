@@ -88,6 +88,8 @@ class KeptBlocks:
         """
         wanted = self._wanted // (1 + all(side.spanned for side in sides))
         dear = max(1.0, max(map(_columns, sides)) / _COLUMNS)
+        # A block takes b^2 exponentials for each column of such a mean: b falls with the root of
+        # their number, so that the work stays.
         return min(self.rows, max(_FEWEST, int(wanted / math.sqrt(dear))))
 
     @property
@@ -102,6 +104,7 @@ class KeptBlocks:
 
     def nbytes(self, rows: int) -> int:
         """Bytes of what is kept of so many rows."""
+        # Blocks lie evenly, so that a share of the rows has that share of them.
         blocks = min(self.count, math.ceil(self.count * rows / self.groups.n))
         return blocks * self.rows * sum(self.dims) * self.itemsize
 
@@ -112,6 +115,7 @@ class KeptBlocks:
     def rows_of(self, block: GroupBlock) -> NDArray[Any]:
         """Those among a run of groups, shape (blocks, rows, columns of all variables)."""
         first, last = block.first, block.first + block.n_groups
+        # Those of the groups of this run.
         numbers = self._numbers[np.searchsorted(self._numbers, first) :]
         numbers = numbers[: np.searchsorted(numbers, last)] - first
         at = numbers[:, None] * self.groups.size + np.arange(self.rows)
@@ -124,6 +128,7 @@ class KeptBlocks:
         return np.concatenate(values, axis=1).reshape(self.count, self.rows, -1)
 
     def _rows_of_group(self, group: int) -> NDArray[np.intp]:
+        # The first rows of the group, as `rows_of` takes them.
         ranges, places = self.groups.arrange(group, group + 1)
         return np.concatenate([np.arange(*one) for one in ranges])[places[: self.rows]]
 
@@ -257,10 +262,12 @@ def _of_block(sides: tuple[Side, Side], *blocks: _Block) -> _Moments:
     first, second = (
         _about_mean(side, one.features) for side, one in zip(sides, blocks, strict=True)
     )
+    # k_i and q_i, the squared norms about the mean, see `_of_features`.
     k, q = (np.einsum("ij,ij->i", x, x) for x in (first, second))
     cross = first.T @ second / b
     held = _of_features(b, float(np.vdot(cross, cross)), float(k @ q), float(k.sum() * q.sum()))
     grams = [_gram(_kernel(side), one) for side, one in zip(sides, blocks, strict=True)]
+    # <K, L> / (b (b - 3)) for U-centred matrices is the unbiased HSIC (Song et al. 2012).
     whole = float(np.vdot(_u_centred(grams[0]), grams[1])) / (b * (b - 3))
     unbiased = b / (b - 1)  # of squared norms about the mean of the block
     return _Moments(
@@ -314,6 +321,8 @@ def _u_centred(gram: Matrix) -> Matrix:
     b = len(gram)
     np.fill_diagonal(gram, 0.0)
     rows = gram.sum(axis=1, dtype=np.float64)
+    # mean_i - mean / 2 with the divisors b - 2 and (b - 1) (b - 2): both offsets give the total
+    # back once.
     means = (rows / (b - 2) - rows.sum() / (2.0 * (b - 1) * (b - 2))).astype(gram.dtype)
     gram -= means[:, None]
     gram -= means

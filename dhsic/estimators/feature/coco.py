@@ -172,6 +172,7 @@ def squared_largest_singular_values(cross: NDArray[Any]) -> Vector:
     """
     turned = cross.swapaxes(1, 2)
     gram = cross @ turned if cross.shape[1] <= cross.shape[2] else turned @ cross
+    # Rounding may leave it below 0 where C is 0.
     values: Vector = np.maximum(np.linalg.eigvalsh(gram)[:, -1], 0.0)
     return values
 
@@ -242,6 +243,8 @@ class COCO(OnLandmarks):
         found = feature_moments(session, moments_layout(dict(enumerate(basis.sides))))
         session.step("solve")
         cross = whiten(found.of(0, 1)[None], basis.factors)[0]
+        # The largest singular value is COCO, and its vectors are the functions that reach it
+        # (Gretton 2020, section 4.1).
         left, values, right = np.linalg.svd(cross, full_matrices=False)
         first, second = (
             WitnessFunction(kernel, z, _weights(side, u))

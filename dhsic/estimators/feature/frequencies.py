@@ -90,10 +90,13 @@ class _Drawing:
     ) -> None:
         session.step("frequencies")
         self.session, self.n_frequencies, self.orthogonal = session, n_frequencies, orthogonal
+        # About the median phases are small, and cosines keep the digits of near rows.
         self.centres = [np.median(sample, axis=0) for sample in samples]
 
     def __call__(self, kernel: Kernel, m: int) -> FourierFeatures:
         """Those of a kernel of variable m."""
+        # A stream for each variable: frequencies of both have to be independent (Zhang et al. 2018,
+        # section 4.2.2).
         rng = generator(self.session.seed, "features", m)
         return FourierFeatures.draw(
             kernel,

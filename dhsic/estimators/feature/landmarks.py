@@ -70,7 +70,9 @@ __all__ = [
 
 Vector = NDArray[np.float64]
 
+# Landmarks of a single number: they serve as well as 256 of its rows.
 _KEPT = 48
+# Smooth kernels of one column keep 10 to 20.
 _SMOOTH = 24
 _KEPT_OF_TRENDS = 24  # of which tests take four directions or five
 _COMBINED = 1200.0  # small functions that are called to plan for a combination
@@ -317,6 +319,7 @@ class OnLandmarks:
             session.seed, session.n, p, m, pairing="independent", replace=self.replace
         )
         sampled = bandwidth_rows(session)
+        # Landmarks and the sample are read together.
         rows = session.take([np.append(z, x) for z, x in zip(drawn, sampled, strict=True)])
         samples = [x[p:] for x in rows]
         fitted = fit_combinations(session, combinations, samples)

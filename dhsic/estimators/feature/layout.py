@@ -148,11 +148,14 @@ class Layout:
         partners: dict[int, list[int]] = {}
         for first, second in pairs:
             partners.setdefault(first, []).append(second)
+        # Kernels with the same partners make one rectangle, and so one matrix product.
         alike: dict[tuple[int, ...], list[int]] = {}
         for first, seconds in partners.items():
             alike.setdefault(tuple(sorted(seconds)), []).append(first)
         firsts = [first for some in alike.values() for first in some]
+        # Firsts stand before seconds, so that what permutations move is at the end.
         order = list(dict.fromkeys([*firsts, *sorted({pair[1] for pair in pairs})]))
+        # Only features that stand side by side are multiplied without a copy.
         rectangles = (
             Rectangle(*both)
             for seconds, some in alike.items()
@@ -282,7 +285,9 @@ class Layout:
             side, power = sides[number], self.powers.get(number)
             whole = power.of(held[power.source]) if power else _mapped(side, values, ordered)
             if number in self._sources:
+                # Powers are taken of the values themselves, before their mean is taken off.
                 held[number] = whole
+                # A copy, since other kernels are still to be made of these values.
                 yield number, side, whole - side.centre
             else:
                 whole -= side.centre

@@ -111,6 +111,8 @@ class MomentsPass:
         """From the sums over n rows."""
         means, values = sums.sums / n, sums.products / n
         for one in self.layout.crossings:
+            # E f h' - E f E h', where both means are small, since features are about provisional
+            # ones.
             one.of(values)[:] -= np.outer(means[one.first], means[one.second])
         return Covariances(self.layout, means, values)
 
@@ -162,6 +164,7 @@ def _kernel(m: int, side: Side, *, normed: bool) -> KernelSide:
     if not normed:
         return KernelSide.plain(m, side)
     count = side.n_features + 1
+    # They are about the provisional mean already.
     features = NormedFeatures(side._replace(sample=None))
     return KernelSide(m, features, np.broadcast_to(0.0, count), slice(0, count))
 
@@ -206,6 +209,7 @@ class NormedFeatures:
     def __call__(self, x: NDArray[Any]) -> Vector:
         """Map rows (b, d) to (L^-1 phi, |L^-1 phi|^2), shape (b, D + 1)."""
         features = self.side.map(x)
+        # In place: the map has made an array of its own.
         features -= self.side.centre
         whitened = self.side.whitened(features.astype(np.float64, copy=False))
         return np.column_stack([whitened, squared_norms(whitened.T)])
@@ -218,4 +222,5 @@ def fourth_moment(found: Covariances, number: int) -> float:
     """
     *mean, square = found.mean(number)
     form = np.append(-2.0 * np.array(mean), 1.0)
+    # E q^2 = Var q + (E q)^2 with q = |phi - mu|^2 and E q = E |phi|^2 - |mu|^2.
     return float(form @ found.of(number, number) @ form + (square - np.dot(mean, mean)) ** 2)

@@ -54,6 +54,7 @@ class _Normalised(OnLandmarks):
     def features(self, session: Session, kernels: Sequence[Kernel]) -> tuple[Basis, Covariances]:
         """With factors that normalise them as well."""
         basis, _ = super().features(session, kernels)
+        # Covariances of either variable by itself, which no permutation changes.
         found = feature_moments(session, moments_layout(dict(enumerate(basis.sides))))
         session.step("normalise features")
         sides = tuple(
@@ -74,7 +75,9 @@ class _Normalised(OnLandmarks):
         if np.trace(whitened) <= rounding_unit(side.map.dtype) ** 2 * size:
             return side._replace(factor=math.sqrt(size) * factor, known_spread=1.0)
         root = self.root(whitened, n)
+        # The trace of R^-1 C R^-T, the mean squared norm of what is summed.
         spread = float(np.trace(whiten(whitened[None], (root, root))[0]))
+        # The features become R^-1 L^-1 phi.
         return side._replace(factor=factor @ root, known_spread=spread)
 
 
@@ -129,6 +132,7 @@ class CKA(_Normalised):
     def root(self, covariance: Matrix, n: int) -> Vector:
         """sqrt(|C|) I."""
         del n
+        # |C_xy|^2 / (|C_x| |C_y|) divides the features of either side by sqrt(|C|).
         return math.sqrt(float(np.linalg.norm(covariance))) * np.eye(len(covariance))
 
 
@@ -208,6 +212,8 @@ class NOCCO(_Normalised):
         """R of R R' = C + e I, where rounding may have made small eigenvalues of C negative."""
         share = _SHARE * n**-0.25 if self.regularisation is None else self.regularisation
         values, vectors = np.linalg.eigh(covariance)
+        # e is a share of the largest eigenvalue, so that units of the kernel do not count.
         scales = np.sqrt(np.maximum(values, 0.0) + share * values[-1])
+        # QR makes a triangular root of V diag(scales), with the same R R'.
         lower: Vector = np.linalg.qr((vectors * scales).T).R.T
         return lower

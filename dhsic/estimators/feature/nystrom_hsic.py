@@ -170,6 +170,7 @@ class NystromHSIC(OnLandmarks):
             return None
         if self.n_features == _AUTO:
             return feature_counts(combinations, directions, session.n, MOST_PRODUCTS)
+        # No more than there are directions.
         return [min(len(one.variances), int(self.n_features)) for one in directions]
 
     def by_column(self, combinations: Combinations, dims: Sequence[int], p: int) -> list[int]:
@@ -187,6 +188,7 @@ class NystromHSIC(OnLandmarks):
         found, left_out = [], set()
         for k, (kernel, side) in enumerate(zip(combinations.kernels, drawn.sides, strict=True)):
             values = side.values()
+            # The reference stays whatever it compares, so that there is a combination to test.
             if k in reference or _compares(kernel, side, values, session.n):
                 found.append(Directions.of(side, values))
             else:
@@ -198,6 +200,7 @@ class NystromHSIC(OnLandmarks):
         assert counts is not None
         return drawn._replace(
             sides=tuple(
+                # The trace of the covariance, that is the mean squared norm, in the sample.
                 side._replace(projection=one.axes(count), known_spread=float(one.variances.sum()))
                 for side, one, count in zip(drawn.sides, directions, counts, strict=True)
             )

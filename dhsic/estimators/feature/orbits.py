@@ -172,6 +172,7 @@ class OrbitPass:
         n, shifts = self.groups.n, self.orbit.n_shifts
         for one in self.layout.crossings:
             product = np.outer(sums.sums[one.first], sums.sums[one.second])
+            # The same at every shift, which in the transform is all at frequency 0.
             one.of(sums.cross)[:, 0] -= shifts / n * product
         cross = self._transformed_back(sums.cross) if self.orbit.shifted else sums.cross.real
         cross /= n
@@ -195,6 +196,7 @@ class OrbitPass:
 
     @property
     def _state_dtype(self) -> np.dtype[Any]:
+        # In single precision results differed by 4e-8 between ways to cut the rows into tasks.
         return np.dtype(np.complex128 if self.orbit.shifted else np.float64)
 
     @property
@@ -254,6 +256,7 @@ class OrbitPass:
         own, features = self._transforms(block, start, stop, sums)
         for total, coset in zip(sums.cross, self.cosets, strict=True):
             moved = own[..., self._first_moved :]
+            # The transforms of the first variable serve all cosets, which permute the second alone.
             if coset:
                 orders = self.orbit.orders(coset, block.first + start, stop - start)
                 moved = self._transform(_permuted(features, orders))
@@ -277,6 +280,7 @@ class OrbitPass:
             if self._n_kept:
                 kept[at] = features[..., self._first_moved :]
         sums.norms[:] += norms.sum(axis=0)
+        # The bound on rounding needs products of norms within groups.
         sums.products[:] += norms.T @ norms
         return own, kept
 
@@ -292,10 +296,12 @@ class OrbitPass:
         features = np.empty((len(values[0]), layout.n_features), layout.dtype)
         for number, side, raw in layout.raw(values):
             side.write_summed(raw, features[:, layout.places[number]])
+            # The bound on rounding needs the features before they are whitened.
             sums.raw[layout.raw_places[number]] += _squared_norms(raw)
         sums.sums[:] += _group_sums(features, b).sum(axis=0)
         squares = _group_sums(np.square(features), b)
         firsts = [place.start for place in layout.places.values()]
+        # Norms of every kernel are sums over its columns, which begin at `firsts`.
         return features.reshape(-1, b, layout.n_features), np.add.reduceat(squares, firsts, axis=1)
 
     def _transform(self, features: Matrix) -> Transform:
@@ -303,6 +309,7 @@ class OrbitPass:
         count, b, width = features.shape
         if not self.orbit.shifted:
             return features.reshape(1, count * b, width)
+        # Frequencies come first, so that each is a matrix to be multiplied.
         transforms: Transform = scipy.fft.rfft(features, axis=1).swapaxes(0, 1)
         return transforms
 
@@ -314,7 +321,9 @@ class OrbitPass:
             for at in _slices(own.shape[0], self._slab(one)):
                 for rows in _slices(own.shape[1], _BATCH_ROWS):
                     left = own[at, rows, one.first].swapaxes(1, 2)
+                    # conj(F f) F h is the transform of sum_i f(i) h(i + k).
                     left = left if self._are_apart else left.conj()
+                    # A product of matrices for each frequency, which sums over the groups.
                     one.of(total)[at] += left @ moved[at, rows, second]
 
     def _add_left_over(self, block: GroupBlock, sums: OrbitSums) -> None:

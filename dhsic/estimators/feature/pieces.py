@@ -31,11 +31,13 @@ class Piece(NamedTuple):
 def fewest_parts(whole: Any, fits: Callable[[Any], bool]) -> list[Any]:
     """As few parts of a sequence as fit, each of one entry at the least."""
     counts = range(1, len(whole))
+    # More parts are smaller parts, so that bisection finds the fewest.
     fewest = bisect_left(counts, True, key=lambda count: all(map(fits, parted(whole, count))))
     return parted(whole, fewest + 1)
 
 
 def parted(whole: Any, count: int) -> list[Any]:
     """So many parts, of which the first is the longest."""
+    # Rounded up, so that the first part is the longest: what fits for it fits for all.
     cuts = [-(-len(whole) * i // count) for i in range(count + 1)]
     return [whole[a:b] for a, b in pairwise(cuts)]

@@ -72,6 +72,7 @@ class Directions:
         assert side.factor is not None
         features = (values - side.centre).astype(np.float64)
         covariance = features.T @ features / len(features)
+        # L^-1 C L^-T, by two triangular solves.
         half = solve_lower(side.factor, covariance).T
         whitened = solve_lower(side.factor, half).astype(values.dtype, copy=False)
         # Divide and conquer is the quickest for all vectors; SciPy 1.13 fails with it at size 1.
@@ -79,6 +80,7 @@ class Directions:
         variances, vectors = scipy.linalg.eigh(
             whitened, driver=driver, overwrite_a=True, check_finite=False
         )
+        # The heaviest first; rounding may leave the lightest below 0.
         variances = np.maximum(variances[::-1], 0.0).astype(np.float64)
         return cls(variances, vectors[:, ::-1], side.factor)
 
@@ -98,6 +100,7 @@ class Directions:
         vectors = self.vectors[:, :count].astype(np.float64, copy=False)
         if self.factor is None:
             return vectors.T
+        # W = V' L^-1, so that W k(z, x) are the principal features of a row.
         return solve_lower(self.factor, vectors, transposed=True).T
 
     def needed(self, n: int, missed: ArrayLike) -> NDArray[np.intp]:
@@ -116,6 +119,7 @@ class Directions:
             One for every share.
         """
         weights = np.where(self.variances * n >= _LIGHTEST * self.variances[0], self.variances, 0.0)
+        # The variance of the mixture is 2 sum (lambda_i eta_j)^2: a direction weighs by its square.
         upto = np.cumsum(weights[::-1] ** 2)  # of a direction and all lighter ones, ascending
         if upto[-1] == 0.0:  # a sample of equal rows does not tell
             return np.full(np.shape(missed), len(weights))
@@ -172,11 +176,13 @@ def feature_counts(
     list of int
     """
     reference = combinations.chosen[combinations.reference()]
+    # How many directions each kernel keeps, for every share that may be missed.
     counts = np.array([one.needed(n, _MISSED) for one in directions])
     others = [pair for pair in combinations.chosen if pair != reference]
     if not others:
         return [int(count) for count in counts[:, _fitting(counts, [reference], most)]]
     whole = counts[:, _MISSED >= _LIGHT_OF_REFERENCE]
+    # The reference takes its directions first, of half of the room.
     own = whole[:, _fitting(whole, [reference], most // 2)]
     rest = np.minimum(counts[:, _MISSED >= _LIGHT], _most_of_others(combinations, own)[:, None])
     rest[list(reference)] = own[list(reference), None]

@@ -93,6 +93,7 @@ def _layouts(session: Session, sides: Mapping[int, Side]) -> list[Layout]:
     def layout(some: Sequence[int]) -> Layout:
         """Products with the target, and within every kernel."""
         numbers = (*some, target)
+        # Products within a kernel give HSIC of a variable with itself.
         own = (Rectangle((k,), (k,)) for k in numbers)
         whole = Rectangle(tuple(some), (target,))
         return Layout(tuple((k, kernels[k]) for k in numbers), (whole, *own))

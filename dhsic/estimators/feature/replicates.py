@@ -82,11 +82,14 @@ def resample_features(
     kept = None
     for piece in resampling.pieces():
         sizes, own, rows = resampling.sizes(piece)
+        # The first piece keeps the rows, which serve all estimates.
         kept = rows if kept is None else kept
         at = [columns[pair] for pair in piece.pairs]
+        # Squared norms of parts of the features add up.
         values[resampling.replicates(piece), at] += session.n * sizes
         errors |= {(pair, piece.start): e for pair, e in zip(piece.pairs, own, strict=True)}
     squares = np.zeros(len(columns))
+    # Errors are of roots, so that their squares add up over the parts.
     for (pair, _), error in errors.items():
         squares[columns[pair]] += error**2
     at = [columns[pair] for pair in chosen]

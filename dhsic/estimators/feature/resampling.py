@@ -99,13 +99,16 @@ class FeatureResampling:
             for some in zip(*chosen, strict=True)
         ]
         longer = int(counts[1] > counts[0])
+        # Pairs with one kernel on the longer side stay together where pieces are cut.
         pairs = tuple(sorted(set(chosen), key=lambda pair: (pair[longer], pair)))
         made = partial(cls, session, sides, variables, pairs, measure, unbiased=unbiased)
         if null is None:
+            # An estimate takes the identity alone.
             return made(Orbit(Groups.of(session.n, _ESTIMATED, session.seed), 1, shifted=False))
         if isinstance(null, Multiplier):
             return made(null)
         found = made(orbit_of(session, null, lambda orbit: made(orbit)._suits(orbit)))
+        # Smaller groups have fewer frequencies, and more cosets make up for the shifts.
         while not found._can_fit:
             assert isinstance(found.moves, Orbit)
             found = made(narrower(session, found.moves, null.n_resamples))
@@ -170,6 +173,7 @@ class FeatureResampling:
         """
         if len(piece.pairs) > 1:
             return [piece._replace(pairs=some) for some in parted(piece.pairs, 2)]
+        # The last coset, which takes more than the first: it moves rows.
         one = piece._replace(cosets=piece.cosets[-1:])
         if self._fits(one):
             return [piece._replace(cosets=some) for some in parted(piece.cosets, 2)]
@@ -194,6 +198,7 @@ class FeatureResampling:
     @property
     def _allowed(self) -> int:
         memory = self.session.runtime.memory
+        # An eighth is for what the driver holds beside a pass, such as factors.
         return memory - baseline_bytes() - memory // 8
 
     @property
@@ -274,6 +279,7 @@ class FeatureResampling:
 
     def _orbit_pass(self, piece: Piece, orbit: Orbit, *, seen: bool) -> OrbitPass:
         layout = self._layout(piece, seen=seen)
+        # The first pass keeps the rows of the unbiased estimate for all.
         keeps = piece.pairs[0] == self.pairs[0] and piece.cosets.start == piece.start == 0
         keeps = keeps and self.session.moves is None
         blocks = self.estimates.blocks if keeps and self.estimates else None
@@ -302,6 +308,7 @@ class FeatureResampling:
         elif side.factor is not None and needed:
             whitening = np.broadcast_to(side.map.dtype.type(0), (rows.stop - rows.start, d))
             if seen:
+                # Rows of L^-1, by solving for unit vectors.
                 units = np.eye(d)[:, rows]
                 whitening = solve_lower(side.factor, units, transposed=True).T
                 whitening = whitening.astype(side.map.dtype)

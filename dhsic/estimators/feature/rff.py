@@ -60,6 +60,7 @@ def complex_squared_frobenius_norms(cross: NDArray[Any]) -> NDArray[np.float64]:
     d = cross.shape[1] // 2
     real = cross[:, :d, :d] + cross[:, d:, d:]
     imaginary = cross[:, d:, :d] - cross[:, :d, d:]
+    # Perez-Suay and Camps-Valls (2018), (4): the real part of that trace is this squared norm.
     norms: NDArray[np.float64] = squared_frobenius_norms(real) + squared_frobenius_norms(imaginary)
     return norms
 
@@ -205,6 +206,7 @@ class RFFHSIC:
         """The stages of a chain of tests, by frequencies that all variables share; one of two."""
         if len(session.sources) > 2:
             return self.joint.test_chain(session, combinations, null)
+        # A chain of two variables has one stage, which is the test by shifts.
         found = self.test_grid(session, combinations, Shifts(null.n_resamples))
         resampled = Resampled(found.statistics, found.replicates, found.rounding)
         stages = stages_of(combinations.chosen, resampled)

@@ -115,13 +115,17 @@ class SignedFeaturePass:
         sqrt(n / (n - 2)), which makes the mean of n |U_b|^2 over signs that over permutations,
         tr(HK_1) tr(HK_2) / (n (n - 1)).
         """
+        # Number 0 has signs of 1, so that it counts the rows.
         n, means = sums.signs[0], sums.sums[0] / sums.signs[0]
         for one in self.layout.crossings:
             cross, first, second = one.of(sums.cross), means[one.first], means[one.second]
+            # (f - m) (h - l)' = f h' - m h' - f l' + m l', each summed with the signs.
             cross -= first[:, None] * sums.sums[:, None, one.second]
             cross -= sums.sums[:, one.first, None] * second
             cross += np.multiply.outer(sums.signs, np.outer(first, second))
+        # Signs about their own mean, which is known only now.
         sums.cross[1:] -= (sums.signs[1:] / n)[:, None] * sums.cross[0]
+        # 1 / n times sqrt(n / (n - 2)).
         sums.cross[1:] /= math.sqrt(n * (n - 2))
         sums.cross[0] /= n
         return sums.cross
@@ -177,6 +181,7 @@ class _Terms:
         """Add the products of the rows of a tile."""
         first, second = features[:, self.crossing.first], features[:, self.crossing.second]
         runs = _runs(target)
+        # Few different values take a product each; else the features of the tile are separated.
         if len(runs) < second.shape[1]:
             for at in runs:
                 self._add(signs[at], first[at], second[at.start])
@@ -188,6 +193,7 @@ class _Terms:
         """Add what waits, replicate by replicate."""
         sums, seconds = self.sums[: self.filled], self.seconds[: self.filled]
         for total, one in zip(self.totals, sums.swapaxes(0, 1), strict=True):
+            # Sums within a tile may be of single precision; those over tiles are of double.
             total += one.T.astype(np.float64) @ seconds
         self.filled = 0
 
@@ -208,8 +214,10 @@ def _runs(values: NDArray[Any]) -> list[slice]:
 def _separated(features: Matrix) -> tuple[Matrix, Matrix]:
     """Left (k, g) and right (k, D) with features (g, D) = left' right to their last digit."""
     if features.shape[1] > _SEPARABLE:
+        # Every feature by itself, with the identity on the right.
         return features.T, np.eye(features.shape[1])
     u, sizes, right = scipy.linalg.svd(features.astype(np.float64), full_matrices=False)
+    # What is left out is below the last digit of the features.
     k = np.count_nonzero(sizes > np.finfo(features.dtype).eps * sizes[0])
     left = (u[:, :k] * sizes[:k]).T.astype(features.dtype, order="C")
     return left, right[:k]

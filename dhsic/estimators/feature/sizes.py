@@ -59,6 +59,7 @@ class ReplicateSizes:
     def _sizes(self, whole: Vector, factors: Factors) -> Vector:
         step = max(1, SLAB_BYTES // (8 * math.prod(whole.shape[1:])))
         starts = range(0, len(whole), step)
+        # In float64, since whitening magnifies what rounding leaves.
         slabs = (whole[start : start + step].astype(np.float64, copy=False) for start in starts)
         return np.concatenate([self.measure.size(whiten(slab, factors)) for slab in slabs])
 
@@ -87,6 +88,7 @@ def size_work(layout: Layout, factors: Mapping[Pair, Factors], *, shifted: bool)
 def independent_rounding(session: Session, sides: Iterable[Side]) -> float:
     """How far rounding alone may bring a statistic where features have no covariance."""
     spread = math.prod(side.spread for side in sides)
+    # Both sides are rounding here, so that their product has its square.
     return session.n * rounding_unit(session.dtype) ** 2 * spread
 
 
@@ -102,6 +104,7 @@ def rounding_error(
     dtype, orbit = reduction.layout.dtype, reduction.orbit
     i, j = (list(reduction.layout.places).index(number) for number in pair)
     spread = np.sqrt(sums.norms[i] * sums.norms[j])
+    # sqrt(sum_g |f_g|^2 |h_g|^2) / (|f| |h|), about 1 / sqrt(groups) where groups are alike.
     share = np.sqrt(sums.products[i, j]) / spread if spread else 0.0
     (raw, norm), (other_raw, other_norm) = (
         _norms(reduction, sums, sides[number], number) for number in pair
@@ -109,6 +112,7 @@ def rounding_error(
     errors = transform_error(dtype, orbit.n_shifts) * norm * other_norm
     errors += tile_error(dtype) * (raw * other_norm + norm * other_raw)
     error = _SAFETY * float(share * errors) / math.sqrt(orbit.groups.n)
+    # Features that overflow have no error that is known: all replicates tie.
     return math.inf if math.isnan(error) else error
 
 
@@ -119,6 +123,7 @@ def _norms(reduction: OrbitPass, sums: OrbitSums, side: Side, number: int) -> tu
     """
     layout = reduction.layout
     kernel, squares = dict(layout.kernels)[number], sums.raw[layout.raw_places[number]]
+    # Squares about 0, from those about the provisional mean, from which the sums are about 0.
     about = squares + reduction.groups.n * np.square(kernel.centre, dtype=np.float64)
     if kernel.whitening is not None:
         weights = np.square(kernel.whitening, dtype=np.float64).sum(axis=0)
@@ -126,5 +131,6 @@ def _norms(reduction: OrbitPass, sums: OrbitSums, side: Side, number: int) -> tu
         return math.sqrt(weights @ about), math.sqrt(norm)
     if side.factor is None:
         return math.sqrt(about[kernel.rows].sum()), math.sqrt(squares[kernel.rows].sum())
+    # sum_a (L^-1)_aj^2 is what whitening makes of an independent error of feature j.
     weights = squared_norms(solve_lower(side.factor, np.eye(len(side.factor))))
     return math.sqrt(weights @ about), math.sqrt(weights @ squares)

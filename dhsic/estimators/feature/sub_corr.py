@@ -115,4 +115,6 @@ def _standardised(session: Session, kernels: Sequence[Kernel]) -> tuple[Basis, C
 def _scales(variances: Vector) -> Vector:
     """Standard deviations times the root of their number, 1 for what is constant; diagonal."""
     deviations = np.sqrt(np.where(variances > 0.0, variances, 1.0))
+    # Over d_1 d_2 pairs of columns the mean has the root of either number in its factor (Zhang et
+    # al. 2018, section 5.1).
     return np.diag(deviations * math.sqrt(len(deviations)))

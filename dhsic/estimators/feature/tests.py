@@ -217,8 +217,11 @@ def column_outcome(
         law = _spectral(session, basis, found, null)
     else:
         assert isinstance(null, Gamma)
+        # The variance over permutations holds fourth moments, for which norms are summed like
+        # features.
         normed = feature_moments(session, moments_layout(sides, normed=True))
         session.step("solve")
+        # The last feature is the squared norm, which is no part of what is measured.
         size = float(measure.size(normed.of(0, 1)[None, :-1, :-1])[0])
         law = _gamma(session, normed)
     estimate = _estimate(basis, measure, size)
@@ -288,6 +291,7 @@ def _spectral(session: Session, basis: Basis, found: Covariances, null: Spectral
 
 def _gamma(session: Session, normed: Covariances) -> GammaDistribution:
     """With the mean and the variance over all permutations."""
+    # The last row and column belong to the squared norm.
     own = [normed.of(m, m)[:-1, :-1] for m in (0, 1)]
     mean, variance = permutation_moments(
         session.n,

@@ -47,6 +47,7 @@ class Centring:
     def of(cls, sums: GramSums, *, unbiased: bool) -> Self:
         """From the sums of all rows."""
         if unbiased:
+            # Szekely and Rizzo (2014): a row without its diagonal, over n - 2.
             return cls((sums.rows - sums.diagonal) / (sums.n - 2), unbiased)
         return cls(sums.rows / sums.n, unbiased)
 
@@ -59,6 +60,8 @@ class Centring:
     def totals(self) -> Vector:
         """Means of the Gram matrices as the centring takes them, shape (K,)."""
         n = self.means.shape[1]
+        # For the U-statistic the total over (n - 1) (n - 2), since the means are row sums over n -
+        # 2.
         totals: Vector = self.means.sum(axis=1) / (n - 1 if self.unbiased else n)
         return totals
 
@@ -112,6 +115,7 @@ def centred_pairs(
 
     def terms(k: int) -> Terms:
         c = float(centring.totals[k])
+        # a_i is the mean of row i less the mean of all.
         left = (centring.means[k, rows] - c).astype(grams[k].dtype)[:, None]
         right = (centring.means[k, columns] - c).astype(grams[k].dtype)
         return {(0, 0): c, (1, 0): left, (0, 1): right, (1, 1): grams[k]}
@@ -150,6 +154,7 @@ def limit_mixture(grams: Sequence[Matrix], centring: Centring) -> ChiSquareMixtu
     n = len(grams[0])
     if len(grams) > 2:
         (h,) = centred_pairs(grams, [tuple(range(len(grams)))], centring)
+        # Eigenvalues of a Gram matrix over n are those of the covariance operator of the sample.
         return ChiSquareMixture.of(spectrum(h) / n)
     first, second = (spectrum(centring.centre(m, gram)) / n for m, gram in enumerate(grams))
     return ChiSquareMixture.of_products(first, second)

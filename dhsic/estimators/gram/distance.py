@@ -71,6 +71,7 @@ class _Distances(Quadratic):
 
     def reported(self, size: float) -> float:
         """The estimate, from its size: its root where that is asked for."""
+        # Rounding may leave the size below 0.
         return math.sqrt(max(size, 0.0)) if self.root else size
 
     def kernel(self, given: Kernel | None) -> Kernel:
@@ -108,6 +109,7 @@ class _Distances(Quadratic):
     ) -> list[CostedStep]:
         """In O(n log n) for single columns, else those of all pairs of rows."""
         kernels = {one.exponent for one in fitted.kernels if isinstance(one, Distance)}
+        # Sorting gives the sums of the distances themselves, and of no power of them.
         if len(fitted) > 1 or kernels != {1.0} or not self._fast(session, null):
             return super()._steps(session, fitted, samples, null, planned)
         n, threads = session.n, session.runtime.threads
@@ -252,7 +254,9 @@ class DCor(_Distances):
     def factor(self, sums: GramSums) -> float:
         """1 / sqrt(HSIC(x, x) HSIC(y, y)); 0 where a variance is 0 but for rounding."""
         variances = marginal_hsic(sums, unbiased=self.unbiased)
+        # A variance below the rounding of its terms would make the quotient anything.
         rounding = rounding_unit(np.float64) * sums.squares / sums.n**2
         if (variances <= rounding).any():
             return 0.0
+        # Zhang et al. (2018), footnote 1: HSIC over the norms of both centred Gram matrices.
         return float((1.0 / np.sqrt(variances)).prod())

@@ -57,6 +57,7 @@ def distance_sums(x: Vector, y: Vector) -> GramSums:
     """
     columns = SortedColumns.of(x, y)
     rows = np.stack([_row_sums(x), _row_sums(y)])
+    # sum_ij (v_i - v_j)^2 = 2 n sum_i (v_i - mean)^2, about the mean so that no digits cancel.
     squares = np.array([2.0 * len(v) * np.square(v - v.mean()).sum() for v in (x, y)])
     return GramSums(rows, np.zeros_like(rows), squares, columns.joint(np.arange(len(x))))
 
@@ -95,6 +96,7 @@ class SortedColumns:
         order = np.argsort(x)
         ranks = np.empty(len(y), np.intp)
         ranks[np.argsort(y)] = np.arange(len(y))
+        # About the means, or the sums of products would cancel where values lie far from 0.
         return cls((x - x.mean())[order], order, y - y.mean(), ranks)
 
     def joint(self, pairing: NDArray[np.intp]) -> float:
@@ -109,6 +111,7 @@ class SortedColumns:
         n, products = len(y), self.x * y
         # A value is in n - 1 - place - rank + 2 c pairs with y_i < y_j, in c of them as the later.
         earlier = float(products @ (n - 1.0 - np.arange(n) - ranks))
+        # One cumulative sum of complex numbers serves both columns.
         ordered = earlier + _later_terms(self.x + 1j * y, ranks)
         # sum_{i<j} (x_j - x_i)(y_j - y_i) = n sum x y - sum x sum y, without a loop over pairs.
         everything = n * products.sum() - self.x.sum() * y.sum()
@@ -233,6 +236,7 @@ def _alternate(low: NDArray[Any], high: NDArray[Any], half: int) -> NDArray[Any]
 def _row_sums(values: Vector) -> Vector:
     """sum_j |v_i - v_j|, shape (n,)."""
     n, order = len(values), np.argsort(values)
+    # About the mean, where cumulative sums keep their digits.
     ordered = values[order] - values.mean()
     below = np.cumsum(ordered) - ordered
     sums = np.empty(n)

@@ -139,9 +139,12 @@ class HeldShifts:
             sums.rows[numbers, beyond] += others.sum(axis=1, dtype=np.float64)
             sums.diagonal[numbers, at] = own.diagonal(axis1=1, axis2=2)
             for number, tile, square in zip(numbers, centred, own, strict=True):
+                # A strip begins at the diagonal: what is beyond its square stands for the mirror
+                # image, too.
                 sums.squares[number] += 2.0 * np.vdot(tile, tile) - np.vdot(square, square)
             for place, tile in enumerate(centred):
                 values[at, on, place] = tile
+            # The matrix is symmetric: what is below the diagonal is copied.
             values[beyond, at] = values[at, beyond].swapaxes(0, 1)
         return values.reshape(n**2, len(some))
 
@@ -153,6 +156,8 @@ class HeldShifts:
         if self._whole:
             means = tiles.mean(axis=2, dtype=np.float64)
             for own, found in zip(offsets, means, strict=True):
+                # mean_i - mean / 2: both offsets together take off the row means and give the total
+                # back once.
                 own[:] = found - 0.5 * found.mean()
         both = np.array(offsets)
         tiles -= both[:, : tiles.shape[1], None]
@@ -182,6 +187,7 @@ class HeldShifts:
             at = slice(part.start, part.stop)
             # Conjugate once: a product with it is the transform of a circular correlation.
             np.conj(self._spectra(values, range(1), part, work), out=own[:, at])
+            # A line counts twice where it stands for its mirror image.
             own[:, at] *= weights[at, None]
         return own.swapaxes(1, 2)
 
@@ -193,6 +199,8 @@ class HeldShifts:
         # clipped, since what may be out of bounds is taken into an array of its own first
         values.take(places, axis=0, out=lines.reshape(*places.shape, -1), mode="clip")
         lines = lines.reshape(shape)
+        # SciPy is quicker in float32; NumPy writes the transforms of float64 into memory that is
+        # there.
         if lines.dtype != np.float64:
             transforms: Spectrum = scipy.fft.rfft(lines, self.length, axis=0)
             return transforms
@@ -213,6 +221,7 @@ class HeldShifts:
     def _standing(self, values: Matrix) -> Matrix:
         """The entries of pairs of rows of which neither moves, shape (n_left^2, K)."""
         groups, n = self.sides.orbit.groups, self._rows
+        # Rows that stay are the last ones.
         left = np.arange(n - groups.n_left, n)
         entries: Matrix = values[(n * left[:, None] + left).ravel()]
         return entries
@@ -226,6 +235,7 @@ class HeldShifts:
             met += own[..., part.start : part.stop] @ self._spectra(values, cosets, part, work)
         met = met.reshape(*own.shape[:2], len(cosets), -1)
         lefts, rights = zip(*self._places_of_pairs, strict=True)
+        # The sums hold A conj(B) at a frequency, the conjugate of what the left sides give.
         return np.conj(met[:, list(lefts), :, list(rights)]).transpose(2, 0, 1)
 
     @cached_property

@@ -71,6 +71,7 @@ class Diagonals(_Lines):
         """Those that stand for their mirror image too."""
         if not self.same:
             return slice(0, len(self))
+        # Line 0 is its own mirror image, and so is line b / 2 where b is even.
         first, last = max(self.start, 1), min(self.stop, (self.size + 1) // 2)
         return slice(first - self.start, max(first, last) - self.start)
 
@@ -136,11 +137,14 @@ class Diagonals(_Lines):
         """
         padding = lines.shape[1] - self.size
         first += column_sums(lines[:, padding:])
+        # The last entries stand in front once more: one line further and one entry back is the same
+        # column of the tile, around b.
         lines[:, :padding] = lines[:, self.size :]
         mirrored = lines[self.mirrored, padding:]
         down, along = mirrored.strides
         columns = column_sums(as_strided(mirrored, mirrored.shape, (down - along, along)))
         start = self.start + self.mirrored.start
+        # Columns count modulo b.
         second[start:] += columns[: self.size - start]
         second[:start] += columns[self.size - start :]
 
@@ -225,9 +229,11 @@ class HeldLines(NamedTuple):
     def of(cls, size: int, count: int, n_left: int) -> Self:
         """Those of groups, then of the rows that stay with groups; not of these with each other."""
         own = Diagonals.of_tile(size, same=True)
+        # A single group has its diagonals alone.
         if (count, n_left) == (1, 0):
             none = np.zeros(len(own), np.intp)
             return cls(size, none, none, np.arange(len(own)), none + 1, own.weights)
+        # Of two different groups all b diagonals are taken, of a group with itself half of them.
         g, h = np.triu_indices(count, 1)
         staying = size * count + np.arange(n_left)
         parts = [

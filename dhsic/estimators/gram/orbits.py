@@ -25,6 +25,7 @@ __all__ = ["GramOrbit", "rows_in_order"]
 
 Vector = NDArray[np.float64]
 
+# The bound on the error of a statistic is 4 eps log2(b) |A|_F |B|_F / n.
 _SAFETY = 4.0
 _BATCH = 2**16  # entries of vectors of all rows, for every statistic and some cosets
 
@@ -147,6 +148,7 @@ class GramOrbit:
         others are n - 2 and (n - 1)(n - 2) (Song et al. 2012).
         """
         n = self.n
+        # Divisors of the U-statistic: Song et al. (2012); Zhang et al. (2018), (6).
         first, second, third = (n - 3, n - 2, n - 1) if self.sides.unbiased else (n, n, n)
         mixed = 2.0 * n**2 / second * meetings
         values: Vector = (products - mixed + n**4 / (second * third) * totals) / first
@@ -173,6 +175,8 @@ class GramOrbit:
         if isinstance(self.reduction, PermutedGramPass):
             return values
         b, length = self.orbit.groups.size, self.reduction.length
+        # The sums hold A conj(B) a frequency; its conjugate is the transform of sum_i A_i B_(i +
+        # k).
         values = scipy.fft.irfft(np.conj(values), length, axis=2)
         if length > b:  # lines were padded: what was shifted beyond their end goes around
             values = values[..., :b] + values[..., length - b :]
@@ -191,6 +195,7 @@ class GramOrbit:
             scipy.fft.rfft(values[..., : count * b].reshape(*values.shape[:-1], count, b), axis=-1)
             for values in (left, moved)
         )
+        # Correlations are added over the groups before the one transform back.
         spectra = np.einsum("cgf,rcgf->rcf", np.conj(first), second)
         staying = np.einsum("ci,rci->rc", left[:, count * b :], moved[..., count * b :])
         values: Vector = scipy.fft.irfft(spectra, b, axis=2) + staying[..., None]
@@ -219,6 +224,7 @@ class GramOrbit:
     def _row_means(self, numbers: int | list[int]) -> Vector:
         """Row means of Gram matrices as they are, not about pilots."""
         offsets = self.sums.offsets[numbers]
+        # With A_ij = C_ij + a_i + a_j the mean over j is that of C, and a_i, and the mean of a.
         means: Vector = offsets + offsets.mean(axis=-1, keepdims=True)
         return means + self.sums.rows[numbers] / self.n
 
@@ -283,6 +289,7 @@ class GramOrbit:
     def _plain_norms(self) -> Vector:
         """|A|_F as it is, from A_ij - a_i - a_j, its row sums and a; shape (Q,)."""
         rows, a = self.sums.rows, self.sums.offsets
+        # sum_ij (C_ij + a_i + a_j)^2 = |C|^2 + 4 sum_i a_i sum_j C_ij + 2 n |a|^2 + 2 (sum a)^2.
         offsets = 2.0 * self.n * (a**2).sum(axis=1) + 2.0 * a.sum(axis=1) ** 2
         squares = self.sums.squares + 4.0 * np.einsum("qi,qi->q", rows, a) + offsets
         norms: Vector = np.sqrt(np.maximum(squares, 0.0))

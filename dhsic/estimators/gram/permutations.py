@@ -56,6 +56,7 @@ class PermutedProducts:
         """From combinations of fitted kernels."""
         variables = combinations.variables
         powers = SharedTiles(combinations.kernels, variables).powers
+        # Kernels of the first variable stay where they are, and their powers with them.
         permuted = tuple(power for power in powers if variables[power.k] > 0)
         return cls(variables, combinations.chosen, permuted)
 
@@ -120,8 +121,10 @@ class PermutedProducts:
         for own, row, column in zip(sums, rows, columns, strict=True):
             for k, gram in zip(self.gathered, others, strict=True):
                 m = self.variables[k] - 1
+                # With "clip" it writes into the array at once; all orders are within bounds.
                 np.take(gram, row[m], axis=0, out=by_row, mode="clip")
                 np.take(by_row, column[m], axis=1, out=tiles[k], mode="clip")
+            # A power of what was moved is the power moved, and squaring takes less than gathering.
             for power in self.powers:
                 power.write(tiles)
             _add_inner_products(self._multiplied(moved), firsts, own)
@@ -204,12 +207,14 @@ class PermutedGrams:
     ) -> Self:
         """From Gram matrices of K kernels; those of the first variable are overwritten."""
         firsts = tuple(grams[: products.n_firsts])
+        # Both matrices are symmetric and permuted alike on both sides: half of the entries, twice.
         for first in firsts if columns is None else []:
             _fold(first)
         return cls(products, firsts, tuple(grams[k] for k in products.gathered), rows, columns)
 
     def __call__(self, replicates: range) -> Vector:
         """The sums under some permutations after the first, the identity; shape (r, G)."""
+        # Number 0 is the identity, and so the data.
         cosets = range(replicates.start + 1, replicates.stop + 1)
         return np.concatenate([self._drawn(batch) for batch in batches(cosets)])
 
@@ -283,6 +288,7 @@ class PermutedGramPass(GramPass):
         for own, other in self.sides.part_pairs(left, right):
             grams = self.add_plain(sums, own, other)
             if self.sides.orbit.cosets > 1:
+                # A pair of different groups stands for its mirror image, too.
                 weight = 1.0 if own is other else 2.0
                 every = range(self.sides.orbit.cosets - 1)
                 sums.products[1:, :, 0] += weight * self.permuted(grams, own, other)(every)
@@ -319,6 +325,7 @@ def _fold(gram: Matrix) -> None:
     for start in range(0, len(gram), step):
         strip = gram[start : start + step, start:]
         diagonal = strip.diagonal().copy()
+        # What is above the diagonal counts twice, and what is below it not at all.
         strip[...] = np.triu(strip, 1)
         strip *= 2
         np.fill_diagonal(strip, diagonal)

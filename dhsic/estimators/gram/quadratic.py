@@ -235,6 +235,8 @@ class Quadratic:
         self._check(session, null)
         fitted, samples = fit_combinations_on_sample(session, combinations)
         numbered, planned = self._planned(session, combinations, null)
+        # Kernels that are 0 between nearly all rows are left out of a grid: their replicates have
+        # heavy tails, which cost the others their power.
         if len(fitted) > 1 and isinstance(null, Resampling) and not fitted.features:
             numbers = compared_in_samples(fitted, samples, session.n)
             if len(numbers) < len(fitted):
@@ -254,10 +256,13 @@ class Quadratic:
         """The law of the statistic, by its moments and for a spectral null by its limit."""
         factor = self.factor(sums)
         mean, variance = null_moments(sums, unbiased=self.unbiased)
+        # Of a multiple: the variance goes with the square of the factor.
         moments = factor * mean, factor**2 * variance
         if isinstance(null, Gamma) or limit is None:
             return GammaDistribution(*moments)
         mixture = ChiSquareMixture(factor * limit.weights, factor * limit.shift)
+        # Eigenvalues of a sample spread too far; the mean and the variance are those under
+        # independence.
         return null.distribution(mixture.with_moments(*moments), seed)
 
     def _scaled(
@@ -314,6 +319,7 @@ class Quadratic:
             whole = plan_of_parts(combinations)
             if whole.fits:
                 return _Planned([range(count)], whole)
+            # As many combinations at a time as fit, where the dearest of the parts decides.
             size = max(bisect_left(range(1, count), True, key=exceeds), 1)
         parts = parts_of(size)
         return _Planned(parts, plan_of_parts(*_cut_combinations(combinations, parts)))

@@ -53,6 +53,7 @@ class HeldQuadratic(Quadratic):
 
         def batches() -> Iterator[Vector]:
             for numbers, products in batches_of(session, null, permuted):
+                # Number 0 is the data.
                 cosets = range(1 + numbers.start, 1 + numbers.stop)
                 held.sums.products[cosets.start : cosets.stop, :, 0] = products
                 yield factor * grams.permuted(cosets)[:, 0]

@@ -117,6 +117,7 @@ class GramSides:
         """
         pilots = tuple(sample[:_PILOTS] for sample in samples)
         pairs = tuple(statistics_of(combinations.chosen, null))
+        # Of two variables joint independence is that of two sides, as in each stage of a chain.
         joint = not isinstance(null, Chain) and len(samples) > 2
         return cls(combinations, pairs, pilots, orbit, session.dtype, unbiased, joint)
 
@@ -203,6 +204,7 @@ class GramSides:
         centres = {}
         for side in filter(self.about_pilots, self.sides):
             product = _product_of(tiles, side).astype(np.float64)
+            # Over pairs of different rows, since k(x, x) is no typical value of a narrow kernel.
             centres[side] = 0.5 * float(product.sum() - product.trace()) / pairs
         return centres
 
@@ -252,6 +254,7 @@ class GramSides:
             if self.about_pilots(side):
                 grams[side] -= first.offsets[side][:, None]
                 grams[side] -= second.offsets[side]
+            # A U-statistic leaves out the pair of a row with itself.
             if self.unbiased and first is second:
                 np.fill_diagonal(grams[side], 0.0)
         return grams
@@ -260,19 +263,24 @@ class GramSides:
         self, sums: PairSums, grams: dict[Members, Matrix], first: CosetRows, second: CosetRows
     ) -> Vector:
         """Add what such matrices sum to; return the sums of their products, shape (C,)."""
+        # A tile of two pieces stands for its transpose, too.
         weight = 1.0 if first is second else 2.0
         for (_, side), number in self.numbers.items():
             gram = grams[side]
+            # In double precision, since HSIC is a difference of such sums.
             sums.rows[number, first.places] += gram.sum(axis=1, dtype=np.float64)
             if first is second:
                 sums.diagonal[number, first.places] = gram.diagonal()
             else:
+                # The rows of the second piece have their sums in the transposed tile.
                 sums.rows[number, second.places] += column_sums(gram)
             sums.squares[number] += weight * float(np.vdot(gram, gram))
         joint = []
         for left, right in self.pairs:
             parts = [grams[left]] if left in grams else [grams[k,] for k in left]
+            # The product is written into a copy of the first.
             whole = parts[0] if len(parts) == 1 else hadamard([parts[0].copy(), *parts[1:]])
+            # In float64, and without an array for the product.
             joint.append(np.einsum("ij,ij->", whole, grams[right,], dtype=np.float64))
         return weight * np.array(joint)
 

@@ -89,6 +89,7 @@ class SignedGramPass(GramPass):
         for (first, _), (second, _) in self.sides.part_pairs(left, right):
             own, other = self._signs(first), self._signs(second)
             if same := first is second:
+                # Every piece meets itself once: there its own signs are added.
                 sums.signs[:] += column_sums(own)
             tiles = self.sides.grams(first, second)
             grams = [tiles[k,] for k in range(len(tiles))]
@@ -96,6 +97,7 @@ class SignedGramPass(GramPass):
             for c, h in enumerate(centred_pairs(grams, chosen, self.centring, *places)):
                 weight, signed = 1.0 if same else 2.0, h @ other
                 along = column_sums(signed)
+                # The transpose of a tile of two pieces adds h' w with the signs of the first.
                 sums.linear[:, c] += along if same else along + h.sum(axis=1) @ own
                 sums.quadratic[:, c] += weight * np.einsum("ib,ib->b", own, signed)
                 sums.total[c] += weight * float(h.sum(dtype=np.float64))
@@ -104,6 +106,7 @@ class SignedGramPass(GramPass):
     def _signs(self, rows: CosetRows) -> Matrix:
         """Those of some rows, which are numbered in the order of their groups."""
         first, last = int(rows.places.min()), int(rows.places.max())
+        # Signs are drawn by the numbers of rows, so that tasks and their order do not change them.
         drawn = random_signs(self.seed, first, last + 1, self.n_resamples)
         return drawn[rows.places - first].astype(self.sides.dtype)
 

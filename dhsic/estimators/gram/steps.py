@@ -145,10 +145,12 @@ def orbit_steps(
     def permute(held: HeldGrams) -> PairSums:
         function = reduction.permuted(held.grams, held.piece, held.piece)
         parts = session.map(reduction.name, function, orbit.cosets - 1)
+        # The data were summed when the matrices were made.
         held.sums.products[1:, :, 0] = np.concatenate(parts)
         return held.sums
 
     working = session.runtime.threads * reduction.permuting_bytes(session.n)
+    # Half of the entries, by symmetry.
     pairs = session.n * (session.n + 1) / 2
     bytes_ = working + PairSums.nbytes_of(sides, 1)
     cost = DriverStep(reduction.name, bytes_, work=pairs * reduction.permuting, parallel=True)
@@ -239,6 +241,7 @@ def signed_steps(
         )
         return SignedGrams(grams, session.run_pairs(reduction), unbiased)
 
+    # Costs do not depend on the means, so that zeros which take no memory stand for them.
     means = np.broadcast_to(0.0, (len(combinations.kernels), session.n))
     unknown = pass_of(Centring(means, unbiased))
     plain = _passing_steps(session, PermutedGramPass(sides))

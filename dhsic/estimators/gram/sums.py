@@ -17,6 +17,7 @@ __all__ = ["GramSums", "check_rows", "gram_hsic", "marginal_hsic", "rounding"]
 
 Vector = NDArray[np.float64]
 
+# Its divisor is n (n - 3).
 _FEWEST_UNBIASED = 4
 _UNCENTRED = 32.0
 

@@ -79,9 +79,13 @@ class LandmarkBasis:
         held: list[PivotedCholesky] = []
         for c in range(len(combinations)):
             points = combinations.points_of(drawn.points, c)
+            # K_J depends on the kernels of a combination, and so does which landmarks span the
+            # others.
             _, factor = prune(replace(drawn, points=points), combinations.kernels_of(c), tolerance)
+            # Ascending, so that the landmarks of a strip are a slice.
             each.append(np.sort(factor.kept))
             if hold:
+                # The factor counts landmarks among those that are kept.
                 held.append(replace(factor, kept=np.searchsorted(each[-1], factor.kept)))
         # Combinations share the tiles of the landmarks that any of them keeps.
         union = np.unique(np.concatenate(each))
@@ -109,8 +113,10 @@ class LandmarkBasis:
 
     def factor(self, c: int) -> PivotedCholesky:
         """Factor of K_J of a combination, on landmarks numbered among those that it keeps."""
+        # Held where the memory allows it; else it is made again whenever it is asked for.
         if self.held is not None:
             return self.held[c]
+        # K_J is the Hadamard product of the Gram matrices: Kalinke and Szabo (2023), (17).
         pairs = zip(self.combinations.kernels_of(c), self.points(c), strict=True)
         return pivoted_cholesky(hadamard(kernel(z) for kernel, z in pairs), self.tolerance)
 
@@ -197,6 +203,7 @@ def select_landmarks(
         whole = Pool(kernels, pool.points)
         return pool.keep(select(selection, whole, p, generator(seed, "selection", 0)))
     chosen = [
+        # Every variable by itself: landmarks chosen together would know of the pairing.
         select(selection, Pool((kernel,), (points,)), p, generator(seed, "selection", m))
         for m, (kernel, points) in enumerate(zip(kernels, pool.points, strict=True))
     ]

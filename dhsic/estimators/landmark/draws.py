@@ -42,7 +42,9 @@ from dhsic.results import LandmarkSummary
 __all__ = ["ALLOWED", "AUTO", "MOST", "LandmarkDraw"]
 
 AUTO: Final[Literal["auto"]] = "auto"
+# The experiments of Kalinke and Szabo (2023), figure 3, go up to 8 sqrt(n).
 MOST = "8sqrt"
+# What landmarks may miss of the null's spread, in its standard deviations.
 ALLOWED = 0.02
 
 _RANKS = {2: 270, 3: 1000}  # of normal data in so many columns, at the median heuristic
@@ -75,6 +77,7 @@ class LandmarkDraw:
         most = _RANKS.get(sum(session.dims)) if smooth and len(guessed) == 1 else None
         if most is None:
             return p
+        # The smaller of both, and less where they are alike.
         return round(1.0 / math.hypot(1.0 / p, _EASED[session.dtype.name] / most))
 
     def gram_work(
@@ -133,16 +136,20 @@ class LandmarkDraw:
             replace=self.replace,
         )
         sampled = bandwidth_rows(session)
+        # One fetch for the landmarks, the judges and the bandwidths.
         rows = session.take([np.append(z, x) for z, x in zip(drawn, sampled, strict=True)])
         fitted = fit_combinations(session, combinations, [x[s + e :] for x in rows])
         landmarks = Landmarks(tuple(x[:s] for x in rows), tuple(z[:s] for z in drawn))
         tolerance, choice = tolerance_for(self.tolerance, session.dtype), ""
         if self.n_landmarks == AUTO:
             session.step("grow landmarks")
+            # Rows that no landmark was drawn from judge how many landmarks are enough.
             pilot = [x[s : s + e] for x in rows]
             landmarks, choice = _grown(fitted, landmarks, pilot, tolerance)
         if self.selection != "uniform":
             session.step("select landmarks")
+            # Landmarks are shared, so that the kernels nearest to the median heuristic choose them
+            # for all.
             kernels = tuple(fitted.kernels[k] for k in combinations.typical())
             landmarks = select_landmarks(
                 self.selection, landmarks, kernels, self.most(session), pairing, session.seed
@@ -156,6 +163,7 @@ class LandmarkDraw:
 
     def holds(self, session: Session, count: int) -> bool:
         """Whether the factors of so many Gram matrices are held."""
+        # An eighth of the memory, which passes leave free for them.
         return count == 1 or 8 * self.most(session) ** 2 * count <= session.runtime.memory // 8
 
     def held_bytes(self, session: Session, count: int) -> int:
@@ -215,6 +223,7 @@ def _grown(
     if judges < _FEWEST_PILOT_ROWS:
         return landmarks, f"auto takes {MOST} where only {judges} other rows are left to judge by"
     count, missed = FEWEST, 0.0
+    # Each combination begins where those before it have stopped.
     for c in range(len(fitted)):
         kernels = fitted.kernels_of(c)
         found = grow(kernels, landmarks.points, pilot, ALLOWED, tolerance, fewest=count)

@@ -86,8 +86,10 @@ class Waves:
         DataError
             Phases overflow.
         """
+        # The tile of work is complex, and half of its memory holds the phases.
         phases = as_real(work[0]).reshape(2, *out.shape)[0]
         self._write_phases(rows, columns, phases)
+        # Both parts of exp(i phase) by themselves, which needs no complex exponential.
         np.cos(phases, out=out.real)
         np.sin(phases, out=out.imag)
 
@@ -119,6 +121,7 @@ class Waves:
         """
         del rows
         np.multiply(weights, gram, out=work[0])
+        # Re(i z) = -Im z.
         gradients: Matrix = (-work[0].imag @ columns).astype(np.float64, copy=False)
         return gradients
 
@@ -215,6 +218,7 @@ class JointFrequencies:
         fitted, _, tuples = self._basis(session, Combinations.single(kernels), None)
         moments = measure_tuples(session, tuples)
         (u,) = moments.u
+        # Its mean over the frequencies is V-HSIC: Kalinke and Szabo (2023), (5).
         estimate = self._estimate(fitted.kernels, float(np.mean(np.abs(u) ** 2)))
         centres = [wave.centre for wave in tuples.kernels if isinstance(wave, Waves)]
         waves = tuple(map(Waves, centres))
@@ -271,6 +275,7 @@ class JointFrequencies:
     ) -> tuple[Combinations, str, Tuples]:
         """The fitted kernels, what is amiss with the null distribution, and the statistics."""
         fitted, samples, tuples = self._basis(session, combinations, null)
+        # Cosines and sines of D frequencies span 2 D directions at most.
         most = 2.0 * self.n_features
         return fitted, guard_landmarks(session, fitted, samples, null, directions=most), tuples
 
@@ -283,6 +288,7 @@ class JointFrequencies:
         )
         centres = [features.centre for features in drawn]
         frequencies = [features.frequencies for features in drawn]
+        # Sums of waves about their means over a few rows are small, and keep their digits.
         pilots = [
             _wave_means(one, w, samples[m][:_PILOT_ROWS])
             for one, w, m in zip(centres, frequencies, fitted.variables, strict=True)

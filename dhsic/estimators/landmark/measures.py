@@ -64,4 +64,5 @@ def _own_hsic(kernel: Kernel, z: Vector, means: Vector, squares: Vector, toleran
     gram = kernel(z)
     joint = pivoted_cholesky(gram**2, tolerance)
     both = np.array([means, means])
+    # u = E k^2 - (E k)^2, that of the pair (x, x).
     return squared_hsic((gram.copy(), gram), joint, both, squares - means**2, tolerance)

@@ -44,6 +44,7 @@ def functions_of(
 ) -> Tile:
     """U of a statistic under the b permutations of a coset, shape (q, b)."""
     found = _covariances(part, sums, c, r, b, n)
+    # A joint test sees a dependence among the left variables, too.
     if part.form == "joint":
         found += joint_offset(part, sums, kappa, c, r, n)[:, None]
     return found
@@ -69,7 +70,9 @@ def _covariances(part: Tuples, sums: TupleSums, c: int, r: int, b: int, n: int) 
     pair, at = part.pairs[c], slice(part.starts[c], part.starts[c + 1])
     cross = sums.cross[r, at]
     covariances: Tile = cross.copy()
+    # Under all shifts it is a circular correlation, whose transform the pass has summed.
     if b > 1:
+        # A real correlation needs half of the frequencies, a complex one all.
         covariances = (
             scipy.fft.irfft(cross, b, axis=1) if part.parts == 1 else scipy.fft.ifft(cross, axis=1)
         )
@@ -113,6 +116,7 @@ def write_means(moments: Moments, part: Tuples, sums: TupleSums, n: int) -> None
             (k,), place, pilot = side, part.side_places[side], part.pilots[side[0]][at]
             about = sums.sides[0, place] / n
             moments.kappa[k, at] = pilot + about
+            # k^2 = (k - pilot)^2 + 2 pilot (k - pilot) + pilot^2.
             squares = sums.side_squares[place] / n + (pilot * (pilot + 2.0 * about)).real
             moments.squares[k, at] = squares
 
@@ -132,5 +136,6 @@ def write_joint(
 ) -> None:
     """Write u of statistic number c, which a part has at a place, from what the test takes."""
     moments.u[c] = found.copy()
+    # A test of both sides leaves the offset out, which the estimate has.
     if part.form == "product":
         moments.u[c] += joint_offset(part, sums, moments.kappa, place, 0, n)

@@ -232,10 +232,13 @@ class NystromMHSIC:
 
     @property
     def _tests(self) -> LandmarkTests:
+        # Tests need landmarks that know nothing of the pairing. With rows of the data and four
+        # variables 7.6 and 8.7 % of true nulls were rejected at level 5 %.
         return LandmarkTests(self.draw, self.pairing or "independent")
 
     @property
     def _estimates(self) -> LandmarkTests:
+        # Estimates take tuples that are rows of the data: Kalinke and Szabo (2023), (14).
         return LandmarkTests(self.draw, self.pairing or "joint")
 
     def _fit(
@@ -243,6 +246,7 @@ class NystromMHSIC:
     ) -> LandmarkFit:
         basis, moments = tests.measure(session, Combinations.single(kernels))
         (u,) = moments.u
+        # T = n u' K_J^-1 u = n |L^-1 u|^2.
         statistic = session.n * float(squared_norms(basis.whiten(0, u)))
         return LandmarkFit(
             basis, moments.kappa, u, statistic, tests.estimate(session, basis, 0, moments)

@@ -136,6 +136,7 @@ def resample_tuples(
         for place, c in enumerate(numbers):
             for r, coset in enumerate(cosets):
                 at = functions_of(part, sums, moments.kappa, place, r, b, n)
+                # T = n |L^-1 u|^2 under all shifts of a coset at once.
                 values[coset * b : (coset + 1) * b, c] = n * squared_norms(whiten[c](at))
                 if coset == 0:
                     write_joint(moments, part, sums, place, c, at[:, 0], n)
@@ -342,6 +343,7 @@ def _about_means(session: Session, tuples: Tuples) -> tuple[Tuples, Tile, Moment
     left_means = np.zeros(tuples.starts[-1], tuples.sums)
     for c, (left, _) in enumerate(tuples.pairs):
         if tuples.form == "centred" and len(left) > 1:
+            # The mean of the product of two centred kernels is their covariance.
             a, b = (mean_about_pilot(tuples, sums, c, (k,), 0, session.n) for k in left)
             own = mean_about_pilot(tuples, sums, c, left, 0, session.n) - a * b
             left_means[tuples.starts[c] : tuples.starts[c + 1]] = own
@@ -377,6 +379,7 @@ def _norm_of_errors(whiten: Whiten, errors: Vector) -> float:
 
     |L^-1 diag(errors)|_F by a few random signs (Hutchinson 1990).
     """
+    # A fixed seed: the bound is the same in every run.
     signs = np.random.Generator(np.random.Philox(0)).choice([-1.0, 1.0], (len(errors), _PROBES))
     return _SAFETY * math.sqrt(float(squared_norms(whiten(errors[:, None] * signs)).mean()))
 

@@ -84,6 +84,7 @@ class SignedPass:
         for start in range(0, block.rows, LANDMARK_TILE_ROWS):
             values = [x[start : start + LANDMARK_TILE_ROWS] for x in block.values]
             first = block.start + start
+            # Signs go by the numbers of rows, so that blocks do not change them.
             signs = random_signs(self.seed, first, first + len(values[0]), b).astype(t.dtype)
             sums.signs[:] += column_sums(signs)
             for strip, tiles in self.tiles.of(values):
@@ -101,6 +102,7 @@ class SignedPass:
 
 def _times_signs(xi: Tile, signs: Matrix) -> Tile:
     """Xi W, where signs need not become complex."""
+    # Signs are real: two real products take half the time of a complex one.
     product: Tile = xi.real @ signs
     return product + 1j * (xi.imag @ signs) if np.iscomplexobj(xi) else product
 
@@ -173,6 +175,7 @@ class SpectrumPass:
                     own[0] = xi.real
                     own[1:] = xi.imag
             for (plain, squares), terms in zip(each, rows, strict=True):
+                # Real and imaginary parts are rows of one covariance.
                 flat = terms.reshape(len(plain), -1)
                 plain += flat.sum(axis=1)
                 squares += flat @ flat.T

@@ -160,6 +160,7 @@ class LandmarkTests:
         work = factor_work(p, likely) + self.draw.gram_work(session, guessed, [guessed.typical()])
         last = [DriverStep("estimate", 3 * 8 * p * p, work=work)] * estimates
         passes = plan_tuples(session, tuples, null)
+        # Bytes are those of all landmarks at most, work is that of those that are likely to stay.
         if likely < p:
             fewer = Tuples.unseen(
                 guessed, session.dims, likely, pairs, session.dtype, form_of(null)
@@ -182,6 +183,7 @@ class LandmarkTests:
         self, session: Session, combinations: Combinations, null: Null | None = None
     ) -> Prepared:
         """Landmarks, and the statistics of a test or of estimates at them."""
+        # A stage of a chain has the kernels of its own variables, for which landmarks are pruned.
         pairs = statistics_of(combinations.chosen, null)
         basis = self.draw.basis(
             session,

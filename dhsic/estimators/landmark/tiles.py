@@ -120,11 +120,14 @@ class TupleTiles:
                 begin += length(at)
                 work = worked[: t.kernels[k].work_tiles, : length(at)]
                 t.kernels[k].tile(t.points[k][at], columns[k], tiles[k], work)
+            # Powers are taken of the values themselves, before their pilots are taken off.
             for power in t.shared.powers:
                 if power.k in t.computed:
                     tiles[power.k] = power.of(tiles[power.source])
             for k, tile in tiles.items():
                 root = t.roots[k]
+                # What is left about the pilots is small, so that sums of its products keep their
+                # digits.
                 tile -= self._pilot(k, t.needed[root][strip.roots[root]])
             yield strip, tiles
 
@@ -145,6 +148,7 @@ class TupleTiles:
         if self.tuples.form == "centred":
             return [tiles[k][own] for k, own in members]
         at = self._landmarks(side, strip)
+        # With their pilots added the tiles are the kernels as they are.
         return [tiles[k][own] + self._pilot(k, at) for k, own in members]
 
     def product(
@@ -159,6 +163,7 @@ class TupleTiles:
         for values in moved[2:]:
             product *= values
         if self.tuples.form != "centred":
+            # Less the product of the pilots, so that the side is small.
             at = self._landmarks(side, strip)
             product -= math.prod(self._pilot(k, at) for k in side)
         return product
@@ -177,6 +182,7 @@ class TupleTiles:
         """
         t = self.tuples
         for number, ((left, right), place) in enumerate(zip(t.pairs, strip.pairs, strict=True)):
+            # A strip may hold no landmark that this statistic keeps.
             if length(place.at) == 0:
                 continue
             if t.form == "joint" and len(left) > 1:
@@ -189,6 +195,7 @@ class TupleTiles:
                 one = self.side(left, strip, tiles)[place.left]
                 other = self.side((right,), strip, tiles)[place.right]
                 if len(left) > 1:
+                    # The covariance of the two on the left, which is the mean of their product.
                     one = one - left_means[place.at, None].astype(t.entries)
                 xi = one * other
             yield Term(number, place.at, xi)

@@ -95,10 +95,13 @@ class Tuples:
         """At the landmarks that every statistic keeps, with pilot means over other rows."""
         kernels, variables = basis.combinations.kernels, basis.combinations.variables
         landmarks = tuple(basis.landmarks.points[m] for m in variables)
+        # Kernels about their means over a few rows are small, so that their sums of products keep
+        # digits.
         pilots = tuple(
             kernel(z, basis.samples[m][:_PILOT_ROWS]).mean(axis=1)
             for kernel, z, m in zip(kernels, landmarks, variables, strict=True)
         )
+        # Statistics of one combination share its landmarks, as three factorisations do.
         kept = basis.kept * (len(pairs) // len(basis.kept))
         return cls(kernels, variables, landmarks, tuple(pairs), kept, pilots, np.dtype(dtype), form)
 
@@ -282,6 +285,7 @@ class Strip(NamedTuple):
     def of(cls, tuples: Tuples, start: int, stop: int) -> Strip:
         """The landmarks start..stop-1."""
 
+        # Landmarks ascend, so that those of a strip are a slice of any list.
         def within(at: Indices) -> slice:
             return slice(*np.searchsorted(at, [start, stop]).tolist())
 

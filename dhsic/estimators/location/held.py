@@ -55,8 +55,10 @@ class HeldOrbit:
     def measured(self, cosets: list[int]) -> tuple[Vector, float]:
         """Statistics of some permutations, and how much the root of T may be wrong by rounding."""
         t, n = self.tuples, len(self.values[0])
+        # All rows are one group, so that no permutation is left out.
         block = GroupBlock(0, self.orbit.groups, self.values)
         sums = TupleOrbitPass(t, self.orbit, tuple(cosets)).chunk(block)
+        # `NFSIC` has put the means of the kernels in the place of the pilots.
         kappa = np.array(t.pilots)
         u = [functions_of(t, sums, kappa, 0, r, 1, n)[:, 0] for r in range(len(cosets))]
         error = error_of_root(t, sums, 0, self.orbit, n, self.norm.whiten)
@@ -93,6 +95,7 @@ def held_test(session: Session, tuples: Tuples, norm: Norm, null: Sequential) ->
     session.step("rows in memory")
     orbit = _orbit_of_all_rows(session, null)
     ranges, places = orbit.groups.arrange(0, 1)
+    # The rows in the order in which their group has them.
     rows = np.concatenate([np.arange(*one) for one in ranges])[places]
     values = tuple(session.take([rows] * len(session.sources)))
     held = HeldOrbit(tuples, orbit, values, norm)

@@ -220,6 +220,7 @@ class NFSIC:
     def _measure(self, session: Session, kernels: Sequence[Kernel], null: Null | None) -> _Measured:
         """Fit the kernels, place the locations and measure the other rows there."""
         fitted, samples = fit_on_sample(session, kernels)
+        # Locations are chosen by rows that are not tested.
         training, m = self._training(session), len(kernels)
         rest, placed = _session_without(session, training), self._place(session, fitted, training)
         columns = [k.columns(z, session.dtype) for k, z in zip(*placed, strict=True)]
@@ -244,6 +245,7 @@ class NFSIC:
         of = dict(zip(tuples.sides, sums.covariances(rest.n), strict=True))
         # S of a stage is that of two sides, which do not depend on each other under the null.
         joint = self._norm(independent_covariance([of[k,] for k in range(m)], means))
+        # The covariance of a product of two independent sides is that of both, entry by entry.
         stages = (self._norm(of[pair.left] * of[pair.right,]) for pair in pairs)
         u = moments.u[pairs.index(TwoSided.of(tuple(range(m))))]
         summary = FeatureSummary(f"{self.placement} locations", (tuples.n_landmarks,))
@@ -275,6 +277,7 @@ class NFSIC:
         return np.sort(rng.choice(session.n, size=self._trained(session.n), replace=False))
 
     def _trained(self, n: int) -> int:
+        # At least half of the rows are left for the test.
         return min(n // 2, self.training_rows) if self.placement == "optimised" else 0
 
     def _count(self, session: Session) -> int:

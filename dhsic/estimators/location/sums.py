@@ -55,6 +55,7 @@ def expanded(about: Sequence[Vector], centres: Sequence[Vector]) -> tuple[Vector
     """prod_m (about_m + c_m) - prod_m c_m: what is not linear in about_m, and what is."""
     rest, linear, product = np.zeros(1), np.zeros(1), np.ones(1)
     for a, c in zip(about, centres, strict=True):
+        # One more variable: what was linear stays so with its constant alone.
         rest = rest * (a + c) + linear * a
         linear, product = linear * c + product * a, product * c
     return rest, linear
@@ -91,11 +92,13 @@ class Norm:
         scale = float(covariance.diagonal().mean())
         if not np.isfinite(covariance).all():  # of unbounded kernels, refused in words later
             return cls(np.full_like(covariance, np.nan), np.ones(len(covariance)))
+        # Kernels that do not vary have no covariance to be normalised by, and no statistic.
         if scale <= 0.0:
             return cls(np.zeros_like(covariance), np.zeros(len(covariance)))
         # In units of t, so that the ridge is r whatever the units of the kernels.
         values, vectors = np.linalg.eigh(covariance / scale)
         values = values.clip(min=0.0)  # below it by rounding
+        # W = (t (D + r))^(-1/2) V' of S / t = V D V', so that |W u|^2 = u' (S + r t I)^-1 u.
         whitening = (vectors / np.sqrt(scale * (values + regularisation))).T
         # W S W' is diagonal in the same basis: S / (S + r), all about 1 where r is small.
         return cls(whitening, values / (values + regularisation))
@@ -178,6 +181,8 @@ class LocationPass:
             own = self.tiles.sides(strip, tiles)
             sums.tuples.add_still(t, strip, own)
             for products, side in zip(sums.second, own.values(), strict=True):
+                # Covariances are differences of these sums, so that they are made in double
+                # precision.
                 values = side.astype(np.float64, copy=False)
                 products += values @ values.T
         return sums

@@ -80,6 +80,7 @@ def criterion(
     norm = Norm.of(independent_covariance(covariances, means), regularisation)
     # With a = (S + r t I)^-1 u the norm of u changes by 2 a'du - a'(dS + r dt I) a.
     a = norm.solve(u)
+    # t is the mean of the diagonal of S, so that dt is spread over the diagonal.
     form = np.outer(a, a) + (regularisation * float(a @ a) / len(a)) * np.eye(len(a))
     gradients, lengths = [], []
     for m, (kernel, x, z) in enumerate(zip(kernels, rows, points, strict=True)):
@@ -108,6 +109,7 @@ def _moments(
     values = [k(x, z) for k, x, z in zip(kernels, rows, points, strict=True)]
     means = [k.mean(axis=0) for k in values]
     about = [_about(k, c) for k, c in zip(values, means, strict=True)]
+    # With 1 / n, as the covariances of the rows that are tested.
     covariances = [a.T @ a / len(a) for a in about]
     return about, means, covariances, joint_terms(about, means).mean(axis=0)
 
@@ -138,6 +140,7 @@ def _derivative_weights(
     in_means, in_both = expanded([covariances[k] for k in others], squares)
     in_covariance = form * (in_means + in_both)
     constant = (form * in_means) @ means[m]
+    # By way of u, of the covariances in S, and of the means in S.
     changed = a * (rest + slope) - about[m] @ in_covariance - constant
     weights: Vector = (2.0 / len(changed)) * changed
     return weights
@@ -215,6 +218,7 @@ class Training:
             value, gradients, lengths = criterion(kernels, points, self.rows, self.regularisation)
             scaled = (s * g for (_, s), g in zip(self._units, gradients, strict=True))
             whole = np.concatenate([lengths, *(g.ravel() for g in scaled)])
+        # A place without a statistic has no direction to climb.
         if value <= 0.0 or not np.isfinite(whole).all():
             return math.inf, np.zeros_like(moved)
         return -math.log(value), -whole / value
@@ -236,7 +240,9 @@ class Training:
         losses = [self.loss(start)[0] for start in starts]
         if math.isinf(min(losses)):
             return []
+        # Of the rows drawn those with the largest statistic are climbed from.
         start = starts[losses.index(min(losses))]
+        # All places on the way are kept, since the largest on these rows is often none on others.
         passed = [start]
         minimize(
             self.loss,
@@ -262,6 +268,7 @@ class Training:
     def _units(self) -> list[tuple[Vector, Vector]]:
         """Centre and scale of the columns of every variable."""
         deviations = (x.std(axis=0) for x in self.rows)
+        # A constant column has no deviation, and any unit will do.
         return [
             (np.median(x, axis=0), np.where(s > 0.0, s, 1.0))
             for x, s in zip(self.rows, deviations, strict=True)
@@ -301,6 +308,7 @@ def place(training: Training, count: int, rng: np.random.Generator) -> Placed:
     drawn = [rng.choice(n, size=count, replace=False) for _ in range(_DRAWS)]
     ways = (climbed.way(drawn, factor) for factor in _FACTORS)
     places = [climbed.placed(moved) for way in ways for moved in way]
+    # Where no start has a statistic, one is as good as another.
     if not places:
         return climbed.placed(climbed.start(drawn[0], 1.0))
     return max(
