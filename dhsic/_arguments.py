@@ -72,11 +72,13 @@ class RowLabels(NamedTuple):
     strata: Any = None
     groups: Any = None
     order: Order | None = None
+    groups_argument: str = "groups"
+    """The argument that the groups came by."""
 
     @property
     def labels(self) -> tuple[tuple[str, Any], ...]:
         """Those that have one a row."""
-        return ("strata", self.strata), ("groups", self.groups)
+        return ("strata", self.strata), (self.groups_argument, self.groups)
 
 
 ALL_ROWS = RowLabels()
@@ -123,7 +125,7 @@ def open_session(
     constants = not tests
     session = session_over(sources, rng, precision, *where, time=time, takes_constants=constants)
     session.dropped, session.remedy = dropped, DROP_MISSING
-    own = codes.get("strata"), codes.get("groups")
+    own = codes.get("strata"), codes.get(rows.groups_argument)
     session.moves = moves_of(session.n, *own, series, session.seed)
     return session
 

@@ -30,6 +30,7 @@ __all__ = [
     "LEVEL_OPTIONS",
     "LOG_OPTION",
     "MISSING_OPTIONS",
+    "ORDER_OPTIONS",
     "OVERWRITE_OPTION",
     "PERFORMANCE_OPTION",
     "PLOT_OPTION",
@@ -37,7 +38,9 @@ __all__ = [
     "ROWS_OPTIONS",
     "RUN_OPTIONS",
     "SEED_OPTION",
+    "STRATA_OPTION",
     "Request",
+    "groups_option",
     "location",
     "measure_options",
     "opened",
@@ -184,19 +187,13 @@ MISSING_CHUNKS_OPTION = click.option(
     help="Read absent chunks of zarr arrays as their fill value, where their writer left them out.",
 )
 MISSING_OPTIONS = (MISSING_OPTION, MISSING_CHUNKS_OPTION)
-ROWS_OPTIONS = (
-    click.option(
-        "--strata",
-        metavar="ARRAY",
-        help="Labels of rows: these change places within their stratum alone, so that the test is "
-        "of independence given the stratum.",
-    ),
-    click.option(
-        "--groups",
-        metavar="ARRAY",
-        help="Labels of rows: whole groups change places with groups of equally many rows, or with "
-        "--order time are series of their own.",
-    ),
+STRATA_OPTION = click.option(
+    "--strata",
+    metavar="ARRAY",
+    help="Labels of rows: these change places within their stratum alone, so that the test is of "
+    "independence given the stratum.",
+)
+ORDER_OPTIONS = (
     click.option(
         "--order",
         type=click.Choice(["time"]),
@@ -215,6 +212,19 @@ ROWS_OPTIONS = (
         help="With --order time: rows of a cycle, which shifts leave in place, as 24 of hours.",
     ),
 )
+
+
+def groups_option(flag: str) -> Callable[..., Any]:
+    """The option of labels of groups of rows."""
+    return click.option(
+        flag,
+        metavar="ARRAY",
+        help="Labels of rows: whole groups change places with groups of equally many rows, or with "
+        "--order time are series of their own.",
+    )
+
+
+ROWS_OPTIONS = (STRATA_OPTION, groups_option("--groups"), *ORDER_OPTIONS)
 JSON_OPTION = click.option(
     "--json",
     "json_path",
@@ -330,8 +340,15 @@ def read_request(options: dict[str, Any]) -> Request:
     return replace(request, arguments=arguments)
 
 
-def read_rows(options: dict[str, Any]) -> dict[str, Any]:
+def read_rows(options: dict[str, Any], groups: str = "groups") -> dict[str, Any]:
     """Options about the rows: their labels and their order.
+
+    Parameters
+    ----------
+    options : dict
+        Those of the command.
+    groups : str, optional
+        The one that labels groups of rows.
 
     Raises
     ------
@@ -345,11 +362,11 @@ def read_rows(options: dict[str, Any]) -> dict[str, Any]:
     allowed = {"allow_missing_chunks": options["allow_missing_chunks"]}
     labels = {
         what: open_group_labels(location(options["data"]), options[what], what, **allowed)
-        for what in ("strata", "groups")
+        for what in ("strata", groups)
         if options[what] is not None
     }
     order = None if options["order"] is None else dhsic.TimeOrder(**given)
-    return {"strata": None, "groups": None, **labels, "order": order}
+    return {"strata": None, groups: None, **labels, "order": order}
 
 
 def read_measure(options: dict[str, Any]) -> Request:

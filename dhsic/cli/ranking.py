@@ -10,7 +10,16 @@ import click
 import dhsic
 from dhsic.cli.journal import Journal, open_journal
 from dhsic.cli.methods import read_estimator, read_null
-from dhsic.cli.options import LEVEL_OPTION, MISSING_OPTIONS, RUN_OPTIONS, opened
+from dhsic.cli.options import (
+    LEVEL_OPTION,
+    MISSING_OPTIONS,
+    ORDER_OPTIONS,
+    RUN_OPTIONS,
+    STRATA_OPTION,
+    groups_option,
+    opened,
+    read_rows,
+)
 from dhsic.cli.output import print_columns, print_lines, print_summary
 from dhsic.cli.pages import Page
 from dhsic.cli.recipes import code_of_ranking
@@ -132,6 +141,9 @@ _OPTIONS = (
     ),
     LEVEL_OPTION,
     *MISSING_OPTIONS,
+    STRATA_OPTION,
+    groups_option("--row-groups"),
+    *ORDER_OPTIONS,
     *RUN_OPTIONS,
 )
 
@@ -201,6 +213,7 @@ def _ranking_arguments(
         "null": null,
         "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
         "missing": options["missing"],
+        **read_rows(options, "row_groups"),
         "precision": options["precision"],
         "threads": place.threads,
         "memory": place.memory,

@@ -22,6 +22,8 @@ __all__ = [
     "code_of_test",
 ]
 
+_LABELS = ("strata", "groups", "row_groups")  # options that name labels of rows
+
 
 def code_of_test(options: Mapping[str, Any], request: Request) -> str:
     """Code that gives the result of a test again; credentials are left out.
@@ -38,20 +40,7 @@ def code_of_test(options: Mapping[str, Any], request: Request) -> str:
     str
     """
     call = "result", dhsic.independence_test
-    labels = [what for what in ("strata", "groups") if request.arguments.get(what) is not None]
-    asked = {**request.arguments, **{what: _Name(what) for what in labels}}
-    code = _lines_of_code(options, options["variables"], call, asked, request.place)
-    data, allowed = redacted(options["data"]), _allowed(options)
-    opened = [
-        f"{what} = open_group_labels({data!r}, {options[what]!r}, {what!r}{allowed})\n"
-        for what in labels
-    ]
-    if not labels:
-        return code
-    head, rest = code.split("result = ", 1)
-    # The labels are opened before the call that uses them.
-    head = head.replace("import open_group\n", "import open_group, open_group_labels\n", 1)
-    return f"{head}{''.join(opened)}result = {rest}"
+    return _lines_of_code(options, options["variables"], call, request.arguments, request.place)
 
 
 class _Name(str):
@@ -111,6 +100,8 @@ def _lines_of_code(
 ) -> str:
     """Lines that open the variables, call a function and print what it returns."""
     found, function = call
+    labels = [what for what in _LABELS if isinstance(options.get(what), str)]
+    asked = {**asked, **{what: _Name(what) for what in labels}}
     usual = {name: one.default for name, one in signature(function).parameters.items()}
     given = {
         name: value
@@ -120,10 +111,14 @@ def _lines_of_code(
     lines = [f"    {name}={value!r}," for name, value in {**given, "rng": options["seed"]}.items()]
     allowed = _allowed(options)
     data = redacted(options["data"])
-    opened = f"variables = {opener}({data!r}, {list(variables)!r}{allowed})"
+    opened = [f"variables = {opener}({data!r}, {list(variables)!r}{allowed})"]
+    for what in labels:
+        told = f"{data!r}, {options[what]!r}, {what!r}{allowed}"
+        opened.append(f"{what} = open_group_labels({told})")
+    openers = f"{opener}, open_group_labels" if labels else opener
     called = f"{found} = dhsic.{function.__name__}("
-    body = "\n".join([opened, called, "    *variables,", *lines, ")", f"print({found})"])
-    return f"{_imports(body, opener)}\n\n{'' if place.cluster is None else _CLUSTER}{body}\n"
+    body = "\n".join([*opened, called, "    *variables,", *lines, ")", f"print({found})"])
+    return f"{_imports(body, openers)}\n\n{'' if place.cluster is None else _CLUSTER}{body}\n"
 
 
 _CLUSTER = (
@@ -141,7 +136,7 @@ def _left_open(asked: Any) -> bool:
     return asked is None or (isinstance(asked, list) and all(one is None for one in asked))
 
 
-def _imports(body: str, opener: str) -> str:
+def _imports(body: str, openers: str) -> str:
     """Lines that import dhsic, and the values that a text names."""
     # Names of classes in the code, apart from those in quotes or behind a dot.
     named = set(re.findall(r"(?<![\w.'\"])([A-Z]\w*)\(", body))
@@ -151,4 +146,4 @@ def _imports(body: str, opener: str) -> str:
         named -= set(found)
         if found:
             lines.append(f"from {module} import {', '.join(found)}")
-    return "\n".join([*lines, f"from dhsic.io.open import {opener}"])
+    return "\n".join([*lines, f"from dhsic.io.open import {openers}"])

@@ -41,8 +41,9 @@ def check_order(order: Any, *, strata: bool) -> TimeOrder | None:
         raise InvalidArgumentError(msg)
     if strata:
         msg = (
-            "order and strata cannot go together: a shift in time moves rows to other strata. Give "
-            "groups= for several series, or the period of a cycle as TimeOrder(period=24)"
+            "order and strata cannot go together: a shift in time moves rows to other strata. "
+            "Label several series as groups of rows, or give the period of a cycle, as "
+            "TimeOrder(period=24)"
         )
         raise InvalidArgumentError(msg)
     return found

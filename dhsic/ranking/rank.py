@@ -10,7 +10,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Missing, Precision, open_session
+from dhsic._arguments import ALL_ROWS, Missing, Order, Precision, RowLabels, open_session
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_choice, named_arguments
@@ -57,6 +57,9 @@ def rank_features(
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: Missing = "refuse",
+    strata: Any = None,
+    row_groups: Any = None,
+    order: Order | None = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -81,7 +84,7 @@ def rank_features(
         The other variable.
     groups : mapping of str to columns, or sequence of columns, optional
         Rank groups of columns, as ``{"timbre": range(12), "rest": range(12, 90)}``, by number or
-        name; they may overlap.
+        name; they may overlap. Rows that belong together are `row_groups`.
     by : {"pvalue", "cka", "hsic", "sensitivity"}, optional
         Criterion. P-values of few replicates tie; then the standardised statistic decides. CKA,
         HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)), does not depend on the scale of the kernels, as
@@ -113,6 +116,13 @@ def rank_features(
         Names of the columns; where not given those that the data have, or "x[0]", "x[1]", ...
     data, missing
         As for `independence_test`: features are then a list of names, and the target is a name.
+    strata, row_groups, order
+        As `strata`, `groups` and `order` of `independence_test`, with the same assumptions, of the
+        rows of all features and of the target alike: rows change places within their stratum alone,
+        which ranks by the dependence given the stratum; whole groups of rows do; or the target is
+        shifted in time against all features at once. `null_reason` of the result says which
+        assumption it stands on. An order leaves few replicates, n / lag, and so no small adjusted
+        p-values but those of "max-t", which need no more of them for many features.
     precision, client, threads, memory, progress, checkpoint
         As for `independence_test`. Where replicates of all features do not fit the memory, they
         are made for some after others, a pass each; `plan_ranking` says how many.
@@ -167,7 +177,9 @@ def rank_features(
     began = time.perf_counter()
     check_choice("by", by, get_args(By))
     where = client, threads, memory, progress, checkpoint
-    session = open_columns(features, target, rng, precision, *where, data=data, missing=missing)
+    rows = RowLabels(strata, row_groups, order, "row_groups")
+    given = {"data": data, "missing": missing, "rows": rows}
+    session = open_columns(features, target, rng, precision, *where, **given)
     chosen = read_columns(session.sources[0], names, groups, feature_kernels)
     read = joint_reader(by, feature_kernels, target_kernel)
     method = choose_ranking(session, chosen, target_kernel, estimator, null, n_resamples, read)
@@ -226,6 +238,9 @@ def plan_ranking(
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: Missing = "refuse",
+    strata: Any = None,
+    row_groups: Any = None,
+    order: Order | None = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -239,7 +254,7 @@ def plan_ranking(
         As for `rank_features`.
     groups, by, feature_kernels, target_kernel, estimator, null, n_resamples
         As for `rank_features`.
-    names, data, missing, precision, client, threads, memory
+    names, data, missing, strata, row_groups, order, precision, client, threads, memory
         As for `rank_features`.
 
     Returns
@@ -260,7 +275,9 @@ def plan_ranking(
     """
     check_choice("by", by, get_args(By))
     where = client, threads, memory
-    session = open_columns(features, target, 0, precision, *where, data=data, missing=missing)
+    rows = RowLabels(strata, row_groups, order, "row_groups")
+    given = {"data": data, "missing": missing, "rows": rows}
+    session = open_columns(features, target, 0, precision, *where, **given)
     chosen = read_columns(session.sources[0], names, groups, feature_kernels)
     read = joint_reader(by, feature_kernels, target_kernel)
     method = choose_ranking(session, chosen, target_kernel, estimator, null, n_resamples, read)
@@ -280,6 +297,7 @@ def open_columns(
     *,
     data: Any = None,
     missing: Missing = "refuse",
+    rows: RowLabels = ALL_ROWS,
 ) -> Session:
     """Open features and target; they are x and y where they have no names."""
     given, usual = (features, target), ("x", "y")
@@ -288,7 +306,8 @@ def open_columns(
     else:
         names = [x if isinstance(x, str) else y for x, y in zip(given, usual, strict=True)]
     where = client, threads, memory, progress, checkpoint
-    return open_session(given, names, rng, precision, *where, data=data, missing=missing)
+    told: dict[str, Any] = {"data": data, "missing": missing, "rows": rows}
+    return open_session(given, names, rng, precision, *where, **told)
 
 
 def _ranked(

@@ -1,4 +1,6 @@
+import re
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +54,12 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("cli") / "big.zarr"
     generate(path, rows=1_000_000, features=4)
     return path
+
+
+def code_of_page(page: Path) -> str:
+    """The code of a report that gives its result again."""
+    (code,) = re.findall(r"<pre[^>]*>(import dhsic.*?)</pre>", page.read_text(), re.DOTALL)
+    return unescape(re.sub(r"<[^>]+>", "", code))
 
 
 @pytest.fixture

@@ -2,13 +2,16 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import zarr
 
 import dhsic
 from dhsic.cli import main
 from dhsic.io.open import open_group
-from tests.cli.conftest import Invoke
+from tests.cli.conftest import Invoke, code_of_page
 
 XZ = ("--features", "x", "--target", "y")
 QUICK = ("--landmarks", 40, "--resamples", 49)
@@ -91,9 +94,32 @@ def test_journal_has_the_result(invoke: Invoke, data: str, tmp_path: Path) -> No
     assert invoke("rank", data, *XZ, *QUICK, "--log-json", "-").exit_code == 0
 
 
+def test_rows__are_labelled_and_in_order(invoke: Invoke, data: str, tmp_path: Path) -> None:
+    pairs = np.arange(1_225) // 5
+    zarr.open_group(data, mode="a").create_array("fives", data=pairs, overwrite=True)
+    options = {"estimator": dhsic.NystromMHSIC(40), "n_resamples": 49, "rng": 0}
+    ways: list[tuple[tuple[object, ...], dict[str, Any]]] = [
+        (("--strata", "label"), {"strata": open_group(data, ["x", "label"])[1]}),
+        (("--row-groups", "fives"), {"row_groups": pairs}),
+        (("--order", "time", "--lag", 30), {"order": dhsic.TimeOrder(lag=30)}),
+    ]
+    for number, (asked, rows) in enumerate(ways):
+        out, page = tmp_path / f"{number}.json", tmp_path / f"{number}.html"
+        done = invoke("rank", data, *XZ, *QUICK, *asked, "--json", out, "--report", page)
+        assert done.exit_code == 0, done.stderr
+        found = dhsic.ColumnRanking.from_json(out.read_text())
+        expected = dhsic.rank_features(*open_group(data, ["x", "y"]), **options, **rows)
+        assert (found.features, found.null_reason) == (expected.features, expected.null_reason)
+        code: dict[str, Any] = {}
+        exec(code_of_page(page), code)
+        assert code["ranking"].features == found.features
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        (("--lag", 5), "add --order time"),
+        (("--row-groups", "label"), "groups of equally many rows"),
         (("--group", "a"), "--group must be NAME=COLUMNS"),
         (("--group", "a=b"), "by numbers from 0 to 2 or by name; got ['b']"),
         (("--group", "a=0", "--group", "a=1"), "each name once"),

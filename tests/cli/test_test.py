@@ -3,7 +3,6 @@
 import json
 import re
 import warnings
-from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from click.testing import Result
 
 import dhsic
 from dhsic.results import IndependenceTestResult
-from tests.cli.conftest import ROWS, Invoke, TestJson
+from tests.cli.conftest import ROWS, Invoke, TestJson, code_of_page
 
 PAIR = ("--variable", "x", "--variable", "y")
 FEW = ("--estimator", "nystrom-m", "--resamples", 50)
@@ -254,8 +253,7 @@ def test_report__has_the_labels_in_its_code(invoke: Invoke, data: str, tmp_path:
     page = tmp_path / "page.html"
     done = invoke("test", data, *PAIR, *FEW, *ONE, "--strata", "label", "--report", page)
     assert done.exit_code == 0
-    (code,) = re.findall(r"<pre[^>]*>(import dhsic.*?)</pre>", page.read_text(), re.DOTALL)
-    code = unescape(re.sub(r"<[^>]+>", "", code))
+    code = code_of_page(page)
     found: dict[str, Any] = {}
     exec(code, found)
     assert f"{found['result'].pvalue:.4g}" in done.stdout
