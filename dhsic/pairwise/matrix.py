@@ -13,7 +13,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Missing, Precision, choose_measure, open_session
+from dhsic._arguments import (
+    Missing,
+    Order,
+    Precision,
+    RowLabels,
+    choose_measure,
+    open_session,
+)
 from dhsic._fields import variable_summary
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
@@ -63,6 +70,9 @@ def dependence_matrix(
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: Missing = "refuse",
+    strata: Any = None,
+    groups: Any = None,
+    order: Order | None = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -91,13 +101,20 @@ def dependence_matrix(
         the plan, if that is less; `landmarks.choice` of the result says so.
     null : {"auto", "shifts", "spectral"}, Shifts or Spectral, optional
         "auto" takes exact replicates, but for more than 200 pairs, or where they would take more
-        than 8 passes; the result says which and why.
+        than 8 passes; the result says which and why. With `strata`, `groups` or `order` it takes
+        these replicates always.
     n_resamples : int, optional
         Replicates of every pair. Where not given, 1,000, and 40 for every pair at least, so that
         `adjusted` p-values may be as small as 0.025. To be left out where `null` is a value, or
         "spectral".
     rng, names, data, missing, precision, client, threads, memory, progress, checkpoint
         As for `independence_test`.
+    strata, groups, order
+        As for `independence_test`, with the same assumptions, of the rows of all variables alike:
+        HSIC, CKA and p-values are then of dependence given the stratum, whole groups of rows change
+        places, or the later variable of every pair is shifted in time. `null_reason` of the result
+        says which assumption it stands on. An order leaves few replicates, n / lag, and so no small
+        `adjusted` p-values for many pairs.
 
     Returns
     -------
@@ -128,11 +145,14 @@ def dependence_matrix(
     """
     began = time.perf_counter()
     where = client, threads, memory, progress, checkpoint
-    session = open_session(variables, names, rng, precision, *where, data=data, missing=missing)
+    rows = RowLabels(strata, groups, order)
+    session = open_session(
+        variables, names, rng, precision, *where, data=data, missing=missing, rows=rows
+    )
     method = NystromHSIC(_USUAL if n_landmarks is None else n_landmarks)
     # It takes two variables; kernels are chosen as by what takes several.
     _, _, fitting = choose_measure(session, kernels, NystromMHSIC())
-    asked = _chosen_null(null, n_resamples, len(session.sources))
+    asked = _chosen_null(null, n_resamples, session)
     session.resume(
         computes="dependence matrix", estimator=method, kernels=fitting, null=null, resampling=asked
     )
@@ -221,8 +241,19 @@ class _Chosen(NamedTuple):
     reason: str
 
 
-def _chosen_null(null: Any, n_resamples: int | None, n_variables: int) -> PairNull:
+def _chosen_null(null: Any, n_resamples: int | None, session: Session) -> PairNull:
     """The null distribution that was asked for; an exact one for "auto"."""
+    found = _read_null(null, n_resamples, len(session.sources))
+    if session.moves is not None and isinstance(found, Spectral):
+        msg = (
+            f"null {found.name!r} is of exchangeable rows, and cannot keep to strata, groups or "
+            "the order of rows: take 'auto' or 'shifts'"
+        )
+        raise InvalidArgumentError(msg)
+    return found
+
+
+def _read_null(null: Any, n_resamples: int | None, n_variables: int) -> PairNull:
     if isinstance(null, Shifts | Spectral):
         if n_resamples is None:
             return null
@@ -243,7 +274,11 @@ def _chosen_null(null: Any, n_resamples: int | None, n_variables: int) -> PairNu
 
 def _chosen(session: Session, drawn: LandmarkFeatures, null: Any, asked: PairNull) -> _Chosen:
     """The null that was asked for, or for many pairs the one that takes no other pass."""
-    if not (isinstance(null, str) and null == "auto") or isinstance(asked, Spectral):
+    left_open = isinstance(null, str) and null == "auto"
+    if session.moves is not None:
+        told = session.moves.assumption
+        return _Chosen(asked, told if left_open else f"{AS_ASKED}; {told}")
+    if not left_open or isinstance(asked, Spectral):
         return _Chosen(asked, AS_ASKED)
     pairs = len(_pairs(drawn))
     why = f"{pairs:,} pairs" if pairs > _MOST_PAIRS else ""

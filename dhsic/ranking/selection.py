@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Missing, Precision
+from dhsic._arguments import Missing, Precision, RowLabels
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._validation import check_choice, check_integer, check_number, named_arguments
@@ -159,6 +159,7 @@ def select_features(
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: Missing = "refuse",
+    strata: Any = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -206,6 +207,11 @@ def select_features(
         For "lasso": rows of a block, and how often the rows are cut into blocks.
     rng, names, data, missing, precision, client, threads, memory, progress
         As for `rank_features`.
+    strata : array-like or str, optional
+        A label for every row, as for `rank_features`: numbers are taken about the mean of their
+        stratum, in its standard deviations, so that features are selected for what they tell of the
+        target within strata. Categories and booleans are taken as they are. Groups and the order
+        of rows have no place here: scores have no p-value, and are the same whatever moves.
 
     Returns
     -------
@@ -251,7 +257,8 @@ def select_features(
     check_integer("n_permutations", n_permutations, minimum=1)
     check_number("share", share, "from 0 to below 1", lambda s: 0.0 <= s < 1.0, "take 0.1")
     where = client, threads, memory, progress
-    session = open_columns(features, target, rng, precision, *where, data=data, missing=missing)
+    given = {"data": data, "missing": missing, "rows": RowLabels(strata)}
+    session = open_columns(features, target, rng, precision, *where, **given)
     kernel = "linear" if method == "linear" else feature_kernel
     if method == "linear" and session.sources[0].categorical:
         msg = (

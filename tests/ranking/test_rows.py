@@ -145,3 +145,36 @@ def test_refused__in_words(asked, error, words):
     x, y = np.random.default_rng(0).standard_normal((2, 100))
     with pytest.raises(error or InvalidArgumentError, match=words):
         dhsic.rank_features(np.column_stack([x, x**2]), y, **asked)
+
+
+def confounded(rng, n=400):
+    """Column 0 tells of the target within strata, column 1 of the stratum alone."""
+    strata = rng.integers(4, size=n)
+    x = rng.standard_normal((n, 4))
+    y = 8.0 * strata + x[:, 0] + 0.5 * rng.standard_normal(n)
+    x[:, 1] += 8.0 * strata
+    return x, y, strata
+
+
+@pytest.mark.parametrize("method", ["forward", "backward", "linear", "lasso"])
+def test_selection__is_of_what_tells_within_strata(method):
+    x, y, strata = confounded(np.random.default_rng(0))
+    options = {"method": method, "rng": 0}
+    assert dhsic.select_features(x, y, 1, strata=strata, **options).names == ("x[0]",)
+    assert dhsic.select_features(x, y, 1, **options).names == ("x[1]",)
+
+
+@pytest.mark.parametrize("method", ["forward", "linear", "lasso"])
+def test_selection__is_that_of_values_within_strata(method):
+    x, y, strata = confounded(np.random.default_rng(1))
+    inside = [np.empty_like(z) for z in (x, y)]
+    for z, own in zip((x, y), inside, strict=True):
+        for s in range(4):
+            rows = strata == s
+            own[rows] = (z[rows] - z[rows].mean(0)) / z[rows].std(0)
+    expected = dhsic.select_features(*inside, 3, method=method, rng=0)
+    lazy = [da.from_array(z, chunks=(90, *z.shape[1:])) for z in (x, y)]
+    for data in ((x, y), lazy):
+        found = dhsic.select_features(*data, 3, strata=strata, method=method, rng=0)
+        assert found.columns == expected.columns
+        np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-6)
