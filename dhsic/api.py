@@ -114,7 +114,7 @@ def independence_test(
         stratum: exact, at every n, where rows of a stratum are exchangeable, however much the laws
         of the variables differ between strata. Numbers are taken about the mean of their stratum,
         in its standard deviations, or what differs between strata would hide a dependence within
-        them; categories and booleans as they are.
+        them; strata of two rows share one deviation. Categories and booleans are taken as they are.
     groups : array-like or str, optional
         A label for every row: rows of a group belong together, as songs of an artist, and may
         depend on each other in any way. Whole groups change places with groups of equally many

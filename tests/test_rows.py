@@ -1,6 +1,9 @@
 """Rows that are no exchangeable draws: strata, groups and series, whoever says so."""
 
+import inspect
+import re
 import warnings
+from pathlib import Path
 
 import dask.array as da
 import numpy as np
@@ -297,3 +300,21 @@ def test_likeness__does_not_compare_rows_of_different_runs():
     order = np.r_[30:60, 0:30]
     again = likeness(u[order], v[order], [0, 30])
     assert again.share == pytest.approx(cut.share)
+
+
+def test_guide__lists_the_functions_and_their_arguments():
+    guide = Path(__file__).parents[1] / "docs" / "guide" / "dependent-rows.md"
+    rows = re.findall(r"^\| (`.*`) \| (.*) \| (.*) \| (.*) \|$", guide.read_text(), re.MULTILINE)
+    listed = {}
+    for names, *arguments in rows:
+        told = {one.strip("`=") for one in arguments} - {"no"}
+        listed |= dict.fromkeys(re.findall(r"`(\w+)`", names), told)
+    found = {}
+    for name in dhsic.__all__:
+        known = inspect.unwrap(getattr(dhsic, name))
+        parameters = set(inspect.signature(known).parameters) if inspect.isfunction(known) else {}
+        if "strata" in parameters:
+            found[name] = parameters & {"strata", "groups", "row_groups", "order"}
+    for name in ("rank_features", "plan_ranking", "select_features"):
+        found[name].remove("groups")  # of columns
+    assert listed == found

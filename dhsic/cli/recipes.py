@@ -22,8 +22,6 @@ __all__ = [
     "code_of_test",
 ]
 
-_LABELS = ("strata", "groups", "row_groups")  # options that name labels of rows
-
 
 def code_of_test(options: Mapping[str, Any], request: Request) -> str:
     """Code that gives the result of a test again; credentials are left out.
@@ -40,7 +38,14 @@ def code_of_test(options: Mapping[str, Any], request: Request) -> str:
     str
     """
     call = "result", dhsic.independence_test
-    return _lines_of_code(options, options["variables"], call, request.arguments, request.place)
+    return _lines_of_code(
+        options,
+        options["variables"],
+        call,
+        request.arguments,
+        request.place,
+        labels=("strata", "groups"),
+    )
 
 
 class _Name(str):
@@ -65,7 +70,8 @@ def code_of_ranking(
     """Code that gives a ranking again, from the options and what they mean to `rank_features`."""
     call = "ranking", dhsic.rank_features
     asked = {"by": options["by"], **arguments}
-    return _lines_of_code(options, [options["variable"], options["target"]], call, asked, place)
+    variables, labels = [options["variable"], options["target"]], ("strata", "row_groups")
+    return _lines_of_code(options, variables, call, asked, place, labels=labels)
 
 
 def code_of_interaction(options: Mapping[str, Any], request: Request) -> str:
@@ -86,8 +92,8 @@ def code_of_samples(options: Mapping[str, Any], request: Request) -> str:
     """Code that gives the result of a two-sample test again, as `code_of_test`."""
     call = "result", dhsic.two_sample_test
     asked = {key: value for key, value in request.arguments.items() if key != "names"}
-    opener = "open_group_samples"
-    return _lines_of_code(options, options["samples"], call, asked, request.place, opener)
+    where, labels = (request.place, "open_group_samples"), ("strata", "groups")
+    return _lines_of_code(options, options["samples"], call, asked, *where, labels=labels)
 
 
 def _lines_of_code(
@@ -97,10 +103,14 @@ def _lines_of_code(
     asked: Mapping[str, Any],
     place: RunResources,
     opener: str = "open_group",
+    labels: Sequence[str] = (),
 ) -> str:
-    """Lines that open the variables, call a function and print what it returns."""
+    """Lines that open the variables, call a function and print what it returns.
+
+    Labels of rows are options that name an array, or of samples one each.
+    """
     found, function = call
-    labels = [what for what in _LABELS if isinstance(options.get(what), str)]
+    labels = [what for what in labels if options[what]]
     asked = {**asked, **{what: _Name(what) for what in labels}}
     usual = {name: one.default for name, one in signature(function).parameters.items()}
     given = {
@@ -112,13 +122,20 @@ def _lines_of_code(
     allowed = _allowed(options)
     data = redacted(options["data"])
     opened = [f"variables = {opener}({data!r}, {list(variables)!r}{allowed})"]
-    for what in labels:
-        told = f"{data!r}, {options[what]!r}, {what!r}{allowed}"
-        opened.append(f"{what} = open_group_labels({told})")
+    opened += [f"{what} = {_opened_labels(options, what)}" for what in labels]
     openers = f"{opener}, open_group_labels" if labels else opener
     called = f"{found} = dhsic.{function.__name__}("
     body = "\n".join([*opened, called, "    *variables,", *lines, ")", f"print({found})"])
     return f"{_imports(body, openers)}\n\n{'' if place.cluster is None else _CLUSTER}{body}\n"
+
+
+def _opened_labels(options: Mapping[str, Any], what: str) -> str:
+    """Code that opens the labels of rows, or those of every sample."""
+    named, more = options[what], f"{what!r}{_allowed(options)}"
+    if isinstance(named, str):
+        return f"open_group_labels({redacted(options['data'])!r}, {named!r}, {more})"
+    each = (_opened_labels({**options, what: text}, what) for text in named)
+    return f"[{', '.join(each)}]"
 
 
 _CLUSTER = (

@@ -22,7 +22,7 @@ from dhsic.cli.printing import CALIBRATE_OPTION, print_plan, print_test
 from dhsic.cli.recipes import code_of_samples
 from dhsic.cli.resources import read_resources
 from dhsic.estimators import Estimator
-from dhsic.io.open import open_group_samples
+from dhsic.io.open import open_group_labels, open_group_samples
 from dhsic.twosample import MMD_ESTIMATORS
 
 __all__ = ["two_sample"]
@@ -59,6 +59,20 @@ _OPTIONS = (
         "many.",
     ),
     *MISSING_OPTIONS,
+    click.option(
+        "--strata",
+        multiple=True,
+        metavar="ARRAY",
+        help="Labels of the rows of a sample; repeat the option for each sample, in their order. "
+        "Rows change sample within their stratum alone.",
+    ),
+    click.option(
+        "--groups",
+        multiple=True,
+        metavar="ARRAY",
+        help="Labels of the rows of a sample, likewise: whole groups change sample with groups of "
+        "equally many rows.",
+    ),
     *_KIND.options(features="Number of random features.", exponent="Blocks of n^Q rows."),
 )
 
@@ -107,9 +121,16 @@ def _read_two_samples(options: dict[str, Any]) -> Request:
         read_null(options),
     )
     allowed = options["allow_missing_chunks"]
-    samples = open_group_samples(
-        location(options["data"]), options["samples"], allow_missing_chunks=allowed
-    )
+    data = location(options["data"])
+    samples = open_group_samples(data, options["samples"], allow_missing_chunks=allowed)
+    labels = {
+        what: [
+            open_group_labels(data, text, what, allow_missing_chunks=allowed)
+            for text in options[what]
+        ]
+        for what in ("strata", "groups")
+        if options[what]
+    }
     kernels = read_kernels(options, ["values"])
     arguments = {
         "estimator": estimator,
@@ -117,6 +138,7 @@ def _read_two_samples(options: dict[str, Any]) -> Request:
         "null": null,
         "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
         "missing": options["missing"],
+        **labels,
         "precision": options["precision"],
         "threads": place.threads,
         "memory": place.memory,

@@ -14,7 +14,7 @@ from dhsic.engine.sets import Moves, RowSets, Series
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.nulls import TimeOrder
 
-__all__ = ["check_order", "codes_of", "moves_of"]
+__all__ = ["check_order", "coded", "codes_of", "moves_of", "read_labels"]
 
 Indices = NDArray[np.intp]
 
@@ -64,6 +64,17 @@ def codes_of(source: Source, what: str) -> Indices:
     DataError
         A label is missing.
     """
+    return coded(read_labels(source, what))
+
+
+def read_labels(source: Source, what: str) -> NDArray[Any]:
+    """Labels of rows, shape (n, columns).
+
+    Raises
+    ------
+    DataError
+        A label is missing.
+    """
     labels = read_whole(source)
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         row = int(np.flatnonzero(~np.isfinite(labels).all(axis=1))[0])
@@ -72,6 +83,11 @@ def codes_of(source: Source, what: str) -> Indices:
             "missing='drop' (--missing drop)"
         )
         raise DataError(msg)
+    return labels
+
+
+def coded(labels: NDArray[Any]) -> Indices:
+    """Every row of labels as a number from 0 on, of several columns as one."""
     code = np.zeros(len(labels), np.intp)
     for column in labels.T:
         values, own = np.unique(column, return_inverse=True)

@@ -119,7 +119,8 @@ def within_strata(values: NDArray[np.float64], strata: NDArray[np.intp]) -> NDAr
     """Columns about their means in every stratum, in units of their standard deviations there.
 
     To permute rows within strata leaves both as they are. Differences between strata would hide a
-    dependence within them, and more so where it points the other way.
+    dependence within them, and more so where it points the other way. Two rows in their own
+    standard deviation would keep nothing of their difference but its sign: pairs share one.
 
     Parameters
     ----------
@@ -130,20 +131,25 @@ def within_strata(values: NDArray[np.float64], strata: NDArray[np.intp]) -> NDAr
 
     Examples
     --------
-    >>> within_strata(np.array([[1.0], [3.0], [10.0], [70.0]]), np.array([0, 0, 1, 1])).ravel()
-    array([-1.,  1., -1.,  1.])
+    >>> strata = np.array([0, 0, 0, 1, 1, 1])
+    >>> within_strata(np.array([[1.0, 2.0, 3.0, 10.0, 30.0, 50.0]]).T, strata).ravel().round(2)
+    array([-1.22,  0.  ,  1.22, -1.22,  0.  ,  1.22])
     """
-    found = np.empty_like(values)
+    found, rows = np.empty_like(values), np.bincount(strata)
+    shared = np.where(rows == 2, len(rows), np.arange(len(rows)))[strata]
     for column, x in enumerate(values.T):
         finite = np.isfinite(x)
         counts = np.maximum(np.bincount(strata, finite), 1)
         about = x - (np.bincount(strata, np.where(finite, x, 0.0)) / counts)[strata]
-        spread = np.sqrt(np.bincount(strata, np.where(finite, about, 0.0) ** 2) / counts)
         # Rounding errors of a constant are no spread.
         least = _ROUNDED * np.bincount(strata, np.where(finite, np.abs(x), 0.0)) / counts
-        known = spread > least
-        scale = np.where(known, spread, np.inf)[strata]
-        # Missing values stay as they are, and are refused when rows are read.
+        own = np.sqrt(np.bincount(strata, np.where(finite, about, 0.0) ** 2) / counts)
+        about = np.where((own > least)[strata], about, 0.0)
+        spread = np.sqrt(
+            np.bincount(shared, np.where(finite, about, 0.0) ** 2)
+            / np.maximum(np.bincount(shared, finite), 1)
+        )
+        scale = np.where(spread > 0.0, spread, np.inf)[shared]
         found[:, column] = np.where(finite, about / scale, x)
     return found
 

@@ -240,8 +240,12 @@ def open_samples(data: Sequence[Any], names: Sequence[str] | None = None) -> lis
 
 
 def open_sample_data(
-    samples: Sequence[Any], names: Sequence[str] | None, data: Any, missing: str
-) -> tuple[list[Source], int]:
+    samples: Sequence[Any],
+    names: Sequence[str] | None,
+    data: Any,
+    missing: str,
+    labels: Mapping[str, Any],
+) -> tuple[list[Source], dict[str, list[Source]], int]:
     """Open samples, or what is named of data, each without its rows that miss a value if asked to.
 
     Parameters
@@ -250,11 +254,21 @@ def open_sample_data(
         As for `open_samples`; or names where data is given.
     names, data, missing
         As for `open_data`.
+    labels : dict of str to sequence
+        Labels of the rows by what they are for, of every sample in their order; or names, where
+        data is given.
 
     Returns
     -------
-    sources, dropped : list of source, int
-        The samples, and how many rows of all were left out.
+    sources, labels, dropped : list of source, dict of str to list of source, int
+        The samples, the labels of each, and how many rows of all were left out.
+
+    Raises
+    ------
+    InvalidArgumentError
+        Labels are not those of every sample.
+    DataError
+        There are more or fewer labels than rows, or they are of several kinds.
     """
     check_choice("missing", missing, get_args(Missing))
     if data is None:
@@ -265,9 +279,36 @@ def open_sample_data(
     else:
         chosen, own = pick_variables(samples, data)
         opened = open_samples(chosen, own if names is None else names)
-    # Each by itself, since samples are of different rows.
-    parts = [without_missing([one], missing) for one in opened]
-    return [source for sources, _ in parts for source in sources], sum(count for _, count in parts)
+    beside = [_labels_of_samples(given, what, data, opened) for what, given in labels.items()]
+    parts = [without_missing(list(rows), missing) for rows in zip(opened, *beside, strict=True)]
+    found = [[sources[k] for sources, _ in parts] for k in range(1 + len(beside))]
+    return found[0], dict(zip(labels, found[1:], strict=True)), sum(count for _, count in parts)
+
+
+def _labels_of_samples(
+    given: Any, what: str, data: Any, samples: Sequence[AnySource]
+) -> list[AnySource]:
+    """Labels of the rows of every sample; equal ones are equal in all of them."""
+    if not isinstance(given, list | tuple) or len(given) != len(samples):
+        got = len(given) if isinstance(given, list | tuple) else f"one {type(given).__name__}"
+        msg = (
+            f"{what} must be a list with the labels of each of the {len(samples)} samples, in "
+            f"their order, got {got}: give [labels of the first, labels of the second]"
+        )
+        raise InvalidArgumentError(msg)
+    opened = [
+        replace(_labels_of(one, what, data), name=f"{what} of {sample.name!r}")
+        for one, sample in zip(given, samples, strict=True)
+    ]
+    for source, sample in zip(opened, samples, strict=True):
+        if source.shape[0] != sample.shape[0]:
+            msg = (
+                f"{what} must have a label for each of the {sample.shape[0]} rows of "
+                f"{sample.name!r}, got {source.shape[0]}"
+            )
+            raise DataError(msg)
+    _check_same_columns(opened)
+    return coded_alike(opened)
 
 
 def _check_same_columns(samples: Sequence[AnySource]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.blocks import Source, labels_of
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
+from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import (
     RFFHSIC,
@@ -30,6 +31,7 @@ from dhsic.estimators import (
     NystromHSIC,
     NystromMHSIC,
 )
+from dhsic.io.held import held_sources
 from dhsic.io.missing import Missing
 from dhsic.io.open import open_sample_data
 from dhsic.io.pooled import LabelSource, PooledSource
@@ -37,6 +39,7 @@ from dhsic.kernels import Candidates, Grid, Kernel, KernelName
 from dhsic.kernels.dot import Codes
 from dhsic.results import GridSummary
 from dhsic.twosample.labels import codes, codes_of_blocks
+from dhsic.twosample.moves import moves_between, pooled_labels
 from dhsic.twosample.result import SampleSummary, TwoSampleTestResult
 
 __all__ = ["MMD_ESTIMATORS", "plan_two_sample", "two_sample_test"]
@@ -68,6 +71,8 @@ def two_sample_test(
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: Missing = "refuse",
+    strata: Any = None,
+    groups: Any = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -92,7 +97,7 @@ def two_sample_test(
     ----------
     *samples : array-like, shapes (n_k,) or (n_k, d)
         Two or more, of the same columns, as for `independence_test`. Rows of a sample, and
-        samples, are independent draws.
+        samples, are independent draws, unless `strata` or `groups` say otherwise.
     kernels : str, Kernel, Candidates or Grid, optional
         Kernels of the values. Where none is given several are tried, see `Grid.auto`, by the
         estimators that try several, and the p-value accounts for the choice. A grid has candidates
@@ -119,6 +124,20 @@ def two_sample_test(
         Container of the samples as columns or arrays, which are then named.
     missing : {"refuse", "drop"}, optional
         As for `independence_test`; every sample is left its own complete rows.
+    strata : list of array-like or of str, optional
+        The labels of the rows of every sample, a list of one array a sample, or of names in `data`;
+        equal labels mean one stratum. Rows change sample within their stratum alone, so that the
+        test asks whether the samples have one distribution in every stratum: exact, at every n,
+        where rows of a stratum are exchangeable, whatever share of it each sample has. Sites or
+        years are strata, and so are the persons or litters whose rows are in several samples, as
+        before and after. Numbers are taken about the mean of their stratum, in its standard
+        deviations (strata of two rows share one), and so is the discrepancy that is estimated.
+    groups : list of array-like or of str, optional
+        The labels of the rows of every sample, likewise: rows of a group belong together, as visits
+        of a patient, and may depend on each other in any way. Every group is of one sample. Whole
+        groups change sample with groups of equally many rows, within `strata` if these are given:
+        exact where such groups are exchangeable, as independent draws. Groups of a size that no
+        other has stay.
     precision, client, threads, memory, progress, checkpoint
         As for `independence_test`.
 
@@ -129,7 +148,9 @@ def two_sample_test(
     Raises
     ------
     InvalidArgumentError, DataError, MemoryBudgetError
-        As for `independence_test`; fewer than two samples, or samples of unlike columns.
+        As for `independence_test`; fewer than two samples, or samples of unlike columns. Labels
+        that are not those of every sample, with which hardly anything can change sample, or groups
+        that lie in several samples.
 
     References
     ----------
@@ -150,9 +171,19 @@ def two_sample_test(
     True
     >>> dhsic.two_sample_test(x, y, kernels="gaussian", rng=0).samples[1]
     SampleSummary(name='x2', n=400)
+
+    Twenty patients of ten visits each are not 200 draws:
+
+    >>> visits = [np.repeat(rng.standard_normal(20), 10) for _ in range(2)]
+    >>> patients = [np.repeat(np.arange(20), 10), np.repeat(np.arange(20, 40), 10)]
+    >>> wrong = dhsic.two_sample_test(*visits, rng=0)
+    >>> right = dhsic.two_sample_test(*visits, groups=patients, rng=0)
+    >>> wrong.pvalue < 0.05 < right.pvalue
+    True
     """
     began = time.perf_counter()
-    asked = _IndependenceArguments.read(samples, kernels, estimator, names, data, missing)
+    labels = {"strata": strata, "groups": groups}
+    asked = _IndependenceArguments.read(samples, kernels, estimator, names, data, missing, labels)
     session = asked.session(rng, precision, client, threads, memory, progress, checkpoint)
     method = choose_method(session, asked.kernels, asked.estimator, null, n_resamples)
     session.begin(method.plan(session))
@@ -170,6 +201,8 @@ def plan_two_sample(
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: Missing = "refuse",
+    strata: Any = None,
+    groups: Any = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -181,7 +214,7 @@ def plan_two_sample(
     ----------
     *samples : array-like, shapes (n_k,) or (n_k, d)
         As for `two_sample_test`.
-    kernels, estimator, null, n_resamples, names, data, missing
+    kernels, estimator, null, n_resamples, names, data, missing, strata, groups
         As for `two_sample_test`.
     precision, client, threads, memory
         As for `two_sample_test`.
@@ -197,7 +230,8 @@ def plan_two_sample(
     >>> dhsic.plan_two_sample(np.zeros((6_000, 3)), np.zeros((4_000, 3)), threads=1).n
     10000
     """
-    asked = _IndependenceArguments.read(samples, kernels, estimator, names, data, missing)
+    labels = {"strata": strata, "groups": groups}
+    asked = _IndependenceArguments.read(samples, kernels, estimator, names, data, missing, labels)
     session = asked.session(0, precision, client, threads, memory, None, None)
     return choose_method(session, asked.kernels, asked.estimator, null, n_resamples).plan(session)
 
@@ -212,6 +246,8 @@ class _IndependenceArguments:
         The samples.
     dropped : int
         Rows of them that were left out.
+    labels : dict of str to ndarray of int, shape (n,)
+        The stratum and the group of every pooled row, where they are given.
     estimator : str or Estimator
         Estimator of independence.
     kernels : Grid or list
@@ -220,6 +256,7 @@ class _IndependenceArguments:
 
     samples: tuple[Source, ...]
     dropped: int
+    labels: Mapping[str, NDArray[np.intp]]
     estimator: str | Estimator
     kernels: Any
 
@@ -232,13 +269,15 @@ class _IndependenceArguments:
         names: Sequence[str] | None,
         data: Any,
         missing: str,
+        labels: Mapping[str, Any],
     ) -> _IndependenceArguments:
         """Check what the user passed."""
         if len(samples) < 2:
             more = "" if data is None else ": name two columns or more of data"
             msg = f"a two-sample test needs at least two samples, got {len(samples)}{more}"
             raise InvalidArgumentError(msg)
-        opened, dropped = open_sample_data(samples, names, data, missing)
+        given = {what: each for what, each in labels.items() if each is not None}
+        opened, beside, dropped = open_sample_data(samples, names, data, missing, given)
         for sample in opened:
             if sample.shape[0] < _FEWEST:
                 msg = (
@@ -246,7 +285,9 @@ class _IndependenceArguments:
                     f"{sample.shape[0]}: give more, or leave it out"
                 )
                 raise DataError(msg)
-        return cls(tuple(opened), dropped, _mmd_estimator(estimator), _sample_kernels(kernels))
+        pooled = {what: pooled_labels(each) for what, each in beside.items()}
+        measure = _mmd_estimator(estimator), _sample_kernels(kernels)
+        return cls(tuple(opened), dropped, pooled, *measure)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -274,13 +315,14 @@ class _IndependenceArguments:
         checkpoint: str | None,
     ) -> Session:
         """A session over values and codes."""
-        sources = (
-            PooledSource(_common_name(self.samples), self.samples),
-            LabelSource(_SAMPLE, self.sizes, self.codes),
-        )
+        values: Source = PooledSource(_common_name(self.samples), self.samples)
+        if self.labels:
+            (values,) = held_sources([values], parse_bytes(memory), self.labels.get("strata"))
+        sources = values, LabelSource(_SAMPLE, self.sizes, self.codes)
         where = client, threads, memory, progress, checkpoint
         session = session_over(sources, rng, precision, *where)
         session.dropped, session.remedy = self.dropped, DROP_MISSING
+        session.moves = moves_between(self.samples, self.labels, session.seed)
         return session
 
 
@@ -346,6 +388,8 @@ def _two_sample_result(
     if not isinstance(method.estimator, BlockHSIC):
         fields["estimate"] = statistic / fields["n"]
     fields["quantity"] = "squared MMD" if len(asked.samples) == 2 else "mean squared MMD of pairs"
+    if "strata" in asked.labels:
+        fields["quantity"] += " within strata"
     fields["estimator"] = _NAMES[type(method.estimator)]
     fields["variables"] = fields["variables"][:1]
     samples = tuple(SampleSummary(sample.name, sample.shape[0]) for sample in asked.samples)

@@ -10,7 +10,7 @@ import zarr
 
 import dhsic
 from dhsic.io.open import open_group_samples
-from tests.cli.conftest import Invoke
+from tests.cli.conftest import Invoke, code_of_page
 
 PAIR = ("--sample", "old", "--sample", "new")
 
@@ -132,6 +132,51 @@ def test_report(run: Any, tmp_path: Path) -> None:
     names: dict[str, Any] = {}
     exec(code[start : code.index("print(result)", start)], names)
     assert names["result"].pvalue == found.pvalue
+
+
+@pytest.fixture(scope="session")
+def visits(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Visits of patients of two clinics, with labels of either."""
+    rng = np.random.default_rng(4)
+    path = tmp_path_factory.mktemp("two") / "visits.zarr"
+    group = zarr.create_group(path)
+    for k, name in enumerate(("old", "new")):
+        patient = np.repeat(np.arange(30), 5) + 30 * k
+        group.create_array(name, data=rng.standard_normal(60)[patient], chunks=(40,))
+        group.create_array(f"{name}_patient", data=patient, chunks=(40,))
+        group.create_array(f"{name}_site", data=patient % 3, chunks=(40,))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (("groups",), "exact where whole groups of equally many rows are exchangeable"),
+        (("strata",), "exact where rows are exchangeable within strata"),
+        (("strata", "groups"), "whole groups of equally many rows within strata"),
+    ],
+)
+def test_labels_of_every_sample(
+    asked: tuple[str, ...], words: str, invoke: Invoke, visits: str, tmp_path: Path
+) -> None:
+    arrays = {"groups": "patient", "strata": "site"}
+    labels = {what: [f"old_{arrays[what]}", f"new_{arrays[what]}"] for what in asked}
+    options = [part for what in asked for name in labels[what] for part in (f"--{what}", name)]
+    out, page = tmp_path / "out.json", tmp_path / "page.html"
+    few = ("--kernel", "gaussian", "--resamples", 50, "--json", out, "--report", page)
+    done = invoke("two-sample", visits, *PAIR, *few, *options)
+    assert (done.exit_code, done.stderr) == (0, "")
+    found = dhsic.TwoSampleTestResult.from_json(out.read_text())
+    assert words in found.null_reason
+    call = {"data": visits, "kernels": "gaussian", "n_resamples": 50, "rng": 0}
+    expected = dhsic.two_sample_test("old", "new", **call, **labels)
+    assert (found.pvalue, found.statistic) == (expected.pvalue, expected.statistic)
+    code: dict[str, Any] = {}
+    exec(code_of_page(page), code)
+    assert code["result"].pvalue == found.pvalue
+    done = invoke("two-sample", visits, *PAIR, *few[:2], *options[:2])
+    assert done.exit_code == 2
+    assert "labels of each of the 2 samples" in done.stderr
 
 
 @pytest.mark.parametrize(
