@@ -14,8 +14,11 @@ from dhsic.cli.options import (
     LEVEL_OPTION,
     MISSING_OPTIONS,
     RUN_OPTIONS,
+    STRATA_OPTION,
     Request,
+    groups_option,
     opened,
+    read_labels,
     with_options,
 )
 from dhsic.cli.printing import PLAN_OPTIONS, print_plan, print_test
@@ -89,7 +92,10 @@ _LEVEL = (
 
 
 def _interaction_options(command: Command) -> Command:
-    return with_options(command, _OPTIONS, _LEVEL, MISSING_OPTIONS, PLAN_OPTIONS, RUN_OPTIONS)
+    labels = STRATA_OPTION, groups_option("--groups", series=False)
+    return with_options(
+        command, _OPTIONS, labels, _LEVEL, MISSING_OPTIONS, PLAN_OPTIONS, RUN_OPTIONS
+    )
 
 
 @click.command(epilog=_EPILOG, short_help="Test three variables of DATA for interaction.")
@@ -126,6 +132,7 @@ def _read_interaction(options: dict[str, Any]) -> Request:
         "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
         "names": names,
         "missing": options["missing"],
+        **read_labels(options),
         "precision": options["precision"],
         "threads": place.threads,
         "memory": place.memory,

@@ -44,6 +44,7 @@ __all__ = [
     "location",
     "measure_options",
     "opened",
+    "read_labels",
     "read_measure",
     "read_request",
     "read_rows",
@@ -214,13 +215,13 @@ ORDER_OPTIONS = (
 )
 
 
-def groups_option(flag: str) -> Callable[..., Any]:
-    """The option of labels of groups of rows."""
+def groups_option(flag: str, *, series: bool = True) -> Callable[..., Any]:
+    """The option of labels of groups of rows, which may be series where a command has an order."""
+    last = ", or with --order time are series of their own" if series else ""
     return click.option(
         flag,
         metavar="ARRAY",
-        help="Labels of rows: whole groups change places with groups of equally many rows, or with "
-        "--order time are series of their own.",
+        help=f"Labels of rows: whole groups change places with groups of equally many rows{last}.",
     )
 
 
@@ -341,14 +342,7 @@ def read_request(options: dict[str, Any]) -> Request:
 
 
 def read_rows(options: dict[str, Any], groups: str = "groups") -> dict[str, Any]:
-    """Options about the rows: their labels and their order.
-
-    Parameters
-    ----------
-    options : dict
-        Those of the command.
-    groups : str, optional
-        The one that labels groups of rows.
+    """Options about the rows: their labels, as `read_labels`, and their order.
 
     Raises
     ------
@@ -359,14 +353,27 @@ def read_rows(options: dict[str, Any], groups: str = "groups") -> dict[str, Any]
     if given and options["order"] is None:
         msg = f"--{next(iter(given))} is of series, got rows in no order: add --order time"
         raise click.UsageError(msg)
+    order = None if options["order"] is None else dhsic.TimeOrder(**given)
+    return {**read_labels(options, groups), "order": order}
+
+
+def read_labels(options: dict[str, Any], groups: str = "groups") -> dict[str, Any]:
+    """Options that label rows.
+
+    Parameters
+    ----------
+    options : dict
+        Those of the command.
+    groups : str, optional
+        The one of groups of rows.
+    """
     allowed = {"allow_missing_chunks": options["allow_missing_chunks"]}
     labels = {
         what: open_group_labels(location(options["data"]), options[what], what, **allowed)
         for what in ("strata", groups)
         if options[what] is not None
     }
-    order = None if options["order"] is None else dhsic.TimeOrder(**given)
-    return {"strata": None, groups: None, **labels, "order": order}
+    return {"strata": None, groups: None, **labels}
 
 
 def read_measure(options: dict[str, Any]) -> Request:

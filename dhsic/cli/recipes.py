@@ -37,14 +37,17 @@ def code_of_test(options: Mapping[str, Any], request: Request) -> str:
     -------
     str
     """
-    call = "result", dhsic.independence_test
+    return _code_of_labelled(options, request, dhsic.independence_test)
+
+
+def _code_of_labelled(
+    options: Mapping[str, Any], request: Request, function: Callable[..., Any]
+) -> str:
+    """The same of a function whose rows may be labelled."""
+    labels = ("strata", "groups")
+    asked = request.arguments, request.place
     return _lines_of_code(
-        options,
-        options["variables"],
-        call,
-        request.arguments,
-        request.place,
-        labels=("strata", "groups"),
+        options, options["variables"], ("result", function), *asked, labels=labels
     )
 
 
@@ -76,8 +79,7 @@ def code_of_ranking(
 
 def code_of_interaction(options: Mapping[str, Any], request: Request) -> str:
     """Code that gives the result of a test of interaction again, as `code_of_test`."""
-    call = "result", dhsic.interaction_test
-    return _lines_of_code(options, options["variables"], call, request.arguments, request.place)
+    return _code_of_labelled(options, request, dhsic.interaction_test)
 
 
 def code_of_conditional(options: Mapping[str, Any], request: Request) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dhsic._arguments import Missing, Precision, choose_measure, open_session
+from dhsic._arguments import Missing, Precision, RowLabels, choose_measure, open_session
 from dhsic._fields import result_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
@@ -67,6 +67,8 @@ def interaction_test(
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: Missing = "refuse",
+    strata: Any = None,
+    groups: Any = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -114,6 +116,11 @@ def interaction_test(
         "v-lancaster", which has no shifts; or "multiplier", an approximation.
     n_resamples, rng, names, data, missing, precision, client, threads, memory, progress, checkpoint
         As for `independence_test`.
+    strata, groups
+        As for `independence_test`: the variable that is by itself changes places within strata
+        alone, so that the factorisations are those given the stratum, or as whole groups of rows.
+        Shifts and permutations are exact where such rows or groups are exchangeable, of the
+        variable that is by itself or of the two others.
 
     Returns
     -------
@@ -147,7 +154,10 @@ def interaction_test(
     """
     began = time.perf_counter()
     where = client, threads, memory, progress, checkpoint
-    session = open_session(variables, names, rng, precision, *where, data=data, missing=missing)
+    rows = RowLabels(strata, groups)
+    session = open_session(
+        variables, names, rng, precision, *where, data=data, missing=missing, rows=rows
+    )
     _check_three(session)
     method = _Method.choose(session, kernels, estimator, null, n_resamples)
     session.begin(method.plan(session))
@@ -165,6 +175,8 @@ def plan_interaction(
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: Missing = "refuse",
+    strata: Any = None,
+    groups: Any = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -176,7 +188,9 @@ def plan_interaction(
     ----------
     *variables : array-like, shapes (n,) or (n, d_m)
         As for `interaction_test`.
-    kernels, estimator, null, n_resamples, names, data, missing, precision, client, threads, memory
+    kernels, estimator, null, n_resamples, names, data, missing, strata, groups
+        As for `interaction_test`.
+    precision, client, threads, memory
         As for `interaction_test`.
 
     Returns
@@ -191,7 +205,10 @@ def plan_interaction(
     800
     """
     where = client, threads, memory, None
-    session = open_session(variables, names, 0, precision, *where, data=data, missing=missing)
+    rows = RowLabels(strata, groups)
+    session = open_session(
+        variables, names, 0, precision, *where, data=data, missing=missing, rows=rows
+    )
     _check_three(session)
     return _Method.choose(session, kernels, estimator, null, n_resamples).plan(session)
 
@@ -267,7 +284,10 @@ def _interaction_null(
     asked = exact if chosen else null
     found, reason = find_null(asked, estimator, session, n_resamples, single)
     assert isinstance(found, Resampling)
-    return found, "exact for exchangeable rows" if chosen else reason
+    if not chosen:
+        return found, reason
+    moves = session.moves
+    return found, "exact for exchangeable rows" if moves is None else moves.assumption
 
 
 def _check_three(session: Session) -> None:

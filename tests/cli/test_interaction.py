@@ -9,7 +9,7 @@ import zarr
 
 import dhsic
 from dhsic.io.open import open_group
-from tests.cli.conftest import Invoke
+from tests.cli.conftest import Invoke, code_of_page
 
 NAMES = ("x", "y", "z")
 THREE = tuple(word for name in NAMES for word in ("--variable", name))
@@ -54,6 +54,19 @@ def test_prints_three_pvalues_and_the_decision(invoke: Invoke, triple: str) -> N
     assert done.exit_code == 0
     assert all(f"{name} independent of" in done.stdout for name in NAMES)
     assert "factorisation rejected at level 0.01" in done.stdout
+
+
+@pytest.mark.parametrize(("what", "words"), [("strata", "within strata"), ("groups", "whole gr")])
+def test_rows_are_labelled(what: str, words: str, run: Any, triple: str, tmp_path: Path) -> None:
+    label = zarr.open_group(triple, mode="a")
+    label.create_array("label", data=np.arange(300) // 6, overwrite=True)
+    page = tmp_path / "page.html"
+    found = run("--landmarks", 30, f"--{what}", "label", "--report", page)
+    assert words in found.null_reason
+    code: dict[str, Any] = {}
+    exec(code_of_page(page), code)
+    assert code["result"].pvalue == found.pvalue
+    assert found.statistic != run("--landmarks", 30).statistic or what == "groups"
 
 
 @pytest.mark.parametrize(

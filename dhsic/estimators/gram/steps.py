@@ -22,7 +22,7 @@ from dhsic.estimators.gram.permutations import BATCH, PermutedGramPass
 from dhsic.estimators.gram.shifts import ShiftedGramPass
 from dhsic.estimators.gram.sides import GramSides, PairSums, RowPart
 from dhsic.estimators.gram.signs import SignedGramPass, SignedGrams
-from dhsic.estimators.resample import Orbit, orbit_of
+from dhsic.estimators.resample import Orbit, orbit_of, whole_group
 from dhsic.kernels import Combinations
 from dhsic.nulls import Chain, Multiplier, Permutation, Shifts
 
@@ -263,7 +263,7 @@ def held_pass(
     session: Session, combinations: Combinations, samples: Sequence[Vector]
 ) -> PermutedGramPass:
     """All rows as one group, and no permutation of them."""
-    orbit = Orbit(Groups(session.n, session.n, session.seed), 1, shifted=False)
+    orbit = Orbit(whole_group(session), 1, shifted=False)
     return PermutedGramPass(GramSides.of(session, combinations, samples, orbit))
 
 
