@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dhsic._random import RngLike, resolve_seed
 from dhsic._validation import check_choice, parse_seconds, shown
 from dhsic.engine.blocks import Source, ValueKind, kinds_of
@@ -14,6 +17,7 @@ from dhsic.engine.exchangeable import check_order, codes_of, moves_of
 from dhsic.engine.plan import Plan
 from dhsic.engine.runtime import Runtime, current_client
 from dhsic.engine.session import Session
+from dhsic.engine.sets import Moves
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import (
@@ -55,6 +59,7 @@ __all__ = [
     "check_seeded",
     "choose_measure",
     "choose_method",
+    "open_rows",
     "open_session",
     "plan_measure",
     "read_kernel",
@@ -105,12 +110,8 @@ def open_session(
 
     Estimates without a test take two rows, and constants.
     """
-    series = check_order(rows.order, strata=rows.strata is not None)
-    given = {what: x for what, x in rows.labels if x is not None}
-    sources, labels, dropped = open_labelled_data(variables, names, data, missing, given)
-    codes = {what: codes_of(source, what) for what, source in labels.items()}
-    if labels:
-        sources = held_sources(sources, parse_bytes(memory), codes.get("strata"))
+    opened = open_rows(variables, names, data, missing, rows, memory)
+    sources, dropped = opened.sources, opened.dropped
     what, fewest = ("a test of independence", 4) if tests else ("an estimate of dependence", 2)
     if sources[0].shape[0] < fewest:
         left = f", and {dropped:,} that miss a value were left out" if dropped else ""
@@ -125,9 +126,43 @@ def open_session(
     constants = not tests
     session = session_over(sources, rng, precision, *where, time=time, takes_constants=constants)
     session.dropped, session.remedy = dropped, DROP_MISSING
-    own = codes.get("strata"), codes.get(rows.groups_argument)
-    session.moves = moves_of(session.n, *own, series, session.seed)
+    session.moves = opened.moves(session.seed)
     return session
+
+
+class OpenedRows(NamedTuple):
+    """Variables with what is said of their rows."""
+
+    sources: list[Source]
+    dropped: int
+    """Rows that were left out."""
+    strata: NDArray[np.intp] | None
+    groups: NDArray[np.intp] | None
+    order: TimeOrder | None
+
+    def moves(self, seed: int) -> Moves | None:
+        """Which rows may change places, see `moves_of`."""
+        labels = self.strata, self.groups
+        return moves_of(self.sources[0].shape[0], *labels, self.order, seed)
+
+
+def open_rows(
+    variables: Sequence[Any],
+    names: Sequence[str] | None,
+    data: Any,
+    missing: Missing,
+    rows: RowLabels,
+    memory: int | str,
+) -> OpenedRows:
+    """Open variables with the labels of their rows, which are then held in memory."""
+    series = check_order(rows.order, strata=rows.strata is not None)
+    given = {what: x for what, x in rows.labels if x is not None}
+    sources, labels, dropped = open_labelled_data(variables, names, data, missing, given)
+    codes = {what: codes_of(source, what) for what, source in labels.items()}
+    strata, groups = codes.get("strata"), codes.get(rows.groups_argument)
+    if labels:
+        sources = held_sources(sources, parse_bytes(memory), strata)
+    return OpenedRows(sources, dropped, strata, groups, series)
 
 
 def session_over(

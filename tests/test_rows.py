@@ -308,12 +308,13 @@ def test_guide__lists_the_functions_and_their_arguments():
     listed = {}
     for names, *arguments in rows:
         told = {one.strip("`=") for one in arguments} - {"no"}
-        listed |= dict.fromkeys(re.findall(r"`(\w+)`", names), told)
+        listed |= dict.fromkeys(re.findall(r"`([\w.]+)`", names), told)
+    public = {name: getattr(dhsic, name) for name in dhsic.__all__}
+    public |= {f"causal.{name}": getattr(dhsic.causal, name) for name in dhsic.causal.__all__}
     found = {}
-    for name in dhsic.__all__:
-        known = inspect.unwrap(getattr(dhsic, name))
-        parameters = set(inspect.signature(known).parameters) if inspect.isfunction(known) else {}
-        if "strata" in parameters:
+    for name, value in public.items():
+        parameters = set(inspect.signature(value).parameters) if inspect.isfunction(value) else ()
+        if {"strata", "order"} & set(parameters):
             found[name] = parameters & {"strata", "groups", "row_groups", "order"}
     for name in ("rank_features", "plan_ranking", "select_features"):
         found[name].remove("groups")  # of columns

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dhsic._arguments import DROP_MISSING, session_over
+from dhsic._arguments import ALL_ROWS, DROP_MISSING, RowLabels, open_rows, session_over
 from dhsic._random import RngLike
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.missing import Missing
-from dhsic.io.open import open_data
 from dhsic.kernels import Kernel, parse
 
 __all__ = ["FEWEST_ROWS", "kernels_of_nodes", "open_nodes"]
@@ -33,6 +32,7 @@ def open_nodes(
     *,
     time: float | str | None = None,
     most: int | None = None,
+    labels: RowLabels = ALL_ROWS,
 ) -> Session:
     """A session over variables that are nodes of a graph, or the columns of one of them.
 
@@ -46,6 +46,8 @@ def open_nodes(
         As for `dhsic.independence_test`.
     most : int, optional
         Nodes that are taken.
+    labels : RowLabels, optional
+        What is said of the rows.
 
     Returns
     -------
@@ -58,7 +60,8 @@ def open_nodes(
     DataError
         As for `dhsic.io.open.open_data`; categories, which have no residuals; or fewer than 4 rows.
     """
-    sources, dropped = open_data(variables, names, data, missing)
+    opened = open_rows(variables, names, data, missing, labels, memory)
+    sources = opened.sources
     if most is not None and len(sources) > most:
         msg = (
             f"all graphs are scored over 2 to {most} nodes, got {len(sources)}: leave some out, "
@@ -77,7 +80,8 @@ def open_nodes(
         raise DataError(msg)
     where = client, threads, memory, progress, checkpoint
     session = session_over(sources, rng, precision, *where, time=time)
-    session.dropped, session.remedy = dropped, DROP_MISSING
+    session.dropped, session.remedy = opened.dropped, DROP_MISSING
+    session.moves = opened.moves(session.seed)
     return session
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dhsic._arguments import Precision, choose_method
+from dhsic._arguments import Order, Precision, RowLabels, choose_method
 from dhsic._fields import tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
@@ -24,6 +24,7 @@ from dhsic.causal.residuals import plan_regressions, residual_variables
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator, EstimatorName, Null, NullName
 from dhsic.estimators.base import plan_of
+from dhsic.io.held import HeldSource
 from dhsic.io.labelled import names_of
 from dhsic.io.missing import Missing
 from dhsic.kernels import Grid
@@ -89,6 +90,8 @@ def residual_independence_test(
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: Missing = "refuse",
+    groups: Any = None,
+    order: Order | None = None,
     regression: RegressionName | Regression = "splines",
     kernels: Kernels | Grid | None = None,
     estimator: EstimatorName | Estimator = "nystrom-m",
@@ -130,6 +133,12 @@ def residual_independence_test(
         Names of x, y and the given variables.
     data, missing
         As for `dhsic.independence_test`; a list that is given names a variable each.
+    groups, order
+        As for `dhsic.independence_test`, of the residuals: whole groups of rows change places, or
+        the residuals of y are shifted in time. The regressions take all rows alike, and what they
+        leave of the given variables stays in the residuals. Approximate either way, for many groups
+        or a long series. There are no strata here: give them as indicators among the given
+        variables, or test each by itself.
     regression : str or Regression, optional
         As for `score_dags`.
     kernels, estimator, null, n_resamples
@@ -174,7 +183,10 @@ def residual_independence_test(
         usual = ["x", "y", *(f"z{j}" for j in range(1, len(conditions) + 1))]
         names = names_of((x, y, *conditions), usual)
     where = client, threads, memory, progress, checkpoint
-    session = open_nodes((x, y, *conditions), names, data, missing, rng, precision, *where)
+    rows = RowLabels(None, groups, order)
+    session = open_nodes(
+        (x, y, *conditions), names, data, missing, rng, precision, *where, labels=rows
+    )
     regressor = find_regression(regression)
     others = tuple(range(2, len(session.sources)))
     wanted = {0: [others], 1: [others]}
@@ -188,7 +200,10 @@ def residual_independence_test(
         n_resamples=n_resamples,
         **described_regression(regressor),
     )
-    tested = session.over(residual_variables(session, regressor, wanted), "residuals")
+    residuals = residual_variables(session, regressor, wanted)
+    if session.moves is not None:  # rows are read in any order, and computed once
+        residuals = [HeldSource(source) for source in residuals]
+    tested = session.over(residuals, "residuals")
     method = choose_method(tested, kernels, estimator, null, n_resamples)
     # Planned only now, when the variables that are tested, the residuals, are there.
     tested.begin(method.plan(tested))

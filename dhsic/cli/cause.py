@@ -27,8 +27,11 @@ from dhsic.cli.options import (
     LEVEL_OPTION,
     LEVEL_OPTIONS,
     MISSING_OPTIONS,
+    ORDER_OPTIONS,
     PLOT_OPTION,
+    groups_option,
     opened,
+    read_rows,
     with_options,
 )
 from dhsic.cli.output import print_columns, print_result, print_summary
@@ -165,7 +168,7 @@ def _residual_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_options(
         command,
         DATA_OPTIONS,
-        (_GIVEN, *MISSING_OPTIONS),
+        (_GIVEN, *MISSING_OPTIONS, groups_option("--groups"), *ORDER_OPTIONS),
         REGRESSION_OPTIONS,
         KERNEL_OPTIONS,
         estimator_options("nystrom-m"),
@@ -193,6 +196,7 @@ def residuals(given: tuple[str, ...], **options: Any) -> None:
         sources = opened(options, [*options["variables"], *given])
         names = [source.name for source in sources]
         null = read_null(options)
+        rows = read_rows({**options, "strata": None})
         with run.run(place) as watched:
             found = test_given(
                 *sources[:2],
@@ -205,6 +209,8 @@ def residuals(given: tuple[str, ...], **options: Any) -> None:
                 # A null that has a number of resamples was given it by `read_null` already.
                 n_resamples=None if hasattr(null, "n_resamples") else options["resamples"],
                 missing=options["missing"],
+                groups=rows["groups"],
+                order=rows["order"],
                 precision=options["precision"],
                 threads=place.threads,
                 memory=place.memory,

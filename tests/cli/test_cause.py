@@ -144,6 +144,23 @@ def test_residuals__is_the_test_of_residuals(invoke: Invoke, chain: str, tmp_pat
     assert plot.read_bytes().startswith(PNG)
 
 
+def test_residuals__of_groups_and_series(invoke: Invoke, chain: str, tmp_path: Path) -> None:
+    out = tmp_path / "test.json"
+    n = zarr.open_group(chain)["a"].shape[0]
+    fives = zarr.open_group(chain, mode="a")
+    fives.create_array("fives", data=np.arange(n) // 5, overwrite=True)
+    variables = ("--variable", "a", "--variable", "c", "--given", "b", "--kernel", "gaussian")
+    for asked, words in (
+        (("--groups", "fives"), "exact where whole groups of equally many rows"),
+        (("--order", "time", "--lag", 5), "asymptotic: right for long series"),
+    ):
+        options = ("--landmarks", 30, *asked, "--json", out, "--overwrite")
+        done = invoke("cause", "residuals", chain, *variables, *options)
+        assert (done.exit_code, done.stderr) == (0, "")
+        found = causal.ResidualIndependenceTestResult.from_json(out.read_text())
+        assert found.null_reason.startswith(words)
+
+
 def test_direction__is_that_of_the_package(invoke: Invoke, chain: str, tmp_path: Path) -> None:
     out = tmp_path / "direction.json"
     options = ("--criterion", "hsic", "--estimator", "rff-hsic", "--features", 31, "--seed", 2)
