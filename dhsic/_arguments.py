@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, get_args
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Literal, get_args
 
 from dhsic._random import RngLike, resolve_seed
+from dhsic._rows import ALL_ROWS, RowLabels, open_rows
 from dhsic._validation import check_choice, parse_seconds, shown
 from dhsic.engine.blocks import Source, ValueKind, kinds_of
 from dhsic.engine.budget import Budget
-from dhsic.engine.exchangeable import check_order, codes_of, moves_of
 from dhsic.engine.plan import Plan
 from dhsic.engine.runtime import Runtime, current_client
 from dhsic.engine.session import Session
-from dhsic.engine.sets import Moves
 from dhsic.engine.units import parse_bytes
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.estimators import (
@@ -31,9 +27,7 @@ from dhsic.estimators import (
 )
 from dhsic.estimators.reach import Planner, plan_once, planned
 from dhsic.io.folder import Folder
-from dhsic.io.held import held_sources
 from dhsic.io.missing import Missing
-from dhsic.io.open import open_labelled_data
 from dhsic.kernels import (
     Candidates,
     Columns,
@@ -45,48 +39,25 @@ from dhsic.kernels import (
     by_type,
     parse,
 )
-from dhsic.nulls import Distribution, FromReplicates, Replicates, TimeOrder
+from dhsic.nulls import Distribution, FromReplicates, Replicates
 
 __all__ = [
-    "ALL_ROWS",
     "DROP_MISSING",
     "Method",
     "Missing",
-    "Order",
     "Precision",
-    "RowLabels",
     "check_kernel",
     "check_seeded",
     "choose_measure",
     "choose_method",
-    "open_rows",
     "open_session",
     "plan_measure",
     "read_kernel",
     "session_over",
 ]
 
-Order = Literal["time"] | TimeOrder
 Precision = Literal["float64", "float32"]
 DROP_MISSING = "; missing='drop' (--missing drop) drops those with NaN"
-
-
-class RowLabels(NamedTuple):
-    """Strata, groups and order of the rows, see `dhsic.independence_test`."""
-
-    strata: Any = None
-    groups: Any = None
-    order: Order | None = None
-    groups_argument: str = "groups"
-    """The argument that the groups came by."""
-
-    @property
-    def labels(self) -> tuple[tuple[str, Any], ...]:
-        """Those that have one a row."""
-        return ("strata", self.strata), (self.groups_argument, self.groups)
-
-
-ALL_ROWS = RowLabels()
 
 
 def open_session(
@@ -128,41 +99,6 @@ def open_session(
     session.dropped, session.remedy = dropped, DROP_MISSING
     session.moves = opened.moves(session.seed)
     return session
-
-
-class OpenedRows(NamedTuple):
-    """Variables with what is said of their rows."""
-
-    sources: list[Source]
-    dropped: int
-    """Rows that were left out."""
-    strata: NDArray[np.intp] | None
-    groups: NDArray[np.intp] | None
-    order: TimeOrder | None
-
-    def moves(self, seed: int) -> Moves | None:
-        """Which rows may change places, see `moves_of`."""
-        labels = self.strata, self.groups
-        return moves_of(self.sources[0].shape[0], *labels, self.order, seed)
-
-
-def open_rows(
-    variables: Sequence[Any],
-    names: Sequence[str] | None,
-    data: Any,
-    missing: Missing,
-    rows: RowLabels,
-    memory: int | str,
-) -> OpenedRows:
-    """Open variables with the labels of their rows, which are then held in memory."""
-    series = check_order(rows.order, strata=rows.strata is not None)
-    given = {what: x for what, x in rows.labels if x is not None}
-    sources, labels, dropped = open_labelled_data(variables, names, data, missing, given)
-    codes = {what: codes_of(source, what) for what, source in labels.items()}
-    strata, groups = codes.get("strata"), codes.get(rows.groups_argument)
-    if labels:
-        sources = held_sources(sources, parse_bytes(memory), strata)
-    return OpenedRows(sources, dropped, strata, groups, series)
 
 
 def session_over(

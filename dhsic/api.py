@@ -8,9 +8,7 @@ from typing import Any
 
 from dhsic._arguments import (
     Missing,
-    Order,
     Precision,
-    RowLabels,
     choose_measure,
     choose_method,
     open_session,
@@ -19,6 +17,7 @@ from dhsic._arguments import (
 from dhsic._fields import result_fields, tested_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
+from dhsic._rows import Order, RowLabels
 from dhsic._validation import named_arguments
 from dhsic.engine.neighbours import Neighbours
 from dhsic.engine.plan import Plan

@@ -24,7 +24,7 @@ UNITS = [
     *("kernels", "linalg", "nulls", "analysis"),
     *("engine", "io", "_progress"),
     *("landmarks", "features", "estimators"),
-    *("_arguments", "_fields", "api", "witness", "plots"),
+    *("_rows", "_arguments", "_fields", "api", "witness", "plots"),
     *("sensitivity", "ranking"),
     *("embedding", "twosample", "interaction"),
     *("sensitivity", "ranking", "conditional", "causal"),

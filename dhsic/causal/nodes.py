@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dhsic._arguments import ALL_ROWS, DROP_MISSING, RowLabels, open_rows, session_over
+from dhsic._arguments import DROP_MISSING, session_over
 from dhsic._random import RngLike
+from dhsic._rows import ALL_ROWS, RowLabels, open_rows
 from dhsic.engine.session import Session
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.missing import Missing

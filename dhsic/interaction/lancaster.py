@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dhsic._arguments import Missing, Precision, RowLabels, choose_measure, open_session
+from dhsic._arguments import Missing, Precision, choose_measure, open_session
 from dhsic._fields import result_fields
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
+from dhsic._rows import RowLabels
 from dhsic._validation import check_choice, named_arguments
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session

@@ -21,6 +21,7 @@ from dhsic.io.sources import ArraySource, GraphSource
 
 __all__ = [
     "check_row_labels",
+    "check_same_columns",
     "coded_alike",
     "columns_as_variables",
     "names_of",
@@ -161,6 +162,33 @@ def _part(data: Any, columns: Sequence[str], name: str) -> Any:
         )
         raise InvalidArgumentError(msg)
     return part_of_frame(frame, columns)
+
+
+def check_same_columns(samples: Sequence[AnySource]) -> None:
+    """Refuse samples whose columns are others, hold something else, or have another order.
+
+    Raises
+    ------
+    DataError
+        The message says what they hold.
+    """
+    held = [[kind == "category" for kind in kinds_of(sample)] for sample in samples]
+    if any(sample != held[0] for sample in held):
+        found = ", ".join(
+            f"{sample.name!r} {sum(kinds)} of categories and {len(kinds) - sum(kinds)} of numbers"
+            for sample, kinds in zip(samples, held, strict=True)
+        )
+        msg = f"samples must have the same columns, got {found}: compare the columns they share"
+        raise DataError(msg)
+    named = [sample for sample in samples if labels_of(sample) is not None and sample.shape[1] > 1]
+    for sample in named[1:]:
+        if labels_of(sample) != labels_of(named[0]):
+            msg = (
+                f"samples must have the same columns in the same order, got {labels_of(named[0])} "
+                f"in {named[0].name!r} and {labels_of(sample)} in {sample.name!r}: choose those "
+                "they share, or rename them"
+            )
+            raise DataError(msg)
 
 
 def coded_alike(samples: Sequence[AnySource]) -> list[AnySource]:

@@ -10,11 +10,12 @@ from typing import Any, get_args
 import numpy as np
 
 from dhsic._validation import check_choice, shown
-from dhsic.engine.blocks import Source, kinds_of, labels_of
+from dhsic.engine.blocks import Source
 from dhsic.errors import DataError, InvalidArgumentError
 from dhsic.io.forms import AnySource, is_of, open_array, open_one
 from dhsic.io.labelled import (
     check_row_labels,
+    check_same_columns,
     coded_alike,
     columns_as_variables,
     names_of,
@@ -235,7 +236,7 @@ def open_samples(data: Sequence[Any], names: Sequence[str] | None = None) -> lis
     """
     pairs = zip(data, _checked_names(data, names, "sample"), strict=True)
     sources = [open_one(x, name) for x, name in pairs]
-    _check_same_columns(sources)
+    check_same_columns(sources)
     return coded_alike(sources)
 
 
@@ -307,29 +308,8 @@ def _labels_of_samples(
                 f"{sample.name!r}, got {source.shape[0]}"
             )
             raise DataError(msg)
-    _check_same_columns(opened)
+    check_same_columns(opened)
     return coded_alike(opened)
-
-
-def _check_same_columns(samples: Sequence[AnySource]) -> None:
-    """Refuse samples whose columns are others, hold something else, or have another order."""
-    held = [[kind == "category" for kind in kinds_of(sample)] for sample in samples]
-    if any(sample != held[0] for sample in held):
-        found = ", ".join(
-            f"{sample.name!r} {sum(kinds)} of categories and {len(kinds) - sum(kinds)} of numbers"
-            for sample, kinds in zip(samples, held, strict=True)
-        )
-        msg = f"samples must have the same columns, got {found}: compare the columns they share"
-        raise DataError(msg)
-    named = [sample for sample in samples if labels_of(sample) is not None and sample.shape[1] > 1]
-    for sample in named[1:]:
-        if labels_of(sample) != labels_of(named[0]):
-            msg = (
-                f"samples must have the same columns in the same order, got {labels_of(named[0])} "
-                f"in {named[0].name!r} and {labels_of(sample)} in {sample.name!r}: choose those "
-                "they share, or rename them"
-            )
-            raise DataError(msg)
 
 
 def open_group(

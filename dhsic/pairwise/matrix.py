@@ -13,17 +13,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import (
-    Missing,
-    Order,
-    Precision,
-    RowLabels,
-    choose_measure,
-    open_session,
-)
+from dhsic._arguments import Missing, Precision, choose_measure, open_session
 from dhsic._fields import variable_summary
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
+from dhsic._rows import Order, RowLabels
 from dhsic._validation import check_choice, named_arguments
 from dhsic._version import __version__
 from dhsic.engine.plan import DriverStep, PassPlan, Plan

@@ -10,9 +10,10 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import ALL_ROWS, Missing, Order, Precision, RowLabels, open_session
+from dhsic._arguments import Missing, Precision, open_session
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
+from dhsic._rows import ALL_ROWS, Order, RowLabels
 from dhsic._validation import check_choice, named_arguments
 from dhsic._version import __version__
 from dhsic.engine.plan import Plan

@@ -10,9 +10,10 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dhsic._arguments import Missing, Precision, RowLabels
+from dhsic._arguments import Missing, Precision
 from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
+from dhsic._rows import RowLabels
 from dhsic._validation import check_choice, check_integer, check_number, named_arguments
 from dhsic._version import __version__
 from dhsic.engine.blocks import kinds_of

@@ -316,9 +316,11 @@ class _IndependenceArguments:
     ) -> Session:
         """A session over values and codes."""
         values: Source = PooledSource(_common_name(self.samples), self.samples)
-        if self.labels:
+        own: Source = LabelSource(_SAMPLE, self.sizes, self.codes)
+        if self.labels:  # rows are then read in any order
             (values,) = held_sources([values], parse_bytes(memory), self.labels.get("strata"))
-        sources = values, LabelSource(_SAMPLE, self.sizes, self.codes)
+            (own,) = held_sources([own], parse_bytes(memory), None)
+        sources = values, own
         where = client, threads, memory, progress, checkpoint
         session = session_over(sources, rng, precision, *where)
         session.dropped, session.remedy = self.dropped, DROP_MISSING

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import dhsic
-from dhsic._arguments import RowLabels, open_session
+from dhsic._arguments import open_session
+from dhsic._rows import RowLabels
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators.resample import orbit_of
 from dhsic.interaction.landmarks import FACTORISATIONS
