@@ -150,6 +150,7 @@ def within_strata(values: NDArray[np.float64], strata: NDArray[np.intp]) -> NDAr
             / np.maximum(np.bincount(shared, finite), 1)
         )
         scale = np.where(spread > 0.0, spread, np.inf)[shared]
+        # Missing values stay as they are, and are refused when rows are read.
         found[:, column] = np.where(finite, about / scale, x)
     return found
 

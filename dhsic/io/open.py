@@ -281,6 +281,7 @@ def open_sample_data(
         chosen, own = pick_variables(samples, data)
         opened = open_samples(chosen, own if names is None else names)
     beside = [_labels_of_samples(given, what, data, opened) for what, given in labels.items()]
+    # Each by itself, since samples are of different rows.
     parts = [without_missing(list(rows), missing) for rows in zip(opened, *beside, strict=True)]
     found = [[sources[k] for sources, _ in parts] for k in range(1 + len(beside))]
     return found[0], dict(zip(labels, found[1:], strict=True)), sum(count for _, count in parts)
