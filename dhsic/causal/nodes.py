@@ -48,7 +48,7 @@ def open_nodes(
     most : int, optional
         Nodes that are taken.
     labels : RowLabels, optional
-        What is said of the rows.
+        Groups and order of the rows.
 
     Returns
     -------

@@ -18,7 +18,7 @@ from dhsic.cli.options import (
     Request,
     groups_option,
     opened,
-    read_labels,
+    read_row_labels,
     with_options,
 )
 from dhsic.cli.printing import PLAN_OPTIONS, print_plan, print_test
@@ -132,7 +132,7 @@ def _read_interaction(options: dict[str, Any]) -> Request:
         "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
         "names": names,
         "missing": options["missing"],
-        **read_labels(options),
+        **read_row_labels(options),
         "precision": options["precision"],
         "threads": place.threads,
         "memory": place.memory,

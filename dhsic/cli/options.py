@@ -44,9 +44,9 @@ __all__ = [
     "location",
     "measure_options",
     "opened",
-    "read_labels",
     "read_measure",
     "read_request",
+    "read_row_labels",
     "read_rows",
     "test_options",
     "with_options",
@@ -342,7 +342,7 @@ def read_request(options: dict[str, Any]) -> Request:
 
 
 def read_rows(options: dict[str, Any], groups: str = "groups") -> dict[str, Any]:
-    """Options about the rows: their labels, as `read_labels`, and their order.
+    """Options about the rows: their labels, as `read_row_labels`, and their order.
 
     Raises
     ------
@@ -354,10 +354,10 @@ def read_rows(options: dict[str, Any], groups: str = "groups") -> dict[str, Any]
         msg = f"--{next(iter(given))} is of series, got rows in no order: add --order time"
         raise click.UsageError(msg)
     order = None if options["order"] is None else dhsic.TimeOrder(**given)
-    return {**read_labels(options, groups), "order": order}
+    return {**read_row_labels(options, groups), "order": order}
 
 
-def read_labels(options: dict[str, Any], groups: str = "groups") -> dict[str, Any]:
+def read_row_labels(options: dict[str, Any], groups: str = "groups") -> dict[str, Any]:
     """Options that label rows.
 
     Parameters

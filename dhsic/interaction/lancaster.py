@@ -115,13 +115,15 @@ def interaction_test(
     null : str, Shifts, Permutation or Multiplier, optional
         "shifts", the default, exact and nearly free; "permutation", exact, the default of
         "v-lancaster", which has no shifts; or "multiplier", an approximation.
-    n_resamples, rng, names, data, missing, precision, client, threads, memory, progress, checkpoint
+    n_resamples, rng, names, data, missing
         As for `independence_test`.
     strata, groups
         As for `independence_test`: the variable that is by itself changes places within strata
         alone, so that the factorisations are those given the stratum, or as whole groups of rows.
         Shifts and permutations are exact where such rows or groups are exchangeable, of the
         variable that is by itself or of the two others.
+    precision, client, threads, memory, progress, checkpoint
+        As for `independence_test`.
 
     Returns
     -------

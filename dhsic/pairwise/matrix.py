@@ -101,7 +101,7 @@ def dependence_matrix(
         Replicates of every pair. Where not given, 1,000, and 40 for every pair at least, so that
         `adjusted` p-values may be as small as 0.025. To be left out where `null` is a value, or
         "spectral".
-    rng, names, data, missing, precision, client, threads, memory, progress, checkpoint
+    rng, names, data, missing
         As for `independence_test`.
     strata, groups, order
         As for `independence_test`, with the same assumptions, of the rows of all variables alike:
@@ -109,6 +109,8 @@ def dependence_matrix(
         places, or the later variable of every pair is shifted in time. `null_reason` of the result
         says which assumption it stands on. An order leaves few replicates, n / lag, and so no small
         `adjusted` p-values for many pairs.
+    precision, client, threads, memory, progress, checkpoint
+        As for `independence_test`.
 
     Returns
     -------

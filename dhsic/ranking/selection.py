@@ -206,13 +206,15 @@ def select_features(
         Share of the remaining features that "backward" drops at a time; 0 for one at a time.
     block_rows, n_permutations : int, optional
         For "lasso": rows of a block, and how often the rows are cut into blocks.
-    rng, names, data, missing, precision, client, threads, memory, progress
+    rng, names, data, missing
         As for `rank_features`.
     strata : array-like or str, optional
         A label for every row, as for `rank_features`: numbers are taken about the mean of their
         stratum, in its standard deviations, so that features are selected for what they tell of the
         target within strata. Categories and booleans are taken as they are. Groups and the order
         of rows have no place here: scores have no p-value, and are the same whatever moves.
+    precision, client, threads, memory, progress
+        As for `rank_features`.
 
     Returns
     -------
