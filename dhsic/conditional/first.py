@@ -30,7 +30,7 @@ class PredictedColumns:
     at : tuple of int
         Their numbers.
     units : ColumnFeatures
-        Of all columns of the variable.
+        Centres and deviations of all columns of the variable.
     """
 
     at: tuple[int, ...]

@@ -123,7 +123,7 @@ def test_kernel__sees_a_dependence_that_cancels_over_z():
 
 
 def test_kernel__sees_the_noise_apart_from_the_mean():
-    """A spread that both share, of noise about a mean that z says: 2 of 8 without predictions."""
+    """A spread that both share, about a mean that z says: none of 8 without predictions."""
 
     def volatile(n, seed):
         z, e, f, h = np.random.default_rng(seed).standard_normal((4, n))
