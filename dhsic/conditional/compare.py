@@ -77,7 +77,8 @@ def conditional_independence_test(
     variables, and asks whether products of the residuals have mean 0 at every weight that is a
     function of z ([1]_, [2]_). Features of a number are kernels of what is left of it by its
     prediction from z, so that they tell of the noise and little of the mean; numbers most of whose
-    values repeat, and kernels without a length, are taken as they are. Nothing is assumed of how x and y depend on z or of the noise:
+    values repeat, kernels without a length, and data of fewer than 20 rows a given column are taken
+    as they are. Nothing is assumed of how x and y depend on z or of the noise:
     its spread and shape may follow z. The regressions must be able to follow the means of the
     features given z, and no test keeps its level for all laws without such a condition [3]_. They
     are ridge regressions on kernel features of every column by itself, wide and narrow, and of

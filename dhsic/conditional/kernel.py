@@ -11,15 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic._work import Work
-from dhsic.conditional.centre import centred_columns
 from dhsic.conditional.design import ConditionalDesign
-from dhsic.conditional.drawn import Drawn, given_kinds
+from dhsic.conditional.drawn import Drawn, given_kinds, predicted_columns
 from dhsic.conditional.first import FirstDesign
 from dhsic.conditional.indices import Index, IndexedDesign
 from dhsic.conditional.partial import partial_correlation
 from dhsic.conditional.products import ProductsPass, ProductSums
 from dhsic.conditional.ridge import DesignPass, Ridges
-from dhsic.engine.blocks import kinds_of
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import ApproximateNullWarning
@@ -89,8 +87,7 @@ class KernelResiduals:
     def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
         """The steps that would run, with features of the largest size."""
         kinds, dims, dtype = given_kinds(session), session.dims, session.dtype
-        pairs = zip(kernels, session.sources, strict=False)
-        predicted = [centred_columns(kernel, kinds_of(source)) for kernel, source in pairs]
+        predicted = predicted_columns(session, kernels)
         base = ConditionalDesign.likely(kernels, dims, kinds, predicted, dtype)
         r_x, r_y, p, _ = base.sizes
         first = FirstDesign.likely(base)

@@ -19,10 +19,10 @@ class ConditionalIndependenceTestResult(IndependenceTestResult):
     Parameters
     ----------
     estimate : float
-        With method "kernel" the kernel partial correlation coefficient of y and x given the others,
-        from 0 for conditional independence to 1 where y is a function of x and the others, of y less
-        its prediction by the others. With
-        "strata" the squared HSIC of the variables within strata.
+        With method "kernel" the kernel partial correlation coefficient of x and y, less its
+        prediction by the others, given the others: from 0 for conditional independence to 1 where
+        y is a function of x and the others. With "strata" the squared HSIC of the variables within
+        strata.
     given : tuple of str
         Names of the given variables.
     method : str

@@ -146,6 +146,15 @@ def test_predictions__are_of_numbers_that_differ_under_kernels_with_a_length():
     assert centred_columns(Gaussian(), many) == ()
 
 
+@pytest.mark.parametrize(("n", "predicted"), [(100, True), (99, False)])
+def test_predictions__need_twenty_rows_a_given_column(n, predicted):
+    x, y, z = spread(n, 0, d=5)
+    sources, _ = open_data((x, y, z), None, None, "refuse")
+    session = session_over(sources, 0, "float64", None, 1, "2GiB", None)
+    design = KernelResiduals().run(session, (Gaussian(), Gaussian())).design
+    assert [one.at for one in design.base.centres] == [(0,) if predicted else ()] * 2
+
+
 def test_predictions__leave_other_columns_as_they_are():
     x, y, z = spread(300, 0)
     both = np.stack([x, np.round(x)], axis=1)
