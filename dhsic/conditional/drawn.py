@@ -71,6 +71,7 @@ class Drawn(NamedTuple):
             for number in range(3)
         ]
         given = range(2, len(session.sources))
+        # The given variables share their rows, and are taken at those of x and of y as well.
         every_z = np.concatenate([draws[2], *draws[:2]])
         taken = session.take([*draws[:2], *(every_z for _ in given)])
         at_pairs = [
