@@ -75,7 +75,10 @@ def conditional_independence_test(
 
     Method "kernel" regresses features of x and features of y on features of z, the given
     variables, and asks whether products of the residuals have mean 0 at every weight that is a
-    function of z ([1]_, [2]_). Nothing is assumed of how x and y depend on z or of the noise:
+    function of z ([1]_, [2]_). Features of a number are kernels of what is left of it by its
+    prediction from z, so that they tell of the noise and little of the mean; numbers most of whose
+    values repeat, kernels without a length, and data of fewer than 20 rows a given column are taken
+    as they are. Nothing is assumed of how x and y depend on z or of the noise:
     its spread and shape may follow z. The regressions must be able to follow the means of the
     features given z, and no test keeps its level for all laws without such a condition [3]_. They
     are ridge regressions on kernel features of every column by itself, wide and narrow, and of
@@ -97,8 +100,8 @@ def conditional_independence_test(
         "auto" takes "strata" where all given columns are categories or booleans, else "kernel".
     kernels : str, Kernel, or two of them, optional
         For x and y. Where none is given, "delta" of categories, and of numbers "gaussian" with
-        1.75 times its usual length, which finds more of what noise shares. With "strata" as for
-        `dhsic.independence_test`.
+        1.75 times its usual length, which finds more of what noise shares. Lengths that you leave
+        out are of what is left by predictions. With "strata" as for `dhsic.independence_test`.
     rng : int, SeedSequence, BitGenerator, Generator or None, optional
         As for `dhsic.independence_test`.
     names : sequence of str, optional

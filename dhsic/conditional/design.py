@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -12,6 +12,7 @@ import scipy
 from numpy.typing import DTypeLike, NDArray
 
 from dhsic._work import NOTHING, Work
+from dhsic.conditional.centre import Centre
 from dhsic.features import (
     ColumnFeatures,
     FeatureMap,
@@ -159,6 +160,8 @@ class ConditionalDesign:
     ----------
     x, y : Projection
         Principal directions of their kernels.
+    centres : tuple of Centre
+        Predictions of x and of y, about which their kernels see them.
     given : tuple of Projection
         Features on which they are regressed: the columns, kernels of every column by itself, wide
         and narrow, and of all columns together where there are several.
@@ -168,6 +171,7 @@ class ConditionalDesign:
 
     x: Projection
     y: Projection
+    centres: tuple[Centre, Centre]
     given: tuple[Projection, ...]
     weights: Projection
 
@@ -179,7 +183,7 @@ class ConditionalDesign:
         kinds: Sequence[str],
         dtype: DTypeLike,
     ) -> Self:
-        """Features that suit samples.
+        """Features that suit samples, of x and y as they are.
 
         Parameters
         ----------
@@ -200,13 +204,20 @@ class ConditionalDesign:
         joint = by_type(kinds, Gaussian()).fit(z)
         weights = Projection.principal(joint, z, _MOST_WEIGHTS, dtype)
         given = (*_linear(z, kinds, dtype), *projections(z, kinds, dtype))
-        return cls(x, y, given, weights)
+        p = sum(one.size for one in given)
+        none, other = (Centre.likely((), one.shape[1], p) for one in samples[:2])
+        return cls(x, y, (none, other), given, weights)
 
     @classmethod
     def likely(
-        cls, kernels: Sequence[Kernel], dims: Sequence[int], kinds: Sequence[str], dtype: DTypeLike
+        cls,
+        kernels: Sequence[Kernel],
+        dims: Sequence[int],
+        kinds: Sequence[str],
+        predicted: Sequence[tuple[int, ...]],
+        dtype: DTypeLike,
     ) -> Self:
-        """One of the largest size that `of` can make, for plans, which takes no memory."""
+        """One of the largest size that `of` and `about` can make, for plans; takes no memory."""
         d = len(kinds)
         joint = by_type(kinds, Gaussian()).fit(_guess(d))
         x, y = (
@@ -215,7 +226,11 @@ class ConditionalDesign:
         )
         weights = Projection.likely(_likely_landmarks(joint, d, dtype), _MOST_WEIGHTS)
         given = (*_linear(_guess(d), kinds, dtype), *projections(None, kinds, dtype))
-        return cls(x, y, given, weights)
+        p = sum(one.size for one in given)
+        of_x, of_y = (
+            Centre.likely(at, columns, p) for at, columns in zip(predicted, dims[:2], strict=True)
+        )
+        return cls(x, y, (of_x, of_y), given, weights)
 
     @property
     def parts(self) -> tuple[Projection, ...]:
@@ -240,16 +255,19 @@ class ConditionalDesign:
     @property
     def nbytes(self) -> int:
         """Bytes of all of it."""
-        return sum(one.nbytes for one in self.parts)
+        return sum(one.nbytes for one in self.parts) + sum(one.nbytes for one in self.centres)
 
     @property
     def work(self) -> Work:
         """Work of a row."""
-        return sum((one.work for one in self.parts), NOTHING)
+        predicted = sum((one.work for one in self.centres), NOTHING)
+        return sum((one.work for one in self.parts), predicted)
 
     def scratch(self, rows: int) -> int:
         """Bytes needed for so many rows, the features among them."""
-        return max(one.scratch(rows) for one in self.parts) + 16 * rows * sum(self.sizes)
+        predicted = sum(one.scratch(rows) for one in self.centres)
+        largest = max(one.scratch(rows) for one in self.parts)
+        return largest + predicted + 16 * rows * sum(self.sizes)
 
     def __call__(self, values: Sequence[NDArray[Any]]) -> FeatureRows:
         """Features of rows of x, y and every given variable."""
@@ -258,6 +276,7 @@ class ConditionalDesign:
         given = self.of_given(z)
         # The constant comes first, so that the plain products are among those with weights.
         weights = np.concatenate([np.ones((len(z), 1)), self.weights(z)], axis=1)
+        x, y = (centre(one, given) for centre, one in zip(self.centres, (x, y), strict=True))
         return FeatureRows(self.x(x), self.y(y), given, weights)
 
     def of_given(self, z: NDArray[Any]) -> Vector:
@@ -268,6 +287,27 @@ class ConditionalDesign:
         """Side by side: of what is given, of x, of y."""
         rows = self(values)
         return np.concatenate([rows.given, rows.x, rows.y], axis=1)
+
+    def about(
+        self, kernels: Sequence[Kernel], centres: tuple[Centre, Centre], samples: Sequence[Vector]
+    ) -> Self:
+        """With features of x and y about their predictions.
+
+        Parameters
+        ----------
+        kernels : sequence of Kernel
+            Those of x and y, fitted to the samples.
+        centres : tuple of Centre
+            The predictions.
+        samples : sequence of ndarray, shapes (s, d_x) and (s, d_y)
+            Rows of x and of y, less their predictions.
+        """
+        dtype = self.x.map.dtype
+        x, y = (
+            Projection.principal(kernel, sample, _MOST_DIRECTIONS, dtype)
+            for kernel, sample in zip(kernels, samples, strict=True)
+        )
+        return replace(self, x=x, y=y, centres=centres)
 
 
 def projections(

@@ -8,22 +8,21 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-from dhsic._random import generator
 from dhsic._work import Work
 from dhsic.conditional.design import ConditionalDesign
+from dhsic.conditional.drawn import Drawn, given_kinds, predicted_columns
+from dhsic.conditional.first import FirstDesign
 from dhsic.conditional.indices import Index, IndexedDesign
 from dhsic.conditional.partial import partial_correlation
 from dhsic.conditional.products import ProductsPass, ProductSums
-from dhsic.conditional.ridge import DesignPass, DesignSums, Ridges
-from dhsic.engine.blocks import ValueKind, kinds_of
+from dhsic.conditional.ridge import DesignPass, Ridges
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import ApproximateNullWarning
 from dhsic.estimators.base import BANDWIDTH_ROWS, plan_of
-from dhsic.estimators.fitting_samples import FittingSamples
-from dhsic.kernels import Columns, Gaussian, Kernel, by_column
+from dhsic.kernels import Kernel
 
 __all__ = ["KernelResiduals", "ResidualProducts", "warn_of_limits"]
 
@@ -48,7 +47,7 @@ class ResidualProducts(NamedTuple):
     sums: ProductSums
     """Sums of the products of residuals."""
     explained: tuple[float, float]
-    """Shares of the variances of x and of y that the regressions explain."""
+    """Shares of the variances of x and of y that predictions and regressions explain."""
     correlation: float
     """The kernel partial correlation coefficient."""
 
@@ -62,10 +61,11 @@ class KernelResiduals:
 
     E[(phi - E[phi | z]) (x) (psi - E[psi | z]) (x) w(z)] = 0
 
-    The expectations given z are ridge regressions on features of z. The statistic is n times the
-    squared norm of the mean of these products of residuals. In the limit it is a mixture of
-    chi-squares with the eigenvalues of their second moments as weights ([2]), which
-    takes noise whose spread follows z as it is.
+    Columns of numbers stand in phi and psi less their predictions by z, which leaves the hypothesis
+    as it is and lets the kernels see the noise apart from the mean. The expectations given z are
+    ridge regressions on features of z. The statistic is n times the squared norm of the mean of
+    these products of residuals. In the limit it is a mixture of chi-squares with the eigenvalues of
+    their second moments as weights ([2]), which takes noise whose spread follows z as it is.
 
     Parameters
     ----------
@@ -86,9 +86,11 @@ class KernelResiduals:
 
     def plan(self, session: Session, kernels: Sequence[Kernel]) -> Plan:
         """The steps that would run, with features of the largest size."""
-        kinds, dims, dtype = _given_kinds(session), session.dims, session.dtype
-        base = ConditionalDesign.likely(kernels, dims, kinds, dtype)
+        kinds, dims, dtype = given_kinds(session), session.dims, session.dtype
+        predicted = predicted_columns(session, kernels)
+        base = ConditionalDesign.likely(kernels, dims, kinds, predicted, dtype)
         r_x, r_y, p, _ = base.sizes
+        first = FirstDesign.likely(base)
         design = IndexedDesign(base, Index.likely(p, dtype), Index.likely(p, dtype))
         places = design.places
         second = ProductsPass(
@@ -97,12 +99,12 @@ class KernelResiduals:
             Ridges.likely(len(places.given_y), r_y),
             session.n,
         )
-        rows = 8 * min(session.n, BANDWIDTH_ROWS) * (sum(dims) + p)
+        rows = 8 * min(session.n, BANDWIDTH_ROWS) * (3 * sum(dims) + p)
         fetch = 3 * rows + max(source.take_bytes for source in session.sources)
         steps: list[DriverStep | PassPlan] = [
             DriverStep("fetch landmarks", fetch, rows + design.nbytes),
-            session.plan(DesignPass(base, _FIRST)),
-            _solving("solve", base.size),
+            session.plan(DesignPass(first, _FIRST)),
+            _solving("solve", first.size),
             session.plan(DesignPass(design, _SECOND)),
             _solving("solve again", design.size),
             session.plan(second),
@@ -116,19 +118,24 @@ class KernelResiduals:
         """All passes, over x, y and the given variables."""
         n = session.n
         session.step("fetch landmarks")
-        base, fitted, z = _drawn(session, kernels, self.widths)
-        sums = session.run(DesignPass(base, _FIRST))
+        drawn = Drawn.of(session, kernels, self.widths)
+        sums = session.run(DesignPass(drawn.first, _FIRST))
         session.step("solve")
-        design = _indexed(base, sums, n, z, session.dtype)
+        fits = drawn.first.fits(sums, n)
+        design, fitted = drawn.indexed(fits, kernels, self.widths)
         sums = session.run(DesignPass(design, _SECOND))
         session.step("solve again")
         places = design.places
         x = Ridges.fit(sums, n, places.given_x, places.x, _EXCESS)
         y = Ridges.fit(sums, n, places.given_y, places.y, _EXCESS)
+        of_x, of_y = (
+            1.0 - (1.0 - share) * (1.0 - ridges.explained())
+            for share, ridges in zip(fits.explained, (x, y), strict=True)
+        )
         correlation = partial_correlation(places, sums, n)
         products = session.run(ProductsPass(design, x, y, n))
         session.step("spectrum")
-        return ResidualProducts(design, fitted, products, (x.explained, y.explained), correlation)
+        return ResidualProducts(design, fitted, products, (of_x, of_y), correlation)
 
 
 def warn_of_limits(found: ResidualProducts, names: Sequence[str], n: int) -> str:
@@ -166,54 +173,6 @@ def warn_of_limits(found: ResidualProducts, names: Sequence[str], n: int) -> str
     if text:
         warnings.warn(f"conditional test: {text}", ApproximateNullWarning, stacklevel=4)
     return text
-
-
-def _given_kinds(session: Session) -> tuple[ValueKind, ...]:
-    """Kinds of all given columns."""
-    return tuple(kind for source in session.sources[2:] for kind in kinds_of(source))
-
-
-def _drawn(
-    session: Session, kernels: Sequence[Kernel], widths: Sequence[float]
-) -> tuple[ConditionalDesign, tuple[Kernel, ...], Vector]:
-    """Features that suit drawn rows: of x, of y and of what is given each drawn by themselves.
-
-    One draw for all would let the features know of the pairing.
-    """
-    s = min(session.n, BANDWIDTH_ROWS)
-    draws = [
-        generator(session.seed, "landmarks", number).choice(session.n, size=s, replace=False)
-        for number in range(3)
-    ]
-    given = range(2, len(session.sources))
-    # The given variables share their rows, x and y have rows of their own.
-    taken = session.take([*draws[:2], *(draws[2] for _ in given)])
-    columns = [by_column(kinds_of(session.sources[m]), Columns(Gaussian())) for m in given]
-    every = (*kernels, *columns)
-    samples = FittingSamples.of(session, zip(every, range(len(every)), strict=True), taken)
-    completed = [samples.of_kernel(kernel, m) for m, kernel in enumerate(every)]
-    fitted = tuple(
-        kernel.fit(x).widened(width)
-        for kernel, x, width in zip(kernels, completed[:2], widths, strict=True)
-    )
-    z = np.concatenate(completed[2:], axis=1)
-    kinds = _given_kinds(session)
-    design = ConditionalDesign.of(fitted, (*completed[:2], z), kinds, session.dtype)
-    return design, fitted, z
-
-
-def _indexed(
-    base: ConditionalDesign, sums: DesignSums, n: int, z: Vector, dtype: DTypeLike
-) -> IndexedDesign:
-    """With features that suit x and y, by first regressions; z are drawn rows of what is given."""
-    r_x, r_y, p, _ = base.sizes
-    numbers = np.arange(base.size)
-    ridges = Ridges.fit(sums, n, numbers[:p], numbers[p:])
-    given = base.of_given(z)
-    of_x, of_y = slice(0, r_x), slice(r_x, r_x + r_y)
-    return IndexedDesign(
-        base, *(Index.of(ridges, targets, given, dtype) for targets in (of_x, of_y))
-    )
 
 
 def _solving(name: str, q: int) -> DriverStep:

@@ -19,9 +19,10 @@ class ConditionalIndependenceTestResult(IndependenceTestResult):
     Parameters
     ----------
     estimate : float
-        With method "kernel" the kernel partial correlation coefficient of y and x given the others,
-        from 0 for conditional independence to 1 where y is a function of x and the others. With
-        "strata" the squared HSIC of the variables within strata.
+        With method "kernel" the kernel partial correlation coefficient of x and y, less its
+        prediction by the others, given the others: from 0 for conditional independence to 1 where
+        y is a function of x and the others. With "strata" the squared HSIC of the variables within
+        strata.
     given : tuple of str
         Names of the given variables.
     method : str
@@ -29,8 +30,8 @@ class ConditionalIndependenceTestResult(IndependenceTestResult):
     method_reason : str
         Why this one.
     explained : tuple of float
-        Shares of the variance of the features of x, and of those of y, that the given variables
-        explain. Empty with "strata".
+        Shares of the variances of x and of y that the given variables explain: the prediction of
+        their numbers, and of the rest the regression of their features. Empty with "strata".
 
     Examples
     --------

@@ -220,11 +220,10 @@ class Ridges:
         """Bytes of all of it."""
         return 8 * (self.vectors.size + self.slopes.size + self.spread.size)
 
-    @property
-    def explained(self) -> float:
-        """The share of the variance of all targets together that is explained, at least 0."""
-        whole = float(self.variances.sum())
-        return max(0.0, 1.0 - float(self.errors.sum()) / whole) if whole > 0.0 else 0.0
+    def explained(self, targets: slice = slice(None)) -> float:
+        """The share of the variance of some targets together that is explained, at least 0."""
+        whole = float(self.variances[targets].sum())
+        return max(0.0, 1.0 - float(self.errors[targets].sum()) / whole) if whole > 0.0 else 0.0
 
     def predicted(self, regressors: Vector, targets: slice = slice(None)) -> Vector:
         """Predictions of some targets about their means, of regressors (b, p)."""

@@ -10,12 +10,13 @@ import zarr
 
 import dhsic
 from dhsic._arguments import session_over
+from dhsic.conditional.centre import _MOST_COLUMNS, centred_columns
 from dhsic.conditional.compare import _WIDTH
 from dhsic.conditional.kernel import _EXCESS, KernelResiduals
 from dhsic.conditional.ridge import _MOST_FREEDOM, _RIDGES, DesignSums, Ridges
 from dhsic.errors import ApproximateNullWarning, DataError, InvalidArgumentError
 from dhsic.io.open import open_data
-from dhsic.kernels import Gaussian
+from dhsic.kernels import Delta, Gaussian, Linear
 from dhsic.nulls import ChiSquareMixture
 from tests import oracles
 
@@ -43,7 +44,8 @@ def test_kernel__is_what_dense_matrices_say(n, d):
     found = test_given(x, y, given=z, rng=3, threads=1)
     sources, _ = open_data((x, y, z), None, None, "refuse")
     session = session_over(sources, 3, "float64", None, 1, "2GiB", None)
-    design = KernelResiduals((_WIDTH, _WIDTH)).run(session, (Gaussian(), Gaussian())).design
+    result = KernelResiduals((_WIDTH, _WIDTH)).run(session, (Gaussian(), Gaussian()))
+    design = result.design
     rows = design([x[:, None], y[:, None], z])
     most = _MOST_FREEDOM * n
 
@@ -62,6 +64,17 @@ def test_kernel__is_what_dense_matrices_say(n, d):
     expected = oracles.partial_correlation(fits(rows.y, rows.base.y), both)
     np.testing.assert_allclose(found.estimate, expected, rtol=1e-6)
     assert 0.0 < found.estimate < 1.0
+
+    for values, centre, kernel in zip((x, y), design.base.centres, result.kernels, strict=True):
+        ((hat, _),) = oracles.ridge_in_dual(
+            rows.base.given @ rows.base.given.T, values[:, None], _RIDGES, most
+        )
+        left = values - hat @ values + values.mean()
+        centred = centre(values[:, None], rows.base.given)[:, 0]
+        np.testing.assert_allclose(centred, left, rtol=1e-6)
+        # Of so few rows all are drawn, so that the kernel is of what is left of all of them.
+        usual = Gaussian().fit(left[:, None]).gamma / _WIDTH**2
+        np.testing.assert_allclose(kernel.gamma, usual, rtol=1e-6)
 
 
 def rejections(data, runs, n, **options):
@@ -109,6 +122,50 @@ def test_kernel__sees_a_dependence_that_cancels_over_z():
     assert rejections(turning, 10, 500) >= 0.9
 
 
+def test_kernel__sees_the_noise_apart_from_the_mean():
+    """A spread that both share, about a mean that z says: none of 8 without predictions."""
+
+    def volatile(n, seed):
+        z, e, f, h = np.random.default_rng(seed).standard_normal((4, n))
+        scale = np.exp(0.4 * h)
+        return 2 * z + scale * e, 2 * z + scale * f, z
+
+    assert rejections(volatile, 8, 1000) >= 0.8
+
+
+def test_predictions__are_of_numbers_that_differ_under_kernels_with_a_length():
+    rng = np.random.default_rng(0)
+    sample = np.stack([rng.standard_normal(100), rng.poisson(2.0, 100), rng.uniform(size=100)], 1)
+    kinds = ("number", "number", "boolean")
+    assert centred_columns(Gaussian(), kinds, sample) == (0,)
+    assert centred_columns(Gaussian(), kinds) == (0, 1)
+    for kernel in (Delta(), Linear()):
+        assert centred_columns(kernel, kinds, sample) == ()
+    many = ("number",) * (_MOST_COLUMNS + 1)
+    assert len(centred_columns(Gaussian(), many[1:])) == _MOST_COLUMNS
+    assert centred_columns(Gaussian(), many) == ()
+
+
+@pytest.mark.parametrize(("n", "predicted"), [(100, True), (99, False)])
+def test_predictions__need_twenty_rows_a_given_column(n, predicted):
+    x, y, z = spread(n, 0, d=5)
+    sources, _ = open_data((x, y, z), None, None, "refuse")
+    session = session_over(sources, 0, "float64", None, 1, "2GiB", None)
+    design = KernelResiduals().run(session, (Gaussian(), Gaussian())).design
+    assert [one.at for one in design.base.centres] == [(0,) if predicted else ()] * 2
+
+
+def test_predictions__leave_other_columns_as_they_are():
+    x, y, z = spread(300, 0)
+    both = np.stack([x, np.round(x)], axis=1)
+    sources, _ = open_data((both, y, z), None, None, "refuse")
+    session = session_over(sources, 0, "float64", None, 1, "2GiB", None)
+    base = KernelResiduals().run(session, (Gaussian(), Gaussian())).design.base
+    centred = base.centres[0](both, base.of_given(z))
+    np.testing.assert_array_equal(centred[:, 1], both[:, 1])
+    assert abs(np.corrcoef(centred[:, 0], z[:, 0])[0, 1]) < 0.1 < np.corrcoef(x, z[:, 0])[0, 1]
+
+
 def test_kernel__finds_no_dependence_in_irrelevant_columns():
     rng = np.random.default_rng(1)
     z, (e, f) = rng.standard_normal((400, 10)), rng.standard_normal((2, 400))
@@ -132,7 +189,7 @@ def test_strata__are_taken_of_categories():
 def test_estimate__grows_with_the_dependence():
     estimates = [
         test_given(*spread(800, 0, b)[:2], given=spread(800, 0, b)[2]).estimate
-        for b in (0.0, 0.5, 2.0)
+        for b in (0.0, 1.0, 2.0)
     ]
     assert estimates[0] < 0.02
     assert estimates[0] < estimates[1] < estimates[2] < 1.0

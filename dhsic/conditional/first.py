@@ -1,0 +1,136 @@
+"""First regressions on what is given: of features of x and y, and of their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from dhsic._work import Work
+from dhsic.conditional.centre import Centre
+from dhsic.conditional.design import ConditionalDesign
+from dhsic.conditional.ridge import DesignSums, Ridges
+from dhsic.features import ColumnFeatures
+
+__all__ = ["FirstDesign", "FirstFits", "PredictedColumns"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PredictedColumns:
+    """Columns of a variable that are predicted, in units of their deviations.
+
+    Parameters
+    ----------
+    at : tuple of int
+        Their numbers.
+    units : ColumnFeatures
+        Centres and deviations of all columns of the variable.
+    """
+
+    at: tuple[int, ...]
+    units: ColumnFeatures
+
+    @classmethod
+    def of(cls, at: tuple[int, ...], sample: Vector, dtype: DTypeLike) -> Self:
+        """In units of a sample (s, d)."""
+        return cls(at, ColumnFeatures.of(sample, dtype))
+
+    def __call__(self, x: NDArray[Any]) -> Vector:
+        """Columns of rows (b, d), shape (b, k)."""
+        return np.asarray(self.units(x)[:, self.at], np.float64)
+
+    def centre(self, ridges: Ridges, targets: slice) -> Centre:
+        """The prediction by regressions, of which some targets are these columns."""
+        slopes = ridges.slopes[:, targets] * self.units.scale[list(self.at)]
+        return Centre(self.at, self.units.n_features, ridges.mean, slopes)
+
+
+class FirstFits(NamedTuple):
+    """The regressions, and which targets are of what."""
+
+    ridges: Ridges
+    """All of them."""
+    x: slice
+    """Features of x as it is."""
+    y: slice
+    """Features of y as it is."""
+    centres: tuple[Centre, Centre]
+    """Predictions of x and of y."""
+    explained: tuple[float, float]
+    """Shares of the variances of their columns that the predictions explain, on average."""
+
+
+@dataclass(frozen=True)
+class FirstDesign:
+    """Features of all variables, and the columns of x and of y that are predicted.
+
+    Parameters
+    ----------
+    base : ConditionalDesign
+        Features of x and y as they are, and of what is given.
+    columns : tuple of PredictedColumns
+        Those of x and those of y.
+    """
+
+    base: ConditionalDesign
+    columns: tuple[PredictedColumns, PredictedColumns]
+
+    @classmethod
+    def likely(cls, base: ConditionalDesign) -> Self:
+        """With the columns that a design has predictions of, for plans."""
+        dtype = base.x.map.dtype
+        x, y = (
+            PredictedColumns.of(one.at, np.zeros((2, one.columns)), dtype) for one in base.centres
+        )
+        return cls(base, (x, y))
+
+    @cached_property
+    def counts(self) -> tuple[int, int]:
+        """Columns of x and of y that are predicted."""
+        x, y = self.columns
+        return len(x.at), len(y.at)
+
+    @property
+    def size(self) -> int:
+        """Number of features and columns, side by side."""
+        return self.base.size + sum(self.counts)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of it."""
+        return self.base.nbytes + sum(one.units.nbytes for one in self.columns)
+
+    @property
+    def work(self) -> Work:
+        """Work of a row."""
+        return sum((one.units.work for one in self.columns), self.base.work)
+
+    def scratch(self, rows: int) -> int:
+        """Bytes needed for so many rows, the features among them."""
+        units = sum(one.units.scratch(rows) for one in self.columns)
+        return self.base.scratch(rows) + units + 16 * rows * sum(self.counts)
+
+    def joined(self, values: Sequence[NDArray[Any]]) -> Vector:
+        """Side by side: of what is given, of x, of y, columns of x, of y."""
+        own = (one(x) for one, x in zip(self.columns, values, strict=False))
+        return np.concatenate([self.base.joined(values), *own], axis=1)
+
+    def fits(self, sums: DesignSums, n: int) -> FirstFits:
+        """The regressions on what is given, from sums over all n rows."""
+        r_x, r_y, p, _ = self.base.sizes
+        numbers = np.arange(self.size)
+        ridges = Ridges.fit(sums, n, numbers[:p], numbers[p:])
+        ends = np.cumsum([0, r_x, r_y, *self.counts])
+        x, y, *own = (slice(*ends[k : k + 2]) for k in range(4))
+        of_x, of_y = (one.centre(ridges, at) for one, at in zip(self.columns, own, strict=True))
+        share_x, share_y = (
+            ridges.explained(at) * len(one.at) / one.columns
+            for one, at in zip((of_x, of_y), own, strict=True)
+        )
+        return FirstFits(ridges, x, y, (of_x, of_y), (share_x, share_y))
