@@ -112,7 +112,7 @@ def _lines_of_code(
     Labels of rows are options that name an array, or of samples one each.
     """
     found, function = call
-    labels = [what for what in labels if options[what]]
+    labels = [what for what in labels if options.get(what)]
     asked = {**asked, **{what: _Name(what) for what in labels}}
     usual = {name: one.default for name, one in signature(function).parameters.items()}
     given = {

@@ -80,6 +80,7 @@ class Stop:
 
 
 @pytest.mark.sampled(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("kinds", "at"),
     [

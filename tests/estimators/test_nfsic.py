@@ -508,6 +508,7 @@ def stored(data, tmp_path):
 
 
 @pytest.mark.sampled(2)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("m", "null"),
     [
