@@ -78,12 +78,12 @@ def floor_of_signs(data: Rows, signs: Array, tile: tuple[int, int]) -> None:
                     first.T @ signs[rows]
 
 
-def floor_of_shifts(data: Rows, groups: int) -> None:
-    """One thread's share of a pass over features under all shifts within groups."""
+def floor_of_shifts(data: Rows, tile: int) -> None:
+    """One thread's share of a pass over features under all shifts within so many groups a tile."""
     p, q = len(data.z), len(data.v)
     first, second = np.eye(p, dtype=data.x.dtype), np.eye(q, dtype=data.x.dtype)
     total = np.zeros((SHIFTS // 2 + 1, p, q), np.complex128)
-    step = groups * SHIFTS
+    step = tile * SHIFTS
     for start in range(0, len(data.x), step):
         rows = slice(start, start + step)
         features = np.empty((len(data.x[rows]), p + q), data.x.dtype)
@@ -145,27 +145,23 @@ class Case(NamedTuple):
             *data, kernels=kernels, precision=dtype, rng=0, **self.options, **where
         )
 
-    def floor(self, n: int, d: int, kept: Sequence[int], dtype: str, threads: int) -> Any:
+    def floor(self, n: int, d: int, kept: int, dtype: str, threads: int) -> Callable[..., float]:
         """Seconds of the floor by tile, to be called again and again."""
-        data = Rows.drawn(n, d, self.landmarks, kept[-1], dtype)
-        if self.null == "shifts":
-            return lambda tile: floor_seconds(
-                partial(self.share, groups=tile), data, threads=threads
-            )
-        signs = np.random.default_rng(1).choice(
-            np.array([-1, 1], dtype), (n, self.options["null"].n_resamples)
-        )
-        return lambda tile: floor_seconds(
-            partial(self.share, tile=tile), data, signs, threads=threads
-        )
+        given: list[Any] = [Rows.drawn(n, d, self.landmarks, kept, dtype)]
+        if self.share is floor_of_signs:
+            shape, both = (n, self.options["null"].n_resamples), np.array([-1, 1], dtype)
+            given.append(np.random.default_rng(1).choice(both, shape))
+        return lambda tile: floor_seconds(partial(self.share, tile=tile), *given, threads=threads)
 
 
 def measured(
-    floor: Callable[[Any], float], tiles: Sequence[Any], run: Callable[[], Any], repeats: int
+    case: Case, run: Callable[[], Any], n: int, d: int, dtype: str, threads: int, repeats: int
 ) -> dict[str, Any]:
     """Floor and passes in turn, after a run that is not counted; medians over repeats."""
     result = run()
-    best = min(tiles, key=floor)
+    kept = np.atleast_1d(result.landmarks.kept)
+    floor = case.floor(n, d, int(kept[-1]), dtype, threads)
+    best = min(case.tiles, key=floor)
     pairs = []
     for _ in range(repeats):
         seconds, result = floor(best), run()
@@ -177,7 +173,7 @@ def measured(
         "passes_s": float(np.median(ours)),
         "ratio": float(np.median(ours / floors)),
         "whole_test_s": float(np.median(whole)),
-        "landmarks_kept": " ".join(map(str, np.atleast_1d(result.landmarks.kept))),
+        "landmarks_kept": " ".join(map(str, kept)),
     }
 
 
@@ -188,20 +184,18 @@ def rows(
     for case, dtype in product(cases, ("float32", "float64")):
         rng = np.random.default_rng(1)
         x, y = rng.standard_normal((n, d)).astype(dtype), rng.standard_normal(n).astype(dtype)
-        kept = np.atleast_1d(case.test((x, y), d, dtype).landmarks.kept)
         named = {"null": case.null, "precision": dtype}
-        floor = case.floor(n, d, kept, dtype, threads)
         run = partial(case.test, (x, y), d, dtype, threads=threads)
-        yield named | {"runtime": f"{threads} threads"} | measured(floor, case.tiles, run, repeats)
+        found = measured(case, run, n, d, dtype, threads, repeats)
+        yield named | {"runtime": f"{threads} threads"} | found
         if not workers:
             continue
         with tempfile.TemporaryDirectory() as folder, local_cluster(workers, "4GiB") as client:
             paths = f"{folder}/x.zarr", f"{folder}/y.zarr"
             for path, array in zip(paths, (x, y), strict=True):
                 zarr.create_array(path, data=array, chunks=(8192, *array.shape[1:]))
-            floor = case.floor(n, d, kept, dtype, workers)
             run = partial(case.test, paths, d, dtype, client=client)
-            found = measured(floor, case.tiles, run, repeats)
+            found = measured(case, run, n, d, dtype, workers, repeats)
             yield named | {"runtime": f"{workers} processes"} | found
 
 

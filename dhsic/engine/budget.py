@@ -8,16 +8,13 @@ takes some microseconds, and a task about a second.
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import sys
 import threading
 import time
 import uuid
-from contextlib import suppress
 from dataclasses import dataclass, field
 
-from dhsic.engine.memory import LIBRARIES, resident_bytes
+from dhsic.engine.memory import LIBRARIES, ask_allocator, resident_bytes
 from dhsic.engine.units import format_bytes
 from dhsic.errors import MemoryBudgetError
 
@@ -131,6 +128,4 @@ def own_bytes() -> int:
 def _give_back() -> None:
     """Have the allocator return what it keeps of freed memory, where it can."""
     gc.collect()
-    if sys.platform == "linux":
-        with suppress(OSError, AttributeError):  # of a C library without it
-            ctypes.CDLL(None).malloc_trim(0)
+    ask_allocator("malloc_trim", 0)

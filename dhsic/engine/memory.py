@@ -15,6 +15,7 @@ from dhsic.engine.supervision import aside, fetched, threads_of_workers
 
 __all__ = [
     "LIBRARIES",
+    "ask_allocator",
     "baseline_bytes",
     "forget_peak",
     "high_water_bytes",
@@ -112,8 +113,13 @@ def reuse_freed_memory() -> None:
     Dask's nannies set MALLOC_TRIM_THRESHOLD_ for their workers, with which glibc maps fresh pages
     for every array of more than 128 KiB: tiles then take up to 1.8 times as long.
     """
-    if sys.platform == "linux" and os.environ.get("MALLOC_TRIM_THRESHOLD_") == _TRIM_OF_NANNIES:
-        with suppress(OSError, AttributeError):  # of a C library without it
-            library = ctypes.CDLL(None)
-            for option, kept in _KEPT_BYTES.items():
-                library.mallopt(option, kept)
+    if os.environ.get("MALLOC_TRIM_THRESHOLD_") == _TRIM_OF_NANNIES:
+        for option, kept in _KEPT_BYTES.items():
+            ask_allocator("mallopt", option, kept)
+
+
+def ask_allocator(function: str, *numbers: int) -> None:
+    """Call a function of the allocator of the C library, on Linux where it has it."""
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):
+            getattr(ctypes.CDLL(None), function)(*numbers)

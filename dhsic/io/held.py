@@ -143,16 +143,20 @@ def within_strata(values: NDArray[np.float64], strata: NDArray[np.intp]) -> NDAr
         about = x - (np.bincount(strata, np.where(finite, x, 0.0)) / counts)[strata]
         # Rounding errors of a constant are no spread.
         least = _ROUNDED * np.bincount(strata, np.where(finite, np.abs(x), 0.0)) / counts
-        own = np.sqrt(np.bincount(strata, np.where(finite, about, 0.0) ** 2) / counts)
-        about = np.where((own > least)[strata], about, 0.0)
-        spread = np.sqrt(
-            np.bincount(shared, np.where(finite, about, 0.0) ** 2)
-            / np.maximum(np.bincount(shared, finite), 1)
-        )
+        about = np.where((_spreads(about, finite, strata) > least)[strata], about, 0.0)
+        spread = _spreads(about, finite, shared)
         scale = np.where(spread > 0.0, spread, np.inf)[shared]
         # Missing values stay as they are, and are refused when rows are read.
         found[:, column] = np.where(finite, about / scale, x)
     return found
+
+
+def _spreads(
+    about: NDArray[np.float64], finite: NDArray[np.bool_], labels: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """Root mean squares of the finite of some numbers, of every label."""
+    squares = np.bincount(labels, np.where(finite, about, 0.0) ** 2)
+    return np.asarray(np.sqrt(squares / np.maximum(np.bincount(labels, finite), 1)), np.float64)
 
 
 def held_sources(

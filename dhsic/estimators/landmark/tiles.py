@@ -66,9 +66,8 @@ class TupleTiles:
         """Bytes of the tiles of so many rows, of their sides and of prepared rows."""
         t = self.tuples
         work = 1 + max(t.kernels[k].work_tiles for k in t.needed)
-        roots = {k: self._in_strips(at) for k, at in t.needed.items()}
-        widest = max(int(lengths.max()) for lengths in roots.values())
-        tiles = int(np.sum([roots[t.roots[k]] for k in t.computed], axis=0).max())
+        widest = max(int(lengths.max()) for lengths in self._roots.values())
+        tiles = int(np.sum([self._roots[t.roots[k]] for k in t.computed], axis=0).max())
         columns = sum(map(t.width, t.needed))
         entries = t.entries.itemsize * (
             tiles + work * widest + self.most_sides + self._most_factors
@@ -92,6 +91,11 @@ class TupleTiles:
         return int(np.sum([self._in_strips(kept) for kept in self.tuples.kept], axis=0).max())
 
     @cached_property
+    def _roots(self) -> dict[int, Indices]:
+        """Landmarks of every root kernel at every strip."""
+        return {k: self._in_strips(at) for k, at in self.tuples.needed.items()}
+
+    @cached_property
     def _sides(self) -> dict[tuple[int, ...], Indices]:
         """Values of every side at every strip."""
         return {side: self._in_strips(at) for side, at in self.tuples.sides.items()}
@@ -108,7 +112,7 @@ class TupleTiles:
         """
         t, rows = self.tuples, len(values[0])
         columns = {k: t.kernels[k].columns(values[t.variables[k]], t.dtype) for k in t.needed}
-        lengths = [self._in_strips(at) for at in t.needed.values()]
+        lengths = list(self._roots.values())
         most = max(t.kernels[k].work_tiles for k in t.needed)
         made = np.empty((int(np.sum(lengths, axis=0).max()), rows), t.entries)
         worked = np.empty((most, int(np.max(lengths)), rows), t.entries)
