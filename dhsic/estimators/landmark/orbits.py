@@ -351,16 +351,17 @@ def _sums_of_products(left: Tile, right: Tile) -> Tile:
     Short sums of float32 keep their digits, and are many times quicker than a conversion.
     """
     sums = np.zeros(len(left), np.result_type(left.dtype, np.float64))
+    left = left.conj()  # which `vecdot` takes back, so that nothing is conjugate
     if sums.dtype == left.dtype:
-        return np.einsum("ji,ji->j", left, right, out=sums)
+        return np.vecdot(left, right, out=sums)
     for start in range(0, left.shape[1], LANDMARK_TILE_ROWS):
         at = slice(start, start + LANDMARK_TILE_ROWS)
-        sums += np.einsum("ji,ji->j", left[:, at], right[:, at])
+        sums += np.vecdot(left[:, at], right[:, at])
     return sums
 
 
 def _squared_row_norms(values: Tile) -> Vector:
     """Sums over the last axis of the squared absolute values."""
     real = as_real(np.ascontiguousarray(values))
-    norms: Vector = np.einsum("...i,...i->...", real, real).astype(np.float64, copy=False)
+    norms: Vector = np.vecdot(real, real).astype(np.float64, copy=False)
     return norms
