@@ -77,8 +77,11 @@ class InteractionTestResult(IndependenceTestResult):
         for label, text in super().summary():
             if label == "p-value":
                 for one in self.factorisations:
+                    # A bound has its sign in the text.
                     p = pvalue_text(one.pvalue, one.pvalue_error, count)
                     lines.append(("factorisation", f"{one}: p {'' if p[0] == '<' else '= '}{p}"))
+                # No interaction where any one factorisation holds: it is rejected if all three are
+                # (intersection and union, Berger 1982).
                 text += ", the largest of the three"
             lines.append((label, text))
         return lines

@@ -148,10 +148,10 @@ class Gaussian(SquaredRadial):
     def _slope(
         self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix
     ) -> None:
-        np.multiply(gram, 2, out=out)
+        np.multiply(gram, 2, out=out)  # the gradient is -2 k (x - z)
 
     def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
-        return np.full((count, d), math.sqrt(2.0) * self._scale)
+        return np.full((count, d), math.sqrt(2.0) * self._scale)  # N(0, 2 gamma), by Bochner
 
     def spec(self) -> str:
         return self._spec(self.name, self.gamma)
@@ -191,7 +191,7 @@ class InverseMultiquadric(SquaredRadial):
     def _slope(
         self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix
     ) -> None:
-        np.square(gram, out=out)
+        np.square(gram, out=out)  # the gradient is -k^3 (x - z)
         np.multiply(out, gram, out=out)
 
     def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
@@ -271,10 +271,10 @@ class Matern(Radial):
             np.multiply(out, work[0], out=out)
 
     def _polynomial(self, t: Matrix, out: Matrix) -> None:
-        if self.nu == 1.5:
+        if self.nu == 1.5:  # Rasmussen and Williams (2006), (4.17): 1 + t
             np.add(t, 1, out=out)
         else:
-            np.multiply(t, 1 / 3, out=out)
+            np.multiply(t, 1 / 3, out=out)  # 1 + t + t^2 / 3, by Horner
             np.add(out, 1, out=out)
             np.multiply(out, t, out=out)
             np.add(out, 1, out=out)
@@ -289,7 +289,7 @@ class Matern(Radial):
         # minus the derivative in t, over t: exp(-t)/t, exp(-t), (1 + t) exp(-t)/3
         distances(rows, columns, out)
         if self.nu == 0.5:
-            np.divide(gram, out, out=work[0], where=out > 0)
+            np.divide(gram, out, out=work[0], where=out > 0)  # a kink at 0, where it is 0
             np.copyto(work[0], 0, where=out <= 0)
             np.copyto(out, work[0])
             return
@@ -302,7 +302,7 @@ class Matern(Radial):
             np.multiply(out, 1 / 3, out=out)
 
     def rounding(self, columns: Matrix) -> float:
-        error = super().rounding(columns)
+        error = super().rounding(columns)  # of the squared distance
         return math.sqrt(error) if self.nu == 0.5 else error
 
     def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
@@ -392,7 +392,7 @@ class Laplacian(Kernel):
         out = np.empty(rows.shape)
         for j in range(rows.shape[1]):
             np.subtract(rows[:, j : j + 1], columns[:, j].copy(), out=signs)
-            np.sign(signs, out=signs)
+            np.sign(signs, out=signs)  # 0 at the kink, x_j = z_j
             out[:, j] = np.einsum("ij,ij->i", weighted, signs)
         return -self._scale * out
 

@@ -112,6 +112,7 @@ def parse(text: str) -> Kernel:
 
 
 def _sum(tokens: list[str]) -> Kernel:
+    # Products bind before sums, as in arithmetic.
     return _chain(tokens, "+", add, _product)
 
 
@@ -142,6 +143,7 @@ def _operand(tokens: list[str]) -> Kernel:
     elif token == "(":
         kernel = _inside(token, tokens, _sum)
     else:
+        # Put back among the tokens, so that a name and parentheses read their columns alike.
         token, *at = token.split("@", 1)
         tokens[:0] = [f"@{at[0]}"] if at else []
         kernel = _simple(token)

@@ -108,11 +108,13 @@ class DependenceMatrix(Result):
         """Label and text of every line that a person reads."""
         m = len(self.names)
         above = np.triu_indices(m, 1)
+        # The last key of lexsort is the first that counts: equal p-values are told apart by CKA.
         least = int(np.lexsort((-self.cka[above], self.pvalues[above]))[0])
         i, j = above[0][least], above[1][least]
         # No replicate reaches the statistic of a variable with itself: 1 / (b + 1).
         count = round(1.0 / float(self.pvalues.diagonal().min())) - 1
         p = float(self.pvalues[i, j])
+        # A law has no smallest p-value.
         limited = self.null == "shifts" and is_least(p, count)
         compared = f"<= {p:.4g} ({floor_text(count)})" if limited else f"= {p:.4g} by itself"
         found = f"CKA {self.cka[i, j]:.4g}, p {compared}"
@@ -172,6 +174,7 @@ class DependenceMatrix(Result):
         """
         above = np.triu_indices(len(self.names), 1)
         adjusted = self.pvalues.copy()
+        # The diagonal is no hypothesis, and must not count among the pairs.
         adjusted[above] = adjusted.T[above] = adjust(self.pvalues[above], "holm")
         return adjusted
 

@@ -104,6 +104,7 @@ def reproduction(run: Run, seed: int | None, made_by: str) -> Section:
     from importlib.metadata import version  # slow to import
 
     listings = [("By command", run.command), ("By Python", run.python)]
+    # The libraries on which the last digits depend.
     versions = ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
     system = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     facts = [

@@ -289,6 +289,7 @@ class IndependenceTestResult(_Result):
         """The name of what the p-value compares, its value, and those of the replicates."""
         if self.score is None or self.null_scores is None:
             return "statistic", self.statistic, self.null_distribution
+        # A chain combines p-values of its stages, whatever joins the kernels within each.
         soft = self.grid is not None and self.grid.aggregate == "soft" and not self.stages
         return "soft maximum" if soft else "score", self.score, self.null_scores
 
@@ -358,7 +359,7 @@ class IndependenceTestResult(_Result):
         ]
 
     def _brief(self) -> list[str]:
-        verdict = "rejected" if self.pvalue <= _LEVEL else "not rejected"
+        verdict = "rejected" if self.pvalue <= _LEVEL else "not rejected"  # P(p <= level) <= level
         tried = [] if self.grid is None else [f"{len(self.grid.combinations)} kernel combinations"]
         said = [self._p, f"{self.hypothesis} {verdict} at {_LEVEL:g}"]
         return [*said, self.estimator, f"n = {self.n:,}", *tried]
