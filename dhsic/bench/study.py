@@ -44,7 +44,7 @@ def scaling_study(
 
     Parameters
     ----------
-    *variables : array-like, or one function
+    *variables : array-like, shapes (n,) or (n, d_m), or one function
         As for `independence_test`; or a function that takes a number of rows and returns the
         variables, for which 'rows' must vary. NumPy arrays that it returns are stored as zarr.
     vary : mapping of str to list

@@ -56,6 +56,11 @@ class InteractionTestResult(IndependenceTestResult):
     factorisations : tuple of Factorisation
         The three, in the order of the variables that they separate.
 
+    References
+    ----------
+    .. [1] D. Sejdinovic, A. Gretton, W. Bergsma. A kernel test for three-variable interactions.
+       NeurIPS 2013.
+
     Examples
     --------
     >>> import numpy as np

@@ -16,8 +16,9 @@ from dhsic.kernels.columns import Columns
 from dhsic.kernels.discrete import Delta
 from dhsic.kernels.distance import Distance
 from dhsic.kernels.dot import Linear, Polynomial
+from dhsic.kernels.matern import Matern
 from dhsic.kernels.on_columns import OnColumns
-from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian, Matern
+from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian
 from dhsic.kernels.ranked import AndersonDarling, Ranked, Scale
 from dhsic.kernels.rational import RationalQuadratic
 

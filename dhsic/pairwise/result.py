@@ -75,6 +75,13 @@ class DependenceMatrix(Result):
     data : tuple of StoredArraySummary
         The stored arrays, the same at the end of the run as at its start.
 
+    References
+    ----------
+    .. [1] Q. Zhang, S. Filippi, A. Gretton, D. Sejdinovic. Large-scale kernel methods for
+       independence testing. Statistics and Computing 28, 2018, section 4.1.
+    .. [2] C. Cortes, M. Mohri, A. Rostamizadeh. Algorithms for learning kernels based on centered
+       alignment. JMLR 13, 2012, definition 4, for CKA.
+
     Examples
     --------
     >>> import numpy as np

@@ -170,6 +170,11 @@ class ColumnRanking(Result):
     data : tuple of StoredArraySummary
         The stored arrays, the same at the end of the run as at its start.
 
+    References
+    ----------
+    .. [1] L. Song, A. Smola, A. Gretton, J. Bedo, K. Borgwardt. Feature selection via dependence
+       maximization. JMLR 13, 2012.
+
     Examples
     --------
     >>> import numpy as np

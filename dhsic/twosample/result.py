@@ -43,6 +43,11 @@ class TwoSampleTestResult(IndependenceTestResult):
     samples : tuple of SampleSummary
         The samples.
 
+    References
+    ----------
+    .. [1] A. Gretton, K. Borgwardt, M. Rasch, B. Schoelkopf, A. Smola. A kernel two-sample test.
+       JMLR 13, 2012.
+
     Examples
     --------
     >>> import numpy as np
