@@ -139,6 +139,7 @@ class DependenceMatrix(Result):
     def records(self) -> list[dict[str, Any]]:
         """Every pair of different variables, the strongest first."""
         first, second = above = np.triu_indices(len(self.names), 1)
+        # As in the summary: by p-value, and CKA where replicates end.
         order = np.lexsort((-self.cka[above], self.pvalues[above]))
         matrices = {
             "hsic": self.hsic,

@@ -70,6 +70,7 @@ class TwoSampleTestResult(IndependenceTestResult):
 
     @property
     def _asked(self) -> tuple[str, ...]:
+        # The question is of samples, where `variables` has their values.
         return tuple(one.name for one in self.samples)
 
     def records(self) -> list[dict[str, Any]]:
