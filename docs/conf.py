@@ -69,6 +69,7 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "min_reported_time": 60,
     "abort_on_example_error": True,
+    "capture_repr": (),  # of axes, beside their picture
     "remove_config_comments": True,
 }
 # A gallery says what a result is by its picture; figures are closed as they are shown.
