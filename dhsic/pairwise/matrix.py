@@ -157,7 +157,6 @@ def dependence_matrix(
     matrix = _Matrix(session, Combinations.single(fitting), null, asked)
     drawn, found = matrix.begin(method.n_drawn(session), open_=n_landmarks is None)
     hsic, pvalues, detail = _measured_pairs(session, drawn, found.null)
-    # Cortes et al. (2012), definition 4: HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)).
     norms = np.sqrt(hsic.diagonal())
     if not norms.all():
         named = ", ".join(
@@ -165,6 +164,7 @@ def dependence_matrix(
         )
         msg = f"the kernel must vary over the rows of every variable, and does not for {named}"
         raise InvalidArgumentError(msg)
+    # Cortes et al. (2012), definition 4: HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)).
     cka = hsic / np.outer(norms, norms)
     # Rounding would leave it a little beside 1.
     np.fill_diagonal(cka, 1.0)
