@@ -68,7 +68,8 @@ SMALL = {
     "memory_peak": "--layout 'one chunk'",
     "mutants": "--count 1 --files dhsic/engine/units.py --tests tests/engine/test_units.py",
     "nfsic_power": "--runs 2 --size 120 --data 'sign, d = 2'",
-    "pc_graph": "--rows 300 --library causal-learn",
+    "pc_graph": "--rows 300 --library causal-learn --functions nonlinear --test dhsic "
+    "--test fisherz",
     "peers": "level --data normals --size 60 --method 'dhsic default' --runs 2 --resamples 19",
     "perez_suay": "--figure 1 --rows 50 --draws 20 --number 1 --number 30",
     "plan_seconds": "--estimator v-hsic --n 3000",

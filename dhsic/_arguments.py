@@ -86,6 +86,7 @@ def open_session(
     what, fewest = ("a test of independence", 4) if tests else ("an estimate of dependence", 2)
     if sources[0].shape[0] < fewest:
         left = f", and {dropped:,} that miss a value were left out" if dropped else ""
+        # Few rows and many columns, or one array alone, look like a table that lies on its side.
         wide = len(variables) == 1 or any(one.shape[1] > one.shape[0] for one in sources)
         turned = "; rows are observations: pass variables one by one, or transpose them"
         msg = (
@@ -94,6 +95,7 @@ def open_session(
         )
         raise DataError(msg)
     where = client, threads, memory, progress, checkpoint
+    # An estimate may be of a constant, and is 0; a test of it could reject nothing.
     constants = not tests
     session = session_over(sources, rng, precision, *where, time=time, takes_constants=constants)
     session.dropped, session.remedy = dropped, DROP_MISSING
@@ -324,8 +326,11 @@ def choose_method(
     asked = _read_kernels(kernels, m)
     named = _estimator_as_given(estimator, session)
     grid = asked if isinstance(asked, Grid) else Grid(tuple(map(_candidates, asked)))
+    # Random features exist for kernels of differences alone (Bochner's theorem).
     invariant = getattr(named, "needs_invariance", False)
     grid = grid.by_type(list(map(kinds_of, session.sources)), invariant=invariant)
+    # A grid is corrected for by the replicates that its kernels share: a null of a formula has
+    # none.
     tries = draws_replicates(null) and (named is None or tries_grids(named))
     if isinstance(asked, Grid) or tries:
         combinations = grid.combinations(m)

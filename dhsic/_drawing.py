@@ -43,6 +43,7 @@ def axes_of(ax: Axes | None, size: tuple[float, float] | None = None) -> Axes:
     """
     if ax is not None:
         return ax
+    # Constrained, so that long names of columns push the axes and are not cut.
     axes: Axes = _pyplot().subplots(figsize=size, layout="constrained")[1]
     return axes
 

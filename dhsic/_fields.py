@@ -35,6 +35,7 @@ _SHOWN = 1000
 def tested_fields(session: Session, method: Method, began: float) -> dict[str, Any]:
     """Run a test, and return the fields that its result has."""
     outcome, grid, stages = _outcome_of_test(session, method)
+    # A law that is made of replicates, as a Pareto tail, takes the place of their histogram.
     distribution = method.law(outcome.distribution)
     p = pvalue(outcome.statistic, distribution, session.dtype, outcome.rounding)
     if isinstance(distribution, Replicates):
@@ -78,6 +79,7 @@ def _outcome_of_test(
         assert isinstance(estimator, ChainEstimator)
         stages = estimator.test_chain(session, combinations, null)
         return combine_chain(session, stages, method.grid, null)
+    # One kernel a variable: nothing is chosen, and no score has to account for a choice.
     if combinations.plain:
         return estimator.test(session, combinations.kernels, null), None, ()
     assert isinstance(estimator, GridEstimator)
@@ -163,5 +165,6 @@ def result_fields(
 def variable_summary(source: Source, kernel: Kernel) -> VariableSummary:
     """The name of a variable, its columns and the kernel that was taken."""
     d = source.shape[1]
+    # The variable has the name of its one column already.
     labels = labels_of(source) if d > 1 else None
     return VariableSummary(source.name, d, kernel.spec(), labels)

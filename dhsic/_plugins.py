@@ -30,6 +30,7 @@ def load_plugins() -> None:
         _LOADED.add(point.name)  # before it is loaded, since it may ask for names itself
         try:
             point.load()
+        # A plugin that is broken must not keep dhsic from starting.
         except Exception as error:
             msg = (
                 f"plugin {point.name!r} must load {point.value!r} to add its names, got "

@@ -35,6 +35,7 @@ Progress = Listener | bool | None
 Given = ParamSpec("Given")
 Returned = TypeVar("Returned")
 
+# A test of a small table ends before anybody wonders, and needs no bar.
 _BAR_DELAY_SECONDS = 2.0
 _PAGE_SECONDS = 0.25  # between two changes of a notebook's page
 _PAGE_WIDTH = 100
@@ -237,6 +238,7 @@ def _listener(asked: Any) -> Iterator[Listener | None]:
             f"{asked!r}"
         )
         raise InvalidArgumentError(msg)
+    # A public function that calls another has one bar, its own.
     nested = _WITHIN.get()
     token = _WITHIN.set(True)
     try:
@@ -264,6 +266,7 @@ def _seen(asked: bool) -> Iterator[Listener | None]:
         if not asked:
             yield None
             return
+    # Two bars would write over each other: threads that test at once share the terminal.
     if not _SHOWN.acquire(blocking=False):
         yield None
         return
@@ -277,6 +280,7 @@ def _seen(asked: bool) -> Iterator[Listener | None]:
 def _in_notebook() -> bool:
     loaded = sys.modules.get("IPython")
     shell = None if loaded is None else loaded.get_ipython()
+    # IPython in a terminal has a shell without a kernel, and no page to draw on.
     return getattr(shell, "kernel", None) is not None
 
 
@@ -293,6 +297,7 @@ def _bar_on_terminal(seconds: float) -> Iterator[Listener]:
             drawn.append(live)
 
     timer = threading.Timer(seconds, draw)
+    # An interpreter that ends must not wait for a bar that was never shown.
     timer.daemon = True
     draw() if seconds <= 0.0 else timer.start()
     try:
@@ -309,6 +314,7 @@ def _bar_on_terminal(seconds: float) -> Iterator[Listener]:
 @contextmanager
 def _on_page(seconds: float) -> Iterator[Listener]:
     """A line below the cell, which an event changes and the end makes empty."""
+    # Plain text that is replaced in place: widgets would need an extension of the page.
     display: Any = import_module("IPython.display").display
     bar = Bar()
     hear, due, pages = bar.listen(), time.monotonic() + seconds, list[Any]()
@@ -339,6 +345,7 @@ def _in_lines(seconds: float) -> Iterator[Listener]:
     del seconds
 
     def tell(event: Event) -> None:
+        # Logs of batch jobs are files: a line that is drawn over would fill them.
         if isinstance(event, PassFinished):
             passed = f"{event.amount:,} {event.unit} in {event.seconds:.1f} s"
             sys.stderr.write(f"dhsic: {event.name}: {passed}\n")

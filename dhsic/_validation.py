@@ -140,8 +140,10 @@ def named_arguments(function: Callable[Given, Returned]) -> Callable[Given, Retu
 
     @wraps(function)
     def checked(*args: Given.args, **kwargs: Given.kwargs) -> Returned:
+        # Looked at first: `bind` would say that a name is unknown, and not which one was meant.
         if not kwargs.keys() <= known:
             raise _unknown_argument(function.__name__, min(kwargs.keys() - known), known)
+        # Apart from the call itself, whose own TypeErrors are no fault of the arguments.
         try:
             needed.bind(*args, **kwargs)
         except TypeError as error:
@@ -151,6 +153,7 @@ def named_arguments(function: Callable[Given, Returned]) -> Callable[Given, Retu
 
     needed = signature(function)
     known = {
+        # A mapping keeps the order of the signature, in which an error lists the names.
         name: None
         for name, one in needed.parameters.items()
         if one.kind in (one.KEYWORD_ONLY, one.POSITIONAL_OR_KEYWORD)

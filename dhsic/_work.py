@@ -136,6 +136,7 @@ class Work:
             msg = f"kinds of work are {', '.join(REFERENCE.seconds)}; got {', '.join(others)}"
             raise TypeError(msg)
         named = products, exponentials, cosines, entries, transforms
+        # Only these five have a rate of their own in single precision.
         kinds = _OF_FLOAT32 if np.dtype(dtype) in _SINGLE else _BY_PRECISION
         counts = [(kind, float(n)) for kind, n in zip(kinds, named, strict=True) if n]
         return cls((*counts, *((kind, float(n)) for kind, n in others.items() if n)))

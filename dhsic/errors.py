@@ -23,9 +23,11 @@ class DhsicError(Exception):
     """Base of every error that dhsic raises on purpose."""
 
     def __str__(self) -> str:
+        # Messages name columns and paths, which may hold sequences that steer a terminal.
         return printable(super().__str__(), keep="\n\t")
 
 
+# Also the built-in error of its kind, so that code that knows nothing of dhsic can catch it.
 class InvalidArgumentError(DhsicError, ValueError):
     """An option has a value that the call cannot use."""
 

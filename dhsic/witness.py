@@ -83,5 +83,6 @@ def witness_functions(
     session.begin(plan_measure(session, chosen, fitting))
     session.resume(computes="witness functions", estimator=chosen, kernels=fitting)
     found = chosen.witness_functions(session, fitting)
+    # Stored data may have been written to meanwhile.
     session.verify()
     return replace(found, estimator_reason=reason)

@@ -69,6 +69,7 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "min_reported_time": 60,
     "abort_on_example_error": True,
+    "capture_repr": (),  # of axes, beside their picture
     "remove_config_comments": True,
 }
 # A gallery says what a result is by its picture; figures are closed as they are shown.
@@ -79,10 +80,12 @@ html_title = "dhsic"
 html_static_path = ["_static"]
 html_css_files = ["dhsic.css"]
 html_show_sourcelink = False
+html_sidebars = {"start": []}  # it has no pages below it
 html_theme_options = {
     "navbar_end": ["theme-switcher"],
     "header_links_before_dropdown": 8,
-    "secondary_sidebar_items": ["page-toc"],
+    # Wide tables take the room of the contents beside them.
+    "secondary_sidebar_items": {"**": ["page-toc"], "evidence": [], "how-to/coming-from": []},
     "show_nav_level": 1,
     "navigation_with_keys": False,
     "pygments_light_style": "default",

@@ -16,6 +16,8 @@ from tests.cluster.slurm import slurm as slurm
 from tests.cluster.slurm import slurm_daemons as slurm_daemons
 
 mpl.use("Agg")
+# Examples of docstrings leave their figures open, more of them in one process than it warns of.
+mpl.rcParams["figure.max_open_warning"] = 0
 
 # The bits of a solve depend on the number of BLAS threads: one here, where NumPy may be imported
 # already, and one in the processes that tests start and compare with.

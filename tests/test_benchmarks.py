@@ -648,6 +648,18 @@ def test_cause_effect_pairs__are_scored_by_every_method(out, monkeypatch, tmp_pa
     assert run(cause_effect_pairs, out, *options) == table
 
 
+def test_cause_effect_pairs__some_are_far_apart(out, monkeypatch, tmp_path):
+    cause_effect_data(tmp_path)
+    data = cause_effect_pairs.pairs(tmp_path)
+    assert [one.number for one in cause_effect_pairs.spread(data, 3)] == [1, 3, 6]
+    assert cause_effect_pairs.spread(data, None) == cause_effect_pairs.spread(data, 9) == data
+    monkeypatch.setattr(cause_effect_pairs, "FOLDER", tmp_path)
+    monkeypatch.setattr(cause_effect_pairs, "pairs", lambda folder: data[::2])
+    refused = CliRunner().invoke(cause_effect_pairs.main, ["--out", str(out), "--pairs", "2"])
+    assert refused.exit_code == 1
+    assert "pairs of both directions, got 2 of one" in refused.output
+
+
 def test_cause_effect_pairs__need_their_data(out, monkeypatch, tmp_path):
     monkeypatch.setattr(cause_effect_pairs, "FOLDER", tmp_path)
     refused = CliRunner().invoke(cause_effect_pairs.main, ["--out", str(out)])

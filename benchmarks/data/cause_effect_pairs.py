@@ -115,6 +115,14 @@ def pairs(folder: Path) -> list[Pair]:
     return found
 
 
+def spread(data: Sequence[Pair], count: int | None) -> Sequence[Pair]:
+    """So many of the pairs, the first and the last among them; all where no number is given."""
+    if count is None or count >= len(data):
+        return data
+    # The first 39 of the collection have one direction, and no curve.
+    return [data[k] for k in np.linspace(0, len(data) - 1, count).round().astype(int)]
+
+
 def scores(found: PairResiduals) -> dict[str, float]:
     """All scores of a pair, positive where the first variable is believed to be the cause."""
     tested = found.decide(ResidualMeasure(criterion="p-value"))
@@ -341,21 +349,26 @@ def pooled(
 )
 @click.option("--rows", "sizes", multiple=True, type=int, default=(50, 100, 200, 500, 2000))
 @click.option("--realisations", default=10, help="Of rows, folds and features.")
-@click.option("--pairs", "first", type=int, help="The first pairs only.")
+@click.option(
+    "--pairs", "count", type=click.IntRange(min=2), help="So many, equally far apart in the list."
+)
 @click.option("--scores", "path", default="benchmarks/results/cause_effect_scores.csv")
 @click.option("--out", default="benchmarks/results/cause_effect_pairs.csv")
 def main(
     regressions: tuple[str, ...],
     sizes: tuple[int, ...],
     realisations: int,
-    first: int | None,
+    count: int | None,
     path: str,
     out: str,
 ) -> None:
     if not (FOLDER / "cep" / "pairs.npz").exists():
         msg = f"there are no pairs in {FOLDER / 'cep'}: name the folder of data in DHSIC_DATA"
         raise click.ClickException(msg)
-    data = pairs(FOLDER)[:first]
+    data = spread(pairs(FOLDER), count)
+    if len({pair.first_is_cause for pair in data}) < 2:
+        msg = f"areas need pairs of both directions, got {len(data)} of one: take more --pairs"
+        raise click.ClickException(msg)
     write_csv(path, score_rows(data, regressions, sizes, range(realisations), read_csv(path)))
     write_csv(out, areas(data, read_csv(path)))
     draw(data, read_csv(path), read_csv(out), Path(out).parent)

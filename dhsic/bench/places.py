@@ -14,6 +14,7 @@ from dhsic.errors import ClusterError, InvalidArgumentError
 
 __all__ = ["StudyWorkers", "Usage", "WorkerPool"]
 
+# Jobs wait in a queue for their turn.
 _WORKERS_TIMEOUT_SECONDS = 600.0
 _LOOK = 0.05
 _HERE = "this process"
@@ -74,9 +75,11 @@ class StudyWorkers:
         """Values of a function in every process that runs tasks."""
         if self.client is None:
             return {_HERE: function()}
+        # A worker that is just leaving must not end the study.
         return dict(self.client.run(function, on_error="ignore"))
 
     def _processor_seconds(self) -> dict[str, float]:
+        # Driver steps, as solves, run in this process even where workers have the passes.
         return {_HERE: time.process_time()} | self._everywhere(time.process_time)
 
 

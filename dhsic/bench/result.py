@@ -257,6 +257,7 @@ class ScalingStudy(Result):
         except (OSError, ValueError, TypeError, AttributeError, csv.Error) as error:
             msg = f"{os.fspath(path)!r} cannot be read as the CSV file of a scaling study: {error}"
             raise DataError(msg) from error
+        # Columns of passes differ from study to study, and are not asked for.
         needed = {*SETTINGS, *MEASURED, *_BYTES, "pvalue", "repeat", "study"}
         if not rows or needed - set(rows[0]):
             missing = ", ".join(sorted(needed - set(rows[0] if rows else ())))
@@ -298,6 +299,7 @@ class ScalingStudy(Result):
 
     def of(self, settings: Sequence[Row]) -> ScalingStudy:
         """The runs of these settings and turns, in the order in which they are asked for."""
+        # A file of an interrupted study may hold runs that this call did not ask for.
         chosen = (next(run for run in self.runs if _matches(run, s)) for s in settings)
         return ScalingStudy(tuple(chosen))
 

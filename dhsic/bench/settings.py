@@ -86,6 +86,7 @@ def _one(setting: Setting, weak: bool) -> Setting:
     if not weak:
         return setting
     each = setting["rows"]
+    # In weak scaling the number of rows given is that of one worker.
     return {**setting, "rows": each * setting["workers"], "rows_per_worker": each}
 
 
@@ -138,6 +139,7 @@ def check_options(options: Mapping[str, Any], varied: Iterable[str]) -> None:
     for name in sorted(set(options) & set(varied)):
         msg = f"{name} must be given once, and vary has it too: drop one of them"
         raise InvalidArgumentError(msg)
+    # Runs would draw one after another from it, and do different work.
     if isinstance(options.get("rng"), np.random.Generator):
         msg = "rng must be a seed in a study, got a Generator, which differs from run to run"
         raise InvalidArgumentError(msg)

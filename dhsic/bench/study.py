@@ -44,7 +44,7 @@ def scaling_study(
 
     Parameters
     ----------
-    *variables : array-like, or one function
+    *variables : array-like, shapes (n,) or (n, d_m), or one function
         As for `independence_test`; or a function that takes a number of rows and returns the
         variables, for which 'rows' must vary. NumPy arrays that it returns are stored as zarr.
     vary : mapping of str to list
@@ -140,6 +140,7 @@ def scaling_study(
 
 def _turns(settings: Sequence[Setting], repeats: int, client: Any) -> list[Setting]:
     """All runs in their order: of a user's cluster, which takes long to grow, size by size."""
+    # Turn by turn and not setting by setting: a slow hour of the machine then strikes all alike.
     turns = [{**one, "repeat": repeat} for repeat in range(repeats) for one in settings]
     if client is None:
         return turns
@@ -169,6 +170,7 @@ def _run_setting(
     """One test, and what it took."""
     sources = data.of(setting["rows"], setting.get("chunk_rows"))
     chosen = options_of(setting, options) | place.options
+    # Beside what is measured, so that the table says how far plans are from it.
     planned = plan(*sources, **{name: value for name, value in chosen.items() if name != "rng"})
     task_seconds = 0.0
 

@@ -84,4 +84,5 @@ def _medians(runs: list[Row], passes: Iterable[str]) -> dict[str, Any]:
     shares = {name: None if None in times else median(times) for name, times in each.items()}
     peaks = [run["peak_bytes"] for run in runs if run["peak_bytes"] is not None]
     same = {name: runs[0][name] for name in ("bytes_read", "planned_bytes", "pvalue")}
+    # A budget must hold in every run: the median of peaks would hide the one that breaks it.
     return {**middle, **shares, **same, "peak_bytes": max(peaks, default=None)}

@@ -182,6 +182,7 @@ def enumerate_dags(m: int) -> tuple[Parents, ...]:
         for own in _subsets(others):
             yield from grown((*parents, own))
 
+    # By edges first, so that a graph comes after those that it contains.
     return tuple(sorted(grown(()), key=lambda parents: (sum(map(len, parents)), parents)))
 
 

@@ -172,6 +172,7 @@ class CausalDirection(BarResult):
 
     def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
         first, second = self.names
+        # All criteria have HSIC, and only some have p-values or maps.
         sizes = [self.forward.hsic, self.backward.hsic]
         return [f"{first} -> {second}", f"{second} -> {first}"], sizes, "HSIC with the residuals"
 

@@ -63,6 +63,7 @@ def open_nodes(
     """
     opened = open_rows(variables, names, data, missing, labels, memory)
     sources = opened.sources
+    # Before anything is regressed: the number of graphs grows faster than the factorial.
     if most is not None and len(sources) > most:
         msg = (
             f"all graphs are scored over 2 to {most} nodes, got {len(sources)}: leave some out, "
@@ -70,6 +71,7 @@ def open_nodes(
         )
         raise InvalidArgumentError(msg)
     for source in sources:
+        # Codes of categories have no order that a regression could fit.
         if source.categorical:
             msg = (
                 f"a regression needs numbers, and variable {source.name!r} holds categories: give "

@@ -268,7 +268,7 @@ def directions(
 
     Parameters
     ----------
-    pairs : sequence or mapping of pairs of array-like
+    pairs : sequence or mapping of pairs of array-like, shapes (n,) or (n, d)
         Each (x, y) as for `direction`; the keys of a mapping are names of the pairs.
     rng : int, SeedSequence, BitGenerator, Generator or None, optional
         One seed for all. Every pair draws from a seed of its own, which is in its result.

@@ -141,6 +141,7 @@ class DAGScores(Result):
         return len(self.parents)
 
     def __getitem__(self, number: int) -> ScoredDAG:
+        # Made when it is asked for: there may be 29,281 of them.
         dag = DAG(self.names, self.parents[number])
         return ScoredDAG(dag, self.statistics[number], self.pvalues[number])
 
@@ -260,6 +261,8 @@ class DAGScores(Result):
 
     @property
     def _order(self) -> list[int]:
+        # P-values of replicates tie at their smallest and at 1; statistics go on to tell them
+        # apart.
         return sorted(range(len(self)), key=lambda c: (-self.pvalues[c], self.statistics[c]))
 
     def summary(self) -> list[tuple[str, str]]:

@@ -182,6 +182,7 @@ def score_dags(
         **described_regression(regressor),
     )
     tested = session.over(residual_variables(session, regressor, sets), "residuals")
+    # Only now: which estimator fits depends on the kernels of residuals, a set of parents each.
     method = method.on(tested, combinations)
     tested.begin(method.plan(tested, combinations))
     scores = method.test(tested, combinations)
@@ -338,6 +339,7 @@ def choose_residual_test(
     elif isinstance(estimator, NystromMHSIC) and n_tests > _MANY_GRAPHS:
         chosen, why = Multiplier(_RESAMPLES), f"more than {_MANY_GRAPHS} tests share its replicates"
     else:
+        # Graphs are compared by p-values that may all be far below 1 / (b + 1).
         chosen, why = Gamma(), "p-values without a smallest step"
     if not isinstance(chosen, Gamma | Spectral | Resampling):
         msg = (

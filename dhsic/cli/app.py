@@ -46,6 +46,7 @@ class Application(click.Group):
                         arguments, prog_name, complete_var, False, obj=tuple(arguments), **extra
                     )
             except (Exception, KeyboardInterrupt) as error:
+                # Before the error in a line, which then stands last on the screen.
                 if debug:
                     traceback.print_exc()
                 code = _report(error)
@@ -78,6 +79,7 @@ def _report(error: BaseException) -> int:
     if isinstance(error, DhsicError):
         _say(f"error: {error}")
         return USAGE
+    # One line at any rate: an error of a library may have a page of text.
     text = " ".join(str(error).split())[:200]
     _say(f"internal error: {type(error).__name__}: {text}; run with --debug for the traceback")
     return INTERNAL
@@ -88,6 +90,7 @@ def _where_to_look(context: click.Context | None) -> str:
 
 
 def _say(text: str) -> None:
+    # Names of data reach the terminal here, and URLs with passwords the logs of others.
     click.echo(f"dhsic: {redacted(printable(' '.join(text.split())))}", err=True)
 
 
@@ -107,6 +110,7 @@ def _warnings_in_a_line() -> Iterator[None]:
     def show(message: Warning | str, *_: Any) -> None:
         _say(f"warning: {message}")
 
+    # Not a filter: which warnings are shown, and how often, stays with the user.
     before = warnings.showwarning
     warnings.showwarning = show  # type: ignore[assignment]
     try:

@@ -116,6 +116,7 @@ def order(**options: Any) -> None:
     the others. It then drops edges without which the residuals stay independent at the level alpha.
     Prints the graph and the order.
     """
+    # The search decides by the level as it goes; scores of all graphs are judged afterwards.
     found: DAGSearch = _run_and_write(search_dag, {**options, "level": options["alpha"]})
     print_summary(found.summary())
 
@@ -127,6 +128,7 @@ def _run_and_write(function: Callable[..., Any], options: dict[str, Any]) -> Any
         sources = opened(options, options["variables"])
         names = [source.name for source in sources]
         arguments = method_arguments(options, place)
+        # Residuals are numbers, whatever the variable is.
         kernels = [kernel or "gaussian" for kernel in single_kernels(options["kernels"], names)]
         if "level" in options:
             arguments["alpha"] = options["level"]
@@ -160,6 +162,7 @@ def _print_scores(scores: DAGScores, options: dict[str, Any]) -> None:
     kept = len(scores.accepted(alpha))
     said = f"{kept:,} of {len(scores):,} graphs are not rejected at level {alpha:g}"
     minimal = [("minimal", str(graph.dag)) for graph in scores.minimal(alpha)[:top]]
+    # The summary has its level of 5 %, and the command line perhaps another.
     others = [row for row in scores.summary() if row[0] not in _OWN_ROWS]
     print_summary([("accepted", said), *minimal, *others])
 
@@ -196,6 +199,7 @@ def residuals(given: tuple[str, ...], **options: Any) -> None:
         sources = opened(options, [*options["variables"], *given])
         names = [source.name for source in sources]
         null = read_null(options)
+        # The test takes no strata: a category is given as a variable instead.
         rows = read_rows({**options, "strata": None})
         with run.run(place) as watched:
             found = test_given(

@@ -118,7 +118,9 @@ def read_regression(options: dict[str, Any]) -> Regression:
     name, knots, folds = options["regression"], options["knots"], options["folds"]
     if name == Splines.name:
         given = {"n_knots": knots, "n_folds": folds}
+        # None is not given on: the defaults stand in the class alone.
         return Splines(**{key: value for key, value in given.items() if value is not None})
+    # An option that the choice does not take would be ignored in silence.
     if knots is not None:
         msg = f"--knots goes with --regression splines; got {name}: drop it"
         raise click.UsageError(msg)
@@ -132,6 +134,7 @@ def method_arguments(options: dict[str, Any], place: RunResources) -> dict[str, 
         "regression": read_regression(options),
         "estimator": read_estimator(options),
         "null": null,
+        # A value of a null has taken the number already, and refuses a second one.
         "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],
         "missing": options["missing"],
         "precision": options["precision"],

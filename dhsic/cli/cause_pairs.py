@@ -217,6 +217,7 @@ def _known_directions(read: Sequence[CauseEffectPair]) -> Known | None:
     truth = np.array([pair.first_is_cause is True for pair in read])
     weights = np.array([pair.weight for pair in read])
     told = all(pair.first_is_cause is not None for pair in read)
+    # Rates of either class are over its weight, which must not be 0.
     both = weights[truth].any() and weights[~truth].any()
     return (truth, weights) if told and both else None
 
@@ -225,6 +226,7 @@ def _areas(found: CausalDirections, known: Known | None) -> list[tuple[str, str]
     """Lines that tell how right the scores are, by the weights of the pairs."""
     if known is None:
         return []
+    # Weighted, since some pairs of the collection are of the same source.
     accuracy = found.accuracy_curve(*known)
     right = ("right", f"{accuracy.accuracy[-1]:.1%} of the weight of all pairs")
     try:
@@ -263,6 +265,7 @@ def _direction_arguments(options: dict[str, Any]) -> dict[str, Any]:
         "criterion": options["criterion"],
         "estimator": read_estimator(options),
         "regression": read_regression(options),
+        # Left to the criterion where it is not given.
         "null": options["null"] and read_null(options),
         "n_resamples": options["resamples"],
         "kernel": parse(options["kernel"]),

@@ -41,6 +41,7 @@ def interrupts_keep(url: str | None) -> Iterator[None]:
         try:
             yield
         except KeyboardInterrupt as error:
+            # The text travels with the interrupt to the place that ends the command.
             raise KeyboardInterrupt(words) from error
 
 
@@ -93,12 +94,14 @@ def clean(url: str, yes: bool) -> None:
         _ask()
     for folder, _ in found.checkpoints:
         left = remove_checkpoint(folder)
+        # Only files that a checkpoint writes are removed: the folder may be the user's.
         other = f"; {left} other files are left" if left else ""
         click.echo(f"removed {folder}{other}")
     found.refuse_broken()
 
 
 def _ask() -> None:
+    # A question to nobody would hang a batch job.
     if not _is_terminal():
         msg = "there is no terminal to confirm on: add --yes to remove them"
         raise click.UsageError(msg)

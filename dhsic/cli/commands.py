@@ -59,6 +59,7 @@ def main(context: click.Context) -> None:
     'sensitivity' maps a measure to rows and columns, 'two-sample' compares samples, 'interaction'
     tests three variables, 'conditional' tests two given others, and 'cause' infers causes.
     """
+    # Help, and the exit code of success: nothing was asked for.
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 

@@ -111,6 +111,7 @@ def _read(options: dict[str, Any]) -> Request:
     kernels = single_kernels(options["kernels"], names[:2])
     arguments = {
         "method": options["method"],
+        # A list of None would be a choice, and leave the default no other.
         "kernels": kernels if any(kernels) else None,
         "names": names,
         "missing": options["missing"],

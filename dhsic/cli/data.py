@@ -220,6 +220,7 @@ def _print_columns(written: WrittenGroup) -> None:
         # Brackets in names of columns would be read as styles.
         *first, labels = (escape(printable(text)) for text in texts)
         table.add_row(*first, read_as, *counts, labels)
+    # In a file the width would be that of the 80 columns that rich takes for it.
     Console(highlight=False, width=None if sys.stdout.isatty() else _WIDTH).print(table)
 
 

@@ -71,6 +71,7 @@ def demo(rows: int, features: int, seed: int, keep: Path | None, overwrite: bool
                 overwrite=overwrite,
                 progress=bar.at,
             )
+        # Processes take seconds to import what they run, in which nothing else is heard.
         bar.begin("starting workers")
         with local_cluster(workers) as client:
             results = {n: _demo_test(p, client, seed, bar, f"{n}: ") for n, p in groups.items()}
@@ -101,6 +102,7 @@ def _demo_test(path: Path, client: Any, seed: int, bar: Bar, what: str) -> Indep
         *open_group(str(path), names),
         names=names,
         rng=seed,
+        # The data are float32 as well.
         precision="float32",
         client=client,
         progress=bar.listen(what),

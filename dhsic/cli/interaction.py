@@ -92,6 +92,7 @@ _LEVEL = (
 
 
 def _interaction_options(command: Command) -> Command:
+    # The test takes no order, so that groups cannot be series.
     labels = STRATA_OPTION, groups_option("--groups", series=False)
     return with_options(
         command, _OPTIONS, labels, _LEVEL, MISSING_OPTIONS, PLAN_OPTIONS, RUN_OPTIONS
@@ -127,6 +128,7 @@ def _read_interaction(options: dict[str, Any]) -> Request:
     name: str = options["estimator"]
     arguments = {
         "estimator": INTERACTION_ESTIMATORS[name](**given) if given else name,
+        # The test has no grid: options of one are as if they were not given.
         "kernels": read_kernels({**options, **dict.fromkeys(_SEVERAL)}, names),
         "null": null,
         "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],

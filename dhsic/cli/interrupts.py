@@ -60,6 +60,7 @@ def interruptible() -> Iterator[None]:
     inner, outer = socket.socketpair()
     # A full pipe must not hold the signal's handler up.
     outer.setblocking(False)
+    # Schedulers end jobs by SIGTERM, whose default ends Python without any `finally`.
     handler = signal.signal(signal.SIGTERM, _interrupt)
     # The number of every signal is written here by the interpreter, even in library code.
     wakeup = signal.set_wakeup_fd(outer.fileno(), warn_on_full_buffer=False)
@@ -112,6 +113,7 @@ def _end_process(inner: socket.socket) -> None:
             # The command came back in time, and exits by itself unless threads keep it.
             time.sleep(_LEAVING_SECONDS)
             os._exit(_EXIT_CODE)
+    # A copy: an act may be taken back by the main thread meanwhile.
     for act in list(_acts):
         with suppress(Exception):
             act()

@@ -75,6 +75,7 @@ class Journal:
     def __init__(self, write: Callable[[str], None]) -> None:
         self.workers: Callable[[], int | None] = lambda: None
         self._write: Callable[[str], None] | None = write
+        # A log may be that of several runs, even at once.
         self._run = uuid4().hex[:12]
         self._position = Position()
 
@@ -157,6 +158,7 @@ def open_journal(target: str | None, command: Sequence[str], data: str) -> Itera
     with _writer(target) as write:
         journal = Journal(write)
         words = [redacted(word) for word in command]
+        # URLs may hold passwords, and logs are passed on.
         where = redacted(data)
         journal.tell(
             "command-started", version=__version__, command=words, data=where, pid=os.getpid()
@@ -233,6 +235,7 @@ def _writer(target: str | None) -> Iterator[Callable[[str], None]]:
 def _opened_journal(path: str) -> int:
     """Open a file to append whole lines, after a line that was left torn too."""
     try:
+        # With O_APPEND the system finds the end for every write, whoever else writes.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
     except OSError as error:
         msg = f"cannot write the log {path}: {error.strerror or error}"

@@ -227,6 +227,7 @@ class ClassChoice:
         """The help of an option, with the classes that take it and its default in each."""
         names: dict[Any, list[str]] = {}
         for name, default in self.takers(option).items():
+            # A default of False or 0 says no more than that nothing is set.
             names.setdefault(default or None, []).append(name)
         takers = [
             f"[for {', '.join(listed)}{'' if default is None else f'; default: {default}'}]"
@@ -292,6 +293,7 @@ def read_null(options: Mapping[str, Any]) -> NullName | Null:
 def pairs_table() -> str:
     """For every estimator what it costs, what it takes, and which nulls stand with it."""
     load_plugins()
+    # Estimators of installed plugins too, which are loaded here for the sake of the table.
     rows = []
     for entry in TABLE:
         most = "2+" if entry.most_variables is None else str(entry.most_variables)

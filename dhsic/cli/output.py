@@ -67,6 +67,7 @@ def _wrap(text: str, indent: int, *, indent_first: bool = True) -> str:
         width,
         initial_indent=space if indent_first else "",
         subsequent_indent=space,
+        # Paths and kernels are to be copied whole.
         break_long_words=False,
         break_on_hyphens=False,
     )

@@ -38,6 +38,7 @@ class Page:
         if path is not None:
             check_report()
         self._path = path
+        # The page is passed on, unlike the command that was typed.
         self._command = shell_line([redacted(word) for word in command])
         self._started: RunStarted | None = None
         self._memory: tuple[MemoryUse, ...] = ()
@@ -90,5 +91,6 @@ class Page:
         if place.cluster is not None:
             where = f"{self._started.workers} worker processes with {threads} in all"
         run = Run(redacted(options["data"]), self._command, code, where, self._memory)
+        # Sensitivity maps have no level.
         level = {name: options[name] for name in ("alpha", "control") if name in options}
         write_report(result, self._path, run=run, **level)

@@ -35,6 +35,7 @@ def check_picture(path: Path | None) -> None:
     except ImportError as error:
         missing = require("matplotlib", "plot", "--plot")
         raise missing from error
+    # A figure alone has no window, so that this needs no display.
     known = Figure().canvas.get_supported_filetypes()
     if path.suffix.lstrip(".").lower() not in known:
         msg = f"--plot needs a name that ends in a format, as OUT.png or OUT.svg; got {path.name}"

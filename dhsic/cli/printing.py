@@ -58,6 +58,7 @@ def print_plan(request: Request, *, calibrate: bool) -> None:
     """
     planned = request.told(calibrate=calibrate)
     print_lines(str(planned).splitlines(), indent=8)
+    # After the plan is printed, which says why it does not fit.
     planned.check()
 
 

@@ -176,6 +176,7 @@ def rank(**options: Any) -> None:
     place = read_resources(options)
     features, target = opened(options, [options["variable"], options["target"]])
     arguments = _ranking_arguments(options, place, features)
+    # On threads `rank_features` plans by itself before it reads.
     if place.planned is not None or options["only_plan"]:
         planned = dhsic.plan_ranking(
             features, target, by=options["by"], client=place.planned, **arguments
@@ -201,7 +202,9 @@ def _ranking_arguments(
     options: dict[str, Any], place: RunResources, features: AnySource
 ) -> dict[str, Any]:
     """Arguments that planning and ranking share, besides the client."""
+    # --features are columns here, and random features to the estimators' options.
     asked = {**options, "features": None}
+    # A text such as 8sqrt stays one; with a sign the number is refused as a number.
     if (options["landmarks"] or "").lstrip("+-").isdigit():
         asked["landmarks"] = int(options["landmarks"])
     null = read_null(asked)
@@ -273,4 +276,5 @@ def _range(text: str, d: int) -> Sequence[int | str]:
     first, colon, last = (part.strip() for part in text.partition(":"))
     if colon:
         return range(int(first or 0), int(last or d))
+    # A column whose name is a number is called by its place, as the help says.
     return [int(first) if first.lstrip("+-").isdigit() else first] if first else []

@@ -161,6 +161,7 @@ def read_resources(options: dict[str, Any]) -> RunResources:
     click.UsageError, DhsicError
         Options that do not go together, or a description that cannot be used.
     """
+    # Each of them alone says where to run; the last would win over the others in silence.
     given = [name for name in _CLUSTERS if options[name] is not None]
     if len(given) > 1:
         listed = ", ".join(_name_of_option(name) for name in _CLUSTERS[:-1])
@@ -170,6 +171,7 @@ def read_resources(options: dict[str, Any]) -> RunResources:
     memory = options["memory"] or parse_bytes(MEMORY)
     if options["cluster"] is not None:
         spec = ClusterSpec.read(options["cluster"])
+        # The file has the memory of a worker, which its queue is asked for.
         return RunResources(spec.memory, None, spec)
     if options["workers"] is not None:
         return RunResources(memory, None, ClusterSpec("local", options["workers"], memory=memory))

@@ -59,6 +59,7 @@ def run_listener(client: Any, bar: Bar, journal: Journal, *, quiet: bool) -> Lis
     The dashboard, where there is one, is named on stderr unless that is to be quiet.
     """
     if client is not None:
+        # Asked anew for every line: workers come and go in the course of a run.
         bar.workers = journal.workers = partial(worker_count, client)
         link = dashboard_link(client)
         shown = None if link is None else redacted(link)
@@ -115,6 +116,7 @@ def seen_run(
     dict
         Arguments of every public function: seed, client, progress and checkpoint.
     """
+    # A bar would write over the lines of a log on the same stream.
     quiet = options["log_path"] == STDERR
     with progress_bar(shown=not quiet) as bar:
         bar.begin("starting")
@@ -128,4 +130,6 @@ def seen_run(
                     "progress": page.hearing(hear),
                     "checkpoint": options["checkpoint"],
                 }
+            # Only here: before its end the peak is not there, and after the block the workers are
+            # not.
             page.measure(client)

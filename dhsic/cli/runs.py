@@ -36,6 +36,7 @@ _SHOWN = 50
 def runs(runs: Path | None) -> None:
     """List submitted tests, the latest first."""
     found = list_runs(runs_folder(runs))
+    # On stderr, so that a program reads no run from it.
     if not found:
         click.echo("no runs yet: submit one with 'dhsic submit'", err=True)
         return

@@ -107,6 +107,7 @@ def _run_map(
         )
         if options["out_path"] is not None:
             found.to_zarr(options["out_path"], overwrite=options["overwrite"])
+        # The picture needs values of rows, which workers read and which are gone with them.
         if page.wanted and found.flat:
             found.drawn  # noqa: B018  # while there are processes to compute its points
         return found

@@ -120,6 +120,8 @@ def _submit_to(
         raise click.UsageError(msg)
     cluster = _read_spec(spec, queue_name)
     words, own_checkpoint = _read_command(command, queue_name)
+    # A job is killed at its limit of time and queued again, to go on from the folder of the run,
+    # which pods do not see.
     checkpoint = queue_name == "slurm" and not own_checkpoint
     queue = QUEUES[queue_name]
     run = queue.prepare(
@@ -133,6 +135,7 @@ def _submit_to(
     if detach:
         click.echo(run.identity)
         return
+    # Stdout has the result alone.
     click.echo(f"run {run.identity}, {queue_name} job {job}", err=True)
     try:
         with progress_bar() as bar:

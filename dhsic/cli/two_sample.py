@@ -131,9 +131,11 @@ def _read_two_samples(options: dict[str, Any]) -> Request:
         for what in ("strata", "groups")
         if options[what]
     }
+    # The name by which --kernel may call it.
     kernels = read_kernels(options, ["values"])
     arguments = {
         "estimator": estimator,
+        # Samples have one kernel between them, that of their values.
         "kernels": kernels[0] if isinstance(kernels, list) else kernels,
         "null": null,
         "n_resamples": None if hasattr(null, "n_resamples") else options["resamples"],

@@ -43,6 +43,7 @@ _SHOWN = 300
 def refuse(name: str, requirement: str, value: Any, remedy: str) -> NoReturn:
     """Raise the error of a value that cannot be used."""
     shown = repr(value)
+    # A file of the wrong kind may stand in the place of a value.
     if len(shown) > _SHOWN:
         shown = f"{shown[:_SHOWN]}..."
     msg = f"{name} must be {requirement}, got {shown}: {remedy}"
@@ -112,6 +113,7 @@ def path(name: str, value: Any) -> str | None:
 def node_path(name: str, value: Any) -> str | None:
     """Return a path on nodes, whose home folder is that of this machine, or None."""
     given = text(name, value)
+    # Not made absolute: a relative path on a node is not one of this machine's.
     return None if given is None else os.path.expanduser(given)
 
 

@@ -102,6 +102,7 @@ def described(
         where = _spec_of_call(os.fspath(where), given)
     if where is None or isinstance(where, int):
         _drop_unused("on this machine", ("tls", "insecure", "timeout"), given)
+        # Without any choice the machine is used whole, each process with its share of the memory.
         count = processors() if where is None else where
         spec = ClusterSpec("local", count)
         return dataclasses.replace(spec, **{"memory": memory_share(count), **given})

@@ -38,6 +38,7 @@ def gateway_client(spec: ClusterSpec) -> Iterator[Any]:
         try:
             gateway = stack.enter_context(Client(address=section.address, auth=section.auth))
             options = _gateway_options(gateway.cluster_options(), section)
+            # The gateway would keep the cluster for other sessions otherwise.
             cluster = stack.enter_context(gateway.new_cluster(options, shutdown_on_close=True))
             _scale_gateway(cluster, spec)
             client = stack.enter_context(cluster.get_client())

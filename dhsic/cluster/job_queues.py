@@ -28,6 +28,7 @@ __all__ = ["job_arguments", "job_client"]
 _CLASSES = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster", "sge": "SGECluster"}
 _SUBMIT = {"slurm": "sbatch", "pbs": "qsub", "lsf": "bsub", "sge": "qsub"}
 _JOB_NAME = "dhsic-worker"
+# Otherwise every job leaves a file in the folder where it was submitted.
 _NO_LOGS = {
     "slurm": ["-o /dev/null", "-e /dev/null"],
     "pbs": ["-o /dev/null", "-e /dev/null"],
@@ -81,6 +82,7 @@ def job_arguments(spec: ClusterSpec, security: Security | None) -> dict[str, Any
     }
     return {
         "cores": spec.threads,
+        # One process a job: a queue counts, limits and kills jobs, and so each worker by itself.
         "processes": 1,
         "memory": f"{job_limit(spec.memory)}B",
         "job_name": jobs.name or _JOB_NAME,
@@ -100,6 +102,7 @@ def job_arguments(spec: ClusterSpec, security: Security | None) -> dict[str, Any
         "scheduler_options": scheduler,
         "security": security,
         "protocol": "tcp://" if security is None else "tls://",
+        # Lost workers are expected, and told by errors and the progress.
         "silence_logs": logging.CRITICAL,
         **{name: value for name, value in named.items() if value is not None},
     }

@@ -41,6 +41,15 @@ class PlannedWorkers:
         Worker processes.
     threads : int, optional
         Threads of each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> from dhsic.cluster import PlannedWorkers
+    >>> plan = dhsic.plan(np.zeros(100_000), np.zeros(100_000), client=PlannedWorkers(4))
+    >>> plan.runtime.workers, plan.fits
+    (4, True)
     """
 
     workers: int
@@ -52,7 +61,14 @@ class PlannedWorkers:
 
 
 def processors() -> int:
-    """Processors that this process may use, by its affinity and its control group."""
+    """Processors that this process may use, by its affinity and its control group.
+
+    Examples
+    --------
+    >>> from dhsic.cluster import processors
+    >>> processors() >= 1
+    True
+    """
     from dask.system import CPU_COUNT  # slow to import, as is distributed below
 
     return int(CPU_COUNT)
@@ -104,6 +120,13 @@ def local_cluster(
         A number that cannot be used.
     MissingDependencyError
         The library that makes the key is not installed.
+
+    Examples
+    --------
+    >>> from dhsic.cluster import local_cluster
+    >>> with local_cluster(2, memory="1GiB") as client:  # doctest: +SKIP
+    ...     print(len(client.nthreads()))
+    2
     """
     import dask
     from distributed import Client, LocalCluster

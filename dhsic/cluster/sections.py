@@ -65,6 +65,13 @@ class TLS:
         Certificate of this machine.
     key : str
         Private key of that certificate.
+
+    Examples
+    --------
+    >>> from dhsic.cluster import TLS
+    >>> files = TLS("certificates/ca.pem", "certificates/own.pem", "certificates/own.key")
+    >>> files.ca.endswith("/certificates/ca.pem")  # whole paths, for processes elsewhere
+    True
     """
 
     ca: str
@@ -152,6 +159,15 @@ class JobQueue:
         More options of the queue, such as ``--constraint=avx2``.
     python : str, optional
         Python of the nodes; that of this process where not given.
+
+    Examples
+    --------
+    >>> from dhsic.cluster import ClusterSpec, JobQueue
+    >>> jobs = JobQueue(queue="long", walltime="1-02:00:00")
+    >>> jobs.seconds
+    93600
+    >>> ClusterSpec("slurm", workers=8, jobs=jobs).planned.workers
+    8
     """
 
     queue: str | None = None
@@ -219,6 +235,13 @@ class Kubernetes:
     storage_ports : tuple of int, optional
         Ports at which pods may reach object storage, anywhere; they reach nothing else but each
         other and the names of hosts.
+
+    Examples
+    --------
+    >>> from dhsic.cluster import Kubernetes
+    >>> pods = Kubernetes("registry.example.org/dhsic:1.0", resources={"limits": {"cpu": 2}})
+    >>> pods.resources
+    {'limits': {'cpu': '2'}}
     """
 
     image: str
@@ -263,6 +286,14 @@ class Gateway:
         Where the gateway offers an option of this name.
     options : mapping, optional
         More options that the gateway offers, by name.
+
+    Examples
+    --------
+    >>> from dhsic.cluster import Adaptive, ClusterSpec, Gateway
+    >>> gateway = Gateway("https://gateway.example.org", options={"worker_cores": 4})
+    >>> spec = ClusterSpec("gateway", workers=Adaptive(maximum=20), gateway=gateway)
+    >>> spec.planned.workers
+    20
     """
 
     address: str

@@ -36,6 +36,7 @@ def security_of(tls: TLS) -> Security:
     """
     ssl_context(tls)
     return Security(
+        # Without it Dask would speak to a peer that asks for plain TCP.
         require_encryption=True,
         tls_ca_file=tls.ca,
         **{

@@ -102,6 +102,7 @@ class ClusterSpec:
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, _KINDS)
+        # A frozen value holds bytes, whichever way they were written.
         object.__setattr__(self, "memory", parse_bytes(self.memory))
         check_integer("threads", self.threads, minimum=1)
         self._check_timeout()
@@ -180,6 +181,7 @@ class ClusterSpec:
             raise InvalidArgumentError(msg)
         kind = check_choice("kind", description["kind"], _KINDS)
         allowed = (*_COMMON, kind) if _section_of(kind) else _COMMON
+        # An unknown key would be ignored in silence, a misspelt one among them.
         for key in description:
             if key not in allowed:
                 msg = (
@@ -194,6 +196,7 @@ class ClusterSpec:
             values["tls"] = checks.section(TLS, "tls", _placed(values["tls"], folder))
         if kind in description:
             name = _section_of(kind)
+            # Paths in a file are those beside it, wherever the command runs.
             placed = _placed(description[kind], folder)
             values[name] = checks.section(_SECTIONS[name], kind, placed)
         return cls(**values)

@@ -123,6 +123,7 @@ def mean_embedding(
     session = _session(x, rng, precision, client, threads, memory, progress, checkpoint)
     asked = _embedding_kernel(kernel)
     check_kernel(asked, kinds_of(session.sources[0]), "x")
+    # Without replacement: a row that is there twice spans nothing more.
     p = landmark_count(_USUAL if n_landmarks is None else n_landmarks, session.n, replace=False)
     planner = partial(_embedding_plan, session, asked, selection, pool)
     choice = ""
@@ -248,6 +249,7 @@ def load_embedding(path: str | Path) -> MeanEmbedding:
     try:
         digits = arrays.pop("digits")
         landmarks, indices = arrays["landmarks"], arrays["indices"]
+        # A file may be of another version, or damaged: lengths must agree before sums are read.
         if digits.shape != (LIMBS, len(landmarks)) or len(indices) != len(landmarks):
             raise ValueError
         return MeanEmbedding(
@@ -317,6 +319,7 @@ def _tiling(session: Session, kernel: Kernel, landmarks: Vector) -> Tiling:
 
 def _sums(session: Session, kernel: Kernel, landmarks: Vector) -> ExactSums:
     tiling = _tiling(session, kernel, landmarks)
+    # Known at the landmarks, before the pass whose sums would carry it.
     warn_of_rounding(session.names, (kernel,), tiling.columns, session.dtype)
     return session.run(EmbeddingPass(tiling))
 

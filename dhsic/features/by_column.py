@@ -96,6 +96,8 @@ class LandmarksByColumn:
             kept = pivoted_cholesky(part(z), tolerance).in_order()
             landmarks.append(part.columns(z[kept.kept], dtype))
             factors.append(kept.factor)
+        # Kernels of other columns have no product in common, so that the factor has a block a
+        # column.
         return cls(kernel, tuple(landmarks)), scipy.linalg.block_diag(*factors)
 
     @classmethod
@@ -103,6 +105,7 @@ class LandmarksByColumn:
         """A map of a variable of d columns, for plans: with landmarks that take no memory."""
         zero = np.dtype(dtype).type(0)
         shapes = ((count, part.width(1)) for part, _ in kernel.counted(d))
+        # A plan asks for sizes and bytes alone: one zero stands for all values.
         return cls(kernel, tuple(np.broadcast_to(zero, shape) for shape in shapes))
 
     @property

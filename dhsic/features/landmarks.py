@@ -56,6 +56,7 @@ class KernelFeatures:
 
     def squarings(self, wide: FeatureMap) -> int:
         """How often features of a wider kernel are to be squared to give these; 0 if never."""
+        # Values are squares of one another at the same landmarks only.
         if not isinstance(wide, KernelFeatures) or self.rows is None or self.rows != wide.rows:
             return 0
         return self.kernel.squarings(wide.kernel)

@@ -239,6 +239,7 @@ class _Method:
         asked = _read_estimator(estimator)
         _check_kernels(kernels)
         _check_null(null, asked)
+        # Before the estimator is settled, since its plan is that of a null.
         found, why = _interaction_null(null, asked, session, n_resamples)
         name_or_value = asked.name if isinstance(estimator, str) else asked
         chosen, reason, fitting = choose_measure(
@@ -345,6 +346,8 @@ def _read_estimator(estimator: Any) -> NystromMHSIC | VHSIC:
 
 
 def _check_landmarks(estimator: NystromMHSIC) -> None:
+    # Landmarks that are rows of the data carry which values stand together, and a permutation that
+    # keeps them fixed is no draw from the null.
     if estimator.pairing == "joint":
         msg = (
             "pairing must be 'independent' in an interaction test, got 'joint': rows of the data "

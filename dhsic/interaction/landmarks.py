@@ -88,6 +88,7 @@ def plan_at_landmarks(
     """The plan of `replicate_at_landmarks`, with the landmarks as drawn."""
     draw, guessed = estimator.draw, Combinations.single(kernels).guessed(session.dims)
     p = draw.most(session)
+    # As many as are drawn: how many pruning keeps is known only when they are.
     tuples = Tuples.unseen(guessed, session.dims, p, _PAIRS, session.dtype, "centred")
     means = [] if isinstance(null, Multiplier) else plan_tuples(session, tuples, None)
     steps = [*draw.steps(session, guessed, 8 * p * p), *means, *plan_tuples(session, tuples, null)]

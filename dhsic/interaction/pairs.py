@@ -76,6 +76,7 @@ def _pair_steps(session: Session, combinations: Combinations, null: Asked) -> li
         # Rubenstein et al. (2016): under (a, b) _||_ s the statistic is HSIC of s and the pair (a,
         # b).
         pairs = ([held.grams[a] * held.grams[b], held.grams[s]] for a, b, s in FACTORISATIONS)
+        # One after another, so that two working matrices are held and not six.
         values = [_pair_replicates(session, pair, held, null) for pair in pairs]
         return np.transpose(values), float(grams.rounding()[0])
 

@@ -56,6 +56,11 @@ class InteractionTestResult(IndependenceTestResult):
     factorisations : tuple of Factorisation
         The three, in the order of the variables that they separate.
 
+    References
+    ----------
+    .. [1] D. Sejdinovic, A. Gretton, W. Bergsma. A kernel test for three-variable interactions.
+       NeurIPS 2013.
+
     Examples
     --------
     >>> import numpy as np
@@ -77,8 +82,11 @@ class InteractionTestResult(IndependenceTestResult):
         for label, text in super().summary():
             if label == "p-value":
                 for one in self.factorisations:
+                    # A bound has its sign in the text.
                     p = pvalue_text(one.pvalue, one.pvalue_error, count)
                     lines.append(("factorisation", f"{one}: p {'' if p[0] == '<' else '= '}{p}"))
+                # No interaction where any one factorisation holds: it is rejected if all three are
+                # (intersection and union, Berger 1982).
                 text += ", the largest of the three"
             lines.append((label, text))
         return lines

@@ -76,6 +76,7 @@ def read_pairs(folder: str | Path) -> list[CauseEffectPair]:
     if not files:
         msg = f"{str(place)!r} must be a folder with files pair0001.txt and so on, and has none"
         raise DataError(msg)
+    # By number: as text pair10 comes before pair2.
     files.sort(key=lambda path: (_number_of_pair(path), path.name))
     for one, other in pairwise(files):
         if _number_of_pair(one) == _number_of_pair(other):
@@ -91,6 +92,7 @@ def _meta(path: Path) -> dict[int, tuple[int, int, int, int, float]] | None:
         return None
     found = {}
     for row in np.atleast_2d(_numbers_of_file(path)):
+        # All numbers of the file are read as floats, columns among them.
         whole = np.isfinite(row).all() and (row[:5] == np.floor(row[:5])).all()
         if len(row) != 6 or not whole or (row[1:5] < 1).any() or row[5] < 0:
             msg = (
@@ -121,12 +123,14 @@ def _pair(path: Path, known: dict[int, tuple[int, int, int, int, float]] | None)
     if not data.shape[1] >= max(last, effect_last) or last < first or effect_last < effect_first:
         msg = f"{_META} must choose columns of the {data.shape[1]} of {path.name}: mend its line"
         raise DataError(msg)
+    # A column of both would be regressed on itself.
     if first <= effect_last and effect_first <= last:
         msg = (
             f"{_META} must choose other columns for cause and effect of {path.name}: mend its line"
         )
         raise DataError(msg)
     cause, effect = data[:, first - 1 : last], data[:, effect_first - 1 : effect_last]
+    # x is the variable whose columns come first, so that the answer is not in the order.
     forward = first < effect_first
     x, y = (cause, effect) if forward else (effect, cause)
     return CauseEffectPair(path.stem, x, y, forward, weight)

@@ -20,6 +20,7 @@ def missing_folder(array: Any) -> str | None:
 
     if not isinstance(array.store, zarr.storage.LocalStore):
         return None
+    # zarr reads a folder that is not there as chunks of the fill value, without an error.
     folder = array.store.root / array.path
     return None if folder.is_dir() else str(folder)
 

@@ -126,6 +126,7 @@ class DerivedSource:
     def _sent(self) -> Any:
         from dask import delayed
 
+        # Dask would look for tasks within its arrays otherwise, element by element.
         return delayed(_Sent(self.function), traverse=False)
 
 

@@ -123,6 +123,7 @@ def encode_codes(codes: NDArray[Any], labels: Sequence[Any], data_name: str) -> 
     DataError
         Every row has another label.
     """
+    # A delta kernel would see no two rows alike, and no dependence could be found.
     if len(labels) == len(codes) > _ROWS_OF_NAMES and len(np.unique(codes)) == len(codes):
         msg = (
             f"{data_name} has another label in every row, so it names rows rather than groups of "
@@ -235,6 +236,7 @@ def _booleans(values: list[Any]) -> NDArray[Any]:
 
 def _refuse_written_numbers(labels: Sequence[Any], data_name: str) -> None:
     """Text most of which is numbers has distances, which categories would lose."""
+    # The first labels tell enough: columns of text may have millions.
     seen = labels[:_LABELS_SEEN]
     numbers = [label for label in seen if isinstance(label, str) and _NUMBER.fullmatch(label)]
     alike = set(numbers)

@@ -86,6 +86,7 @@ def _kind_of_failure(chain: list[BaseException], status: int | None) -> FailureK
     # The first sign decides: a bucket that is not there answers 404, as an absent object does.
     if _NO_BUCKET.search(text):
         return "no bucket"
+    # Only after the bucket is known to be there.
     if status == 404 or any(isinstance(error, FileNotFoundError) for error in chain):
         return "absent"
     refused = status in (401, 403) or any(isinstance(error, PermissionError) for error in chain)

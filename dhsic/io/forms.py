@@ -78,6 +78,7 @@ def open_one(x: Any, name: str) -> AnySource:
     if is_of(x, "scipy.sparse", "sparray", "spmatrix"):
         return _sparse(x, name)
     if isinstance(x, list | tuple | range):
+        # A list of texts would be an array of fixed width, in which labels are cut.
         return _array_source(_array_of_list(x, name), name)
     if isinstance(x, np.ndarray):
         return _array_source(x, name)
@@ -195,6 +196,7 @@ def open_array(array: Any, name: str, columns: ColumnChoice = None) -> StoredSou
 
 def _labelled(x: Any, name: str) -> AnySource:
     """An xarray variable, with the labels of its columns."""
+    # Not read yet: a lazy backend of xarray, which tasks slice by themselves.
     if x.chunks is None and not isinstance(x.variable._data, np.ndarray):
         source: AnySource = _with_shape(_numeric(StoredSource(name, x.variable, None)))
     else:
@@ -206,6 +208,7 @@ def _labelled(x: Any, name: str) -> AnySource:
 
 def _dask_frame(x: Any, name: str) -> GraphSource:
     """A Dask data frame or a column of one; known categories become codes."""
+    # A series has no columns to assign codes to.
     frame = x.to_frame(name if x.name is None else x.name) if x.ndim == 1 else x
     frame = frame.rename(columns=str)
     kinds = {column: _dask_kind(frame[column], column, name) for column in frame.columns}
@@ -274,6 +277,7 @@ class _Densified:
 def _sparse(x: Any, name: str) -> ArraySource:
     if x.ndim != 2:
         raise _shape_error(name, x.shape)
+    # CSR is the format of SciPy whose rows are sliced without a search.
     source = ArraySource(name, _Densified(x.tocsr()))  # type: ignore[arg-type]
     return _with_shape(_numeric(source))
 

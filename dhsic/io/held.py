@@ -173,6 +173,7 @@ def held_sources(
         source if source.place == "memory" and strata is None else HeldSource(source, strata)
         for source in sources
     ]
+    # The rest of the memory is for tiles and sums of the passes.
     needed = sum(
         source.row_bytes * source.shape[0] for source in held if isinstance(source, HeldSource)
     )

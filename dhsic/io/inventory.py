@@ -54,6 +54,7 @@ def inventory_of(array: Any, name: str, *, within: bool = True) -> Inventory | N
         return None
     sizes = array.shards or array.chunks
     counts = [-(-length // size) for length, size in zip(array.shape, sizes, strict=True)]
+    # Chunks may cut the columns too: rows are there where all of theirs are.
     columns = list(product(*map(range, counts[1:])))
     key_of = array.metadata.encode_chunk_key
     chunks = tuple(
@@ -82,6 +83,7 @@ def inventory_of_file(array: Any, name: str) -> Inventory | None:
     if not isinstance(path, str) or not os.path.isfile(path):
         return None
     told = os.stat(path)
+    # HDF5 does not tell when a chunk was written, and its file does.
     stamp = Stamp(told.st_size, str(told.st_mtime_ns))
     return Inventory(name, array.shape[0], ((stamp,),), array.shape[0], None, ())
 

@@ -41,6 +41,7 @@ def names_of(data: Sequence[Any], usual: Sequence[str] | None = None) -> list[st
     >>> names_of([pd.Series([1, 2], name="AT"), [3, 4]])
     ['AT', 'x2']
     """
+    # Columns of two tables may have one name: it tells neither then.
     own = [_name_of_column(x) for x in data]
     counts = Counter(own)
     opened = [isinstance(x, AnySource) for x in data]
@@ -49,10 +50,12 @@ def names_of(data: Sequence[Any], usual: Sequence[str] | None = None) -> list[st
         name if name is not None and (counts[name] == 1 or is_source) else other
         for name, other, is_source in zip(own, others, opened, strict=True)
     ]
+    # A name of a user may be x2: all take the usual ones then, so that no two are alike.
     return found if len(set(found)) == len(found) or any(opened) else others
 
 
 def _name_of_column(x: Any) -> str | None:
+    # A variable that is opened already has the name that its user gave.
     if isinstance(x, AnySource):
         return x.name
     if isinstance(x, str | bytes) or hasattr(x, "__fspath__"):
@@ -142,6 +145,7 @@ def pick_variables(variables: Sequence[Any], data: Any) -> tuple[list[Any], list
 
 def _part(data: Any, columns: Sequence[str], name: str) -> Any:
     if holds_columns(data):
+        # Keys may be numbers, which texts name all the same.
         known = {str(key): key for key in data}
         for column in columns:
             if column not in known:
@@ -172,6 +176,7 @@ def check_same_columns(samples: Sequence[AnySource]) -> None:
     DataError
         The message says what they hold.
     """
+    # Booleans compare as numbers do; only codes mean something else in another sample.
     held = [[kind == "category" for kind in kinds_of(sample)] for sample in samples]
     if any(sample != held[0] for sample in held):
         found = ", ".join(
@@ -202,6 +207,7 @@ def coded_alike(samples: Sequence[AnySource]) -> list[AnySource]:
     known = [getattr(sample, "categories", None) for sample in samples]
     if len(samples) < 2 or len(set(known)) == 1 or not all(known):
         return list(samples)
+    # Codes in storage would have to be translated in every task that reads them.
     if not all(isinstance(sample, ArraySource) for sample in samples):
         names = ", ".join(repr(sample.name) for sample in samples)
         msg = (
@@ -217,6 +223,7 @@ def coded_alike(samples: Sequence[AnySource]) -> list[AnySource]:
 
 
 def _recoded(source: ArraySource, joint: Sequence[Labels]) -> ArraySource:
+    # Floats, since missing labels are NaN among the codes.
     values = source.read(0, source.shape[0]).astype(np.float64)
     for j, (own, labels) in enumerate(zip(source.categories or (), joint, strict=True)):
         if own is not None and labels is not None:
@@ -239,12 +246,14 @@ def check_row_labels(data: Sequence[Any]) -> None:
     arrays = [x for x in data if is_of(x, "xarray", "DataArray")]
     for x in arrays:
         for other in arrays:
+            # The rows of one are columns of the other: the lengths may agree by chance.
             if x.dims[:1] != other.dims[:1] and set(x.dims[:1]) & set(other.dims):
                 msg = (
                     f"rows must be the first dimension of every variable, got {x.dims} and "
                     f"{other.dims}: call .transpose({x.dims[0]!r}, ...) on the second"
                 )
                 raise DataError(msg)
+    # Polars and Arrow have no index, and arrays none either.
     labels = [found for x in data if (found := _row_labels(x)) is not None]
     if any(not one.equals(labels[0]) for one in labels[1:]):
         same = len({len(one) for one in labels}) == 1 and all(

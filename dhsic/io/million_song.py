@@ -106,6 +106,7 @@ def convert_million_song(
             writer.append(block)
             if progress is not None:
                 progress(writer.rows)
+        # The group is removed again as the error leaves the block.
         if not writer.rows:
             msg = f"{path} is empty: it must have {_FIELDS} numbers per line"
             raise DataError(msg)
@@ -191,6 +192,7 @@ def _numbers_of_lines(lines: Sequence[str], fields: int) -> NDArray[np.float64] 
     if not all(line.strip() for line in lines):
         return None
     try:
+        # All lines at once, many times as quick as one by one; only a refusal looks at each.
         rows = np.loadtxt(lines, delimiter=",", comments=None, ndmin=2)
     except ValueError:
         return None

@@ -41,12 +41,14 @@ def without_missing(sources: Sequence[AnySource], missing: str) -> tuple[list[So
         counts = ", ".join(f"{one.name!r} {int(_rows_with_nan(one).sum()):,}" for one in sources)
         msg = f"all {len(gaps):,} rows miss a value ({counts}): leave out the variable that does"
         raise DataError(msg)
+    # No row is missing: the variables stay what they are, and are read as before.
     if not len(left_out):
         return list(sources), 0
     return [RestSource(source, left_out) for source in sources], len(left_out)
 
 
 def _refuse_missing_categories(source: AnySource) -> None:
+    # NaN among numbers is refused by the pass that reads them, in any place and with its row.
     if not (source.categorical and isinstance(source, ArraySource)):
         return
     gaps = np.flatnonzero(_rows_with_nan(source))
@@ -66,6 +68,7 @@ def _rows_with_nan(source: AnySource) -> NDArray[np.bool_]:
         found: Any = da.isnan(source.array).any(axis=1).compute()
         return np.asarray(found, np.bool_)
     n = source.shape[0]
+    # Chunk by chunk, so that none is decoded twice and memory does not grow with the rows.
     step = source.chunk_rows or max(1, BLOCK_BYTES // source.row_bytes)
     blocks = (source.read(start, min(start + step, n)) for start in range(0, n, step))
     return np.concatenate([np.isnan(block).any(axis=1) for block in blocks])

@@ -135,6 +135,7 @@ def open_labelled_data(
         There are more or fewer labels than rows.
     """
     check_choice("missing", missing, get_args(Missing))
+    # A group alone is data, whose arrays are the variables.
     if data is None and len(variables) == 1 and is_of(variables[0], "zarr", "Group"):
         data, variables = variables[0], []
     if data is None:
@@ -145,6 +146,7 @@ def open_labelled_data(
         chosen, own = pick_variables(variables, data) if variables else ([data], None)
         opened = open_variables(chosen, own if names is None else names)
     beside = [_labels_of(given, what, data) for what, given in labels.items()]
+    # Before gaps are looked for, which pairs the rows of all.
     for what, one in zip(labels, beside, strict=True):
         if one.shape[0] != opened[0].shape[0]:
             msg = (
@@ -152,6 +154,7 @@ def open_labelled_data(
                 f"{one.shape[0]}"
             )
             raise DataError(msg)
+    # Together: a row that misses its label is left out of all variables.
     found, dropped = without_missing([*opened, *beside], missing)
     sources = found[: len(opened)]
     return sources, dict(zip(labels, found[len(opened) :], strict=True)), dropped

@@ -189,6 +189,7 @@ class PooledSource:
             spans = [places[numbers == k][[0, -1]] + [0, 1] for k in present]
             parts = [arrays[k][int(a) : int(b)] for k, (a, b) in zip(present, spans, strict=True)]
             order = np.argsort(np.argsort(numbers, kind="stable"), kind="stable")
+            # One block a task, as the bounds of the pass ask.
             whole = da.concatenate(parts).rechunk(-1)
             mixed = whole.map_blocks(np.take, order, axis=0, dtype=whole.dtype)
             blocks.append(mixed.to_delayed(optimize_graph=False).ravel()[0])

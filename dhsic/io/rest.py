@@ -107,6 +107,7 @@ class RestSource:
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows start..stop-1."""
+        # One contiguous read of the whole: storage gives chunks, not rows.
         first, last = self._rows(np.array([start, stop - 1])).tolist()
         return _rows_without(self.whole.read(first, last + 1), self._left_out(first, last + 1))
 
@@ -120,6 +121,7 @@ class RestSource:
 
         inner = self._rows(np.array(bounds[1:-1], np.intp)).tolist()
         outer = [0, *inner, self.whole.shape[0]]
+        # A pure task is named by a hash of its arguments, which takes longer than the task.
         drop = delayed(_rows_without, pure=False)
         return [
             drop(block, left_out) if len(left_out := self._left_out(*span)) else block

@@ -196,6 +196,7 @@ class StoredSource:
     def row_bytes(self) -> int:
         """Bytes of a stored row: all its columns are decoded."""
         d = 1 if self.array.ndim == 1 else int(self.array.shape[1])
+        # Columns of a chunk cannot be decoded apart, so that a plan counts all of them.
         return d * int(np.dtype(self.array.dtype).itemsize)
 
     @property

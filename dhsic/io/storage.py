@@ -72,6 +72,7 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
         return _restored_store, (self.url, self._read_only, self._fills)
 
     def __eq__(self, other: object) -> bool:
+        # Places of arrays are compared, and so their stores, to decode chunks of one array once.
         return isinstance(other, RemoteStore) and other.__reduce__() == self.__reduce__()
 
     def __hash__(self) -> int:
@@ -117,6 +118,8 @@ class RemoteStore(WrapperStore):  # type: ignore[misc]
 
     async def set_if_not_exists(self, key: str, value: Any) -> None:
         """Write an object that is not there."""
+        # Stores of zarr have no request for it; conversions have one writer, so that none comes
+        # between.
         if not await self.exists(key):
             await self.set(key, value)
 

@@ -27,6 +27,7 @@ __all__ = [
 
 METADATA = ("zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
 
+# Damaged metadata may hold any number; sizes are multiplied in 64 bits.
 _MOST_ROWS = 2**62
 
 
@@ -175,6 +176,7 @@ def stored_source(array: Any, name: str, columns: ColumnChoice = None) -> Stored
         categories=None
         if categories is None
         else tuple(map(_tuple, (categories[j] for j in chosen))),
+        # Tasks of other processes would open an empty store by the same name.
         place="memory" if _in_memory(array.store) else "storage",
     )
 

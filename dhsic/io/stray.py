@@ -66,6 +66,7 @@ def mostly_numbers(texts: Any) -> bool:
     trimmed = pc.utf8_trim_whitespace(pc.drop_null(texts))
     is_number = pc.match_substring_regex(trimmed, _NUMBER)
     alike = pc.or_(is_number, pc.match_substring_regex(trimmed, _NEARLY))
+    # The sum of no values is null to Arrow.
     count, numbers = pc.sum(alike).as_py() or 0, pc.sum(is_number).as_py() or 0
     has_fractions = pc.any(pc.match_substring_regex(pc.filter(trimmed, alike), _FRACTION)).as_py()
     return 2 * count > len(trimmed) and (numbers < len(trimmed) or bool(has_fractions))
@@ -83,9 +84,11 @@ def strays_of_csv(
     opened = gzip.open if path.name.lower().endswith(".gz") else open
     skipped = set(missing)
     found: list[tuple[str, str]] = []
+    # A mark at the start of the file would be part of the first column's name.
     encoding = "utf-8-sig" if dialect.is_utf_8 else dialect.encoding
     read: Any = csv.QUOTE_NONE if dialect.quotes == "none" else csv.QUOTE_MINIMAL
     with _long_fields(), opened(path, "rt", encoding=encoding, newline="") as file:
+        # Python's reader and not Arrow's, which does not tell the line of a value.
         reader = csv.reader(file, delimiter=dialect.delimiter, quoting=read)
         place = next(reader).index(column)
         for rows in _batches(reader, place, skipped):

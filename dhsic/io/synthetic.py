@@ -252,6 +252,7 @@ class _Design:
     def _structure(self) -> tuple[NDArray[np.float32], ...]:
         rng = self._rng(0)
         directions = rng.standard_normal((_FACTORS, self.features), np.float32)
+        # The factors then give every feature the same part of its variance.
         directions /= np.sqrt(np.sum(directions**2, axis=0))
         scales = np.exp(rng.uniform(np.log(5.0), np.log(500.0), self.features)).astype(np.float32)
         means = scales * rng.standard_normal(self.features, np.float32)

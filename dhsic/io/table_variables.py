@@ -102,6 +102,7 @@ def columns_by_variable(
 
 
 def _variable_of_text(text: str, known: Sequence[str], named: bool) -> tuple[str, list[str]]:
+    # A column may have a comma or an equals sign in its name.
     if text in known:
         return text, [text]
     name, equals, listed = text.partition("=")
@@ -140,6 +141,7 @@ def _within_memory(table: TableSource, columns: Sequence[str]) -> Iterator[Any]:
 
     allowed = _SHARE * psutil.virtual_memory().available
     read = 0
+    # Counted as they come: the size of a compressed file says little of that of its rows.
     for batch in table.batches(columns, _ROWS):
         read += batch.nbytes
         if read > allowed:

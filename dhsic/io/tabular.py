@@ -24,6 +24,7 @@ from dhsic.io.zarr_output import GroupWriter, OnRowsWritten, chunk_rows, new_gro
 
 __all__ = ["convert_table"]
 
+# Labels of more kinds than this hardly repeat, and each is kept in memory.
 _MAX_CATEGORIES = 65536
 
 Variables = Mapping[str, Sequence[str]]
@@ -162,6 +163,7 @@ def convert_table(
             writer.append(block)
             if progress is not None:
                 progress(writer.rows)
+        # Known at the end alone: rows are dropped as they are read.
         encoder.check_rows()
         encoder.describe(writer)
     return replace(writer.summary(encoder.dropped), columns=encoder.columns)
@@ -237,6 +239,7 @@ class _Encoder:
             return _labels_of_arrow(array, tokens, as_text=column in self._table.chosen)
         if column in self._table.chosen:
             values, stray = numbers_of_text(array.cast("string"), self._table.thousands)
+            # With missing="drop" a text among numbers counts as missing, and is told as rejected.
             if stray.any() and self._missing == "refuse":
                 raise self._table.stray(column)
             self._rejected[column] += int(stray.sum())
@@ -289,6 +292,7 @@ class _Encoder:
         codes = self._codes[column]
         translated: NDArray[np.float64] = np.zeros(len(labels))
         for index in used[np.argsort(first)]:
+            # By their text, since a dictionary of Arrow may hold booleans or numbers.
             translated[index] = codes.setdefault(str(labels[index]), len(codes))
         if len(codes) > _MAX_CATEGORIES:
             msg = (

@@ -44,6 +44,7 @@ def uploading(url: str, overwrite: bool) -> Iterator[Destination]:
     if not sync(store.is_empty("")):
         msg = f"{store.url!r} holds objects already: choose another destination, or remove them"
         raise InvalidArgumentError(msg)
+    # Shuffling needs a disk, which a store is not.
     with tempfile.TemporaryDirectory(prefix="dhsic-") as scratch:
         try:
             yield Destination(Path(scratch), store, store.url)
@@ -77,6 +78,7 @@ class Upload(RemoteStore):
     async def withdraw(self) -> None:
         """Remove what was written, first what makes it open; an interrupted publishing ends."""
         self._metadata.clear()
+        # First, so that what is left over for a moment does not open as a group.
         await self.delete(_METADATA)
         await self.delete_dir("")
 

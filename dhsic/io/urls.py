@@ -83,6 +83,7 @@ def checked_url(url: str) -> str:
     """
     scheme, (_, _, place) = scheme_of(url), url.partition("://")
     library = _LIBRARIES.get(scheme)
+    # Refused rather than hidden: the URL goes into plans, logs and checkpoints as it is.
     if (shown := _redacted(url)) != url:
         msg = (
             "the URL of data must hold no user name, password or query, since it is shown and sent "
@@ -121,6 +122,7 @@ def _fsspec_knows(scheme: str) -> bool:
 
 
 def _installed(library: _Library) -> bool:
+    # Looked for and not imported: some of these libraries take seconds.
     return find_spec(library.module) is not None or (
         library is _S3 and find_spec("obstore") is not None
     )
@@ -128,6 +130,7 @@ def _installed(library: _Library) -> bool:
 
 def _redacted(url: str) -> str:
     scheme = scheme_of(url)
+    # Buckets have no port, so that a number behind a colon is part of a key there.
     has_port = _LIBRARIES.get(scheme, _HTTP) is _HTTP
     shown = (_CREDENTIALS if has_port else _KEYS).sub("***@", url)
     if scheme in _LIBRARIES and scheme not in _CONTAINERS:

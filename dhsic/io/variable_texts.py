@@ -49,6 +49,7 @@ def chosen_columns(chosen: slice | list[int | str], array: Any, variable: str) -
         columns = tuple(np.arange(d)[numbers].tolist())
     except (IndexError, ValueError):
         columns = ()
+    # NumPy cuts a slice at the end in silence, where a mistyped column would go unseen.
     beyond = isinstance(chosen, slice) and max(chosen.start or 0, chosen.stop or 0) > d
     if not columns or beyond or len(set(columns)) < len(columns):
         msg = (
@@ -80,4 +81,5 @@ def _parse_columns(text: str | None, variable: str) -> slice | list[int | str] |
         except (TypeError, ValueError):
             msg = f"columns are written as [:, 0:10] or [:, 0:10:2], got [{text}] in {variable!r}"
             raise InvalidArgumentError(msg) from None
+    # Numbers are places; a column whose name is a number is reached by its place alone.
     return [int(part) if re.fullmatch(r"[-+]?\d+", part) else part for part in parts]

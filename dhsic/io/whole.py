@@ -105,6 +105,7 @@ def _claim(path: Path, data: bytes) -> None:
     try:
         _write_parts(path, [data], forced=True)
     except FileExistsError:
+        # Without links a file appears empty, before its writer has filled it.
         until = time.monotonic() + _CLAIM_SECONDS
         while not path.stat().st_size and time.monotonic() < until:
             time.sleep(0.01)
@@ -124,6 +125,7 @@ def _temporary_beside(path: Path) -> Iterator[Path]:
     """A name for a file beside another, which is gone at the end."""
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    # In the same folder, since a file moves at once within one file system alone.
     partial = path.with_name(f".{path.name}.{uuid4().hex[:8]}.partial")
     try:
         yield partial

@@ -10,9 +10,10 @@ from dhsic.kernels.discrete import Delta
 from dhsic.kernels.distance import Distance
 from dhsic.kernels.dot import Linear, Polynomial
 from dhsic.kernels.grid import Aggregate, Candidates, Combine, Grid
+from dhsic.kernels.matern import Matern
 from dhsic.kernels.on_columns import OnColumns
 from dhsic.kernels.plain import kernel_of_plain, plain_kernel
-from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian, Matern
+from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian
 from dhsic.kernels.ranked import AndersonDarling, Ranked
 from dhsic.kernels.rational import RationalQuadratic
 from dhsic.kernels.registry import KernelName, parse

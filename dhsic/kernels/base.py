@@ -33,6 +33,19 @@ class Kernel(Centred, ABC):
     origin : tuple of float, optional
         Subtracted from every row first. For translation-invariant kernels it changes rounding
         only; for the others it is part of the kernel. `fit` sets it to the median of the sample.
+
+    Examples
+    --------
+    A kernel of one's own is a subclass, see the page on extending; those that are there are values.
+
+    >>> import numpy as np
+    >>> from dhsic.kernels import Gaussian, Linear
+    >>> kernel = Gaussian(gamma=1.0) + Linear()
+    >>> kernel(np.array([[0.0], [2.0]])).round(4)
+    array([[1.    , 0.0183],
+           [0.0183, 5.    ]])
+    >>> Gaussian().fit(np.array([[0.0], [2.0], [4.0]])).gamma
+    0.25
     """
 
     def fit(self, sample: NDArray[np.float64]) -> Self:

@@ -44,6 +44,7 @@ def by_type(kinds: Sequence[str], smooth: Kernel) -> Kernel:
         return smooth
     if not numbers:
         return Delta()
+    # A product of characteristic kernels is characteristic for both together, a sum would not be.
     return Product((OnColumns(smooth, numbers), OnColumns(Delta(), others)))
 
 

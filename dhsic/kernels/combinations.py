@@ -70,6 +70,7 @@ class Combinations:
         """Some of the combinations, with their kernels only."""
         numbers = list(numbers)
         chosen = [self.chosen[c] for c in numbers]
+        # Tiles are computed for every kernel that is here, whether a combination takes it or not.
         used = self.used(range(len(self.kernels)), numbers)
         place = {k: number for number, k in enumerate(used)}
         return replace(

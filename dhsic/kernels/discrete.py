@@ -18,6 +18,11 @@ __all__ = ["Delta"]
 class Delta(Kernel):
     """Kernel of categories: 1 where all columns of two rows are equal, else 0.
 
+    References
+    ----------
+    .. [1] L. Song, A. Smola, A. Gretton, J. Bedo, K. Borgwardt. Feature selection via dependence
+       maximization. JMLR 13, 2012, for kernels of labels.
+
     Examples
     --------
     >>> import numpy as np

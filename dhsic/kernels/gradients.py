@@ -51,6 +51,8 @@ def sum_of_gradients(
     for k, (part, at) in enumerate(parts):
         np.copyto(weighted, weights)
         # The product rule: the gradient of a factor, weighted by the values of the others.
+        # Tiles of the others are computed again for each factor: holding them all would take a tile
+        # more for every kernel of the product.
         for other, its in parts[:k] + parts[k + 1 :] if product else ():
             other.tile(rows[:, its], columns[:, its], gram, scratch)
             np.multiply(weighted, gram, out=weighted)

@@ -134,6 +134,7 @@ class Candidates:
         suited: dict[Kernel, Any] = {}
         for kernel, factors in zip(families, self._each(len(families)), strict=True):
             own = by_type(kinds, kernel)
+            # Families of kernels of numbers become one kernel where all columns hold categories.
             suited.setdefault(own, factors if own.has_length else (1.0,))
         if tuple(suited) == families:
             return self
@@ -168,6 +169,7 @@ def _items(given: Any) -> tuple[Any, ...]:
     """Items of a sequence; none of a set, a mapping or a value that is no sequence."""
     if isinstance(given, np.ndarray):
         given = given.tolist()
+    # The order of a set differs from process to process, and with it which kernel ties decide for.
     return tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else ()
 
 
@@ -376,6 +378,7 @@ class Grid:
         if all(one._thinned for one in known) and len(listed) == 2:
             factors = [[factor for _, factor in scaled] for scaled in listed]
             rest = [one for one in rest if _at(factors, one) >= NARROWEST]
+        # The reference first, to which a score gives its share of the level.
         return list(dict.fromkeys([tuple(reference), *rest]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import fields
 from importlib import import_module
 from typing import Any
@@ -71,7 +72,9 @@ def kernel_of_plain(plain: Any) -> Kernel:
     >>> kernel_of_plain({"kernel": "Gaussian", "origin": [1.0], "gamma": 0.5})
     Gaussian(origin=(1.0,), gamma=0.5)
     """
-    kernel = _value(plain)
+    kernel: Any = None
+    with suppress(KeyError, AttributeError):  # no class is named, or one that is not there
+        kernel = _value(plain)
     if not isinstance(kernel, Kernel):
         msg = f"kernel must be a kernel of dhsic.kernels, got {str(plain)[:40]!r}"
         raise TypeError(msg)

@@ -24,7 +24,7 @@ from dhsic.kernels.euclidean import (
     weighted_differences,
 )
 
-__all__ = ["Gaussian", "InverseMultiquadric", "Laplacian", "Matern", "Radial", "SquaredRadial"]
+__all__ = ["Gaussian", "InverseMultiquadric", "Laplacian", "Radial", "SquaredRadial"]
 
 
 class Radial(Kernel):
@@ -148,10 +148,10 @@ class Gaussian(SquaredRadial):
     def _slope(
         self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix
     ) -> None:
-        np.multiply(gram, 2, out=out)
+        np.multiply(gram, 2, out=out)  # the gradient is -2 k (x - z)
 
     def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
-        return np.full((count, d), math.sqrt(2.0) * self._scale)
+        return np.full((count, d), math.sqrt(2.0) * self._scale)  # N(0, 2 gamma), by Bochner
 
     def spec(self) -> str:
         return self._spec(self.name, self.gamma)
@@ -159,7 +159,7 @@ class Gaussian(SquaredRadial):
 
 @dataclass(frozen=True)
 class InverseMultiquadric(SquaredRadial):
-    """Inverse multiquadric kernel, (1 + gamma |x - y|^2)^(-1/2), with heavier tails.
+    """Inverse multiquadric kernel, (1 + gamma |x - y|^2)^(-1/2) [1]_, with heavier tails.
 
     Parameters
     ----------
@@ -168,6 +168,11 @@ class InverseMultiquadric(SquaredRadial):
         1 / (median distance)^2 of the sample.
     origin : tuple of float, optional
         Subtracted from every row first; changes rounding only.
+
+    References
+    ----------
+    .. [1] C. Micchelli. Interpolation of scattered data: distance matrices and conditionally
+       positive definite functions. Constructive Approximation 2, 1986.
 
     Examples
     --------
@@ -191,7 +196,7 @@ class InverseMultiquadric(SquaredRadial):
     def _slope(
         self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix
     ) -> None:
-        np.square(gram, out=out)
+        np.square(gram, out=out)  # the gradient is -k^3 (x - z)
         np.multiply(out, gram, out=out)
 
     def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
@@ -204,121 +209,8 @@ class InverseMultiquadric(SquaredRadial):
 
 
 @dataclass(frozen=True)
-class Matern(Radial):
-    """Matern kernel of smoothness nu, a function of t = sqrt(2 nu) |x - y| / length.
-
-    It is exp(-t) for nu = 1/2, (1 + t) exp(-t) for 3/2 and (1 + t + t^2/3) exp(-t) for 5/2.
-
-    Parameters
-    ----------
-    nu : {0.5, 1.5, 2.5}, optional
-        Smoothness; written matern12, matern32 and matern52 in text.
-    length : float, optional
-        Length scale, in units of the variable. Where not given, `fit` takes the median distance
-        of the sample.
-    origin : tuple of float, optional
-        Subtracted from every row first; changes rounding only.
-
-    Raises
-    ------
-    InvalidArgumentError
-        `nu` is not 0.5, 1.5 or 2.5, or `length` is no finite number greater than 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dhsic.kernels import Matern
-    >>> Matern(nu=0.5, length=2.0)(np.array([[0.0], [2.0]])).round(4)
-    array([[1.    , 0.3679],
-           [0.3679, 1.    ]])
-    """
-
-    nu: float = 1.5
-    length: float | None = None
-
-    name: ClassVar[str] = "matern"
-    _scale_name: ClassVar[str] = "length"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check("nu", "0.5, 1.5 or 2.5", lambda nu: nu in (0.5, 1.5, 2.5))
-        self._check("length", "a finite number > 0", positive)
-
-    def fit(self, sample: NDArray[np.float64]) -> Self:
-        fitted = super().fit(sample)
-        if fitted.length is not None:
-            return fitted
-        return replace(fitted, length=median_distance(sample))
-
-    def widened(self, factor: float) -> Self:
-        return replace(self, length=self._fitted("length") * factor)
-
-    @property
-    def _scale(self) -> float:
-        return math.sqrt(2.0 * self.nu) / self._fitted("length")
-
-    @property
-    def work_tiles(self) -> int:
-        return 0 if self.nu == 0.5 else 1
-
-    def tile(self, rows: Matrix, columns: Matrix, out: Matrix, work: Matrix) -> None:
-        distances(rows, columns, out)
-        if self.nu > 0.5:
-            self._polynomial(out, work[0])
-        np.negative(out, out=out)
-        np.exp(out, out=out)
-        if self.nu > 0.5:
-            np.multiply(out, work[0], out=out)
-
-    def _polynomial(self, t: Matrix, out: Matrix) -> None:
-        if self.nu == 1.5:
-            np.add(t, 1, out=out)
-        else:
-            np.multiply(t, 1 / 3, out=out)
-            np.add(out, 1, out=out)
-            np.multiply(out, t, out=out)
-            np.add(out, 1, out=out)
-
-    @property
-    def gradient_tiles(self) -> int:
-        return 1 if self.nu == 1.5 else 2
-
-    def _slope(
-        self, rows: Matrix, columns: Matrix, gram: Matrix, out: Matrix, work: Matrix
-    ) -> None:
-        # minus the derivative in t, over t: exp(-t)/t, exp(-t), (1 + t) exp(-t)/3
-        distances(rows, columns, out)
-        if self.nu == 0.5:
-            np.divide(gram, out, out=work[0], where=out > 0)
-            np.copyto(work[0], 0, where=out <= 0)
-            np.copyto(out, work[0])
-            return
-        if self.nu == 2.5:
-            np.add(out, 1, out=work[0])
-        np.negative(out, out=out)
-        np.exp(out, out=out)
-        if self.nu == 2.5:
-            np.multiply(out, work[0], out=out)
-            np.multiply(out, 1 / 3, out=out)
-
-    def rounding(self, columns: Matrix) -> float:
-        error = super().rounding(columns)
-        return math.sqrt(error) if self.nu == 0.5 else error
-
-    def spectral_scales(self, rng: np.random.Generator, count: int, d: int) -> NDArray[np.float64]:
-        # the multivariate t distribution with 2 nu degrees of freedom
-        scales: NDArray[np.float64] = self._scale / np.sqrt(
-            rng.chisquare(2.0 * self.nu, size=(count, 1))
-        )
-        return np.broadcast_to(scales, (count, d))
-
-    def spec(self) -> str:
-        return self._spec(f"{self.name}{2 * self.nu:.0f}2", self.length)
-
-
-@dataclass(frozen=True)
 class Laplacian(Kernel):
-    """Laplacian kernel, exp(-gamma |x - y|_1), of the city-block distance.
+    """Laplacian kernel, exp(-gamma |x - y|_1), of the city-block distance [1]_.
 
     Parameters
     ----------
@@ -332,6 +224,11 @@ class Laplacian(Kernel):
     ------
     InvalidArgumentError
         `gamma` is no finite number greater than 0.
+
+    References
+    ----------
+    .. [1] A. Rahimi, B. Recht. Random features for large-scale kernel machines. NeurIPS 2007, for
+       its frequencies.
 
     Examples
     --------
@@ -392,7 +289,7 @@ class Laplacian(Kernel):
         out = np.empty(rows.shape)
         for j in range(rows.shape[1]):
             np.subtract(rows[:, j : j + 1], columns[:, j].copy(), out=signs)
-            np.sign(signs, out=signs)
+            np.sign(signs, out=signs)  # 0 at the kink, x_j = z_j
             out[:, j] = np.einsum("ij,ij->i", weighted, signs)
         return -self._scale * out
 

@@ -16,8 +16,9 @@ from dhsic.kernels.columns import Columns
 from dhsic.kernels.discrete import Delta
 from dhsic.kernels.distance import Distance
 from dhsic.kernels.dot import Linear, Polynomial
+from dhsic.kernels.matern import Matern
 from dhsic.kernels.on_columns import OnColumns
-from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian, Matern
+from dhsic.kernels.radial import Gaussian, InverseMultiquadric, Laplacian
 from dhsic.kernels.ranked import AndersonDarling, Ranked, Scale
 from dhsic.kernels.rational import RationalQuadratic
 
@@ -112,6 +113,7 @@ def parse(text: str) -> Kernel:
 
 
 def _sum(tokens: list[str]) -> Kernel:
+    # Products bind before sums, as in arithmetic.
     return _chain(tokens, "+", add, _product)
 
 
@@ -142,6 +144,7 @@ def _operand(tokens: list[str]) -> Kernel:
     elif token == "(":
         kernel = _inside(token, tokens, _sum)
     else:
+        # Put back among the tokens, so that a name and parentheses read their columns alike.
         token, *at = token.split("@", 1)
         tokens[:0] = [f"@{at[0]}"] if at else []
         kernel = _simple(token)

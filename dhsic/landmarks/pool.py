@@ -88,6 +88,7 @@ class Pool:
 
     @cached_property
     def _prepared(self) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+        # Prepared once: selections ask for columns again and again.
         return [(k.rows(x), k.columns(x)) for k, x in zip(self.kernels, self.points, strict=True)]
 
 

@@ -126,6 +126,8 @@ def in_turn(selection: Selection, pool: Pool, p: int, rng: np.random.Generator) 
     [0, 4, 3]
     """
     taken = _take(selection, pool, p, rng)
+    # A rule stops where the pool is spanned; the rest is uniform, so that p rows are there at any
+    # rate.
     rest = np.delete(np.arange(len(pool)), taken)
     filled = rng.choice(rest, size=p - len(taken), replace=False)
     return np.append(taken, filled)

@@ -79,6 +79,12 @@ def combine_pvalues(
     CombinedPvalues
         Its law where all hypotheses are true.
 
+    References
+    ----------
+    .. [1] R. Fisher. Statistical methods for research workers. Oliver and Boyd 1932, section 21.1.
+    .. [2] Z. Sidak. Rectangular confidence regions for the means of multivariate normal
+       distributions. JASA 62, 1967.
+
     Examples
     --------
     >>> statistic, law = combine_pvalues([0.01, 0.5], "fisher")

@@ -32,6 +32,15 @@ def adjust(pvalues: Vector, control: Literal["bh", "by", "bonferroni", "holm"]) 
     -------
     ndarray, shape (G,)
 
+    References
+    ----------
+    .. [1] Y. Benjamini, Y. Hochberg. Controlling the false discovery rate. Journal of the Royal
+       Statistical Society B 57, 1995.
+    .. [2] Y. Benjamini, D. Yekutieli. The control of the false discovery rate in multiple testing
+       under dependency. Annals of Statistics 29, 2001.
+    .. [3] S. Holm. A simple sequentially rejective multiple test procedure. Scandinavian Journal of
+       Statistics 6, 1979.
+
     Examples
     --------
     >>> import numpy as np

@@ -84,6 +84,13 @@ def draw_permutations(
     -------
     ndarray of int, shape (n_resamples, n_variables - 1, rows)
         More replicates leave the first ones as they are.
+
+    Examples
+    --------
+    >>> draw_permutations(seed=0, start=0, rows=4, n_resamples=2, n_variables=3).shape
+    (2, 2, 4)
+    >>> sorted(draw_permutations(0, 0, 4, 1, 2)[0, 0].tolist())
+    [0, 1, 2, 3]
     """
     # The key is the first row of the group, so that it draws the same in any task and on any
     # worker.

@@ -47,6 +47,8 @@ Vector = NDArray[np.float64]
 
 _USUAL, _FEWEST = "2sqrt", 8
 _REMEDY = "take fewer landmarks, fewer variables or fewer threads"
+# Beyond them the default leaves exact replicates: each pair needs 40 for Holm, so that their number
+# grows with the square of the pairs.
 _MOST_PAIRS = 200
 _MOST_PASSES = 8
 _RESAMPLES_OF_PAIR = 40
@@ -162,12 +164,14 @@ def dependence_matrix(
         )
         msg = f"the kernel must vary over the rows of every variable, and does not for {named}"
         raise InvalidArgumentError(msg)
+    # Cortes et al. (2012), definition 4: HSIC(x, y) / sqrt(HSIC(x, x) HSIC(y, y)).
     cka = hsic / np.outer(norms, norms)
     # Rounding would leave it a little beside 1.
     np.fill_diagonal(cka, 1.0)
     return DependenceMatrix(
         names=session.names,
         hsic=hsic,
+        # By Cauchy and Schwarz it is at most 1; rounding is not.
         cka=np.minimum(cka, 1.0),
         pvalues=pvalues,
         null=found.null.name,
@@ -226,6 +230,7 @@ class _Matrix:
             self.session.expect(self.drawing(p))
             return NystromHSIC(p).draw(self.session, self.kernels)
 
+        # Plans of several numbers look at p landmarks: they are fetched once.
         drawn = self.session.once(("drawn", p), draw)
         return drawn, _chosen(self.session, drawn, self.null, self.asked)
 
@@ -240,6 +245,7 @@ class _Chosen(NamedTuple):
 def _chosen_null(null: Any, n_resamples: int | None, session: Session) -> PairNull:
     """The null distribution that was asked for; an exact one for "auto"."""
     found = _read_null(null, n_resamples, len(session.sources))
+    # The law of the eigenvalues, Zhang et al. (2018), section 4.1, is that of independent rows.
     if session.moves is not None and isinstance(found, Spectral):
         msg = (
             f"null {found.name!r} is of exchangeable rows, and cannot keep to strata, groups or "
@@ -320,6 +326,8 @@ def _measured_pairs(
     for i, j in itertools.combinations_with_replacement(range(len(sides)), 2):
         block = whiten(found.of(i, j)[None], (sides[i].factor, sides[j].factor))[0]
         hsic[i, j] = hsic[j, i] = np.vdot(block, block)
+        # A variable with itself: the whitened block is its covariance operator, whose eigenvalues
+        # weigh the chi-squares of the null.
         spectra += [spectrum(block)] if i == j else []
     if isinstance(null, Shifts):
         pvalues, detail = _exact_pvalues(session, sides, pairs, null)

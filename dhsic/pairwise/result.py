@@ -75,6 +75,13 @@ class DependenceMatrix(Result):
     data : tuple of StoredArraySummary
         The stored arrays, the same at the end of the run as at its start.
 
+    References
+    ----------
+    .. [1] Q. Zhang, S. Filippi, A. Gretton, D. Sejdinovic. Large-scale kernel methods for
+       independence testing. Statistics and Computing 28, 2018, section 4.1.
+    .. [2] C. Cortes, M. Mohri, A. Rostamizadeh. Algorithms for learning kernels based on centered
+       alignment. JMLR 13, 2012, definition 4, for CKA.
+
     Examples
     --------
     >>> import numpy as np
@@ -108,11 +115,13 @@ class DependenceMatrix(Result):
         """Label and text of every line that a person reads."""
         m = len(self.names)
         above = np.triu_indices(m, 1)
+        # The last key of lexsort is the first that counts: equal p-values are told apart by CKA.
         least = int(np.lexsort((-self.cka[above], self.pvalues[above]))[0])
         i, j = above[0][least], above[1][least]
         # No replicate reaches the statistic of a variable with itself: 1 / (b + 1).
         count = round(1.0 / float(self.pvalues.diagonal().min())) - 1
         p = float(self.pvalues[i, j])
+        # A law has no smallest p-value.
         limited = self.null == "shifts" and is_least(p, count)
         compared = f"<= {p:.4g} ({floor_text(count)})" if limited else f"= {p:.4g} by itself"
         found = f"CKA {self.cka[i, j]:.4g}, p {compared}"
@@ -130,6 +139,7 @@ class DependenceMatrix(Result):
     def records(self) -> list[dict[str, Any]]:
         """Every pair of different variables, the strongest first."""
         first, second = above = np.triu_indices(len(self.names), 1)
+        # As in the summary: by p-value, and CKA where replicates end.
         order = np.lexsort((-self.cka[above], self.pvalues[above]))
         matrices = {
             "hsic": self.hsic,
@@ -172,6 +182,7 @@ class DependenceMatrix(Result):
         """
         above = np.triu_indices(len(self.names), 1)
         adjusted = self.pvalues.copy()
+        # The diagonal is no hypothesis, and must not count among the pairs.
         adjusted[above] = adjusted.T[above] = adjust(self.pvalues[above], "holm")
         return adjusted
 

@@ -162,6 +162,7 @@ def dag_scores(
         msg = f"graphs must be {len(values)}, one a p-value, got {len(graphs)}"
         raise InvalidArgumentError(msg)
     words = names_or_numbered(names, len(graphs[0]))
+    # Stable: graphs of equal p-values keep the order in which they were scored.
     order = np.argsort(-values, kind="stable")[:most]
     labels = [_edges_in_words(graphs[k], words) for k in order]
     axes, beside = _bars_and_graph(ax, len(order), max(map(len, labels)))

@@ -48,6 +48,7 @@ def null_distribution(
     >>> ax.get_ylabel()
     'replicates'
     """
+    # Estimates have no null distribution, and would fail within the picture.
     _check_tested(result)
     return result.plot(ax, alpha=alpha)
 

@@ -78,6 +78,7 @@ def ranking(
     sizes = finite_vector("values", values)
     labels = names_or_numbered(names, len(sizes))
     level, most = check_level(alpha), check_integer("most", most, minimum=1)
+    # Without p-values nothing is rejected or not: all bars have one colour.
     chosen = np.ones(len(sizes), dtype=bool)
     if pvalues is not None:
         chosen = check_pvalues(finite_vector("pvalues", pvalues, len(sizes))) <= level

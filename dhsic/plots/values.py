@@ -59,6 +59,7 @@ def numbers_of(name: str, values: Any) -> Vector:
     """
     try:
         array = np.asarray(values)
+        # `astype` would drop the imaginary part with a warning alone.
         if array.dtype.kind == "c":
             raise TypeError
         return array.astype(np.float64)
@@ -131,7 +132,9 @@ def spread_rows(name: str, data: Any, n: int | None = None, *, most: int) -> Vec
         wanted = "n" if n is None else str(n)
         msg = f"{name} must be of shape ({wanted},) or ({wanted}, d), got {shape}"
         raise DataError(msg)
+    # At equal distances and not the first ones, since rows may be sorted.
     step = -(-shape[0] // most)
+    # Sliced before it becomes NumPy's: a stored array may not fit the memory.
     rows = numbers_of(name, array[::step]).reshape(-1, *(shape[1:] or (1,)))
     if not np.isfinite(rows).all():
         msg = f"{name} must be finite, got NaN or infinity: drop such rows"

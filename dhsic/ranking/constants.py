@@ -29,6 +29,7 @@ def without_constants(session: Session, features: RankedColumns) -> RankedColumn
     still = [bool(same[list(columns)].all()) for columns in features.columns]
     if not any(still):
         return features
+    # Only those that do not vary in the sample are looked for in all rows.
     sets = {(0, at) for at, one in zip(features.columns, still, strict=True) if one}
     found = beyond(session, [sample], sorted(sets))
     pairs = enumerate(zip(features.columns, still, strict=True))

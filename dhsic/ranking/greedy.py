@@ -39,6 +39,7 @@ def forward(measure: SubsetMeasure, d: int, k: int) -> tuple[Subset, list[float]
     while len(chosen) < k:
         rest = [j for j in range(d) if j not in chosen]
         found = measure([(*chosen, j) for j in rest])
+        # The first of equal ones, so that the order of the columns decides ties and no draw does.
         best = int(found.argmax())
         chosen, values = (*chosen, rest[best]), [*values, float(found[best])]
     return chosen, values
@@ -68,7 +69,10 @@ def backward(measure: SubsetMeasure, d: int, k: int, share: float) -> tuple[Subs
     left: Subset = tuple(range(d))
     while True:
         without = [tuple(i for i in left if i != j) for j in left]
+        # There is no dependence of the target on an empty set to be measured.
         found = measure(without) if len(left) > 1 else np.zeros(1)
+        # Dependence without a feature is largest where the feature tells least: the last goes
+        # first.
         order = np.argsort(found, kind="stable")
         ranked = tuple(left[i] for i in order)
         if len(left) == k:

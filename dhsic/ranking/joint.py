@@ -51,6 +51,7 @@ class JointMap(NamedTuple):
             kernel_for_columns(feature_kernels, kinds_of(first), f"variable {first.name!r}"),
             kernel_for_columns(target_kernel, kinds_of(second), f"target {second.name!r}"),
         )
+        # Refused before the first pass, which would be for nothing.
         if not kernels[0].differentiable:
             msg = (
                 "features ranked by 'sensitivity' must have a differentiable kernel to be varied, "
@@ -75,6 +76,7 @@ JointReader = Callable[[Session, Estimator], JointMap | None]
 def joint_reader(by: By, feature_kernels: Any, target_kernel: Any) -> JointReader:
     """The maker of the map of all columns by an estimator; None where no map is wanted."""
 
+    # Not made at once: a plan asks for the map of every estimator that it tries.
     def read(session: Session, estimator: Estimator) -> JointMap | None:
         if by != "sensitivity":
             return None

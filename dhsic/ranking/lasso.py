@@ -18,6 +18,8 @@ __all__ = ["LassoPass", "LassoSums", "lasso_path"]
 
 Vector = NDArray[np.float64]
 
+# Rows change places within so many, and not in the whole data as in Climente-Gonzalez et al.: a
+# task then needs no rows of another.
 _GROUP_ROWS = 4096
 
 
@@ -70,6 +72,7 @@ class LassoPass:
         group = min(rows, _GROUP_ROWS)
         pairs = zip(self.combinations.kernels, self.combinations.spread(self.dims), strict=True)
         width = sum(kernel.width(d) for kernel, d in pairs)
+        # Fewer than 1.5 b rows stay one block, so that the widest has less than 2 b.
         scratch = 2 * 8 * group * width + 3 * 8 * (kernels + 4) * (2 * b) ** 2
         entries = Work.of(products=2.0 * b * kernels**2, entries=5.0 * b * kernels)
         return Footprint(0, scratch, 2 * 8 * kernels**2, self.n_permutations * entries)
@@ -104,6 +107,8 @@ class LassoPass:
                     work = np.empty((kernel.work_tiles, *gram.shape))
                     kernel.tile(x[chosen], z[chosen], gram, work)
                 unit = _centred_units(grams)
+                # Inner products of all pairs at once, normalised HSIC of the block: the Gram matrix
+                # and the correlations of the lasso, whose design is never stored.
                 products += unit @ unit.T
                 blocks += 1
         return LassoSums(products, float(blocks))
@@ -152,14 +157,17 @@ def lasso_path(sums: LassoSums, k: int) -> Vector:
         raise missing from error
     gram = sums.products / sums.blocks
     steps, taken = k, k
+    # Features leave the path as well as enter it, so that k of them may take more than k steps.
     while taken == steps:  # the path may go on
         steps *= 2
         _, _, path, taken = lars_path_gram(
             *(gram[:-1, -1].copy(), gram[:-1, :-1].copy()),
+            # It divides the penalties alone, of which none is used.
             n_samples=1,
             max_iter=steps,
             method="lasso",
             positive=True,
+            # A path that took all steps it was allowed may have gone on.
             return_n_iter=True,
         )
         counts = np.count_nonzero(path > 0.0, axis=0)

@@ -165,6 +165,8 @@ def class_scores(moments: ClassMoments) -> Vector:
     -------
     ndarray, shape (d,)
     """
+    # With the delta kernel of labels the cross-covariance has an entry a class, n_c / n times the
+    # step of its mean from the mean of all.
     shares = moments.counts / moments.counts.sum()
     steps = moments.means - moments.means[0]  # exactly 0 where constant
     steps -= shares @ steps

@@ -81,11 +81,14 @@ def choose_ranking(
     if not draws_replicates(null):
         raise InvalidArgumentError(msg)
     combinations = features.against(_target_kernel(session, kernel))
+    # An estimator fits if the whole run does, the map of sensitivities included.
     planner = partial(_ranking_plan, null=null, n_resamples=n_resamples, read=read)
     asked = session, combinations, null, n_resamples, planner
     chosen, reason = column_estimator(estimator, *asked)
     few = _keep_few_landmarks(combinations, session.dims[1])
     if estimator == "auto" and isinstance(chosen, NystromMHSIC) and few:
+        # Pruning leaves 10 to 20 landmarks of a smooth kernel of one column, so that all products
+        # of two such columns' features cost less than tuples of landmarks.
         chosen, why = column_estimator(NystromHSIC.name, *asked)
         why = "" if why == AS_ASKED else f"; {why}"
         reason = f"{reason}; single columns keep few landmarks{why}"
@@ -119,6 +122,8 @@ def column_estimator(
 ) -> tuple[Estimator, str]:
     """The estimator, one that takes many features, and why this one."""
     auto = isinstance(estimator, str) and estimator == "auto"
+    # Looked up before anything is planned, so that the error says which estimators take many
+    # features and not which sizes would fit.
     named = None if auto else find_estimator(estimator, session)[0]
     if named is not None and not isinstance(named, ColumnEstimator):
         msg = (

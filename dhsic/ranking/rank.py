@@ -185,8 +185,11 @@ def rank_features(
     read = joint_reader(by, feature_kernels, target_kernel)
     method = choose_ranking(session, chosen, target_kernel, estimator, null, n_resamples, read)
     joint = read(session, method.estimator)
+    # The plan is of all features: that some are constant is seen in rows, which nothing may read
+    # before the memory is checked.
     session.begin(method.plan(session, read))
     tested = without_constants(session, chosen)
+    # A constant would count as a test of many, and cost the others power.
     method = method.of(tested)
     session.resume(
         computes="column ranking",
@@ -200,6 +203,7 @@ def rank_features(
     estimates = outcome.estimates
     ranked = _with_constants(chosen, _ranked(tested, outcome, session.dtype))
     if joint is not None:
+        # Of all columns, those that are constant too: the map is of them as one variable.
         sizes = joint.measure(session, chosen.columns).tolist()
         ranked = tuple(replace(f, sensitivity=s) for f, s in zip(ranked, sizes, strict=True))
     return ColumnRanking(
@@ -305,6 +309,7 @@ def open_columns(
     if data is None:
         names = names_of(given, usual)
     else:
+        # One column has its name; a list of columns has none of its own.
         names = [x if isinstance(x, str) else y for x, y in zip(given, usual, strict=True)]
     where = client, threads, memory, progress, checkpoint
     told: dict[str, Any] = {"data": data, "missing": missing, "rows": rows}
@@ -318,12 +323,14 @@ def _ranked(
     statistics, replicates, rounding = outcome.statistics, outcome.replicates, outcome.rounding
     columns = zip(statistics.tolist(), replicates.T, rounding.tolist(), strict=True)
     p = np.array([pvalue(t, Replicates(column), dtype, own) for t, column, own in columns])
+    # The data stand among the replicates, so that a distance is made alike for all rows.
     distances = standardised(np.vstack([statistics, replicates]), rounding, dtype).distances
     fitted = outcome.estimates.combinations.kernels[:-1]
     kernels = [one.kernel for one in fitted if isinstance(one, OnColumns)]
     numbers = [
         *(statistics, distances[0], outcome.estimates.hsic, outcome.estimates.cka, p),
         *(adjust(p, "bh"), adjust(p, "by"), adjust(p, "bonferroni"), adjust(p, "holm")),
+        # From the joint replicates, Westfall and Young (1993): dependent features cost nothing.
         step_down(statistics, replicates, rounding, dtype),
     ]
     described = zip(features.names, features.columns, kernels, strict=True)

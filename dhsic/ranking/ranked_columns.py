@@ -46,6 +46,7 @@ class RankedColumns:
         # A column of several features counts once.
         columns = tuple(dict.fromkeys(j for feature in subset for j in self.columns[feature]))
         kernel = self.kernels[subset[0]]
+        # A set may hold numbers and categories: no kernel of one feature suits all of its columns.
         if self.kinds is not None:
             kernel = by_type([self.kinds[j] for j in columns], Gaussian())
         return OnColumns(kernel, columns, scaled=True)
@@ -93,6 +94,7 @@ def read_columns(
         }
     kinds = kinds_of(source)
     read = _kernels_of_features(kernels, chosen, kinds)
+    # Kernels that were given are those of sets of features too: their kinds decide nothing then.
     return RankedColumns(tuple(chosen), tuple(chosen.values()), read, None if kernels else kinds)
 
 
@@ -110,6 +112,7 @@ def _column_names(source: Source, names: Sequence[str] | None) -> list[str]:
     if names is None:
         labels = labels_of(source)
         if labels is None:
+            # Some columns of an array keep the numbers that they have in it.
             numbers = getattr(source, "columns", None) or range(d)
             return [f"{source.name.split('[')[0]}[{j}]" for j in numbers]
         names = list(labels)
@@ -139,13 +142,16 @@ def _named_groups(groups: ColumnGroups) -> Mapping[str, Sequence[int | str]]:
 def _columns_of(group: str, listed: Any, names: list[str]) -> tuple[int, ...]:
     """Columns by number or name."""
     given = list(listed) if _is_list(listed) else []
+    # An unknown name stays a text, which the check below refuses.
     at = [names.index(x) if isinstance(x, str) and x in names else x for x in given]
     known = [
+        # True is 1 to Python; as a column it is a mask by mistake.
         isinstance(x, int | np.integer) and not isinstance(x, bool) and 0 <= x < len(names)
         for x in at
     ]
     if not at or not all(known) or len(set(at)) < len(at):
         unknown = [x for x, there in zip(at, known, strict=True) if not there]
+        # All are known where one is there twice.
         hint = nearest(str(unknown[0]), names) if unknown else ""
         msg = (
             f"group {group!r} must list different columns, one or more, by numbers from 0 to "

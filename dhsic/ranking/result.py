@@ -119,6 +119,7 @@ class RankedColumn:
 
 # The first in a ranking has the smallest key.
 _KEYS: Mapping[str, Callable[[RankedColumn], Any]] = {
+    # P-values end at 1 / (b + 1); the standardised statistic goes on to tell strong ones apart.
     "pvalue": lambda f: (f.pvalue, -f.standardised),
     "cka": lambda f: -f.cka,
     "hsic": lambda f: -f.hsic,
@@ -168,6 +169,11 @@ class ColumnRanking(Result):
         Rows that were left out because a value is missing.
     data : tuple of StoredArraySummary
         The stored arrays, the same at the end of the run as at its start.
+
+    References
+    ----------
+    .. [1] L. Song, A. Smola, A. Gretton, J. Bedo, K. Borgwardt. Feature selection via dependence
+       maximization. JMLR 13, 2012.
 
     Examples
     --------
@@ -281,6 +287,8 @@ class ColumnRanking(Result):
             matplotlib is not installed.
         """
         check_choice("control", control, get_args(Control))
+        # Many p-values are equal, the smallest that the replicates allow: bars of them would be
+        # alike.
         size = "cka" if self.by == "pvalue" else self.by
         axes = draw_bars(
             [getattr(f, size) for f in self.features],

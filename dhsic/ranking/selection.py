@@ -262,6 +262,8 @@ def select_features(
     where = client, threads, memory, progress
     given = {"data": data, "missing": missing, "rows": RowLabels(strata)}
     session = open_columns(features, target, rng, precision, *where, **given)
+    # Only with linear kernels is HSIC of a set the sum over its features, so that one pass finds
+    # the best set, see `dhsic.ranking.linear`.
     kernel = "linear" if method == "linear" else feature_kernel
     if method == "linear" and session.sources[0].categorical:
         msg = (
@@ -285,6 +287,7 @@ def select_features(
         # The path may end before k features have a weight.
         selected, scores = _largest_scores(found, min(k, int(np.count_nonzero(found))))
     else:
+        # Forward sets have k columns at most; backward ones begin with all.
         columns = k if method == "forward" else len(chosen)
         measure, reason = _subset_measure(session, chosen, of_target, estimator, criterion, columns)
         selected, scores = (
@@ -313,6 +316,7 @@ def select_features(
 
 
 def _largest_scores(scores: Vector, k: int) -> Scores:
+    # Stable, so that the first of equal columns is chosen on every machine.
     order = np.argsort(-scores, kind="stable")[:k]
     return order.tolist(), scores[order].tolist()
 
@@ -337,6 +341,8 @@ def _subset_measure(
 
     def measure(subsets: Sequence[Subset]) -> Vector:
         combinations = Combinations.against([features.on(one) for one in subsets], target)
+        # Planned at every step, since sets grow: a refusal comes before the pass that would not
+        # fit.
         session.begin(planned(_selection_plan, chosen, session, combinations))
         estimates = chosen.estimate_features(session, combinations)
         return estimates.cka if criterion == "cka" else estimates.hsic
@@ -361,6 +367,7 @@ def _linear_scores(session: Session, features: RankedColumns, target: Kernel) ->
     else:
         msg = f"method 'linear' needs target_kernel 'linear' or 'delta', got {target.spec()!r}"
         raise InvalidArgumentError(msg)
+    # Linear kernels add up over the columns of a group.
     return np.array([scores[list(columns)].sum() for columns in features.columns])
 
 

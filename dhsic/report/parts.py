@@ -76,6 +76,7 @@ class Table:
 
 
 def _cell_of(value: Any) -> Cell:
+    # A column of yes and no is sorted as text.
     counted = isinstance(value, int | float) and not isinstance(value, bool)
     return Cell(as_text(value), float(value) if counted else None)
 
@@ -108,6 +109,7 @@ class Picture:
         with style, warnings.catch_warnings():
             # Names of other scripts are in the tables, if not in the font of the picture.
             warnings.filterwarnings("ignore", "Glyph .* missing from font")
+            # Without pyplot: nothing is left open, and no window is looked for.
             figure = Figure(figsize=sketch.size, layout="constrained")
             sketch.draw(figure.subplots())
             for drawn in (one for axes in figure.axes for one in axes.collections):
@@ -117,6 +119,7 @@ class Picture:
             page = io.BytesIO()
             figure.savefig(page, format="svg", dpi=150, metadata={"Date": None})
         coded = base64.b64encode(page.getvalue()).decode("ascii")
+        # As an image by its URL, which runs no script; an SVG within the text of the page could.
         return cls(f"data:image/svg+xml;base64,{coded}", sketch.words)
 
 

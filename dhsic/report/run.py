@@ -28,6 +28,13 @@ class MemoryUse:
         Predicted peak.
     peak : int or None
         The most that it had; None where that is not known.
+
+    Examples
+    --------
+    >>> from dhsic.report import MemoryUse
+    >>> use = MemoryUse("a worker", planned=2**30, peak=2**29)
+    >>> f"{use.peak / use.planned:.0%} of the plan"
+    '50% of the plan'
     """
 
     process: str
@@ -51,6 +58,22 @@ class Run:
         On what it ran.
     memory : sequence of MemoryUse, optional
         Memory of every kind of process.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import dhsic
+    >>> from dhsic.report import Run
+    >>> x, y = np.random.default_rng(0).standard_normal((2, 100))
+    >>> result = dhsic.independence_test(x, y, rng=0)
+    >>> run = Run(data="weather.csv", command="dhsic test weather.csv", ran_on="2 threads")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "report.html"
+    ...     result.report(path, run=run)
+    ...     "dhsic test weather.csv" in path.read_text()
+    True
     """
 
     data: str = ""
@@ -104,6 +127,7 @@ def reproduction(run: Run, seed: int | None, made_by: str) -> Section:
     from importlib.metadata import version  # slow to import
 
     listings = [("By command", run.command), ("By Python", run.python)]
+    # The libraries on which the last digits depend.
     versions = ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
     system = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     facts = [

@@ -31,6 +31,12 @@ def check_report() -> None:
     ------
     MissingDependencyError
         A library of the extra "report" is not installed.
+
+    Examples
+    --------
+    >>> from dhsic.report import check_report
+    >>> check_report() is None  # where jinja2 and matplotlib are installed
+    True
     """
     for module in ("jinja2", "matplotlib"):
         _needed(module)

@@ -1,9 +1,10 @@
 """Results of tests and estimates."""
 
 from dhsic.results.contract import BarResult, Result, as_text
+from dhsic.results.estimate import AS_ASKED, DependenceEstimate
 from dhsic.results.findings import Findings, Records, Sketch
 from dhsic.results.json_value import TRANSIENT, Codec, JsonValue
-from dhsic.results.outcome import AS_ASKED, DependenceEstimate, IndependenceTestResult
+from dhsic.results.outcome import IndependenceTestResult
 from dhsic.results.summaries import (
     FeatureSummary,
     GridSummary,

@@ -210,6 +210,7 @@ class Result(JsonValue):
         if self._tabular:
             whole += _html_table(*self._shown_table())
             whole += "".join(f"<p>{html.escape(line)}</p>" for line in self._hidden())
+        # The style travels with the table: a notebook may be opened where dhsic is not installed.
         return f"<div class='dhsic-result'><style>{_STYLE}</style>{whole}</div>"
 
     def _shown_table(self) -> tuple[list[str], list[list[str]]]:

@@ -94,6 +94,7 @@ class JsonValue:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
+        # By their text, since `==` of two arrays is an array and no answer.
         return self.to_json() == other.to_json()
 
     __hash__ = None  # type: ignore[assignment]
@@ -140,6 +141,7 @@ def _plain_fields(value: Any) -> dict[str, Any]:
 
 
 def _plain_value(x: Any) -> Any:
+    # Scalars of NumPy too, which JSON does not know.
     if isinstance(x, np.ndarray | np.generic):
         x = x.tolist()
     if x is None or isinstance(x, bool | int | str):
@@ -163,6 +165,7 @@ def _read_fields(cls: Any, data: Any) -> Any:
     kinds = _written_fields(cls)
     if issubclass(cls, JsonValue):
         data = {**data}
+        # A file of another class may have the same fields.
         if data.pop("result") != cls.__name__:
             msg = "it is of another class"
             raise TypeError(msg)
@@ -194,6 +197,7 @@ def _read_value(kind: Any, data: Any, name: str) -> Any:
 
 
 def _read_scalar(kind: Any, data: Any, name: str) -> Any:
+    # JSON has one kind of number: other writers leave the fraction of 1.0 out.
     if kind is float and (type(data) is int or (isinstance(data, str) and data in _SPELT)):
         return _SPELT.get(data, data) if isinstance(data, str) else data
     fits = data in get_args(kind) if get_origin(kind) is Literal else type(data) is kind

@@ -1,4 +1,4 @@
-"""Results: frozen, typed, and the same after a trip through JSON."""
+"""The outcome of a test: frozen, typed, and the same after a trip through JSON."""
 
 from __future__ import annotations
 
@@ -10,28 +10,20 @@ from numpy.typing import NDArray
 
 from dhsic._drawing import axes_beside, rounded, shortened
 from dhsic._validation import check_number
-from dhsic.results.contract import Result
+from dhsic.results.estimate import MeasureResult
 from dhsic.results.findings import Findings, Records, Sketch
 from dhsic.results.picture import NullLabels, draw_null
 from dhsic.results.summaries import (
-    FeatureSummary,
     GridSummary,
-    LandmarkSummary,
-    PassSummary,
     StageSummary,
-    StoredArraySummary,
-    VariableSummary,
-    rows_text,
 )
-from dhsic.results.texts import floor_text, is_least, kernel_text, pvalue_text, time_text
+from dhsic.results.texts import floor_text, is_least, kernel_text, pvalue_text
 from dhsic.results.verdict import decision
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["AS_ASKED", "DependenceEstimate", "IndependenceTestResult"]
-
-AS_ASKED = "as asked"
+__all__ = ["IndependenceTestResult"]
 
 _TITLE_WIDTH = 48
 _LEVEL = 0.05
@@ -49,132 +41,7 @@ _EXPLORATORY = (
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class _Result(Result):
-    _label_width: ClassVar[int] = 12
-    _columns: ClassVar[tuple[str, ...]] = (
-        *("n", "dropped", "quantity", "estimate", "estimator", "precision", "seed", "seconds"),
-        "version",
-    )
-
-    estimate: float
-    quantity: str
-    estimator: str
-    estimator_reason: str
-    n: int
-    variables: tuple[VariableSummary, ...]
-    landmarks: LandmarkSummary | None
-    features: FeatureSummary | None
-    precision: str
-    seed: int
-    passes: tuple[PassSummary, ...]
-    seconds: float
-    version: str
-    dropped: int = 0
-    data: tuple[StoredArraySummary, ...] = ()
-
-    def _rows(self) -> list[tuple[str, str]]:
-        rows = [
-            ("variables", ", ".join(one.told for one in self.variables)),
-            ("n", rows_text(self.n, self.dropped, self.data)),
-        ]
-        if self.landmarks is not None:
-            z = self.landmarks
-            chosen = "" if z.pool is None else f", {z.selection} of {z.pool:,} rows"
-            why = f"; {z.choice}" if z.choice else ""
-            kept = f"{_counts(z.kept)} of {z.drawn:,} kept, {z.pairing} pairing{chosen}{why}"
-            rows.append(("landmarks", kept))
-        if self.features is not None:
-            f = self.features
-            orthogonal = ", orthogonal" if f.orthogonal else ""
-            rows.append(("features", f"{_counts(f.counts)} {f.kind}{orthogonal}"))
-        return rows
-
-    def _tail(self) -> list[tuple[str, str]]:
-        time = time_text(self.seconds, len(self.passes), self.precision)
-        return [("seed", str(self.seed)), ("time", time)]
-
-    def summary(self) -> list[tuple[str, str]]:
-        """Label and text of every line that a person reads."""
-        estimate = (self.quantity, f"{self.estimate:.6g} ({self._chosen()})")
-        return [*self._rows(), estimate, *self._tail()]
-
-    def records(self) -> list[dict[str, Any]]:
-        names = ", ".join(v.name for v in self.variables)
-        kernels = " x ".join(v.kernel for v in self.variables)
-        return [{"variables": names, "kernels": kernels, **super().records()[0]}]
-
-    def findings(self, alpha: float, control: str) -> Findings:
-        del alpha, control
-        lead = f"The {self.quantity} is {self.estimate:.6g}"
-        return Findings(self._subject, lead, tables=self._tables())
-
-    @property
-    def _subject(self) -> str:
-        return f"Dependence of {', '.join(v.name for v in self.variables)}"
-
-    def _tables(self) -> dict[str, Records]:
-        variables = [
-            {"variable": v.name, "columns": v.columns, "kernel": kernel_text(v.kernel)}
-            for v in self.variables
-        ]
-        tables: dict[str, Records] = {"Variables": variables}
-        for name, one in (("Landmarks", self.landmarks), ("Features", self.features)):
-            if one is not None:
-                tables[name] = [vars(one)]
-        return tables
-
-    def _brief(self) -> list[str]:
-        names = ", ".join(shortened(v.name, 24) for v in self.variables[:4])
-        more = ", ..." if len(self.variables) > 4 else ""
-        estimate = f"{self.quantity} = {self.estimate:.4g}"
-        return [estimate, self.estimator, f"n = {self.n:,}", names + more]
-
-    def _chosen(self) -> str:
-        reason = self.estimator_reason
-        return self.estimator if reason == AS_ASKED else f"{self.estimator}: {reason}"
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class DependenceEstimate(_Result):
-    """An estimate of dependence.
-
-    Parameters
-    ----------
-    estimate : float
-        The measure of dependence.
-    quantity : str
-        Quantity that is estimated, as "squared HSIC".
-    estimator : str
-        Its name.
-    estimator_reason : str
-        Why this one.
-    n : int
-        Rows.
-    variables : tuple of VariableSummary
-        The variables with their kernels.
-    landmarks : LandmarkSummary or None
-        Where the estimator has any.
-    features : FeatureSummary or None
-        Where the estimator has any.
-    precision : str
-        Precision of the tiles; sums are float64 always.
-    seed : int
-        Fixes every draw.
-    passes : tuple of PassSummary
-        The passes over the data.
-    seconds : float
-        Wall time.
-    version : str
-        Version of dhsic.
-    dropped : int
-        Rows that were left out because a value is missing.
-    data : tuple of StoredArraySummary
-        The stored arrays, the same at the end of the run as at its start.
-    """
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class IndependenceTestResult(_Result):
+class IndependenceTestResult(MeasureResult):
     """The outcome of a test of joint independence.
 
     Parameters
@@ -241,13 +108,29 @@ class IndependenceTestResult(_Result):
         of the strongest.
     stages : tuple of StageSummary
         Stages of a chain of tests, see `dhsic.Chain`: one for every variable but the first.
+
+    References
+    ----------
+    .. [1] A. Gretton, K. Fukumizu, C. Teo, L. Song, B. Schoelkopf, A. Smola. A kernel statistical
+       test of independence. NeurIPS 2007.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x, noise = np.random.default_rng(0).standard_normal((2, 200))
+    >>> result = dhsic.independence_test(x, x**2 + noise, rng=0)
+    >>> result.pvalue, len(result.null_distribution)
+    (0.001, 999)
+    >>> type(result).from_json(result.to_json()) == result
+    True
     """
 
     hypothesis: ClassVar[str] = "independence"
     question: ClassVar[str] = "Are {} independent?"
     _columns: ClassVar[tuple[str, ...]] = (
         *("null", "statistic", "pvalue", "pvalue_error", "score"),
-        *_Result._columns,
+        *MeasureResult._columns,
     )
 
     statistic: float
@@ -289,6 +172,7 @@ class IndependenceTestResult(_Result):
         """The name of what the p-value compares, its value, and those of the replicates."""
         if self.score is None or self.null_scores is None:
             return "statistic", self.statistic, self.null_distribution
+        # A chain combines p-values of its stages, whatever joins the kernels within each.
         soft = self.grid is not None and self.grid.aggregate == "soft" and not self.stages
         return "soft maximum" if soft else "score", self.score, self.null_scores
 
@@ -358,7 +242,7 @@ class IndependenceTestResult(_Result):
         ]
 
     def _brief(self) -> list[str]:
-        verdict = "rejected" if self.pvalue <= _LEVEL else "not rejected"
+        verdict = "rejected" if self.pvalue <= _LEVEL else "not rejected"  # P(p <= level) <= level
         tried = [] if self.grid is None else [f"{len(self.grid.combinations)} kernel combinations"]
         said = [self._p, f"{self.hypothesis} {verdict} at {_LEVEL:g}"]
         return [*said, self.estimator, f"n = {self.n:,}", *tried]
@@ -412,8 +296,3 @@ def _names_in_sentence(names: tuple[str, ...]) -> str:
     """Names in a sentence."""
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
-
-
-def _counts(numbers: int | tuple[int, ...]) -> str:
-    """One number, or one a variable."""
-    return " and ".join(f"{n:,}" for n in ((numbers,) if isinstance(numbers, int) else numbers))

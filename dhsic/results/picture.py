@@ -146,6 +146,7 @@ def _evidence_map(axes: Axes, grid: GridSummary, names: Sequence[str]) -> Axes:
     for tried in grid.combinations:
         i, j = rows.index(tried.scales[0]), columns.index(tried.scales[1])
         values[i, j] = tried.standardised
+    # Without evidence anywhere the map stays pale, rather than show noise in full colour.
     top = max(float(np.nanmax(values)), 1.0)
     axes.imshow(np.ma.masked_invalid(values), cmap="Blues", vmin=0.0, vmax=top, aspect="auto")
     for i, j in np.argwhere(np.isfinite(values)):

@@ -69,6 +69,7 @@ def floor_text(n_replicates: int, best_rank: int = 1) -> str:
     >>> floor_text(250, best_rank=2)
     'the smallest of one combination with 250 replicates; take 2,509 or so to tell a smaller one'
     """
+    # Ten times as many with the data among them, so that the smallest p-value is a tenth of it.
     more = 10 * (n_replicates + 1) - 1
     alone = " of one combination" if best_rank > 1 else ""
     return (
@@ -102,6 +103,7 @@ def length_of(kernel: str) -> float | None:
     if scaled is None:
         return None
     name, scale = scaled[1], float(scaled[2])
+    # Matern kernels are written by their length; the others by gamma.
     if name.startswith("matern"):
         return scale
     return 1.0 / (scale if name == "laplacian" else math.sqrt(scale))

@@ -23,6 +23,7 @@ def decision(result: IndependenceTestResult, alpha: float) -> str:
         # Rounding of 1 / alpha must not ask for one more.
         enough = math.ceil(1 / alpha - 1e-9) - 1
         return f"{verdict}; {resamples:,} replicates never can, take {enough:,} or more"
+    # Within two standard errors another seed may decide otherwise.
     if abs(result.pvalue - alpha) < 2 * result.pvalue_error:
         return (
             f"{verdict}; a close call, take {'a larger n_exceed' if stops else 'more replicates'}"

@@ -101,6 +101,8 @@ class TileGradient:
     def work(self) -> Work:
         """Work of a row."""
         t = self.tiling
+        # Per entry of a tile: products of the others, the three terms, and the kernel's own
+        # gradient.
         products = len(t.kernels) + 4 + 2 * max(self._kernel(m).gradient_tiles for m in self.wrt)
         entries = products * len(self.wrt) + 2.0 * sum(self.dims)
         return t.work + (t.parts * t.n_landmarks) * Work.of(t.dtype, products=entries)
@@ -163,6 +165,7 @@ class TileGradient:
 
 
 def _product_of_others(tiles: Sequence[Tile], m: int, out: Tile) -> None:
+    # Not the product of all over the own tile, which may be 0.
     first, *others = (tile for l, tile in enumerate(tiles) if l != m)  # noqa: E741
     np.copyto(out, first)
     for tile in others:
@@ -229,6 +232,7 @@ class FeatureGradient:
             for out, m in zip(gradients, self.wrt, strict=True):
                 # The derivative of C = E f h' in f is D h, and in h it is D' f.
                 derivative = self.derivative if m == 1 else self.derivative.T
+                # About the mean: d C / d f_i = (h_i - mean h) / n, as C is centred.
                 weights = (features[1 - m] - self.means[1 - m]) @ derivative
                 out[at] = self.maps[m].gradient(features[m], weights)
         return gradients

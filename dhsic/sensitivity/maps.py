@@ -152,6 +152,7 @@ def column_sensitivities(
     # Numbers that become infinite are refused below, in words.
     with np.errstate(over="ignore", invalid="ignore"):
         measured = form.measure(session, kernels, varied)
+        # The map itself is n x d: of it only the mean squares of columns are kept.
         squares = session.run(SquaresPass(measured.gradient)).squares / session.n
     if not np.isfinite(squares).all():
         msg = (
@@ -194,6 +195,7 @@ def _varied(
             msg = f"wrt must name variables, got {name!r}; there are {known}{close}"
             raise InvalidArgumentError(msg)
     if wrt is not None:
+        # In the order of the variables, whatever that of the names.
         return tuple(m for m, name in enumerate(session.names) if name in wrt)
     kinds = [set(kinds_of(source)) for source in session.sources]
     # Numbers, and what has a smooth kernel; labels have no entries to vary.

@@ -98,6 +98,7 @@ class SensitivityMap(Result):
     value: float
     features: Mapping[str, Vector]
     measured: DependenceEstimate
+    # Computed from the data, which neither JSON nor a pickle of a result holds.
     rows: LazyRows | None = field(default=None, metadata=TRANSIENT)
 
     def __post_init__(self) -> None:
@@ -389,6 +390,7 @@ class SensitivityMap(Result):
     def _ranking(self, name: str, top: int) -> str:
         """The most sensitive columns with their shares of the variable's sensitivity."""
         found = self.features[name]
+        # Constant variables have derivatives of 0 alone.
         total = float(found.sum()) or 1.0
         listed = [f"{self.called(name, j)} ({found[j] / total:.1%})" for j in self.top(name, top)]
         more = len(found) - len(listed)

@@ -55,6 +55,7 @@ MMD_ESTIMATORS: dict[str, type[Estimator]] = {
 MMDName = Literal["auto", "nystrom-mmd", "rff-mmd", "block-mmd", "v-mmd", "u-mmd"]
 
 _NAMES = {cls: name for name, cls in MMD_ESTIMATORS.items()} | {NystromHSIC: "nystrom-mmd"}
+# With one row a sample has no pair of rows, and the estimate without diagonals divides by n_a - 1.
 _FEWEST = 2
 _SAMPLE = "sample"  # the variable that says of every row which sample it is of
 
@@ -299,6 +300,7 @@ class _IndependenceArguments:
         """Codes of the samples, as the estimator needs them."""
         if self.estimator == BlockHSIC.name or isinstance(self.estimator, BlockHSIC):
             blocks = BlockHSIC() if isinstance(self.estimator, str) else self.estimator
+            # Codes weigh a sample by its rows in a block, where the estimate is made.
             _, rows = blocks.blocks(sum(self.sizes))
             return codes_of_blocks(self.sizes, rows)
         unbiased = self.estimator == UHSIC.name or isinstance(self.estimator, UHSIC)
@@ -340,6 +342,7 @@ def _mmd_estimator(estimator: str | Estimator) -> str | Estimator:
         given = {cls.name: name for cls, name in _NAMES.items()}.get(estimator, estimator)
         name = check_choice("estimator", given, ("auto", *MMD_ESTIMATORS))
         return name if name == "auto" else MMD_ESTIMATORS[name].name
+    # By the class itself: one derived from it may be of another statistic, and have no name here.
     if type(estimator) not in _NAMES:
         classes = ", ".join(cls.__name__ for cls in _NAMES)
         msg = f"estimator must be a name or one of {classes}, got {estimator!r}"
@@ -393,6 +396,7 @@ def _two_sample_result(
     if "strata" in asked.labels:
         fields["quantity"] += " within strata"
     fields["estimator"] = _NAMES[type(method.estimator)]
+    # The codes of samples are ours, and no variable of the user.
     fields["variables"] = fields["variables"][:1]
     samples = tuple(SampleSummary(sample.name, sample.shape[0]) for sample in asked.samples)
     return TwoSampleTestResult(samples=samples, **fields)

@@ -57,6 +57,7 @@ def codes(sizes: Sequence[float], *, unbiased: bool) -> Vector:
 def codes_of_blocks(sizes: Sequence[int], block_rows: int) -> Vector:
     """Codes for the mean of unbiased estimates of blocks, which have of every sample its share."""
     n_a = np.asarray(sizes, np.float64)
+    # Sizes need not be whole here: they enter the weights alone.
     return codes(n_a * (block_rows / n_a.sum()), unbiased=True)
 
 
@@ -64,6 +65,7 @@ def _contrasts(weights: Vector) -> Vector:
     """V with V V' = diag(1 / w) - 1 1' / sum w, shape (K, K - 1): each against those before it."""
     before = np.cumsum(weights)[:-1]
     own, through = weights[1:], np.cumsum(weights)[1:]
+    # Helmert's contrasts with weights: column k sets sample k + 1 against the mean of those before.
     contrasts = np.triu(
         np.broadcast_to(np.sqrt(own / (before * through)), (len(weights), len(own)))
     )

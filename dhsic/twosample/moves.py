@@ -76,6 +76,7 @@ def _check_within_samples(
     groups: Indices, sample: Indices, places: Indices, names: Sequence[str]
 ) -> None:
     first = np.empty(groups.max() + 1, np.intp)
+    # Backwards, since the last of equal indices is kept: the sample of the first row of a group.
     first[groups[::-1]] = sample[::-1]
     elsewhere = np.flatnonzero(sample != first[groups])
     if len(elsewhere):
@@ -91,6 +92,8 @@ def _check_within_samples(
 
 def _check_ways(moves: RowSets, sample: Indices) -> None:
     """Refuse labels with which hardly any row gets another sample."""
+    # In every stratum (sum_k c_k)! / prod_k c_k! ways, with c_k sets of rows of sample k.
+    # Logarithms, since factorials leave the range of floats at 171.
     log_ways = 0.0
     for rows, sets in moves.parts:
         pairs = np.stack([sets, sample[rows[:, 0]]], axis=1)

@@ -43,6 +43,11 @@ class TwoSampleTestResult(IndependenceTestResult):
     samples : tuple of SampleSummary
         The samples.
 
+    References
+    ----------
+    .. [1] A. Gretton, K. Borgwardt, M. Rasch, B. Schoelkopf, A. Smola. A kernel two-sample test.
+       JMLR 13, 2012.
+
     Examples
     --------
     >>> import numpy as np
@@ -65,6 +70,7 @@ class TwoSampleTestResult(IndependenceTestResult):
 
     @property
     def _asked(self) -> tuple[str, ...]:
+        # The question is of samples, where `variables` has their values.
         return tuple(one.name for one in self.samples)
 
     def records(self) -> list[dict[str, Any]]:

@@ -1,5 +1,7 @@
 """Feature maps against their definitions."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -183,6 +185,15 @@ def test_orthogonal_normals__are_orthogonal_in_groups(count, d):
         np.testing.assert_allclose(gram - np.diag(np.diag(gram)), 0.0, atol=1e-12)
     other = orthogonal_normals(np.random.default_rng(0), count, d)
     np.testing.assert_array_equal(rows, other)
+
+
+def test_orthogonal_normals__take_the_memory_of_a_few_results():
+    tracemalloc.start()
+    try:
+        rows = orthogonal_normals(np.random.default_rng(0), 1000, 20)
+        assert tracemalloc.get_traced_memory()[1] < 10 * rows.nbytes
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])

@@ -1,11 +1,23 @@
 """Properties that every kernel has, driven by one table."""
 
 import tracemalloc
+from typing import get_args
 
 import numpy as np
 import pytest
 
-from dhsic.kernels import Delta, Gaussian, Kernel, Linear, Matern, Product, Sum
+from dhsic.kernels import (
+    AndersonDarling,
+    Delta,
+    Gaussian,
+    Kernel,
+    KernelName,
+    Linear,
+    Matern,
+    Product,
+    Sum,
+    parse,
+)
 from dhsic.kernels.euclidean import cancellation, prepare_columns, prepare_rows
 from tests.kernels.cases import CASES, DEFAULTS, Case
 
@@ -32,6 +44,12 @@ def tile(kernel: Kernel, x: np.ndarray, y: np.ndarray, dtype: type) -> np.ndarra
 def size(gram_of_x: np.ndarray, gram_of_y: np.ndarray) -> np.ndarray:
     """sqrt(k(x, x) k(y, y)), what errors are relative to."""
     return np.sqrt(np.outer(np.diag(gram_of_x), np.diag(gram_of_y)))
+
+
+def test_cases__are_of_every_name():
+    named = {type(parse(name)) for name in get_args(KernelName)}
+    # That one is of ranks alone, and compared in `test_ranked`.
+    assert named - {AndersonDarling} <= {type(case.kernel) for case in CASES}
 
 
 @EVERY_CASE

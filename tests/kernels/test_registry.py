@@ -111,6 +111,7 @@ def test_parse__reads(text, kernel):
             r"kernel gaussian must have at most gamma after colons; got 'gaussian:1:2'",
         ),
         ("delta:1", r"kernel delta must have at most no parameters"),
+        ("gaussian@x", "got an unexpected '@x'"),
         ("(gaussian", r"parentheses must pair; got an unexpected '\('"),
         ("gaussian)", r"parentheses must pair; got an unexpected '\)'"),
         ("(gaussian)linear", r"joined by \+ or \*.* got an unexpected 'linear'"),

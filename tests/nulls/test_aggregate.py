@@ -210,3 +210,13 @@ def test_strongest__is_the_farthest_where_all_lie_above_their_replicates(rng):
     assert aggregate(rows[0], rows[1:], "max", np.zeros(3), share=2 / 3).strongest == 2
     rows[0] = 10.0, 9.0, 0.0
     assert aggregate(rows[0], rows[1:], "max", np.zeros(3), share=2 / 3).strongest == 0
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_aggregate__takes_a_statistic_of_zeros_for_no_evidence(rng, how):
+    rows = draws(rng, 99, 2)
+    silent = np.column_stack([np.zeros(len(rows)), rows])
+    found = aggregate(silent[0], silent[1:], how, no_rounding(silent[0]))
+    assert found.standardised[0] == 0.0
+    assert found.strongest != 0
+    assert np.isfinite(found.distribution.values).all()

@@ -13,6 +13,7 @@ from dhsic.nulls import (
     Replicates,
     Sequential,
     Spectral,
+    TimeOrder,
 )
 
 
@@ -39,6 +40,9 @@ def test_null__is_a_frozen_value_with_a_name(null, name):
     [
         (Spectral, {"method": "davies"}, "method must be one of 'inversion', 'simulation'"),
         (Spectral, {"n_resamples": 0}, "n_resamples must be an integer >= 1, got 0"),
+        (TimeOrder, {"lag": 5, "period": 10}, "lag must be at least the period, got 5 and 10"),
+        (TimeOrder, {"lag": 0}, "lag must be an integer >= 1, got 0"),
+        (TimeOrder, {"period": 0}, "period must be an integer >= 1, got 0"),
         (Normal, {"variance": "bootstrap"}, "variance must be one of 'direct', 'permutation', 'em"),
     ],
 )

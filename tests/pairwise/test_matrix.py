@@ -12,7 +12,7 @@ import dhsic
 from dhsic.engine.events import PassFinished, RunStarted
 from dhsic.errors import DataError, InvalidArgumentError, MemoryBudgetError
 from dhsic.estimators.resample import Orbit
-from dhsic.kernels import parse
+from dhsic.kernels import Polynomial, parse
 from tests import oracles
 from tests.estimators.features import little
 
@@ -251,6 +251,13 @@ def test_result__is_frozen_and_the_same_after_a_trip_through_json(found):
     assert changed != found
     with pytest.raises(ValueError, match="read-only"):
         again.cka[0, 1] = 0.0
+
+
+def test_kernel__that_is_one_number_is_refused_by_name(rng):
+    x, signs = rng.standard_normal(60), np.where(np.arange(60) % 2, 1.0, -1.0)
+    square = Polynomial(degree=2, coef0=0.0, gamma=1.0, origin=(0.0,))
+    with pytest.raises(InvalidArgumentError, match=r"must vary .* and does not for 'signs'"):
+        dhsic.dependence_matrix(x, signs, kernels=["gaussian", square], names=["x", "signs"])
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"result": "ColumnRanking"}', "[1]"])

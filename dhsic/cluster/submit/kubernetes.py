@@ -32,6 +32,7 @@ class KubernetesQueue:
     def prepare(self, run: SubmittedRun) -> SubmittedRun:
         """Name the context and the namespace, which may be others by the time of a later call."""
         section = _section_of_run(run)
+        # Written down now: the user may have changed to another cluster when asking for the result.
         context = section.context or _configured("current-context")
         shown = ("view", "--minify", "--output=jsonpath={.contexts[0].context.namespace}")
         given = () if context is None else (f"--context={context}",)
@@ -87,6 +88,7 @@ class KubernetesQueue:
 
     def cancel(self, run: SubmittedRun, job: str) -> None:
         """Delete all objects of the run; the operator deletes what it made for them."""
+        # Without waiting for pods to end, which may take minutes.
         words = ["delete", _KINDS, "--ignore-not-found", "--wait=false"]
         _kubectl(run, [*words, f"--selector=app.kubernetes.io/instance={job}"])
 
@@ -109,6 +111,7 @@ def _keep_printed(run: SubmittedRun, job: str, *part: str) -> bool:
         if _NOT_FOUND in str(error):
             return False
         raise
+    # Kept here, since the log is gone with its pod.
     run.keep(run.log.name, log)
     # The last marker counts: the command may have printed the same line.
     printed, found, result = log.rpartition(f"\n{RESULT}\n")

@@ -169,6 +169,7 @@ def _cluster_manifest(name: str, spec: ClusterSpec) -> dict[str, Any]:
 
 def _scheduler(name: str, spec: ClusterSpec) -> dict[str, Any]:
     adaptive = isinstance(spec.workers, Adaptive)
+    # The operator asks the scheduler for the number of workers where it adapts, from its own pod.
     host = "0.0.0.0" if adaptive else "127.0.0.1"
     protocol = "tls" if _uses_tls(spec) else "tcp"
     words = ["dask", "scheduler", f"--protocol={protocol}", f"--port={_PORT}"]

@@ -70,6 +70,7 @@ class SlurmQueue:
         shared = jobs.shared_directory or str(run.folder)
         name = jobs.name or f"{run.name}-worker"
         jobs = dataclasses.replace(jobs, name=name, log_directory=logs, shared_directory=shared)
+        # Workers may wait in the queue for as long as the job that leads lives.
         timeout = run.spec.timeout or float(jobs.seconds)
         return dataclasses.replace(
             run, spec=dataclasses.replace(run.spec, jobs=jobs, timeout=timeout)
@@ -81,6 +82,7 @@ class SlurmQueue:
 
     def submit(self, run: SubmittedRun, text: str) -> str:
         """Hand the script to sbatch."""
+        # From stdin: a script in a file could change before the queue reads it.
         said = call(["sbatch", "--parsable"], _MISSING, given=text)
         match = _JOB.fullmatch(said)
         if match is None:

@@ -37,6 +37,7 @@ def call(words: Sequence[str], missing: str, given: str | None = None) -> str:
     """
     program = words[0]
     try:
+        # An empty input, or a program that asks a question would wait for the terminal.
         done = subprocess.run(
             words, input=given or "", capture_output=True, text=True, timeout=_SECONDS, check=True
         )
@@ -47,6 +48,7 @@ def call(words: Sequence[str], missing: str, given: str | None = None) -> str:
         msg = f"{program} did not answer within {_SECONDS:g} s: try again later"
         raise ClusterError(msg) from error
     except subprocess.CalledProcessError as error:
+        # Some programs state the reason on stdout.
         said = " ".join((error.stderr or error.stdout or "no reason given").split())
         msg = f"{program} failed with exit code {error.returncode}: {said[:_SHOWN]}"
         raise ClusterError(msg) from error
