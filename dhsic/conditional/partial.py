@@ -10,7 +10,7 @@ from dhsic.conditional.ridge import DesignSums, Ridges
 __all__ = ["partial_correlation"]
 
 
-def partial_correlation(places: Places, sums: DesignSums, n: int) -> float:
+def partial_correlation(places: Places, sums: DesignSums) -> float:
     """The share of the variance of y that is left by z and explained by x, between 0 and 1.
 
     With the feature phi of y, Huang et al. [1] define
@@ -27,9 +27,7 @@ def partial_correlation(places: Places, sums: DesignSums, n: int) -> float:
     places : Places
         Numbers of the features.
     sums : DesignSums
-        Sums over all rows.
-    n : int
-        Rows.
+        Sums over rows.
 
     Returns
     -------
@@ -41,9 +39,9 @@ def partial_correlation(places: Places, sums: DesignSums, n: int) -> float:
     .. [1] Z. Huang, N. Deb, B. Sen. Kernel partial correlation coefficient, a measure of
        conditional dependence. JMLR 23, 2022.
     """
-    alone = Ridges.fit(sums, n, places.given_y, places.y).errors.sum()
+    alone = Ridges.fit(sums, places.given_y, places.y).errors.sum()
     regressors = np.append(places.given_y, places.products)
-    both = Ridges.fit(sums, n, regressors, places.y).errors.sum()
+    both = Ridges.fit(sums, regressors, places.y).errors.sum()
     # Where nothing is left of y, nothing more can be explained.
     if alone <= 0.0:
         return 0.0
