@@ -133,7 +133,7 @@ class KernelResiduals:
             1.0 - (1.0 - share) * (1.0 - ridges.explained())
             for share, ridges in zip(fits.explained, (x, y), strict=True)
         )
-        correlation = partial_correlation(places, sums)
+        correlation = partial_correlation(places, sums, y)
         products = session.run(ProductsPass(design, x, y, n))
         session.step("spectrum")
         return ResidualProducts(design, fitted, products, (of_x, of_y), correlation)

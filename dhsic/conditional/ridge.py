@@ -171,6 +171,8 @@ class Ridges:
         1 / (n (s + ridge)).
     errors : ndarray, shape (t,)
         Estimates of the mean squared error of a prediction, GCV at the ridge taken.
+    least : ndarray, shape (t,)
+        The same at the best ridge.
     variances : ndarray, shape (t,)
         Variances of the targets.
     rows : int
@@ -190,6 +192,7 @@ class Ridges:
     vectors: Vector
     spread: Vector
     errors: Vector
+    least: Vector
     variances: Vector
     rows: int
 
@@ -237,6 +240,7 @@ class Ridges:
             vectors,
             inverse / n,
             np.take_along_axis(errors, chosen[:, None], axis=1)[:, 0],
+            least[:, 0],
             variances,
             n,
         )
@@ -246,7 +250,7 @@ class Ridges:
         """One of the largest size, for plans, which takes no memory."""
         mean, own = (np.broadcast_to(0.0, (k,)) for k in (p, targets))
         square, each = (np.broadcast_to(0.0, (p, k)) for k in (p, targets))
-        return cls(mean, each, own, square, each, own, own, rows)
+        return cls(mean, each, own, square, each, own, own, own, rows)
 
     @property
     def nbytes(self) -> int:
