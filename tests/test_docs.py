@@ -290,6 +290,18 @@ def test_results__level_of_the_family_is_that_of_the_table():
     assert said in (RESULTS / "README.md").read_text()
 
 
+def test_conditional__level_is_that_of_the_table():
+    rows = [r for r in table("conditional_level.csv") if (r["test"], r["effect"]) == ("dhsic", "0")]
+    # Those within strata are of the exact test.
+    rates = {
+        n: [100 * float(r["rejected"]) for r in rows if r["n"] == n and r["data"] != "categories"]
+        for n in ("200", "1000", "10000")
+    }
+    said = [f"{min(one):.0f} to {max(one):.0f} % of" for one in rates.values()]
+    text = f"{said[0]} true nulls of 200 rows, {said[1]} 1,000 and {said[2]} 10,000"
+    assert text in " ".join(TEXTS["guide/conditional.md"].split())
+
+
 def test_evidence__power_of_the_default_is_that_of_the_table():
     rows = [r for r in table("exact_power.csv") if r["n"] == "200" and r["method"] != "chain"]
     two = [r for r in rows if not re.search(r" of [34]$", r["data"])]

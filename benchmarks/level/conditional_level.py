@@ -40,6 +40,7 @@ Vector = NDArray[np.float64]
 Case = Callable[[np.random.Generator, int, int, float], tuple[Any, Any, Any]]
 
 LEVEL = 0.05
+WARM_UP_ROWS = 100
 KEYS = ("test", "data", "columns of z", "n", "effect")
 KEYS_OF_TIME = ("test", "columns of z", "n")
 Functions = tuple[Callable[[Vector], Vector], ...]
@@ -241,6 +242,8 @@ def seconds(
     for n in sizes:
         for d in dims:
             for test in tests:
+                # Imports are not of the run.
+                one((test, "additive", WARM_UP_ROWS, d, 0.0, 0))
                 p, taken = one((test, "additive", n, d, 0.0, 0))
                 yield {
                     "test": test,
