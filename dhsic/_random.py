@@ -29,6 +29,7 @@ PURPOSES: Final = (
     "groups",
     "shifts",
     "neighbours",
+    "first rows",
 )
 _SIGNS_PER_COUNTER: Final = 256
 _WORDS_PER_COUNTER: Final = 4

@@ -139,6 +139,17 @@ def default_cost() -> str:
     return markdown(head, lines)
 
 
+def conditional_cost() -> str:
+    """Seconds of conditional tests beside others, from `conditional_level_seconds.csv`."""
+    rows = sorted(
+        table("conditional_level_seconds.csv"), key=lambda r: (int(r["n"]), int(r["columns of z"]))
+    )
+    shapes = [{**r, "shape": f"{int(r['n']):,} x {r['columns of z']}"} for r in rows]
+    tests, found = pivot(shapes, "shape", "test", lambda row: seconds(row["processor seconds"]))
+    lines = ([shape, *(own.get(one, "") for one in tests)] for shape, own in found.items())
+    return markdown(["rows x columns of z", *tests], lines)
+
+
 def level() -> str:
     """The largest rate of every estimator with every null, from `level.csv`."""
     most: dict[tuple[str, str], Row] = {}
@@ -304,6 +315,7 @@ def _helps(command: click.Command, name: str, parent: click.Context | None) -> I
 
 PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
+    "conditional-cost": conditional_cost,
     "cost": cost,
     "default-cost": default_cost,
     "errors": errors_page,

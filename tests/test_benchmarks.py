@@ -3,6 +3,7 @@
 import csv
 import itertools
 import re
+from dataclasses import replace
 
 import click
 import numpy as np
@@ -170,7 +171,18 @@ def test_conditional_level__tests_every_case_by_both(out):
     ]
     assert all(row["spoilt"] == "0" for row in table)
     with out.with_name("table_seconds.csv").open() as file:
-        assert [row["columns of z"] for row in csv.DictReader(file)] == ["1", "10"]
+        assert [row["columns of z"] for row in csv.DictReader(file)] == ["1", "1", "10", "10"]
+
+
+def test_conditional_level__takes_other_seeds_and_keeps_other_rows(out):
+    def table(*seeds):
+        options = ("--data", "spread", "--rows", 60, "--columns", 1, "--processes", 1, *seeds)
+        return run(conditional_level, out, "--test", "gcm", "--runs", 30, *options)
+
+    first, (other,) = table("--effect", 0.5), table("--effect", 0.5, "--first-seed", 30)
+    assert first != [other]
+    assert [row["effect"] for row in table("--effect", 0.0)] == ["0.5", "0"]
+    assert table("--effect", 0.5)[0]["rejected"] == first[0]["rejected"]
 
 
 def test_conditional_level__draws_what_it_says():
@@ -701,7 +713,12 @@ def test_pc_graph__counts_tests(monkeypatch):
         return set(), set()
 
     monkeypatch.setitem(pc_graph.SEARCHES, "pgmpy", search)
-    assert pc_graph.row("pgmpy", "dhsic", "linear", 60)["tests"] == 2
+    row = pc_graph.row("pgmpy", "dhsic", "linear", 60)
+    assert (row["tests"], row["of all rows"]) == (2, 2)
+    # Five times as many rows as a first test has; nodes 0 and 1 are independent.
+    monkeypatch.setattr(pc_graph, "DHSIC", replace(pc_graph.DHSIC, first_rows=60, sizes=[]))
+    row = pc_graph.row("pgmpy", "dhsic", "linear", 300)
+    assert (row["tests"], row["of all rows"]) == (2, 2)
     monkeypatch.setitem(pc_graph.SEARCHES, "pgmpy", lambda x, test: (set(), set()))
     assert pc_graph.row("pgmpy", "pearsonr", "linear", 60)["tests"] == ""
 

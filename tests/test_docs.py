@@ -290,6 +290,35 @@ def test_results__level_of_the_family_is_that_of_the_table():
     assert said in (RESULTS / "README.md").read_text()
 
 
+def test_conditional__level_is_that_of_the_table():
+    rows = [r for r in table("conditional_level.csv") if (r["test"], r["effect"]) == ("dhsic", "0")]
+    # Those within strata are of the exact test.
+    rates = {
+        n: [100 * float(r["rejected"]) for r in rows if r["n"] == n and r["data"] != "categories"]
+        for n in ("200", "1000", "10000")
+    }
+    said = [f"{min(one):.0f} to {max(one):.0f} % of" for one in rates.values()]
+    text = f"{said[0]} true nulls of 200 rows, {said[1]} 1,000 and {said[2]} 10,000"
+    page = " ".join(TEXTS["guide/conditional.md"].split())
+    assert text in page
+    most = [100 * float(r["rejected"]) for r in rows if r["runs"] == "500"]
+    assert (
+        f"500 data sets of 1,000 rows and 20 columns, it was {most[0]:.1f} and {most[1]:.1f} %"
+        in page
+    )
+
+
+def test_libraries__search_of_a_million_rows_is_that_of_the_table():
+    rows = [r for r in table("pc_graph.csv") if r["n"] == "1000000"]
+    own, other = (next(r for r in rows if r["test"] == name) for name in ("dhsic", "fisherz"))
+    page = " ".join(TEXTS["how-to/other-libraries.md"].split())
+    minutes, size = float(own["seconds"]) / 60, float(own["peak MiB"])
+    assert f"{minutes:.0f} minutes of processor time and {size:.0f} MiB" in page
+    assert f"{own['tests']} tests, of which {own['of all rows']} were of all rows" in page
+    assert f"missed {other['missing']} edges and drew {other['extra']} that are not there" in page
+    assert {own[key] for key in ("missing", "extra", "turned")} == {"0"}
+
+
 def test_evidence__power_of_the_default_is_that_of_the_table():
     rows = [r for r in table("exact_power.csv") if r["n"] == "200" and r["method"] != "chain"]
     two = [r for r in rows if not re.search(r" of [34]$", r["data"])]

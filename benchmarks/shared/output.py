@@ -36,6 +36,24 @@ def write_csv(path: str, rows: Iterable[Mapping[str, Any]]) -> None:
             file.flush()
 
 
+def write_into(path: str, rows: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> None:
+    """Print and write every row as it comes, in place of one that the keys do not tell from it.
+
+    The others of the table stay, so that several calls can make it.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    table = {keys_of(row, keys): row for row in read_csv(path)}
+    for row in rows:
+        print(json.dumps(row), flush=True)
+        written = {key: _short(value) for key, value in row.items()}
+        table[keys_of(written, keys)] = written
+        with target.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(written), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(table.values())
+
+
 def read_csv(path: str) -> list[Mapping[str, Any]]:
     """Rows of a table, none where there is no file."""
     if not Path(path).exists():

@@ -83,9 +83,10 @@ def conditional_independence_test(
     features given z, and no test keeps its level for all laws without such a condition [3]_. They
     are ridge regressions on kernel features of every column by itself, wide and narrow, and of
     all columns together, with the smallest ridge whose error by generalised cross-validation is
-    within a tenth of the least: a little less power for less bias. Residuals are put right
-    for the rows' own share in their predictions, and the p-value is of the limit law of the
-    statistic: an approximation, in three passes over the data.
+    within a tenth of the least: a little less power for less bias. Beyond 200,000 rows they
+    are fitted to 200,000 or to 200 sqrt(n), drawn at random. Residuals are put right for the rows'
+    own share in their predictions, and the p-value is of the limit law of the statistic over all
+    rows: an approximation, in three passes over the data.
 
     Method "strata" is for a z of few values: `dhsic.independence_test` with `strata`, where rows
     change places within a stratum alone, which is exact at every n.

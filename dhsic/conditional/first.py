@@ -121,11 +121,11 @@ class FirstDesign:
         own = (one(x) for one, x in zip(self.columns, values, strict=False))
         return np.concatenate([self.base.joined(values), *own], axis=1)
 
-    def fits(self, sums: DesignSums, n: int) -> FirstFits:
-        """The regressions on what is given, from sums over all n rows."""
+    def fits(self, sums: DesignSums) -> FirstFits:
+        """The regressions on what is given."""
         r_x, r_y, p, _ = self.base.sizes
         numbers = np.arange(self.size)
-        ridges = Ridges.fit(sums, n, numbers[:p], numbers[p:])
+        ridges = Ridges.fit(sums, numbers[:p], numbers[p:])
         ends = np.cumsum([0, r_x, r_y, *self.counts])
         x, y, *own = (slice(*ends[k : k + 2]) for k in range(4))
         of_x, of_y = (one.centre(ridges, at) for one, at in zip(self.columns, own, strict=True))

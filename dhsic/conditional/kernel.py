@@ -17,7 +17,7 @@ from dhsic.conditional.first import FirstDesign
 from dhsic.conditional.indices import Index, IndexedDesign
 from dhsic.conditional.partial import partial_correlation
 from dhsic.conditional.products import ProductsPass, ProductSums
-from dhsic.conditional.ridge import DesignPass, Ridges
+from dhsic.conditional.ridge import DesignPass, Ridges, rows_of_regression
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import ApproximateNullWarning
@@ -93,19 +93,20 @@ class KernelResiduals:
         first = FirstDesign.likely(base)
         design = IndexedDesign(base, Index.likely(p, dtype), Index.likely(p, dtype))
         places = design.places
+        of, fitted = (session.n, session.seed), rows_of_regression(session.n)
         second = ProductsPass(
             design,
-            Ridges.likely(len(places.given_x), r_x),
-            Ridges.likely(len(places.given_y), r_y),
+            Ridges.likely(len(places.given_x), r_x, fitted),
+            Ridges.likely(len(places.given_y), r_y, fitted),
             session.n,
         )
         rows = 8 * min(session.n, BANDWIDTH_ROWS) * (3 * sum(dims) + p)
         fetch = 3 * rows + max(source.take_bytes for source in session.sources)
         steps: list[DriverStep | PassPlan] = [
             DriverStep("fetch landmarks", fetch, rows + design.nbytes),
-            session.plan(DesignPass(first, _FIRST)),
+            session.plan(DesignPass(first, *of, _FIRST)),
             _solving("solve", first.size),
-            session.plan(DesignPass(design, _SECOND)),
+            session.plan(DesignPass(design, *of, _SECOND)),
             _solving("solve again", design.size),
             session.plan(second),
             DriverStep(
@@ -119,20 +120,20 @@ class KernelResiduals:
         n = session.n
         session.step("fetch landmarks")
         drawn = Drawn.of(session, kernels, self.widths)
-        sums = session.run(DesignPass(drawn.first, _FIRST))
+        sums = session.run(DesignPass(drawn.first, n, session.seed, _FIRST))
         session.step("solve")
-        fits = drawn.first.fits(sums, n)
+        fits = drawn.first.fits(sums)
         design, fitted = drawn.indexed(fits, kernels, self.widths)
-        sums = session.run(DesignPass(design, _SECOND))
+        sums = session.run(DesignPass(design, n, session.seed, _SECOND))
         session.step("solve again")
         places = design.places
-        x = Ridges.fit(sums, n, places.given_x, places.x, _EXCESS)
-        y = Ridges.fit(sums, n, places.given_y, places.y, _EXCESS)
+        x = Ridges.fit(sums, places.given_x, places.x, _EXCESS)
+        y = Ridges.fit(sums, places.given_y, places.y, _EXCESS)
         of_x, of_y = (
             1.0 - (1.0 - share) * (1.0 - ridges.explained())
             for share, ridges in zip(fits.explained, (x, y), strict=True)
         )
-        correlation = partial_correlation(places, sums, n)
+        correlation = partial_correlation(places, sums, y)
         products = session.run(ProductsPass(design, x, y, n))
         session.step("spectrum")
         return ResidualProducts(design, fitted, products, (of_x, of_y), correlation)

@@ -10,7 +10,7 @@ from dhsic.conditional.ridge import DesignSums, Ridges
 __all__ = ["partial_correlation"]
 
 
-def partial_correlation(places: Places, sums: DesignSums, n: int) -> float:
+def partial_correlation(places: Places, sums: DesignSums, alone: Ridges) -> float:
     """The share of the variance of y that is left by z and explained by x, between 0 and 1.
 
     With the feature phi of y, Huang et al. [1] define
@@ -27,9 +27,9 @@ def partial_correlation(places: Places, sums: DesignSums, n: int) -> float:
     places : Places
         Numbers of the features.
     sums : DesignSums
-        Sums over all rows.
-    n : int
-        Rows.
+        Sums over rows.
+    alone : Ridges
+        Regressions of y on what is given.
 
     Returns
     -------
@@ -41,11 +41,10 @@ def partial_correlation(places: Places, sums: DesignSums, n: int) -> float:
     .. [1] Z. Huang, N. Deb, B. Sen. Kernel partial correlation coefficient, a measure of
        conditional dependence. JMLR 23, 2022.
     """
-    alone = Ridges.fit(sums, n, places.given_y, places.y).errors.sum()
     regressors = np.append(places.given_y, places.products)
-    both = Ridges.fit(sums, n, regressors, places.y).errors.sum()
+    both, least = Ridges.fit(sums, regressors, places.y).least.sum(), alone.least.sum()
     # Where nothing is left of y, nothing more can be explained.
-    if alone <= 0.0:
+    if least <= 0.0:
         return 0.0
     # Both errors are estimates, so that their quotient may lie outside.
-    return float(np.clip(1.0 - both / alone, 0.0, 1.0))
+    return float(np.clip(1.0 - both / least, 0.0, 1.0))

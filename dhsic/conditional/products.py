@@ -21,7 +21,7 @@ __all__ = ["ProductSums", "ProductsPass"]
 
 Vector = NDArray[np.float64]
 
-_LEVERED_ROWS = 100_000
+_LEVERED_ROWS = 50  # for each regressor
 
 
 class ProductSums(NamedTuple):
@@ -83,8 +83,9 @@ class ProductsPass:
 
     @property
     def levered(self) -> bool:
-        """Whether leverages count: no row has any that matters beyond so many rows."""
-        return self.n <= _LEVERED_ROWS
+        """Whether leverages count, whose mean is at most 1/50 beyond so many rows."""
+        p = max(len(self.x.mean), len(self.y.mean))
+        return self.n <= _LEVERED_ROWS * p and self.x.rows == self.n
 
     def footprint(self, rows: int) -> Footprint:
         """Cost of a block of so many rows."""
@@ -131,8 +132,8 @@ class ProductsPass:
         if not self.levered:
             return plain, plain
         # Of a product (1 - h)^(1/2) in all, and of its square 1 - h.
-        x /= self.x.left(rows.x, self.n) ** 0.25
-        y /= self.y.left(rows.y, self.n) ** 0.25
+        x /= self.x.left(rows.x) ** 0.25
+        y /= self.y.left(rows.y) ** 0.25
         return plain, row_products(rows.base._replace(x=x).products, y)
 
     def combine(self, left: ProductSums, right: ProductSums) -> ProductSums:

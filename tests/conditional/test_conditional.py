@@ -1,6 +1,7 @@
 """Conditional independence: against dense matrices, by level and power, and in every form."""
 
 from functools import partial
+from itertools import pairwise
 
 import dask.array as da
 import numpy as np
@@ -10,10 +11,19 @@ import zarr
 
 import dhsic
 from dhsic._arguments import session_over
+from dhsic.conditional import ridge
 from dhsic.conditional.centre import _MOST_COLUMNS, centred_columns
 from dhsic.conditional.compare import _WIDTH
 from dhsic.conditional.kernel import _EXCESS, KernelResiduals
-from dhsic.conditional.ridge import _MOST_FREEDOM, _RIDGES, DesignSums, Ridges
+from dhsic.conditional.ridge import (
+    _MOST_FREEDOM,
+    _RIDGES,
+    DesignPass,
+    DesignSums,
+    Ridges,
+    rows_of_regression,
+)
+from dhsic.engine.reduction import RowBlock
 from dhsic.errors import ApproximateNullWarning, DataError, InvalidArgumentError
 from dhsic.io.open import open_data
 from dhsic.kernels import Delta, Gaussian, Linear
@@ -106,12 +116,64 @@ def test_ridges__take_the_least_within_the_excess():
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((200, 30)) * np.geomspace(1.0, 1e-3, 30)
     rows = np.hstack([rows, rows[:, :1] + rng.standard_normal((200, 1))])
-    sums = DesignSums(rows.sum(axis=0), rows.T @ rows)
+    sums = DesignSums(200, rows.sum(axis=0), rows.T @ rows)
     usual, small = (
-        Ridges.fit(sums, 200, np.arange(30), np.array([30]), excess) for excess in (0.0, 0.1)
+        Ridges.fit(sums, np.arange(30), np.array([30]), excess) for excess in (0.0, 0.1)
     )
     assert usual.errors[0] < small.errors[0] <= 1.1 * usual.errors[0]
     assert np.sum(small.slopes**2) > np.sum(usual.slopes**2)  # shrunk less
+
+
+def test_regressions__are_fitted_to_drawn_rows_of_many(monkeypatch):
+    assert [rows_of_regression(n) for n in (20, 200_000, 10**6, 10**8)] == [
+        *(20, 200_000, 200_000, 2_000_000)
+    ]
+    monkeypatch.setattr(ridge, "_REGRESSION_ROWS", 250)
+    monkeypatch.setattr(ridge, "_REGRESSION_ROOTS", 1)
+
+    class Own:
+        size = 2
+
+        def joined(self, values):
+            return np.hstack(values)
+
+    values = tuple(np.random.default_rng(0).standard_normal((2, 1000, 1)))
+    one = DesignPass(Own(), 1000, 3, "sums")
+
+    def sums(design, *bounds):
+        parts = [
+            design.chunk(RowBlock(a, tuple(x[a:b] for x in values))) for a, b in pairwise(bounds)
+        ]
+        whole = parts[0]
+        for part in parts[1:]:
+            whole = design.combine(whole, part)
+        return whole
+
+    found = sums(one, 0, 1000)
+    assert 200 < found.rows < 300  # 3.6 standard deviations
+    for same, other in zip(found, sums(one, 0, 17, 600, 1000), strict=True):
+        np.testing.assert_allclose(other, same, rtol=1e-10)
+    assert sums(DesignPass(Own(), 1000, 4, "sums"), 0, 1000).totals[0] != found.totals[0]
+    # The constant of a regression is a mean of drawn rows alone.
+    fit = Ridges.fit(found, np.array([0]), np.array([1]))
+    assert fit.target_mean[0] == found.totals[1] / found.rows != values[1].mean()
+
+
+def test_kernel__of_drawn_rows_keeps_its_level_and_power(monkeypatch):
+    monkeypatch.setattr(ridge, "_REGRESSION_ROWS", 1000)
+    monkeypatch.setattr(ridge, "_REGRESSION_ROOTS", 1)
+
+    def bounded(n, seed, effect=0.0):
+        e, f, h = np.random.default_rng(seed).standard_normal((3, n))
+        z = np.linspace(-1.0, 1.0, n)
+        return z + z**2 * (e + effect * h), z + z**2 * (f + effect * h), z
+
+    assert rejections(bounded, 40, 1500) <= 0.175  # 0.1 % of tests of level 5 % reject more
+    assert rejections(bounded, 6, 1500, effect=0.7) == 1.0
+    x, y, z = bounded(1500, 0)
+    drawn = test_given(x, y, given=z)
+    monkeypatch.undo()
+    assert 0.0 < abs(test_given(x, y, given=z).statistic / drawn.statistic - 1.0) < 0.5
 
 
 def test_kernel__sees_a_dependence_that_cancels_over_z():

@@ -38,6 +38,78 @@ def test_pvalue__is_that_of_the_public_functions(data):
         PValue(threads=1, client=object())(x, y)
 
 
+class Scripted(PValue):
+    """Gives p-values of a list, and remembers what was tested."""
+
+    def script(self, *pvalues):
+        object.__setattr__(self, "asked", [])
+        object.__setattr__(self, "coming", iter(pvalues))
+        return self
+
+    def of_all(self, *variables):
+        self.asked.append(variables)
+        found = next(self.coming)
+        if found is None:
+            msg = "variable 'x' is constant"
+            raise dhsic.errors.DataError(msg)
+        return found
+
+
+def test_pvalue__of_a_first_test_is_enough_where_it_is_sure():
+    x = np.arange(100.0)
+    test = Scripted(first_rows=20).script(1e-6)
+    assert test(x, 2 * x, np.stack([x, x], axis=1)) == pytest.approx(1e-4)
+    ((some, doubled, given),) = test.asked
+    assert len(np.unique(some)) == len(some) == 20
+    np.testing.assert_array_equal(doubled, 2 * some)
+    np.testing.assert_array_equal(given, np.stack([some, some], axis=1))
+    again, other = Scripted(first_rows=20).script(0.0), Scripted(rng=1, first_rows=20).script(0.0)
+    assert again(x, x) == other(x, x) == 0.0
+    np.testing.assert_array_equal(again.asked[0][0], some)
+    assert (other.asked[0][0] != some).any()
+
+
+def test_pvalue__is_of_all_rows_and_pays_for_the_first_where_it_is_not_sure():
+    x = np.arange(100.0)
+    test = Scripted(first_rows=20).script(2e-6, 0.5, 2e-6, 0.999)
+    assert test(x, x) == 0.5 / 0.99
+    assert test(x, x) == 1.0
+    assert [len(one) for one, _ in test.asked] == [20, 100, 20, 100]
+
+
+@pytest.mark.parametrize("case", ["few", "none", "listed", "failed"])
+def test_pvalue__is_as_it_is_without_a_first_test(case):
+    x = np.arange(99.0 if case == "few" else 100.0)
+    test = Scripted(first_rows=None if case == "none" else 20)
+    test.script(*[None, 1e-7] if case == "failed" else [1e-7])
+    assert test(list(x) if case == "listed" else x, x) == 1e-7
+    assert len(test.asked[-1][1]) == len(x)
+
+
+def test_pvalue__takes_first_rows_of_tables():
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = pd.DataFrame({"a": np.arange(100.0), "b": ["u", "v"] * 50}, index=range(7, 107))
+    test = Scripted(first_rows=20).script(0.0)
+    assert test(frame[["a"]], frame["b"]) == 0.0
+    ((first, second),) = test.asked
+    assert list(first.index) == list(second.index)
+    assert len(first) == 20
+
+
+def test_pvalue__first_rows_are_counted():
+    with pytest.raises(dhsic.errors.InvalidArgumentError, match="first_rows must be an integer"):
+        PValue(first_rows=19)
+
+
+def test_pvalue__of_few_rows_comes_from_the_public_function():
+    x, e = np.random.default_rng(0).standard_normal((2, 300))
+    few, many = (
+        PValue(threads=1, marginal={"null": "gamma"}, first_rows=one) for one in (60, None)
+    )
+    assert few(x, e) == pytest.approx(many(x, e) / 0.99)
+    assert many(x, x + e / 9) < few(x, x + e / 9) <= 1e-4
+
+
 def test_causal_learn__finds_the_edges(data):
     pytest.importorskip("causallearn", reason="causal-learn is not installed: extra 'discovery'")
     from causallearn.search.ConstraintBased.PC import pc
