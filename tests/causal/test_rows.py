@@ -78,5 +78,5 @@ def test_refused__in_words():
     (x, y, z), asked = in_groups(np.random.default_rng(0))
     with pytest.raises(InvalidArgumentError, match="cannot keep to strata or groups"):
         residual_independence_test(x, y, given=z, null="gamma", **asked)
-    with pytest.raises(DataError, match="groups must have a label for each"):
+    with pytest.raises(DataError, match="groups must have a value for each"):
         residual_independence_test(x, y, given=z, groups=asked["groups"][:9])
