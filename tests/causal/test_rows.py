@@ -45,6 +45,7 @@ def test_level__is_kept(case):
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.filterwarnings("ignore::dhsic.errors.DependentRowsWarning")
 def test_level__is_lost_without_the_argument(case):
     assert sum(run(case, seed, asked=False).pvalue <= 0.05 for seed in range(20)) > 5
 

@@ -75,6 +75,7 @@ def test_family_wise_level__is_kept(case):
 
 
 @pytest.mark.parametrize("case", SEVERAL)
+@pytest.mark.filterwarnings("ignore::dhsic.errors.DependentRowsWarning")
 def test_family_wise_level__is_lost_without_the_argument(case):
     assert sum(bool(found(case, seed, asked=False)) for seed in range(20)) > 6
 
