@@ -99,7 +99,7 @@ def open_session(
     constants = not tests
     session = session_over(sources, rng, precision, *where, time=time, takes_constants=constants)
     session.dropped, session.remedy = dropped, DROP_MISSING
-    session.moves = opened.moves(session.seed)
+    session.moves, session.weights = opened.moves(session.seed), opened.weights
     return session
 
 
@@ -332,6 +332,8 @@ def choose_method(
     # A grid is corrected for by the replicates that its kernels share: a null of a formula has
     # none.
     tries = draws_replicates(null) and (named is None or tries_grids(named))
+    # Kernels of weighted rows have no replicates that they could share.
+    tries = tries and session.weights is None
     if isinstance(asked, Grid) or tries:
         combinations = grid.combinations(m)
     else:

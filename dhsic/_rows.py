@@ -1,4 +1,4 @@
-"""The argument of the rows: labels of them, their order, and the variables that have them."""
+"""Arguments of the rows: labels and weights of them, their order, and the variables of them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from dhsic.engine.blocks import Source
 from dhsic.engine.exchangeable import check_order, codes_of, moves_of
 from dhsic.engine.sets import Moves
 from dhsic.engine.units import parse_bytes
+from dhsic.engine.weights import RowWeights
+from dhsic.errors import InvalidArgumentError
 from dhsic.io.held import held_sources
 from dhsic.io.missing import Missing
 from dhsic.io.open import open_labelled_data
+from dhsic.io.weights import read_weights
 from dhsic.nulls import TimeOrder
 
 __all__ = ["ALL_ROWS", "OpenedRows", "Order", "RowLabels", "open_rows"]
@@ -23,18 +26,20 @@ Order = Literal["time"] | TimeOrder
 
 
 class RowLabels(NamedTuple):
-    """Strata, groups and order of the rows, see `dhsic.independence_test`."""
+    """Strata, groups, order and weights of the rows, see `dhsic.independence_test`."""
 
     strata: Any = None
     groups: Any = None
     order: Order | None = None
     groups_argument: str = "groups"
     """The argument that the groups came by."""
+    weights: Any = None
 
     @property
     def labels(self) -> tuple[tuple[str, Any], ...]:
         """Those that have one a row."""
-        return ("strata", self.strata), (self.groups_argument, self.groups)
+        labels = ("strata", self.strata), (self.groups_argument, self.groups)
+        return *labels, ("weights", self.weights)
 
 
 ALL_ROWS = RowLabels()
@@ -49,6 +54,7 @@ class OpenedRows(NamedTuple):
     strata: NDArray[np.intp] | None
     groups: NDArray[np.intp] | None
     order: TimeOrder | None
+    weights: RowWeights | None
 
     def moves(self, seed: int) -> Moves | None:
         """Which rows may change places, see `moves_of`."""
@@ -64,12 +70,37 @@ def open_rows(
     rows: RowLabels,
     memory: int | str,
 ) -> OpenedRows:
-    """Open variables with the labels of their rows, which are then held in memory."""
+    """Open variables with what their rows have; those of labelled rows are held in memory."""
     series = check_order(rows.order, strata=rows.strata is not None)
     given = {what: x for what, x in rows.labels if x is not None}
+    _check_alone(rows, given)
+    allowed = parse_bytes(memory)
     sources, labels, dropped = open_labelled_data(variables, names, data, missing, given)
+    weighing = labels.pop("weights", None)
+    weights = None
+    if weighing is not None:
+        _check_two(sources)
+        weights = read_weights(weighing, allowed)
     codes = {what: codes_of(source, what) for what, source in labels.items()}
     strata, groups = codes.get("strata"), codes.get(rows.groups_argument)
     if labels:
-        sources = held_sources(sources, parse_bytes(memory), strata)
-    return OpenedRows(sources, dropped, strata, groups, series)
+        sources = held_sources(sources, allowed, strata)
+    return OpenedRows(sources, dropped, strata, groups, series, weights)
+
+
+def _check_alone(rows: RowLabels, given: dict[str, Any]) -> None:
+    """Refuse weights beside anything that moves rows."""
+    beside = [what for what in given if what != "weights"]
+    beside += ["order"] if rows.order is not None else []
+    if "weights" in given and beside:
+        msg = (
+            f"weights go with independent draws alone, got {' and '.join(beside)} as well: leave "
+            "either out"
+        )
+        raise InvalidArgumentError(msg)
+
+
+def _check_two(sources: Sequence[Source]) -> None:
+    if len(sources) != 2:
+        msg = f"weights are for two variables, got {len(sources)}: test two at a time"
+        raise InvalidArgumentError(msg)

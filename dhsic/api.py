@@ -50,6 +50,7 @@ def independence_test(
     strata: Any = None,
     groups: Any = None,
     order: Order | None = None,
+    weights: Any = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -125,6 +126,14 @@ def independence_test(
         variable is shifted around against the others, by multiples of some rows, and keeps its
         serial dependence. Asymptotic, see `TimeOrder`. Where none of the three is given, all rows
         are exchangeable draws.
+    weights : array-like or str, optional
+        A positive number for every row, in any unit: how much of a population it stands for, as
+        one over the probability that it was drawn [2]_, or the ratio of the densities of the
+        population and of the draws. The test is then one of independence of two variables in the
+        population, from independent draws: all means are weighted. Asymptotic, by the limit law of
+        the weighted products of features, one kernel a variable. Weights that depend on one
+        variable alone are best left out: the hypothesis is then the same without them, and the test
+        exact. Counts of equal rows are no such weights: repeat the rows.
     precision : {"float64", "float32"}, optional
         Precision of the tiles; sums are float64 always.
     client : distributed.Client, optional
@@ -167,6 +176,8 @@ def independence_test(
     References
     ----------
     .. [1] F. Kalinke, Z. Szabo. Nystrom M-Hilbert-Schmidt independence criterion. UAI 2023.
+    .. [2] D. Horvitz, D. Thompson. A generalization of sampling without replacement from a finite
+       universe. JASA 47, 1952.
 
     Examples
     --------
@@ -182,7 +193,7 @@ def independence_test(
     """
     began = perf_counter()
     where = client, threads, memory, progress, checkpoint
-    rows = RowLabels(strata, groups, order)
+    rows = RowLabels(strata, groups, order, weights=weights)
     session = open_session(
         variables, names, rng, precision, *where, time=time, data=data, missing=missing, rows=rows
     )
@@ -205,6 +216,7 @@ def hsic(
     names: Sequence[str] | None = None,
     data: Any = None,
     missing: Missing = "refuse",
+    weights: Any = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -222,8 +234,14 @@ def hsic(
     kernels : str, Kernel or a sequence of them, optional
         One for all variables, or one a variable; "gaussian" where the estimator does not say
         otherwise.
-    estimator, rng, names, data, missing, precision, client, threads, memory, progress, checkpoint
+    estimator, rng, names, data, missing
         As for `independence_test`; of two variables "auto" is unbiased: "u-hsic" or features.
+    weights : array-like or str, optional
+        As for `independence_test`, of two variables: the estimate is of the population, by features
+        and with weighted means, "v-hsic" where weights are equal and all rows are landmarks. It is
+        not unbiased.
+    precision, client, threads, memory, progress, checkpoint
+        As for `independence_test`.
 
     Returns
     -------
@@ -249,8 +267,9 @@ def hsic(
     """
     began = perf_counter()
     where = client, threads, memory, progress, checkpoint
+    rows = RowLabels(weights=weights)
     session = open_session(
-        variables, names, rng, precision, *where, tests=False, data=data, missing=missing
+        variables, names, rng, precision, *where, tests=False, data=data, missing=missing, rows=rows
     )
     chosen, choice, fitting = choose_measure(session, kernels, estimator)
     session.begin(plan_measure(session, chosen, fitting))
@@ -272,6 +291,7 @@ def plan(
     strata: Any = None,
     groups: Any = None,
     order: Order | None = None,
+    weights: Any = None,
     precision: Precision = "float64",
     client: Any = None,
     threads: int | None = None,
@@ -284,9 +304,9 @@ def plan(
     ----------
     *variables : array-like, shapes (n,) or (n, d_m)
         As for `independence_test`.
-    kernels, estimator, null, n_resamples, names, data, missing, strata, groups, order, precision
+    kernels, estimator, null, n_resamples, names, data, missing, strata, groups, order, weights
         As for `independence_test`.
-    client, threads, memory, time
+    precision, client, threads, memory, time
         As for `independence_test`.
 
     Returns
@@ -303,7 +323,7 @@ def plan(
     256
     """
     where = client, threads, memory, None
-    rows = RowLabels(strata, groups, order)
+    rows = RowLabels(strata, groups, order, weights=weights)
     session = open_session(
         variables, names, 0, precision, *where, time=time, data=data, missing=missing, rows=rows
     )

@@ -417,3 +417,24 @@ def residual_products(x_fits, y_fits, x, y, weights):
 def partial_correlation(alone, both):
     """Huang, Deb and Sen (2022), by the errors of two regressions of y."""
     return max(0.0, 1.0 - sum(e for _, e in both) / sum(e for _, e in alone))
+
+
+def weighted_terms(grams, weights):
+    """Inner products of the terms w_i (phi_i - mu) (x) (psi_i - nu), weights of mean 1, (n, n)."""
+    share = weights / weights.sum()
+    centring = np.eye(len(share)) - np.outer(np.ones(len(share)), share)
+    scaled = len(share) * share
+    return np.outer(scaled, scaled) * np.prod([centring @ k @ centring.T for k in grams], axis=0)
+
+
+def weighted_v_hsic(grams, weights):
+    """V-HSIC of the measure that has the share w_i / sum w at row i."""
+    return float(weighted_terms(grams, weights).mean())
+
+
+def weighted_spectrum(grams, weights):
+    """Eigenvalues of the second moment of the terms, over what is left of an error's variance."""
+    share = weights / weights.sum()
+    left = 1.0 - 2.0 * share + (share**2).sum()
+    terms = weighted_terms(grams, weights) / np.sqrt(np.outer(left, left))
+    return np.maximum(np.linalg.eigvalsh(terms / len(share)), 0.0)

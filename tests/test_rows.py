@@ -194,7 +194,7 @@ REFUSED = [
     ({"groups": np.repeat(np.arange(10), np.arange(1, 11))}, "groups of equally many rows"),
     ({"groups": np.zeros(60)}, "groups of equally many rows"),
     ({"groups": np.repeat([0, 1, 2], 20)}, "can change places in 6 ways only"),
-    ({"strata": np.zeros(50)}, "strata must have a label for each of the 60 rows, got 50"),
+    ({"strata": np.zeros(50)}, "strata must have a value for each of the 60 rows, got 50"),
     ({"groups": np.repeat(np.arange(30), 2), "strata": np.arange(60) % 2}, "within one stratum"),
     ({"order": "rows"}, "order must be 'time' or a TimeOrder, got 'rows'"),
     ({"order": "time", "strata": np.zeros(60)}, "order and strata cannot go together"),
@@ -252,6 +252,54 @@ def test_warning__is_not_of_data_sorted_by_a_variable():
     assert not warned((x, np.sin(5 * x)))
 
 
+FUNCTIONS = {
+    "dependence_matrix": (
+        lambda x, y, **rows: dhsic.dependence_matrix(x, y, x + y, rng=0, **rows),
+        "groups= (--groups)",
+        {"order": "time"},
+    ),
+    "rank_features": (
+        lambda x, y, **rows: dhsic.rank_features(np.c_[x, x**2], y, rng=0, **rows),
+        "row_groups= (--row-groups)",
+        {"row_groups": np.arange(500) // 5},
+    ),
+    "interaction_test": (
+        lambda x, y, **rows: dhsic.interaction_test(x, y, x * y, rng=0, **rows),
+        "Take groups=",
+        {"groups": np.arange(500) // 5},
+    ),
+    "residual_independence_test": (
+        lambda x, y, **rows: dhsic.causal.residual_independence_test(
+            x, y, given=np.random.default_rng(1).standard_normal(500), rng=0, **rows
+        ),
+        "Take order='time'",
+        {"order": "time"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_warning__comes_from_other_tests(name):
+    run, remedy, rows = FUNCTIONS[name]
+    rng = np.random.default_rng(0)
+    x, y = (series(rng, 500, 0.9) for _ in range(2))
+    with pytest.warns(DependentRowsWarning, match="stored side by side are alike") as caught:
+        run(x, y)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert remedy in str(caught[0].message)
+    run(x, y, **rows)
+    order = rng.permutation(500)
+    run(x[order], y[order])
+
+
+def test_warning__compares_a_few_of_many_variables():
+    rng = np.random.default_rng(0)
+    variables = [*rng.standard_normal((20, 400)), *(series(rng, 400, 0.9) for _ in range(20))]
+    with pytest.warns(DependentRowsWarning, match="alike in 'x21' and 'x31'"):
+        dhsic.dependence_matrix(*variables, rng=0, n_landmarks=8, null="spectral")
+
+
 def features(rng, x, y, seed):
     columns = [z.reshape(len(z), -1).astype(float) for z in (x, y)]
     return [waves_of(z, [False] * z.shape[1], seed, m) for m, z in enumerate(columns)]
@@ -275,7 +323,7 @@ def test_likeness__raises_no_false_alarm(name):
     """One in a hundred would give two or more of 150 in 44 % of runs, and five in 2 %."""
     rng = np.random.default_rng(0)
     draws = (features(rng, *EXCHANGEABLE[name](rng), seed) for seed in range(150))
-    assert sum(likeness(*one).matters for one in draws) <= 1
+    assert sum(likeness(*one).matters() for one in draws) <= 1
 
 
 @pytest.mark.parametrize(
@@ -289,7 +337,7 @@ def test_likeness__raises_no_false_alarm(name):
 def test_likeness__finds_series_and_groups(pair, least):
     rng = np.random.default_rng(0)
     draws = (features(rng, *pair(rng), seed) for seed in range(40))
-    assert sum(likeness(*one).matters for one in draws) >= least * 40 - 3
+    assert sum(likeness(*one).matters() for one in draws) >= least * 40 - 3
 
 
 def test_likeness__does_not_compare_rows_of_different_runs():
@@ -304,7 +352,7 @@ def test_likeness__does_not_compare_rows_of_different_runs():
 
 def test_guide__lists_the_functions_and_their_arguments():
     guide = Path(__file__).parents[1] / "docs" / "guide" / "dependent-rows.md"
-    rows = re.findall(r"^\| (`.*`) \| (.*) \| (.*) \| (.*) \|$", guide.read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| (`.*`)" + r" \| (.*)" * 4 + r" \|$", guide.read_text(), re.MULTILINE)
     listed = {}
     for names, *arguments in rows:
         told = {one.strip("`=") for one in arguments} - {"no"}
@@ -314,8 +362,9 @@ def test_guide__lists_the_functions_and_their_arguments():
     found = {}
     for name, value in public.items():
         parameters = set(inspect.signature(value).parameters) if inspect.isfunction(value) else ()
-        if {"strata", "order"} & set(parameters):
-            found[name] = parameters & {"strata", "groups", "row_groups", "order"}
+        rows = {"strata", "order", "weights"} & set(parameters)
+        if rows and "missing" in parameters:
+            found[name] = parameters & {"strata", "groups", "row_groups", "order", "weights"}
     for name in ("rank_features", "plan_ranking", "select_features"):
         found[name].remove("groups")  # of columns
     assert listed == found

@@ -91,12 +91,30 @@ def stratified(n: int, rng: np.random.Generator, count: int) -> Any:
     return (x, y), {"strata": strata}
 
 
+def selected(n: int, rng: np.random.Generator) -> Any:
+    """Rows that are drawn three times as often where both variables have the same sign."""
+    x, y = rng.standard_normal((2, 4 * n))
+    chance = np.where(x * y > 0.0, 0.9, 0.3)
+    kept = np.flatnonzero(rng.random(4 * n) < chance)[:n]
+    return (x[kept], y[kept]), {"weights": 1.0 / chance[kept]}
+
+
+def tilted(n: int, rng: np.random.Generator, correlation: float) -> Any:
+    """Correlated normals, with weights that make them independent."""
+    x, z = rng.standard_normal((2, n))
+    y = correlation * x + (1.0 - correlation**2) ** 0.5 * z
+    # The ratio of the densities of independent normals and of these.
+    exponent = (x**2 - 2.0 * correlation * x * y + y**2) / (1.0 - correlation**2) - x**2 - y**2
+    return (x, y), {"weights": np.exp(exponent / 2.0)}
+
+
 def meaningless(n: int, rng: np.random.Generator, what: str) -> Any:
     """Exchangeable rows with labels or an order that mean nothing."""
     asked: dict[str, Any] = {
         "strata": {"strata": rng.integers(5, size=n)},
         "groups": {"groups": np.arange(n) // 5},
         "time": {"order": "time"},
+        "weights": {"weights": rng.uniform(0.5, 2.0, n)},
     }
     pair = rng.standard_normal(n), rng.standard_normal(n)
     return pair, asked[what]
@@ -122,6 +140,9 @@ CASES: dict[str, Case] = {
     "strata, 5": partial(stratified, count=5),
     "strata, 50": partial(stratified, count=50),
     **{f"iid, {what}": partial(meaningless, what=what) for what in ("strata", "groups", "time")},
+    "weights, of signs": selected,
+    **{f"weights, of normals {rho}": partial(tilted, correlation=rho) for rho in (0.2, 0.4)},
+    "iid, weights": partial(meaningless, what="weights"),
 }
 
 
@@ -173,6 +194,7 @@ def seconds(n: int, estimator: EstimatorName) -> Iterator[dict[str, Any]]:
         "groups of 10": {"groups": np.arange(n) // 10},
         "groups of 1 to 10": {"groups": np.repeat(np.arange(n), rng.integers(1, 11, n))[:n]},
         "time": {"order": "time"},
+        "weights": {"weights": rng.uniform(0.5, 2.0, n)},
     }
     for way, asked in ways.items():
         began = time.process_time()

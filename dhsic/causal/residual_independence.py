@@ -22,6 +22,7 @@ from dhsic.causal.regression import (
     find_regression,
 )
 from dhsic.causal.residuals import plan_regressions, residual_variables
+from dhsic.engine.neighbours import Neighbours
 from dhsic.errors import InvalidArgumentError
 from dhsic.estimators import Estimator, EstimatorName, Null, NullName
 from dhsic.estimators.base import plan_of
@@ -208,7 +209,9 @@ def residual_independence_test(
     method = choose_method(tested, kernels, estimator, null, n_resamples)
     # Planned only now, when the variables that are tested, the residuals, are there.
     tested.begin(method.plan(tested))
+    neighbours = Neighbours(tested, ("order", "groups"))
     fields = tested_fields(tested, method, began)
+    neighbours.warn()
     return ResidualIndependenceTestResult(
         given=session.names[2:], regression=regressor.name, **fields
     )

@@ -225,7 +225,10 @@ def groups_option(flag: str, *, series: bool = True) -> Callable[..., Any]:
     )
 
 
-ROWS_OPTIONS = (STRATA_OPTION, groups_option("--groups"), *ORDER_OPTIONS)
+WEIGHTS_OPTION = click.option(
+    "--weights", metavar="ARRAY", help="How much of a population each row stands for."
+)
+ROWS_OPTIONS = (STRATA_OPTION, groups_option("--groups"), *ORDER_OPTIONS, WEIGHTS_OPTION)
 JSON_OPTION = click.option(
     "--json",
     "json_path",
@@ -358,7 +361,7 @@ def read_rows(options: dict[str, Any], groups: str = "groups") -> dict[str, Any]
 
 
 def read_row_labels(options: dict[str, Any], groups: str = "groups") -> dict[str, Any]:
-    """Options that label rows.
+    """Options that label or weigh rows.
 
     Parameters
     ----------
@@ -370,8 +373,8 @@ def read_row_labels(options: dict[str, Any], groups: str = "groups") -> dict[str
     allowed = {"allow_missing_chunks": options["allow_missing_chunks"]}
     labels = {
         what: open_group_labels(location(options["data"]), options[what], what, **allowed)
-        for what in ("strata", groups)
-        if options[what] is not None
+        for what in ("strata", groups, "weights")
+        if options.get(what) is not None
     }
     return {"strata": None, groups: None, **labels}
 

@@ -44,7 +44,7 @@ def _code_of_labelled(
     options: Mapping[str, Any], request: Request, function: Callable[..., Any]
 ) -> str:
     """The same of a function whose rows may be labelled."""
-    labels = ("strata", "groups")
+    labels = ("strata", "groups", "weights")
     asked = request.arguments, request.place
     return _lines_of_code(
         options, options["variables"], ("result", function), *asked, labels=labels

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
 
 from dhsic._random import generator
 from dhsic.engine.blocks import kinds_of
@@ -30,6 +31,13 @@ _SCALE = 0.7
 _RIDGE = 1e-3
 _CERTAIN = 3.6  # standard errors; heavy tails included, one in thousands of exchangeable data sets
 _MATTERS = 0.015  # alike by less, level 5 % stays below 6 % or so
+_MOST_VARIABLES = 8  # whose pairs are compared: each more pair might raise a false alarm
+_REMEDIES = {
+    "order": "order='time' (--order) for a series",
+    "groups": "groups= (--groups) for rows that belong together",
+    "row_groups": "row_groups= (--row-groups) for rows that belong together",
+    "strata": "strata= (--strata) where they are exchangeable within strata",
+}
 
 
 class Likeness(NamedTuple):
@@ -40,10 +48,17 @@ class Likeness(NamedTuple):
     errors: float
     """By how many standard errors it is more than of rows that are far apart."""
 
-    @property
-    def matters(self) -> bool:
-        """Whether it is there beyond doubt, and large enough to disturb a test."""
-        return self.share > _MATTERS and self.errors > _CERTAIN
+    def matters(self, pairs: int = 1) -> bool:
+        """Whether it is there beyond doubt, and large enough to disturb a test.
+
+        Parameters
+        ----------
+        pairs : int, optional
+            Pairs of variables of which it is the clearest.
+        """
+        # As rare for the clearest of several as for one.
+        certain = -float(ndtri(ndtr(-_CERTAIN) / pairs))
+        return self.share > _MATTERS and self.errors > certain
 
 
 def likeness(first: Matrix64, second: Matrix64, starts: Sequence[int] = (0,)) -> Likeness:
@@ -148,10 +163,14 @@ class Neighbours:
     ----------
     session : Session
         A run whose sample has not been taken.
+    arguments : sequence of str, optional
+        Those by which the function that was called is told of its rows.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session, self._starts = session, [0]
+    def __init__(
+        self, session: Session, arguments: Sequence[str] = ("order", "groups", "strata")
+    ) -> None:
+        self._session, self._starts, self._arguments = session, [0], arguments
         self._taken: list[Matrix64] = []
         graphs = any(source.place == "graph" for source in session.sources)
         if session.moves is None and not graphs and session.n >= _FEWEST_ROWS:
@@ -163,25 +182,36 @@ class Neighbours:
         session, taken = self._session, self._taken
         if not taken or any(_is_sorted(x, self._starts) for x in taken):
             return
-        features = [
-            waves_of(x, [kind == "category" for kind in kinds_of(source)], session.seed, m)
-            for m, (source, x) in enumerate(zip(session.sources, taken, strict=True))
-        ]
+        features = {
+            m: waves_of(
+                taken[m],
+                [kind == "category" for kind in kinds_of(session.sources[m])],
+                session.seed,
+                m,
+            )
+            for m in _evenly(len(taken))
+        }
         pairs = {
             (m, k): likeness(features[m], features[k], self._starts)
-            for m, k in combinations(range(len(features)), 2)
+            for m, k in combinations(features, 2)
         }
         (m, k), worst = max(pairs.items(), key=lambda item: item[1].errors)
-        if worst.matters:
+        if worst.matters(len(pairs)):
+            *others, last = (_REMEDIES[argument] for argument in self._arguments)
             msg = (
                 f"rows that are stored side by side are alike in {session.names[m]!r} and "
                 f"{session.names[k]!r} ({100 * worst.share:.2g} % of a row with itself, "
                 f"{worst.errors:.0f} standard errors), as those of series or groups are: for "
-                "exchangeable rows alone the p-value is right, and it is too small for these. Take "
-                "order='time' for a series, groups= for rows that belong together, or strata= "
-                "where they are exchangeable within strata (--order, --groups, --strata)"
+                "exchangeable rows alone p-values are right, and they are too small for these. "
+                f"Take {', '.join(others)}, or {last}"
             )
             warnings.warn(msg, DependentRowsWarning, stacklevel=5)
+
+
+def _evenly(count: int) -> list[int]:
+    """All of so many variables, or a few of many."""
+    some = min(count, _MOST_VARIABLES)
+    return [place * count // some for place in range(some)]
 
 
 def _is_sorted(values: NDArray[np.float64], starts: Sequence[int]) -> bool:

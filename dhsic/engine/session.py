@@ -18,18 +18,14 @@ from dhsic.engine.inventory import check_unchanged, take_inventories
 from dhsic.engine.lazy import LazyRows
 from dhsic.engine.passes import plan_groups, plan_pairs, plan_pass
 from dhsic.engine.plan import PassPlan, Plan
-from dhsic.engine.reduction import (
-    GroupReduction,
-    PairReduction,
-    Reduction,
-    RowReduction,
-)
+from dhsic.engine.reduction import GroupReduction, PairReduction, Reduction, RowReduction
 from dhsic.engine.run import run_map, run_pass
 from dhsic.engine.runtime import Runtime
 from dhsic.engine.samples import describe_sources
 from dhsic.engine.scan import Differing, Extent, Scan, Still, check_finite
 from dhsic.engine.sets import Moves
 from dhsic.engine.take import take_rows
+from dhsic.engine.weights import RowWeights
 from dhsic.errors import DataError
 from dhsic.results import StoredArraySummary
 
@@ -102,6 +98,8 @@ class Session:
         """How the function that was called drops such rows, at the end of a message."""
         self.moves: Moves | None = None
         """Which rows may change places under the null hypothesis; all, where it is None."""
+        self.weights: RowWeights | None = None
+        """Those of the rows; all have the same, where it is None."""
         self.finished: list[PassFinished] = []
         # Listed before anything is read, to be compared when all is.
         self._inventories = take_inventories(self.sources)
@@ -201,8 +199,8 @@ class Session:
             "stored": {f"variable {one.name!r}": one.parts for _, one in self._inventories},
             "content": found["content"],
         }
-        if self.moves is not None:
-            described["moves"] = self.moves
+        of_rows = {"moves": self.moves, "weights": self.weights}
+        described |= {what: one for what, one in of_rows.items() if one is not None}
         self._checkpoint = Checkpoint.open(self._folder, described)
 
     def keep(self, name: str, make: Callable[[], Value], determined_by: Any) -> Value:

@@ -10,6 +10,7 @@ level 1 %; with fewer, up to 90 %.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dhsic.engine.session import Session
+from dhsic.errors import ApproximateNullWarning
 from dhsic.estimators.feature.basis import Side
 from dhsic.kernels import Combinations
 from dhsic.nulls import (
@@ -42,6 +44,7 @@ __all__ = [
     "guard_interaction",
     "guard_landmarks",
     "guard_locations",
+    "guard_weighted",
 ]
 
 Samples = Sequence[NDArray[np.floating[Any]]]
@@ -56,6 +59,8 @@ _AT_LOCATIONS = 10.0
 _A_ROOT_OF_BLOCKS = 2.0
 _CROWDED = 10.0  # directions a row
 _SPECTRAL = 0.02  # directions a pair of rows
+_DECIDING = 20.0  # rows of equal weight
+_OF_WEIGHTS = "weights have no exact null: take ranks or coarser values, or fewer columns"
 _SAMPLED = 10.0  # rows, times the root of n: about 50 have a value that is just not too rare
 # Entries of the Gram matrices of all kernels, together.
 _ENTRIES = 2e7
@@ -158,6 +163,30 @@ def guard_features(
     }
     own = needs.get(null.name, Needs(_MARGINAL))
     return guard(null.name, spreads, n, replace(own, remedy=remedy))
+
+
+def guard_weighted(session: Session, sides: Mapping[int, Side]) -> str:
+    """Guard of the limit law of weighted rows, by features of two variables, as `guard`.
+
+    It is made of the rows as they are paired, of which there are as many as of equal weight. Where
+    a few rows have most of the weight, others like them are likely to be missing.
+    """
+    weights = session.weights
+    assert weights is not None
+    rows = _rows_looked_at(session.n, len(sides))
+    moments = [_feature_moments(side, rows) for side in sides.values()]
+    needs = Needs(*_PAIRED, remedy=_OF_WEIGHTS)
+    told = guard(Spectral.name, [joint_spread(moments, round(weights.rows))], session.n, needs)
+    few = ""
+    if weights.deciding < _DECIDING:
+        few = (
+            f"about {weights.deciding:.2g} of {session.n:,} rows have so much of the weight that "
+            "the limit may be far"
+        )
+        msg = f"{few}: test the part of the population whose rows are likely to be drawn"
+        warnings.warn(msg, ApproximateNullWarning, stacklevel=2)
+    share = f"weights as of {weights.rows:,.0f} equal ones of {session.n:,}"
+    return "; ".join(filter(None, (share, told, few)))
 
 
 def _feature_moments(side: Side, rows: int) -> KernelMoments:

@@ -68,6 +68,7 @@ __all__ = [
     "plan_of",
     "rounding_unit",
     "stages_of",
+    "with_weights",
 ]
 
 Vector = NDArray[np.float64]
@@ -284,6 +285,13 @@ def _of_chunks(session: Session) -> str:
         return ""
     size, name = max(zip(sizes, (one.name for one in stored), strict=True))
     return f"store variable {name!r} in smaller chunks, each takes {format_bytes(size)} to decode, "
+
+
+def with_weights(session: Session) -> Session:
+    """The same run over its variables and the weights of the rows, the last, if they have any."""
+    if session.weights is None:
+        return session
+    return session.over((*session.sources, session.weights.source))
 
 
 def rounding_unit(dtype: DTypeLike) -> float:

@@ -112,6 +112,9 @@ def choose_estimator(
         if not isinstance(estimator, str):
             return Choice(found, combinations, reason)
         return _first_that_fits(session, _by_name(session, found, kernels, planner), reason)
+    if session.weights is not None:
+        offers = _estimate_offers(session, combinations, planner)
+        return _first_that_fits(session, offers, "rows have weights")
     # Two variables have features of their own, of which all pairs are compared; more have tuples.
     two = len(session.sources) == 2 and not combinations.features
     estimates = two and null is None and unbiased
@@ -177,7 +180,8 @@ def _offered_kernels(combinations: Combinations, *, reducible: bool) -> _Kernels
 
 
 def _estimate_offers(session: Session, combinations: Combinations, planner: Planner) -> _Offers:
-    found = [NystromHSIC(min(p, session.n), unbiased_estimate=True) for p in _OF_ESTIMATES]
+    unbiased = session.weights is None
+    found = [NystromHSIC(min(p, session.n), unbiased_estimate=unbiased) for p in _OF_ESTIMATES]
     return [
         [
             _offer(session, one, combinations, planner, f"{one.n_landmarks} landmarks")

@@ -53,6 +53,10 @@ __all__ = [
 # As many as in the experiments of Kalinke and Szabo (2023), section 5.
 _RESAMPLES = 250
 _EXACT_RESAMPLES = 999  # a smallest p-value of 1/1,000
+_LIMIT_OF_WEIGHTS = (
+    "asymptotic: the limit law for independent draws with weights, by the second moments of the "
+    "weighted products of features"
+)
 
 
 @dataclass(frozen=True)
@@ -150,7 +154,17 @@ def find_estimator(estimator: Any, session: Session) -> tuple[Estimator, str]:
         more = " or ".join(e.estimator.name for e in TABLE if (e.most_variables or m) >= m)
         msg = f"estimator {estimator.name!r} takes at most {most} variables, got {m}: take {more}"
         raise InvalidArgumentError(msg)
+    if session.weights is not None and not _weighs(estimator):
+        msg = (
+            "weights need estimator 'auto', 'nystrom-hsic' or a NystromHSIC without an unbiased "
+            f"estimate, got {shown(estimator)}: take one of them"
+        )
+        raise InvalidArgumentError(msg)
     return estimator, AS_ASKED
+
+
+def _weighs(estimator: Estimator) -> bool:
+    return isinstance(estimator, NystromHSIC) and not estimator.unbiased_estimate
 
 
 def _is_registered(estimator: object) -> bool:
@@ -208,6 +222,8 @@ def find_null(
         replicates for a null that has none, or its own. Or several kernels, for an estimator or a
         null that takes one.
     """
+    if session.weights is not None:
+        return _find_weighted(null, n_resamples, combinations)
     found, reason = _find_null(null, estimator, session, n_resamples, len(combinations))
     # Rows that may not be exchanged freely restrict the null, and the result says so.
     if session.moves is not None:
@@ -217,6 +233,29 @@ def find_null(
     if not combinations.plain:
         _check_grid(estimator, found)
     return found, reason
+
+
+def _find_weighted(
+    null: str | Null, n_resamples: int | None, combinations: Combinations
+) -> tuple[Null, str]:
+    """The limit law of weighted rows."""
+    if not combinations.plain:
+        msg = (
+            f"weights take one kernel for each variable, got {len(combinations)} combinations: "
+            "name one, as kernels='gaussian'"
+        )
+        raise InvalidArgumentError(msg)
+    found = Spectral() if isinstance(null, str) and null in ("auto", Spectral.name) else null
+    if not isinstance(found, Spectral):
+        msg = (
+            f"null {shown(null)} would give weights to rows of other values: take 'auto', which is "
+            "the limit law 'spectral'"
+        )
+        raise InvalidArgumentError(msg)
+    if n_resamples is not None:
+        msg = f"n_resamples must be left out with weights, whose law has none, got {n_resamples}"
+        raise InvalidArgumentError(msg)
+    return found, _LIMIT_OF_WEIGHTS if null == "auto" else f"{AS_ASKED}; {_LIMIT_OF_WEIGHTS}"
 
 
 def _check_moves(null: Null, estimator: Estimator, session: Session, moves: Moves) -> None:

@@ -16,6 +16,7 @@ from dhsic._progress import Progress, shows_progress
 from dhsic._random import RngLike
 from dhsic._rows import RowLabels
 from dhsic._validation import check_choice, named_arguments
+from dhsic.engine.neighbours import Neighbours
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
@@ -165,7 +166,10 @@ def interaction_test(
     method = _Method.choose(session, kernels, estimator, null, n_resamples)
     session.begin(method.plan(session))
     session.resume(computes="interaction test", **method.described)
-    return _interaction_result(session, method, method.run(session), began)
+    neighbours = Neighbours(session, ("groups", "strata"))
+    replicated = method.run(session)
+    neighbours.warn()
+    return _interaction_result(session, method, replicated, began)
 
 
 @named_arguments

@@ -150,7 +150,7 @@ def open_labelled_data(
     for what, one in zip(labels, beside, strict=True):
         if one.shape[0] != opened[0].shape[0]:
             msg = (
-                f"{what} must have a label for each of the {opened[0].shape[0]} rows, got "
+                f"{what} must have a value for each of the {opened[0].shape[0]} rows, got "
                 f"{one.shape[0]}"
             )
             raise DataError(msg)

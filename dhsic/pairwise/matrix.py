@@ -20,6 +20,7 @@ from dhsic._random import RngLike
 from dhsic._rows import Order, RowLabels
 from dhsic._validation import check_choice, named_arguments
 from dhsic._version import __version__
+from dhsic.engine.neighbours import Neighbours
 from dhsic.engine.plan import DriverStep, PassPlan, Plan
 from dhsic.engine.session import Session
 from dhsic.errors import InvalidArgumentError
@@ -154,9 +155,11 @@ def dependence_matrix(
     session.resume(
         computes="dependence matrix", estimator=method, kernels=fitting, null=null, resampling=asked
     )
+    neighbours = Neighbours(session)
     matrix = _Matrix(session, Combinations.single(fitting), null, asked)
     drawn, found = matrix.begin(method.n_drawn(session), open_=n_landmarks is None)
     hsic, pvalues, detail = _measured_pairs(session, drawn, found.null)
+    neighbours.warn()
     norms = np.sqrt(hsic.diagonal())
     if not norms.all():
         named = ", ".join(

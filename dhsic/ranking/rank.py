@@ -16,6 +16,7 @@ from dhsic._random import RngLike
 from dhsic._rows import ALL_ROWS, Order, RowLabels
 from dhsic._validation import check_choice, named_arguments
 from dhsic._version import __version__
+from dhsic.engine.neighbours import Neighbours
 from dhsic.engine.plan import Plan
 from dhsic.engine.session import Session
 from dhsic.estimators import (
@@ -199,7 +200,9 @@ def rank_features(
         kernels=method.combinations.kernels,
     )
     assert isinstance(method.estimator, ColumnEstimator)
+    neighbours = Neighbours(session, ("order", "row_groups", "strata"))
     outcome = method.estimator.test_features(session, method.combinations, method.null)
+    neighbours.warn()
     estimates = outcome.estimates
     ranked = _with_constants(chosen, _ranked(tested, outcome, session.dtype))
     if joint is not None:

@@ -45,6 +45,7 @@ def test_level__is_kept(case):
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.filterwarnings("ignore::dhsic.errors.DependentRowsWarning")
 def test_level__is_lost_without_the_argument(case):
     assert sum(run(case, seed, asked=False).pvalue <= 0.05 for seed in range(20)) > 5
 
@@ -78,5 +79,5 @@ def test_refused__in_words():
     (x, y, z), asked = in_groups(np.random.default_rng(0))
     with pytest.raises(InvalidArgumentError, match="cannot keep to strata or groups"):
         residual_independence_test(x, y, given=z, null="gamma", **asked)
-    with pytest.raises(DataError, match="groups must have a label for each"):
+    with pytest.raises(DataError, match="groups must have a value for each"):
         residual_independence_test(x, y, given=z, groups=asked["groups"][:9])

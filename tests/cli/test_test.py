@@ -12,6 +12,7 @@ import zarr
 from click.testing import Result
 
 import dhsic
+from dhsic.io.open import open_group
 from dhsic.results import IndependenceTestResult
 from tests.cli.conftest import ROWS, Invoke, TestJson, code_of_page
 
@@ -231,6 +232,25 @@ def test_groups__are_labels_of_the_data(invoke: Invoke, data: str, run_test: Tes
     done = invoke("test", data, *PAIR, "--groups", "label")
     assert done.exit_code == 2
     assert "whole groups change places with groups of equally many rows" in done.stderr
+
+
+def test_weights__are_numbers_of_the_data(invoke: Invoke, data: str, tmp_path: Path) -> None:
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, ROWS)
+    zarr.open_group(data, mode="a").create_array("chance", data=weights)
+    page, out = tmp_path / "page.html", tmp_path / "out.json"
+    done = invoke("test", data, *PAIR, "--weights", "chance", "--report", page, "--json", out)
+    assert done.exit_code == 0, done.stderr
+    found = IndependenceTestResult.from_json(out.read_text())
+    assert found.null_reason.startswith("asymptotic: the limit law for independent draws with")
+    assert "weights = open_group_labels(" in code_of_page(page)
+    variables = open_group(data, ["x", "y"])
+    again = dhsic.independence_test(*variables, weights=weights, rng=0)
+    assert found.pvalue == again.pvalue
+    done = invoke("test", data, *PAIR, "--weights", "label")
+    assert done.exit_code == 2
+    assert "weights must be one column of numbers" in done.stderr
+    planned = invoke("plan", data, *PAIR, "--weights", "chance")
+    assert "weighted products" in planned.stdout
 
 
 def test_order__is_of_time(run_test: TestJson) -> None:

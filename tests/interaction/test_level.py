@@ -62,6 +62,8 @@ def test_level__of_a_factorisation_that_holds(method, s):
     assert Check.of(80, level, least=least).passes(map(rejects, found))
 
 
+# Seed 1 of the triples is the one in a thousand whose neighbours are alike by chance.
+@pytest.mark.filterwarnings("ignore::dhsic.errors.DependentRowsWarning")
 @pytest.mark.parametrize("draw", [joint_triple, weak_causes])
 @pytest.mark.parametrize("method", METHODS)
 def test_power__is_far_above_the_level(method, draw):

@@ -58,6 +58,7 @@ def test_level__is_kept(case):
 
 
 @pytest.mark.parametrize("case", [strata_case, groups_case, time_case])
+@pytest.mark.filterwarnings("ignore::dhsic.errors.DependentRowsWarning")
 def test_level__is_lost_without_the_argument(case):
     assert sum(pvalue(case, seed, asked=False) <= 0.05 for seed in range(30)) > 5
 

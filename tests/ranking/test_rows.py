@@ -75,6 +75,7 @@ def test_family_wise_level__is_kept(case):
 
 
 @pytest.mark.parametrize("case", SEVERAL)
+@pytest.mark.filterwarnings("ignore::dhsic.errors.DependentRowsWarning")
 def test_family_wise_level__is_lost_without_the_argument(case):
     assert sum(bool(found(case, seed, asked=False)) for seed in range(20)) > 6
 
@@ -136,7 +137,7 @@ def test_sensitivity__is_of_columns_within_strata():
         ({"row_groups": np.arange(100) // 5, "null": "multiplier"}, None, "cannot keep to strata"),
         ({"order": "time", "null": "permutation"}, None, "cannot keep to a series in time"),
         ({"order": "time", "strata": np.arange(100) % 2}, None, "cannot go together"),
-        ({"row_groups": np.arange(90)}, DataError, "row_groups must have a label for each of the"),
+        ({"row_groups": np.arange(90)}, DataError, "row_groups must have a value for each of the"),
         ({"strata": np.arange(100)}, DataError, "alone in their stratum"),
         ({"groups": np.arange(100) // 5}, None, "groups"),
     ],

@@ -242,7 +242,7 @@ class OnLandmarks:
         ]
         kept = [len(one.variances) if one else r for one, r in zip(normal, kept, strict=True)]
         maps = unpruned(session, combinations, kept, by_column)
-        if isinstance(null, Resampling):
+        if isinstance(null, Resampling) or (null and session.weights):
             each = zip(normal, maps, combinations.spread(session.dims), strict=True)
             directions = [found or _guessed_directions(one, d) for found, one, d in each]
             counts = self.counts(session, combinations, directions)

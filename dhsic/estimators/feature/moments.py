@@ -13,6 +13,7 @@ from dhsic._work import Work
 from dhsic.engine.plan import DriverStep, PassPlan
 from dhsic.engine.reduction import Footprint, RowBlock, add
 from dhsic.engine.session import Session
+from dhsic.estimators.base import with_weights
 from dhsic.estimators.feature.basis import Side
 from dhsic.estimators.feature.layout import KernelSide, Layout, Rectangle
 from dhsic.linalg import squared_norms
@@ -73,9 +74,12 @@ class MomentsPass:
     ----------
     layout : Layout
         The features and the products.
+    weighted : bool, optional
+        Whether the last variable is the weights of the rows, of mean 1.
     """
 
     layout: Layout
+    weighted: bool = False
     name: str = "feature moments"
     row_multiple: int = 1
 
@@ -85,7 +89,7 @@ class MomentsPass:
         largest = max(one.at.stop - one.at.start for one in f.crossings)
         return Footprint(
             payload=f.nbytes,
-            scratch=f.scratch(tile) + 8 * (largest + tile * f.n_features),
+            scratch=f.scratch(tile) + 8 * (largest + (1 + self.weighted) * tile * f.n_features),
             state=8 * (f.n_features + f.n_products),
             work=f.work + Work.of(products=2.0 * f.n_products),
         )
@@ -103,9 +107,10 @@ class MomentsPass:
 
     def _add_tile(self, values: Sequence[NDArray[Any]], sums: MomentSums) -> None:
         features = self.layout.features(values).astype(np.float64, copy=False)
-        sums.sums[:] += features.sum(axis=0)
+        weighted = features * values[-1] if self.weighted else features
+        sums.sums[:] += weighted.sum(axis=0)
         for one in self.layout.crossings:
-            one.of(sums.products)[:] += features[:, one.first].T @ features[:, one.second]
+            one.of(sums.products)[:] += weighted[:, one.first].T @ features[:, one.second]
 
     def covariances(self, sums: MomentSums, n: int) -> Covariances:
         """From the sums over n rows."""
@@ -119,8 +124,8 @@ class MomentsPass:
 
 def feature_moments(session: Session, layout: Layout) -> Covariances:
     """Run the pass."""
-    reduction = MomentsPass(layout)
-    return reduction.covariances(session.run(reduction), session.n)
+    reduction = MomentsPass(layout, session.weights is not None)
+    return reduction.covariances(with_weights(session).run(reduction), session.n)
 
 
 def moments_layout(
@@ -155,7 +160,7 @@ def moments_steps(
     widest = max(side.n_features for side in sides.values())
     held = 8 * (layout.n_features + layout.n_products)
     return [
-        session.plan(MomentsPass(layout)),
+        with_weights(session).plan(MomentsPass(layout, session.weights is not None)),
         DriverStep(then, 4 * 8 * 3 * widest**2, held),
     ]
 

@@ -34,6 +34,7 @@ from dhsic.estimators.feature.ranking import (
     plan_ranked_features,
 )
 from dhsic.estimators.feature.tests import grid_outcome
+from dhsic.estimators.feature.weighted import MOST_WEIGHTED_PRODUCTS, weighted_outcome
 from dhsic.estimators.identities import (
     compared,
     is_held,
@@ -43,6 +44,7 @@ from dhsic.estimators.identities import (
 )
 from dhsic.features.base import Matrix
 from dhsic.kernels import Combinations, Kernel
+from dhsic.nulls import Spectral
 
 __all__ = ["NystromHSIC"]
 
@@ -84,7 +86,8 @@ class NystromHSIC(OnLandmarks):
         kernel. None takes all. Replicates take as long, and as much memory, as there are products,
         and light directions have little power. Where it is given, kernels of which landmarks hold
         less than a twentieth are left out, and means over columns, `Columns`, have 2 to 48
-        quantiles of every column as landmarks.
+        quantiles of every column as landmarks. Tests of rows with weights take "auto" in place of
+        None, and at most 256 products.
     unbiased_estimate : bool, optional
         Whether estimates, those of `hsic` and of tests by shifts or permutations, have the
         expectation of U-HSIC, and are negative at times. |C|^2 is larger by a share of 1 / n, and
@@ -134,6 +137,10 @@ class NystromHSIC(OnLandmarks):
         """The statistic, n times what is measured, and its null distribution."""
         if isinstance(null, Resampling):
             return self.test_grid(session, Combinations.single(kernels), null).only
+        if session.weights is not None:
+            assert isinstance(null, Spectral)
+            drawn = self._principal(session, self.draw(session, Combinations.single(kernels)))
+            return weighted_outcome(session, drawn.bases[0], null)
         return super().test(session, kernels, null)
 
     def test_grid(
@@ -166,10 +173,11 @@ class NystromHSIC(OnLandmarks):
         self, session: Session, combinations: Combinations, directions: Sequence[Directions]
     ) -> list[int] | None:
         """Principal features of every kernel that replicates are made of; None for all."""
-        if self.n_features is None:
+        if not self._takes_directions(session):
             return None
-        if self.n_features == _AUTO:
-            return feature_counts(combinations, directions, session.n, MOST_PRODUCTS)
+        if self.n_features in (None, _AUTO):
+            most = MOST_PRODUCTS if session.weights is None else MOST_WEIGHTED_PRODUCTS
+            return feature_counts(combinations, directions, session.n, most)
         # No more than there are directions.
         return [min(len(one.variances), int(self.n_features)) for one in directions]
 
@@ -179,9 +187,13 @@ class NystromHSIC(OnLandmarks):
             return super().by_column(combinations, dims, p)
         return landmarks_by_column(combinations, dims, p)
 
+    def _takes_directions(self, session: Session) -> bool:
+        """Whether tests are made of principal features: of weighted rows always."""
+        return self.n_features is not None or session.weights is not None
+
     def _principal(self, session: Session, drawn: LandmarkFeatures) -> LandmarkFeatures:
         """With the principal directions that replicates are made of."""
-        if self.n_features is None:
+        if not self._takes_directions(session):
             return drawn
         combinations = drawn.combinations
         reference = combinations.chosen[combinations.reference()]

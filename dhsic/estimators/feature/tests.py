@@ -37,6 +37,7 @@ from dhsic.estimators.feature.moments import (
 )
 from dhsic.estimators.feature.replicates import resample_features, resampling_steps
 from dhsic.estimators.feature.sizes import independent_rounding
+from dhsic.estimators.feature.weighted import weighted_steps
 from dhsic.estimators.identities import NORMED_ROWS
 from dhsic.estimators.null_moments import permutation_moments
 from dhsic.features import FeatureMap
@@ -116,6 +117,8 @@ def plan_features(
         steps += moments_steps(session, sides, then="normalise features")
     if isinstance(null, Resampling):
         steps += resampling_steps(session, sides, chosen, measure, null, unbiased=unbiased)
+    elif session.weights is not None and null is not None:
+        steps += weighted_steps(session, sides)
     elif isinstance(null, Gamma):
         steps += moments_steps(session, sides, normed=True)
     elif measured:

@@ -1,0 +1,276 @@
+"""Rows with weights: independence in the population that they stand for."""
+
+import warnings
+
+import dask.array as da
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+
+import dhsic
+from dhsic.errors import (
+    ApproximateNullWarning,
+    DataError,
+    InvalidArgumentError,
+    MemoryBudgetError,
+)
+from dhsic.nulls import ChiSquareMixture
+from tests.estimators.levels import Check
+from tests.oracles import gaussian_gram, weighted_spectrum, weighted_v_hsic
+
+
+def selected(rng, n, effect=0.0):
+    """Rows of a population, drawn more often where x and y have the same sign."""
+    x, y = rng.standard_normal((2, 4 * n))
+    y += effect * x
+    chance = np.where(x * y > 0.0, 0.9, 0.3)
+    kept = np.flatnonzero(rng.random(4 * n) < chance)[:n]
+    return x[kept], y[kept], 1.0 / chance[kept]
+
+
+def tilted(rng, n, rho=0.4):
+    """Correlated normals, with the ratio of the densities of independent ones and of theirs."""
+    x, y = rng.standard_normal((2, n))
+    y = rho * x + (1.0 - rho**2) ** 0.5 * y
+    exponent = (x**2 - 2.0 * rho * x * y + y**2) / (1.0 - rho**2) - x**2 - y**2
+    return x, y, np.exp(exponent / 2.0)
+
+
+def shifted(rng, n, effect=0.0):
+    """Flags and counts, drawn more often where both are large; effect as of `selected`."""
+    x, y = rng.random(4 * n) < 0.4, rng.poisson(2.0, 4 * n)
+    y = y + (rng.random(4 * n) < effect) * x
+    chance = np.where(x & (y > 2), 0.8, 0.4)
+    kept = np.flatnonzero(rng.random(4 * n) < chance)[:n]
+    return x[kept].astype(float), y[kept].astype(float), 1.0 / chance[kept]
+
+
+def pvalue(case, seed, n, effect=None, *, weighs=True):
+    rng = np.random.default_rng([seed, 11])
+    x, y, weights = case(rng, n) if effect is None else case(rng, n, effect)
+    asked = {"weights": weights} if weighs else {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ApproximateNullWarning)
+        return dhsic.independence_test(x, y, rng=seed, threads=1, **asked).pvalue
+
+
+@pytest.mark.parametrize("case", [selected, tilted, shifted])
+@pytest.mark.parametrize("n", [100, 400])
+def test_level__is_kept_where_weights_depend_on_both_variables(case, n):
+    check = Check.of(400, 0.06)
+    assert check.passes(pvalue(case, seed, n) <= 0.05 for seed in range(check.runs))
+
+
+@pytest.mark.parametrize("case", [selected, tilted, shifted])
+def test_level__is_lost_without_weights(case):
+    assert sum(pvalue(case, seed, 400, weighs=False) <= 0.05 for seed in range(20)) > 8
+
+
+@pytest.mark.parametrize(("case", "effect"), [(selected, 0.3), (selected, -0.3), (shifted, 0.8)])
+def test_power__is_there(case, effect):
+    assert sum(pvalue(case, seed, 400, effect) <= 0.05 for seed in range(20)) >= 17
+
+
+def test_power__finds_a_population_that_the_draws_do_not_show():
+    """Independent draws with the weights of correlated normals."""
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((2, 1000))
+    weights = np.exp(-(x**2 - 0.8 * x * y + y**2) / (2 * 0.84) + (x**2 + y**2) / 2)
+    assert dhsic.independence_test(x, y, rng=0).pvalue > 0.05
+    assert dhsic.independence_test(x, y, weights=weights, rng=0).pvalue < 0.001
+
+
+@pytest.fixture
+def small():
+    rng = np.random.default_rng(3)
+    x, y = rng.standard_normal((2, 40))
+    weights = rng.uniform(0.2, 1.0, 40) * np.exp(np.minimum(x * y, 1.5))
+    grams = [gaussian_gram(z[:, None], z[:, None], 2.0) for z in (x, y)]
+    return x, y, weights, grams
+
+
+def test_estimate__is_v_hsic_of_the_weighted_measure(small):
+    x, y, weights, grams = small
+    found = dhsic.hsic(x, y, kernels="gaussian:2.0", weights=weights, rng=0)
+    assert found.estimate == pytest.approx(weighted_v_hsic(grams, weights), rel=1e-5)
+    plain = dhsic.hsic(x, y, kernels="gaussian:2.0", estimator="v-hsic").estimate
+    equal = dhsic.hsic(x, y, kernels="gaussian:2.0", weights=np.full(40, 0.1), rng=0)
+    assert equal.estimate == pytest.approx(plain, rel=1e-5)
+    assert abs(found.estimate / plain - 1.0) > 0.01
+
+
+def test_test__has_the_law_of_its_definition(small):
+    x, y, weights, grams = small
+    estimator = dhsic.NystromHSIC(40, tolerance=1e-12, n_features=40)
+    options = {"estimator": estimator, "kernels": "gaussian:2.0", "rng": 0}
+    with pytest.warns(ApproximateNullWarning, match="of 40 rows have so much of the weight"):
+        found = dhsic.independence_test(x, y, weights=weights, **options)
+    statistic = 40 * weighted_v_hsic(grams, weights)
+    assert found.statistic == pytest.approx(statistic, rel=1e-5)
+    law = ChiSquareMixture.of(weighted_spectrum(grams, weights))
+    assert found.pvalue == pytest.approx(float(law.sf(statistic)), rel=1e-3)
+    assert found.estimate == pytest.approx(found.statistic / 40)
+
+
+def test_law__has_the_mean_of_the_statistic_over_errors():
+    """n E |C|^2 of independent errors of variance 1 is the trace of the law."""
+    rng = np.random.default_rng(0)
+    weights = rng.exponential(size=12)
+    share = weights / weights.sum()
+    centring = np.eye(12) - np.outer(np.ones(12), share)
+    map_of_errors = 12 * centring.T @ np.diag(share) @ centring
+    left = 1.0 - 2.0 * share + (share**2).sum()
+    trace = (12 * share) ** 2 @ np.diag(centring @ centring.T) ** 2
+    assert np.allclose(np.diag(centring @ centring.T), left)
+    assert (map_of_errors**2).sum() == pytest.approx((12 * share) ** 2 @ left)
+    assert (map_of_errors**2).sum() == pytest.approx(((12 * share) ** 2 * left**2) @ (1.0 / left))
+    assert trace < (map_of_errors**2).sum()
+
+
+@pytest.fixture
+def table(tmp_path):
+    x, y, weights = selected(np.random.default_rng(0), 500)
+    group = zarr.create_group(tmp_path / "data.zarr")
+    for name, values in {"x": x, "y": y, "w": weights}.items():
+        group.create_array(name, data=values, chunks=(70,))
+    return pd.DataFrame({"x": x, "y": y, "w": weights}), str(tmp_path / "data.zarr")
+
+
+def test_weights__of_any_kind_are_the_same(table):
+    frame, path = table
+    x, y, w = (frame[name].to_numpy() for name in "xyw")
+    found = dhsic.independence_test(x, y, weights=w, rng=0)
+    ways = [
+        ((x, y), {"weights": list(7.0 * w)}),
+        ((x, y), {"weights": frame["w"]}),
+        ((x, y), {"weights": w[:, None].astype(np.float64)}),
+        ((x, y), {"weights": f"{path}/w"}),
+        (("x", "y"), {"data": frame, "weights": "w"}),
+        (("x", "y"), {"data": path, "weights": "w"}),
+        ((f"{path}/x", f"{path}/y"), {"weights": da.from_array(w, chunks=90)}),
+        (tuple(da.from_array(z, chunks=64) for z in (x, y)), {"weights": w}),
+    ]
+    for variables, options in ways:
+        again = dhsic.independence_test(*variables, **options, rng=0)
+        assert again.statistic == pytest.approx(found.statistic, rel=1e-9)
+        assert again.pvalue == pytest.approx(found.pvalue, rel=1e-9)
+        measured = dhsic.hsic(*variables, **options, rng=0).estimate
+        assert measured == pytest.approx(dhsic.hsic(x, y, weights=w, rng=0).estimate, rel=1e-9)
+
+
+def test_blocks_and_workers__change_nothing(client):
+    x, y, w = selected(np.random.default_rng(1), 30_000)
+    here = dhsic.independence_test(x, y, weights=w, rng=0, threads=2)
+    there = dhsic.independence_test(x, y, weights=w, rng=0, client=client)
+    assert there.pvalue == pytest.approx(here.pvalue, rel=1e-9)
+    single = dhsic.independence_test(x, y, weights=w, rng=0, precision="float32")
+    assert single.pvalue == pytest.approx(here.pvalue, rel=1e-2)
+
+
+def test_missing__drops_weights_with_their_rows(table):
+    frame, _ = table
+    gaps = frame.assign(w=frame["w"].where(frame.index % 5 > 0))
+    with pytest.raises(DataError, match="positive finite numbers, got nan in row 0 and 100 such"):
+        dhsic.independence_test("x", "y", data=gaps, weights="w", rng=0)
+    found = dhsic.independence_test("x", "y", data=gaps, weights="w", missing="drop", rng=0)
+    kept = gaps.dropna()
+    again = dhsic.independence_test("x", "y", data=kept, weights="w", rng=0)
+    assert (found.n, found.dropped, found.pvalue) == (400, 100, again.pvalue)
+
+
+def test_result__says_that_it_is_asymptotic(table):
+    frame, _ = table
+    found = dhsic.independence_test("x", "y", data=frame, weights="w", rng=0)
+    assert (found.null, found.estimator) == ("spectral", "nystrom-hsic")
+    assert found.null_reason.startswith("asymptotic: the limit law for independent draws with")
+    rows = frame["w"].sum() ** 2 / (frame["w"] ** 2).sum()
+    assert f"weights as of {rows:,.0f} equal ones of 500" in found.null_reason
+    asked = dhsic.independence_test(
+        "x", "y", data=frame, weights="w", rng=0, null="spectral", kernels="gaussian"
+    )
+    assert asked.null_reason.startswith("as asked; asymptotic")
+    simulated = dhsic.independence_test(
+        "x", "y", data=frame, weights="w", rng=0, null=dhsic.Spectral("simulation")
+    )
+    assert simulated.pvalue == pytest.approx(found.pvalue, abs=0.03)
+
+
+def test_plan__is_of_the_same_run(table):
+    frame, _ = table
+    asked = {"data": frame, "weights": "w"}
+    plan = dhsic.plan("x", "y", **asked)
+    result = dhsic.independence_test("x", "y", rng=0, **asked)
+    assert [step.name for step in plan.passes] == [done.name for done in result.passes]
+    assert plan.passes[0].name == "weighted products"
+
+
+def test_heavy_weights__are_told():
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((2, 3000))
+    weights = np.where(np.arange(3000) < 8, 60.0, 1.0)
+    with pytest.warns(ApproximateNullWarning, match="about 11 of 3,000 rows have so much"):
+        found = dhsic.independence_test(x, y, weights=weights, rng=0)
+    assert "the limit may be far" in found.null_reason
+
+
+def test_rare_values__are_told():
+    rng = np.random.default_rng(0)
+    x, y = (rng.random((2, 1000)) < 0.03).astype(float)
+    with pytest.warns(ApproximateNullWarning, match="rows show how independent variables vary"):
+        dhsic.independence_test(x, y, weights=rng.uniform(1.0, 3.0, 1000), rng=0)
+
+
+def test_checkpoint__of_other_weights_is_refused(table, tmp_path):
+    frame, _ = table
+    asked = {"data": frame, "rng": 0, "checkpoint": str(tmp_path / "kept")}
+    first = dhsic.independence_test("x", "y", weights="w", **asked)
+    assert dhsic.independence_test("x", "y", weights="w", **asked).pvalue == first.pvalue
+    with pytest.raises(InvalidArgumentError, match="is of another run: weights"):
+        dhsic.independence_test("x", "y", weights=np.arange(1.0, 501.0), **asked)
+
+
+ONES = np.ones(60)
+REFUSED = [
+    ({"weights": np.arange(60.0)}, "positive finite numbers, got 0.0 in row 0 and 1 such in all"),
+    ({"weights": np.where(np.arange(60) == 5, np.inf, 1.0)}, "got inf in row 5"),
+    ({"weights": np.ones((60, 2))}, "one column of numbers, got 2 columns"),
+    ({"weights": np.arange(60) % 2 == 0}, "got a column of kind 'boolean'"),
+    ({"weights": ["a", "b"] * 30}, "got a column of kind 'category'"),
+    ({"weights": np.ones(50)}, "weights must have a value for each of the 60 rows, got 50"),
+    ({"weights": ONES, "strata": np.arange(60) % 2}, "independent draws alone, got strata as well"),
+    ({"weights": ONES, "groups": np.arange(60) // 2}, "got groups as well"),
+    ({"weights": ONES, "order": "time"}, "got order as well"),
+    ({"weights": ONES, "null": "permutation"}, "would give weights to rows of other values"),
+    ({"weights": ONES, "n_resamples": 99}, "n_resamples must be left out with weights"),
+    ({"weights": ONES, "estimator": "v-hsic"}, "weights need estimator 'auto', 'nystrom-hsic' or"),
+    ({"weights": ONES, "kernels": dhsic.Grid.auto()}, "one kernel for each variable, got"),
+    (
+        {"weights": ONES, "estimator": dhsic.NystromHSIC(20, unbiased_estimate=True)},
+        "without an unbiased estimate",
+    ),
+]
+
+
+@pytest.mark.parametrize(("asked", "message"), REFUSED)
+def test_refused__in_words(asked, message):
+    x, y = np.random.default_rng(0).standard_normal((2, 60))
+    with pytest.raises((DataError, InvalidArgumentError), match=message):
+        dhsic.plan(x, y, **asked)
+
+
+def test_refused__of_three_variables_and_too_little_memory():
+    x, y, z = np.random.default_rng(0).standard_normal((3, 60))
+    with pytest.raises(InvalidArgumentError, match="for two variables, got 3"):
+        dhsic.independence_test(x, y, z, weights=ONES)
+    large = np.ones(2_000_000)
+    with pytest.raises(MemoryBudgetError, match=r"weights are held in memory.*Allow memory=640"):
+        dhsic.plan(large, large, weights=large, memory="60MB")
+
+
+@pytest.mark.parametrize(
+    "function", [dhsic.dependence_matrix, dhsic.interaction_test, dhsic.two_sample_test]
+)
+def test_other_functions__refuse_weights(function):
+    with pytest.raises(TypeError, match="has no argument 'weights'"):
+        function(ONES, ONES, weights=ONES)
