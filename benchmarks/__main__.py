@@ -47,6 +47,7 @@ SMALL = {
     "default_cost": "--n 300 --columns 2+1 --repeats 1",
     "default_power": "--data linear --n 300 --runs 2",
     "conditional_level": "--rows 60 --columns 2 --runs 2 --processes 1",
+    "dependent_air": "--draws 4 --windows 1 --stations 1",
     "dependent_rows": "--rows 400 --runs 1 --effect 0 --processes 1 --rows-of-time 400",
     "embedding_error": "--rows 300 --trials 2 --landmarks 2 --landmarks 128 --pool 200",
     "embedding_scale": "--rows 600000 --landmarks 40",

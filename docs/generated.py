@@ -202,6 +202,17 @@ def commands_of_tables() -> dict[str, tuple[str, str]]:
     return found
 
 
+def dependent_air() -> str:
+    """Rejections of real pairs and of controls, from `dependent_air.csv`."""
+    rows, lines = table("dependent_air.csv"), []
+    for name in dict.fromkeys(row["data"] for row in rows):
+        lines.append([f"**{name}**", "", "", ""])
+        for row in (row for row in rows if row["data"] == name):
+            rates = (f"{100 * float(row[k]):.0f} %" for k in ("rejected", "controls rejected"))
+            lines.append([row["argument"], seconds(row["median p"]), *rates])
+    return markdown(["argument", "median p of real pairs", "rejected", "controls rejected"], lines)
+
+
 def tables() -> str:
     """All tables of the benchmarks, each with its command and its picture."""
     known = commands_of_tables()
@@ -318,6 +329,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "conditional-cost": conditional_cost,
     "cost": cost,
     "default-cost": default_cost,
+    "dependent-air": dependent_air,
     "errors": errors_page,
     "level": level,
     "machine": machine,

@@ -24,7 +24,7 @@ from benchmarks.cost import (
     scaling,
     storage,
 )
-from benchmarks.data import cause_effect_pairs, weather_dags
+from benchmarks.data import cause_effect_pairs, dependent_air, weather_dags
 from benchmarks.level import (
     conditional_level,
     dependent_rows,
@@ -764,6 +764,32 @@ def test_weather_dags__has_all_graphs(out, tmp_path):
     pvalues = [float(row["v-hsic"]) for row in table]
     assert pvalues == sorted(pvalues, reverse=True)
     assert all(0.0 < float(row["nystrom-m"]) <= 1.0 for row in table)
+
+
+def test_dependent_air__compares_real_pairs_with_controls(out, tmp_path):
+    pytest.importorskip("pyarrow")
+    rng, hours = np.random.default_rng(0), np.arange(1, 4 * 8760 + 1)
+    (tmp_path / "weather").mkdir()
+    altitude, noise = rng.standard_normal((2, 200))
+    rows = np.stack([altitude, altitude + 0.3 * noise, altitude - 0.3 * noise], axis=1)
+    np.savetxt(tmp_path / "weather" / "data.csv", rows, header="a b c", comments="")
+    (tmp_path / "beijing_air").mkdir()
+    series = {name: rng.standard_normal(len(hours)) for name in ("PM2_5", "TEMP")}
+    series |= {"WSPM": series["PM2_5"] ** 2, "PRES": series["TEMP"] + 0.0}
+    table = pd.DataFrame({"hour_index": hours, "station": "A", **series})
+    gaps = table.drop(index=[*range(30, 40), *range(9000, 9100)])
+    gaps.to_parquet(tmp_path / "beijing_air" / "beijing_air.parquet")
+    found = run(
+        dependent_air, out, "--data", tmp_path, "--draws", 5, "--windows", 1, "--stations", 1
+    )
+    places, hourly = found[:3], [row for row in found if row["data"].startswith("hours: PM2.5")]
+    assert {row["argument"] for row in places} >= {dependent_air.NOTHING, "given= altitude"}
+    # The window of the second year has a long gap: three years are left, and six pairs of them.
+    assert {(row["tests"], row["controls"]) for row in hourly} == {("3", "6")}
+    assert all(float(row["rejected"]) == 1.0 for row in hourly)
+    assert float(places[0]["controls rejected"]) == 1.0
+    assert float(places[1]["controls rejected"]) < 1.0
+    assert out.with_suffix(".png").exists()
 
 
 def test_causal_scale__reads_rows_thrice(out):

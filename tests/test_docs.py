@@ -392,6 +392,38 @@ def test_evidence__billions_of_rows_are_those_of_the_table():
     assert f"250 signs: {signs[0]}, {signs[1]} and {signs[2]} s" in EVIDENCE
 
 
+def test_dependent_air__figures_are_those_of_the_table():
+    rates = {
+        (row["data"], row["argument"]): [
+            f"{100 * float(row[key]):.0f} %" for key in ("rejected", "controls rejected")
+        ]
+        for row in generated.table("dependent_air.csv")
+    }
+    places, wind, air, changes = (
+        {way: both for (data, way), both in rates.items() if data == name}
+        for name in dict.fromkeys(data for data, _ in rates)
+    )
+    nothing, order = "nothing: independent draws", "order='time', lag and period of a day"
+    joint = "all stations, groups= stations with order='time'"
+    told = [
+        f"rejects {places[nothing][1]} of the controls",
+        f"rejects {wind[nothing][1]} of the controls of particles",
+        f"nothing else: {wind['strata=, hours of the day'][1]} of the controls",
+        f"remedy either, with {wind['given= hour and day'][1]}",
+        f"and {wind['groups=, days'][1]} of the controls are rejected",
+        f"blocks of five days leave {wind['groups=, five days'][1]}",
+        f"hour of the day: {wind[order][1]}. It still finds {wind[order][0]} of the real pairs",
+        f"that they share: {wind[joint][1]}",
+        f"breaks that: {air[order][1]} of the controls are rejected in the order of time",
+        f"and {air['groups=, five days'][1]} by blocks of five days",
+        f"then it is {changes[order][1]} of a station by itself and {changes[joint][1]} of all",
+        f"still {changes[order][0]} and {changes[joint][0]} of the real pairs",
+    ]
+    text = " ".join(TEXTS["how-to/dependent-air.md"].split())
+    assert [one for one in told if one not in text] == []
+    assert wind[f"all stations, {nothing}"][1] == "100 %"
+
+
 def test_choosing__table_of_the_family_is_the_registry():
     rows = [
         f"{entry.cost} | {'2' if entry.most_variables else '2 or more'} | "

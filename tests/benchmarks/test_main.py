@@ -24,7 +24,7 @@ def test_small__has_options_of_every_benchmark():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_small__options_are_those_that_the_benchmark_has(name):
-    needs_data = name == "weather_dags"  # refuses a folder that is not there
+    needs_data = name in ("weather_dags", "dependent_air")  # refuse folders that are not there
     asked = [*small_options(name, "here"), *["--data", "."] * needs_data, "--out", "here"]
     found = command(name)
     with found.make_context(name, asked) as context:

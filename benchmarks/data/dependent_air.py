@@ -1,0 +1,234 @@
+"""Real rows that depend on each other: places in Germany, and hours of the air of Beijing.
+
+Dependence is asked for as if rows were independent draws, and with arguments that say how they
+belong together. Beside it stands a control in which nothing depends but by what is given to both:
+temperature of a place and sunshine of another place of its band of altitude; or the hours of a
+window of sixty days with the same window of another year. A test that is right rejects 5 % of the
+controls. Gaps of up to a day in the hours are filled linearly, and windows with longer ones are
+left out. Independence is tested with one Gaussian kernel of each variable. Needs `weather/data.csv`
+and `beijing_air/beijing_air.parquet` in the folder that is given, and pyarrow. Writes
+benchmarks/results/dependent_air.csv, and a picture beside it.
+
+    python -m benchmarks run dependent_air --data FOLDER
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import permutations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+import dhsic
+from benchmarks.shared.output import parallel_map, read_csv, write_csv
+from dhsic.errors import ApproximateNullWarning, DependentRowsWarning
+
+Vector = NDArray[np.float64]
+Asked = dict[str, Any]
+
+LEVEL = 0.05
+BANDS = 10  # of altitude
+DAYS, YEAR = 60, 8760
+FILLED = 24  # hours of a gap
+NOTHING = "nothing: independent draws"
+
+
+class Pair(NamedTuple):
+    """Two variables to test, and arguments by their names."""
+
+    x: Vector
+    y: Vector
+    ways: Mapping[str, Asked]
+
+
+def places(path: Path, draws: int, seed: int) -> tuple[list[Pair], list[Pair]]:
+    """Temperature and sunshine of places: as they are, and with those of others of a band."""
+    altitude, temperature, sunshine = np.loadtxt(path, skiprows=1).T
+    ranks = np.argsort(np.argsort(altitude, kind="stable"), kind="stable")
+    band = ranks * BANDS // len(ranks)
+    ways = {
+        NOTHING: {},
+        f"strata=, {BANDS} bands of altitude": {"strata": band},
+        "given= altitude": {"given": altitude},
+    }
+    controls = []
+    for draw in range(draws):
+        moved, rng = sunshine.copy(), np.random.default_rng([seed, draw])
+        for b in range(BANDS):
+            moved[band == b] = rng.permutation(sunshine[band == b])
+        controls.append(Pair(temperature, moved, ways))
+    return [Pair(temperature, sunshine, ways)], controls
+
+
+def ways_of_hours(n: int) -> dict[str, Asked]:
+    """Arguments for the hours of one station."""
+    hour, day = np.arange(n) % 24, np.arange(n) // 24
+    return {
+        NOTHING: {},
+        "strata=, hours of the day": {"strata": hour},
+        "groups=, days": {"groups": day},
+        "groups=, five days": {"groups": day // 5},
+        "order='time', lag and period of a day": {"order": dhsic.TimeOrder(24, 24)},
+        "given= hour and day": {"given": [hour.astype(float), day.astype(float)]},
+    }
+
+
+def ways_of_stations(n: int, stations: int) -> dict[str, Asked]:
+    """Arguments for the hours of several stations, one after another."""
+    order = {"groups": np.arange(n * stations) // n, "order": dhsic.TimeOrder(24, 24)}
+    return {
+        f"all stations, {NOTHING}": {},
+        "all stations, groups= stations with order='time'": order,
+    }
+
+
+def series_of(path: Path, columns: Sequence[str]) -> dict[str, Vector]:
+    """Hours of every station, shape (stations, hours), whose short gaps are filled."""
+    import pandas as pd
+
+    table = pd.read_parquet(path, columns=["hour_index", "station", *columns])
+    found = {}
+    for column in columns:
+        wide = table.pivot_table(
+            index="hour_index", columns="station", values=column, observed=True
+        ).reindex(range(1, 4 * YEAR + 1))
+        gap = wide.isna()
+        # The length of the gap that an hour lies in.
+        runs = gap.apply(lambda one: one.groupby((~one).cumsum()).transform("sum"))
+        filled = wide.interpolate(limit_area="inside").where(~gap | (runs <= FILLED))
+        found[column] = filled.to_numpy().T
+    return found
+
+
+def hours(
+    x: Vector, y: Vector, windows: int, stations: int
+) -> tuple[dict[bool, list[Pair]], dict[bool, list[Pair]]]:
+    """Windows of the same year and of two years, of some stations by themselves and of all."""
+    length = 24 * DAYS
+    single: dict[bool, list[Pair]] = {False: [], True: []}
+    every: dict[bool, list[Pair]] = {False: [], True: []}
+    years = [*((year, year) for year in range(4)), *permutations(range(4), 2)]
+    for first, second in years:
+        for window in range(windows):
+            # A day after the start of the year, so that there are changes from the day before.
+            starts = (YEAR * year + 24 + length * window for year in (first, second))
+            a, b = (
+                values[:, start : start + length]
+                for values, start in zip((x, y), starts, strict=True)
+            )
+            whole = np.flatnonzero(np.isfinite(a).all(axis=1) & np.isfinite(b).all(axis=1))
+            if not len(whole):
+                continue
+            control = first != second
+            some = whole[:: -(-len(whole) // stations)]
+            single[control] += [Pair(a[s], b[s], ways_of_hours(length)) for s in some]
+            joint = a[whole].ravel(), b[whole].ravel()
+            every[control].append(Pair(*joint, ways_of_stations(length, len(whole))))
+    return single, every
+
+
+def pvalue(work: tuple[Vector, Vector, Asked, int]) -> float:
+    x, y, asked, seed = work
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DependentRowsWarning)
+        warnings.simplefilter("ignore", ApproximateNullWarning)
+        if "given" in asked:
+            return dhsic.conditional_independence_test(x, y, **asked, rng=seed, threads=1).pvalue
+        # One kernel, for time.
+        found = dhsic.independence_test(x, y, kernels="gaussian", **asked, rng=seed, threads=1)
+        return found.pvalue
+
+
+def compared(
+    data: str, real: Sequence[Pair], controls: Sequence[Pair], processes: int
+) -> Iterator[dict[str, Any]]:
+    for way in real[0].ways:
+        found = [
+            np.array(
+                parallel_map(
+                    pvalue,
+                    [(one.x, one.y, one.ways[way], seed) for seed, one in enumerate(pairs)],
+                    processes,
+                )
+            )
+            for pairs in (real, controls)
+        ]
+        yield {
+            "data": data,
+            "argument": way,
+            "tests": len(real),
+            "median p": float(np.median(found[0])),
+            "rejected": float(np.mean(found[0] <= LEVEL)),
+            "controls": len(controls),
+            "controls rejected": float(np.mean(found[1] <= LEVEL)),
+        }
+
+
+def rows(
+    data: Path, draws: int, windows: int, stations: int, processes: int
+) -> Iterator[dict[str, Any]]:
+    real, controls = places(data / "weather" / "data.csv", draws, seed=0)
+    yield from compared("places: temperature, sunshine", real, controls, processes)
+    held = series_of(
+        data / "beijing_air" / "beijing_air.parquet", ["PM2_5", "WSPM", "TEMP", "PRES"]
+    )
+    changes = {name: np.full_like(values, np.nan) for name, values in held.items()}
+    for name, values in held.items():
+        changes[name][:, 24:] = values[:, 24:] - values[:, :-24]
+    for data_name, x, y in (
+        ("hours: PM2.5, wind speed", held["PM2_5"], held["WSPM"]),
+        ("hours: temperature, pressure", held["TEMP"], held["PRES"]),
+        ("changes in 24 hours: temperature, pressure", changes["TEMP"], changes["PRES"]),
+    ):
+        for found in hours(x, y, windows, stations):
+            yield from compared(data_name, found[False], found[True], processes)
+
+
+def draw(table: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """How often controls and real pairs are rejected, by data and argument."""
+    names = list(dict.fromkeys(row["data"] for row in table))
+    own = {name: [row for row in table if row["data"] == name][::-1] for name in names}
+    figure = Figure(figsize=(9.0, 9.0), layout="constrained")
+    panels = figure.subplots(len(names), 1, sharex=True, height_ratios=[len(own[n]) for n in names])
+    for axes, name in zip(panels, names, strict=True):
+        at = range(len(own[name]))
+        axes.axvline(100 * LEVEL, color="0.6", linestyle="--", linewidth=1)
+        real, controls = (
+            [100 * float(row[key]) for row in own[name]]
+            for key in ("rejected", "controls rejected")
+        )
+        axes.plot(real, at, "o", color="tab:blue", label="real pairs")
+        axes.plot(controls, at, "D", color="tab:red", fillstyle="none", label="controls")
+        axes.set_yticks(list(at), [row["argument"] for row in own[name]])
+        axes.set_ylim(-0.6, len(own[name]) - 0.4)
+        axes.set_title(name, fontsize="medium", loc="left")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
+    panels[-1].set_xlabel("rejected at level 5 %, in %")
+    figure.savefig(path, dpi=110)
+
+
+@click.command(help=__doc__)
+@click.option(
+    "--data",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=os.environ.get("DHSIC_DATA", "../shared/data"),
+)
+@click.option("--draws", default=200, help="Controls of places.")
+@click.option("--windows", default=6, help="Windows of a year.")
+@click.option("--stations", default=2, help="Stations that are tested by themselves.")
+@click.option("--processes", default=1)
+@click.option("--out", default="benchmarks/results/dependent_air.csv")
+def main(data: Path, draws: int, windows: int, stations: int, processes: int, out: str) -> None:
+    write_csv(out, rows(data, draws, windows, stations, processes))
+    draw(read_csv(out), Path(out).with_suffix(".png"))
+
+
+if __name__ == "__main__":
+    main()
