@@ -8,8 +8,8 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from dhsic._random import generator
 from dhsic.engine.blocks import kinds_of
@@ -57,7 +57,7 @@ class Likeness(NamedTuple):
             Pairs of variables of which it is the clearest.
         """
         # As rare for the clearest of several as for one.
-        certain = -float(ndtri(ndtr(-_CERTAIN) / pairs))
+        certain = -float(scipy.special.ndtri(scipy.special.ndtr(-_CERTAIN) / pairs))
         return self.share > _MATTERS and self.errors > certain
 
 
