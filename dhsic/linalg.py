@@ -17,6 +17,7 @@ __all__ = [
     "PivotedCholesky",
     "hadamard",
     "pivoted_cholesky",
+    "row_products",
     "solve_lower",
     "spectrum",
     "squared_norms",
@@ -158,6 +159,11 @@ def spectrum(gram: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
     # L L' and L' L have the same eigenvalues but for zeros, and the second is r x r.
     half = np.tril(factor[:, :rank])
     return np.asarray(scipy.linalg.eigvalsh(half.T @ half, overwrite_a=True, check_finite=False))
+
+
+def row_products(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Products of every column of x (b, r) with every column of y (b, s), shape (b, r s)."""
+    return (x[:, :, None] * y[:, None, :]).reshape(len(x), -1)
 
 
 def hadamard(matrices: Iterable[MatrixType]) -> MatrixType:

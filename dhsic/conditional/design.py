@@ -21,9 +21,9 @@ from dhsic.features import (
     at_quantiles,
 )
 from dhsic.kernels import Columns, Gaussian, Kernel, by_column, by_type
-from dhsic.linalg import pivoted_cholesky, solve_lower
+from dhsic.linalg import pivoted_cholesky, row_products, solve_lower
 
-__all__ = ["ConditionalDesign", "FeatureRows", "Projection", "projections", "row_products"]
+__all__ = ["ConditionalDesign", "FeatureRows", "Projection", "projections"]
 
 Vector = NDArray[np.float64]
 
@@ -127,11 +127,6 @@ class Projection:
         """The functions of rows (b, d), shape (b, r)."""
         values = np.subtract(self.map(x), self.centre, dtype=np.float64)
         return values @ self.axes
-
-
-def row_products(x: Vector, y: Vector) -> Vector:
-    """Products of every column of x (b, r) with every column of y (b, s), shape (b, r s)."""
-    return (x[:, :, None] * y[:, None, :]).reshape(len(x), -1)
 
 
 class FeatureRows(NamedTuple):

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from dhsic._work import Work
-from dhsic.conditional.design import row_products
 from dhsic.conditional.indices import IndexedDesign
 from dhsic.conditional.ridge import TILE_ROWS, Ridges
 from dhsic.engine.reduction import Footprint, RowBlock, add
+from dhsic.linalg import row_products
 from dhsic.nulls import ChiSquareMixture
 
 __all__ = ["ProductSums", "ProductsPass"]
@@ -42,9 +41,7 @@ class ProductSums(NamedTuple):
 
     def law(self, n: int) -> ChiSquareMixture:
         """The limit of the statistic, from the second moments of the products."""
-        eigenvalues = scipy.linalg.eigvalsh(self.products / n, check_finite=False)
-        # Rounding may leave small ones below 0.
-        return ChiSquareMixture.of(np.maximum(eigenvalues, 0.0))
+        return ChiSquareMixture.of_covariance(self.products / n)
 
     @property
     def rows(self) -> float:

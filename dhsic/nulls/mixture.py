@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from dhsic.errors import InvalidArgumentError
@@ -103,6 +104,23 @@ class ChiSquareMixture:
         # it is much cheaper to invert a law of few weights.
         small = positive < _NEGLIGIBLE * total
         return cls(positive[~small], float(positive[small].sum()))
+
+    @classmethod
+    def of_covariance(cls, covariance: NDArray[np.float64]) -> Self:
+        """The law of the squared norm of a normal vector about 0.
+
+        Parameters
+        ----------
+        covariance : ndarray, shape (m, m)
+            That of the vector.
+
+        Returns
+        -------
+        ChiSquareMixture
+        """
+        eigenvalues = scipy.linalg.eigvalsh(covariance, check_finite=False)
+        # Rounding may leave small ones below 0.
+        return cls.of(np.maximum(eigenvalues, 0.0))
 
     @classmethod
     def of_products(cls, left: Vector, right: Vector) -> Self:

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from dhsic._work import Work
@@ -32,6 +31,7 @@ from dhsic.estimators.base import Estimate, Outcome, with_weights
 from dhsic.estimators.feature.basis import SQUARED_HSIC, Basis, Side
 from dhsic.estimators.feature.layout import KernelSide, Layout
 from dhsic.estimators.feature.sizes import independent_rounding
+from dhsic.linalg import row_products
 from dhsic.nulls import ChiSquareMixture, Spectral
 
 __all__ = [
@@ -114,7 +114,7 @@ class WeightedProductsPass:
                 for at in (crossing.first, crossing.second)
             )
             weights = values[-1][:, 0]
-            rows = (first[:, :, None] * second[:, None, :]).reshape(len(first), -1)
+            rows = row_products(first, second)
             sums.totals[:] += weights @ rows
             rows *= (weights / np.sqrt(self.left(weights)))[:, None]
             sums.products[:] += rows.T @ rows
@@ -177,9 +177,7 @@ def weighted_outcome(session: Session, basis: Basis, null: Spectral) -> Outcome:
     sums = with_weights(session).run(reduction)
     session.step("spectrum")
     cross, moment = reduction.centred(sums)
-    eigenvalues = scipy.linalg.eigvalsh(moment, check_finite=False)
-    # Rounding may leave small ones below 0.
-    mixture = ChiSquareMixture.of(np.maximum(eigenvalues, 0.0))
+    mixture = ChiSquareMixture.of_covariance(moment)
     size = float(np.vdot(cross, cross))
     estimate = Estimate(size, basis.kernels, basis.landmarks, basis.summary, SQUARED_HSIC.quantity)
     law, rounding = (
