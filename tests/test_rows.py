@@ -12,6 +12,8 @@ import pytest
 import zarr
 
 import dhsic
+from dhsic.causal.measure import ResidualMeasure
+from dhsic.causal.pair_residuals import pair_residuals
 from dhsic.engine.neighbours import likeness, waves_of
 from dhsic.errors import (
     DataError,
@@ -276,6 +278,19 @@ FUNCTIONS = {
         {"order": "time"},
     ),
 }
+WITHOUT_ARGUMENTS = {
+    "direction": lambda x, y: dhsic.causal.direction(x, y, rng=0),
+    "PairResiduals.decide": lambda x, y: pair_residuals(x, y, rng=0).decide(ResidualMeasure()),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_ARGUMENTS)
+def test_warning__names_no_argument_that_a_function_lacks(name):
+    x, y = (series(np.random.default_rng(seed), 500, 0.9) for seed in range(2))
+    with pytest.warns(DependentRowsWarning, match="take rows that lie apart") as caught:
+        WITHOUT_ARGUMENTS[name](x, y)
+    assert {one.filename for one in caught} == {__file__}
+    assert not any("=" in str(one.message) for one in caught)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
