@@ -308,6 +308,14 @@ def test_warning__comes_from_other_tests(name):
     run(x[order], y[order])
 
 
+def test_warning__comes_to_code_without_a_name():
+    x, y = (series(np.random.default_rng(seed), 500, 0.9) for seed in range(2))
+    values = {"test": dhsic.independence_test, "x": x, "y": y}
+    with pytest.warns(DependentRowsWarning) as caught:
+        exec("test(x, y, rng=0, kernels='gaussian')", values)  # noqa: S102
+    assert [one.filename for one in caught] == ["<string>"]
+
+
 def test_warning__compares_a_few_of_many_variables():
     rng = np.random.default_rng(0)
     variables = [*rng.standard_normal((20, 400)), *(series(rng, 400, 0.9) for _ in range(20))]

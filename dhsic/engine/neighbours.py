@@ -225,7 +225,8 @@ def _remedy(arguments: Sequence[str]) -> str:
 def _calls_of_the_package() -> int:
     """The number of calls from the function that asks to the first one outside of the package."""
     frame, calls = inspect.currentframe(), 0
-    while frame is not None and frame.f_globals["__name__"].partition(".")[0] == _PACKAGE:
+    # Code that `exec` runs may have no name.
+    while frame and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
         frame, calls = frame.f_back, calls + 1
     return calls
 
