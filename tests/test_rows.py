@@ -312,7 +312,7 @@ def test_warning__comes_to_code_without_a_name():
     x, y = (series(np.random.default_rng(seed), 500, 0.9) for seed in range(2))
     values = {"test": dhsic.independence_test, "x": x, "y": y}
     with pytest.warns(DependentRowsWarning) as caught:
-        exec("test(x, y, rng=0, kernels='gaussian')", values)  # noqa: S102
+        exec("test(x, y, rng=0, kernels='gaussian')", values)
     assert [one.filename for one in caught] == ["<string>"]
 
 
