@@ -37,7 +37,7 @@ class _CentredSums(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _MomentsPass:
+class _ScalesPass:
     """Means and mean squares of all columns about provisional centres, in powers of two.
 
     Parameters
@@ -119,7 +119,7 @@ def standardised_variables(session: Session) -> list[Source]:
     pairs = zip(samples, centres, strict=True)
     # The power of two that brings what the sample holds of a column to about 1.
     exponents = tuple(np.frexp(np.abs(x - c).max(axis=0))[1].astype(np.int32) for x, c in pairs)
-    found = session.run(_MomentsPass(centres, exponents))
+    found = session.run(_ScalesPass(centres, exponents))
     means = found.sums / session.n
     # The centre is near the mean, so that little cancels.
     deviations = np.sqrt(np.maximum(found.squares / session.n - means**2, 0.0))
@@ -138,7 +138,7 @@ def plan_units(session: Session) -> list[DriverStep | PassPlan]:
     size = 8 * min(session.n, _ROWS) * sum(session.dims)
     fetch = 3 * size + max(source.take_bytes for source in session.sources)
     zeros = tuple(np.zeros(d) for d in session.dims)
-    reduction = _MomentsPass(zeros, tuple(x.astype(np.int32) for x in zeros))
+    reduction = _ScalesPass(zeros, tuple(x.astype(np.int32) for x in zeros))
     return [DriverStep(_STEP, fetch), session.plan(reduction)]
 
 

@@ -98,6 +98,7 @@ def described(
         "timeout": timeout,
     }
     given = {name: value for name, value in options.items() if value is not None}
+    # Only what was given, so that defaults stay those of the description.
     if isinstance(where, (str, os.PathLike)):
         where = _spec_of_call(os.fspath(where), given)
     if where is None or isinstance(where, int):
@@ -115,6 +116,7 @@ def described(
 def _spec_of_call(address: str, given: dict[str, Any]) -> ClusterSpec:
     suffix = os.path.splitext(address)[1].lower()
     if "://" not in address and suffix in (".yaml", ".yml"):
+        # The file says all of it: a second value would win in silence, or lose.
         _drop_unused(f"beside {address}", tuple(given), given)
         return ClusterSpec.read(address)
     _drop_unused("for a scheduler", ("memory",), given)

@@ -190,6 +190,7 @@ def run_map(
         )
 
     bounds = [count * i // _RANGES for i in range(_RANGES + 1)]
+    # Fewer replicates than ranges leave empty ones, which make no task.
     ranges = [range(a, b) for a, b in itertools.pairwise(bounds) if a < b]
     shards = None
     # Of a function that cannot be digested no one would know whose shards they are.
@@ -221,6 +222,7 @@ def _amount(plan: PassPlan, spans: Spans) -> int:
 
 def _leaves_of_shards(spans: list[Spans], fan_in: int) -> list[list[Spans]]:
     """Leaves of every shard: whole subtrees of the tree that combines, as few as are enough."""
+    # As many shards as are enough to lose little work, since each is a file to write and to list.
     # Whole subtrees, so that sums are added in the same order with shards and without.
     size = 1
     while -(-len(spans) // size) > _MOST_SHARDS:
@@ -246,7 +248,7 @@ def _job(
     def subtree(number: int) -> Any:
         if number in there:
             return load(shared, number)
-        own = [
+        blocks = [
             chunk(
                 shared,
                 spans,
@@ -256,8 +258,8 @@ def _job(
             )
             for spans in groups[number]
         ]
-        leaves.extend(own)
-        top = _tree(shared, own, plan.fan_in)
+        leaves.extend(blocks)
+        top = _tree(shared, blocks, plan.fan_in)
         return top if payload.shards is None else keep(shared, number, top)
 
     keep, load = as_task(keep_shard), as_task(load_shard)
@@ -284,6 +286,8 @@ def _tree(shared: Any, level: list[Any], fan_in: int) -> Any:
     combine = as_task(_combine)
     # Always in the order of the rows: sums of floating-point numbers depend on it.
     while len(level) > 1:
+        # By neighbours and a few at a time: the order of additions is that of the tree, not of
+        # arrival.
         level = [combine(shared, *level[i : i + fan_in]) for i in range(0, len(level), fan_in)]
     return level[0]
 
@@ -304,12 +308,14 @@ def _rows_of(key: str, plan: PassPlan) -> str:
 
 def run_chunk(payload: Payload, spans: Spans, *parts: NDArray[Any]) -> Partial[Any]:
     """The partial result of a block or pair, given the blocks that no task reads by itself."""
+    # A worker that sees another folder would write where nobody looks.
     if payload.shards is not None:
         payload.shards.check()
     reuse_freed_memory()
     _check_process_memory(payload)
     began = time.perf_counter()
     numbers = [number for number, source in enumerate(payload.sources) if source is None]
+    # Blocks that travelled come in the order of the sources that no task reads.
     given = iter(parts)
     blocks = {}
     for start, stop in dict.fromkeys(spans):
@@ -334,6 +340,7 @@ def _block(
         values = read_block(payload.sources, ranges, computed, payload.finite)
         return RowBlock(start, values)
     ranges, places = payload.groups.arrange(start, stop)
+    # Before the read, so that the error comes instead of the kill of the worker.
     _check_process_memory(payload, read_bytes(payload.sources, ranges))
     values = read_block(payload.sources, ranges, computed, payload.finite)
     return GroupBlock(start, payload.groups, tuple(x[places] for x in values))

@@ -163,7 +163,7 @@ def interaction_test(
         variables, names, rng, precision, *where, data=data, missing=missing, rows=rows
     )
     _check_three(session)
-    method = _Method.choose(session, kernels, estimator, null, n_resamples)
+    method = _LancasterMethod.choose(session, kernels, estimator, null, n_resamples)
     session.begin(method.plan(session))
     session.resume(computes="interaction test", **method.described)
     neighbours = Neighbours(session, ("groups", "strata"))
@@ -217,11 +217,11 @@ def plan_interaction(
         variables, names, 0, precision, *where, data=data, missing=missing, rows=rows
     )
     _check_three(session)
-    return _Method.choose(session, kernels, estimator, null, n_resamples).plan(session)
+    return _LancasterMethod.choose(session, kernels, estimator, null, n_resamples).plan(session)
 
 
 @dataclass(frozen=True)
-class _Method:
+class _LancasterMethod:
     """How a test is run: statistic, kernels to fit, null distribution and why this one."""
 
     estimator: NystromMHSIC | VHSIC
@@ -238,7 +238,7 @@ class _Method:
         estimator: Any,
         null: Any,
         n_resamples: int | None,
-    ) -> _Method:
+    ) -> _LancasterMethod:
         """Check what the user passed, and choose the rest."""
         asked = _read_estimator(estimator)
         _check_kernels(kernels)
@@ -367,7 +367,7 @@ def _check_landmarks(estimator: NystromMHSIC) -> None:
 
 
 def _interaction_result(
-    session: Session, method: _Method, replicated: LancasterReplicates, began: float
+    session: Session, method: _LancasterMethod, replicated: LancasterReplicates, began: float
 ) -> InteractionTestResult:
     """The result of three tests: that of the factorisation which is hardest to reject."""
     names, count = session.names, len(replicated.replicates)

@@ -138,7 +138,7 @@ class KeptBlocks:
         return kept[:, :, start:stop]
 
 
-class _Moments(NamedTuple):
+class _EstimateTerms(NamedTuple):
     """Terms that blocks add to the estimate of a pair of kernels."""
 
     difference: float
@@ -202,7 +202,7 @@ class UnbiasedEstimates:
         step = max(1, _AT_A_TIME // rows)
         batches = ([x[at : at + step] for x in values] for at in range(0, len(kept), step))
         found = [one for batch in batches for one in _of_blocks(sides, batch)]
-        mean = _Moments(*np.mean(found, axis=0).tolist())
+        mean = _EstimateTerms(*np.mean(found, axis=0).tolist())
         # sums over all n rows about their mean, whose squared norms are smaller by (n - 1) / n
         products = (n - 1) ** 2 / n * mean.products
         totals = (n - 1) ** 2 * mean.first * mean.second
@@ -240,7 +240,9 @@ class UnbiasedEstimates:
         return self.sides[first], self.sides[second]
 
 
-def _of_blocks(sides: tuple[Side, Side], values: Sequence[NDArray[Any]]) -> Iterator[_Moments]:
+def _of_blocks(
+    sides: tuple[Side, Side], values: Sequence[NDArray[Any]]
+) -> Iterator[_EstimateTerms]:
     """The terms of blocks (blocks, rows, d) of two variables, whose rows are prepared together."""
     prepared = (_prepared(side, x) for side, x in zip(sides, values, strict=True))
     for first, second in zip(*prepared, strict=True):
@@ -257,7 +259,7 @@ def _prepared(side: Side, values: NDArray[Any]) -> Iterator[_Block]:
         yield _Block(*(one[start : start + values.shape[1]] for one in whole))
 
 
-def _of_block(sides: tuple[Side, Side], *blocks: _Block) -> _Moments:
+def _of_block(sides: tuple[Side, Side], *blocks: _Block) -> _EstimateTerms:
     b = len(blocks[0].features)
     first, second = (
         _about_mean(side, one.features) for side, one in zip(sides, blocks, strict=True)
@@ -270,7 +272,7 @@ def _of_block(sides: tuple[Side, Side], *blocks: _Block) -> _Moments:
     # <K, L> / (b (b - 3)) for U-centred matrices is the unbiased HSIC (Song et al. 2012).
     whole = float(np.vdot(_u_centred(grams[0]), grams[1])) / (b * (b - 3))
     unbiased = b / (b - 1)  # of squared norms about the mean of the block
-    return _Moments(
+    return _EstimateTerms(
         whole - held, unbiased**2 * float(k @ q) / b, unbiased * k.mean(), unbiased * q.mean()
     )
 

@@ -386,7 +386,7 @@ def _principal(sides: Sequence[Side]) -> FeatureSummary | None:
     return FeatureSummary("principal", tuple(side.n_summed for side in sides))
 
 
-class _Found(NamedTuple):
+class _KernelLandmarks(NamedTuple):
     """The landmarks of one kernel."""
 
     map: FeatureMap
@@ -399,7 +399,7 @@ class _Found(NamedTuple):
 
 def _of_rows(
     name: str, kernel: Kernel, m: int, rows: Vector, tolerance: float, dtype: DTypeLike
-) -> _Found:
+) -> _KernelLandmarks:
     """The rows that span the kernel at all of them."""
     gram = kernel(rows)
     warn_of_zeros(gram, f"the kernel of variable {name!r}")
@@ -409,12 +409,12 @@ def _of_rows(
     points = rows[found.kept]
     one = KernelFeatures.at(points, kernel, dtype, (m, *found.kept.tolist()))
     warn_of_rounding([name], [kernel], [one.columns], dtype)
-    return _Found(one, found.factor, points, spanned)
+    return _KernelLandmarks(one, found.factor, points, spanned)
 
 
 def _of_columns(
     kernel: Columns, rows: Vector, count: int, tolerance: float, dtype: DTypeLike
-) -> _Found:
+) -> _KernelLandmarks:
     """Some of the values of every column."""
     one, factor = LandmarksByColumn.of(kernel, rows, count, tolerance, dtype)
-    return _Found(one, factor, rows, spanned=False)
+    return _KernelLandmarks(one, factor, rows, spanned=False)

@@ -36,7 +36,7 @@ _STRIP_ENTRIES = 2**17  # of the tiles of one side
 _MOST_IN_VAIN = 4  # pairs of kernels that are multiplied for one that is wanted
 
 
-class _Work(NamedTuple):
+class _ShiftScratch(NamedTuple):
     """Arrays that are written again and again: fresh pages take as long as the transforms."""
 
     own: Spectrum
@@ -111,7 +111,7 @@ class HeldShifts:
         return sums
 
     def _entries(
-        self, some: Sequence[Members], rows: CosetRows, sums: PairSums, work: _Work
+        self, some: Sequence[Members], rows: CosetRows, sums: PairSums, work: _ShiftScratch
     ) -> Matrix:
         """Matrices entry by entry, shape (n^2, K): one place has all that is gathered at a time.
 
@@ -165,7 +165,7 @@ class HeldShifts:
         if self.sides.unbiased:
             np.einsum("kii->ki", tiles[..., : tiles.shape[1]])[:] = 0.0
 
-    def _work_arrays(self) -> _Work:
+    def _work_arrays(self) -> _ShiftScratch:
         """Cut from one array, since the allocator keeps pages for as much as was freed at once."""
         sides, n, f = self.sides, self._rows, self.length // 2 + 1
         most = max(len(self._lefts), len(self._rights))
@@ -176,9 +176,9 @@ class HeldShifts:
         sizes = [*(2 * size for size in complexes), *reals]
         own, spectra, *others = np.split(np.empty(sum(sizes), sides.dtype), np.cumsum(sizes[:-1]))
         both = np.result_type(sides.dtype, np.complex64)
-        return _Work(own.view(both), spectra.view(both), *others)
+        return _ShiftScratch(own.view(both), spectra.view(both), *others)
 
-    def _own(self, values: Matrix, work: _Work) -> Spectrum:
+    def _own(self, values: Matrix, work: _ShiftScratch) -> Spectrum:
         """Transforms of the left sides, conjugate and weighted, shape (F, L, D)."""
         weights = self._held_lines.weights.astype(values.dtype)
         shape = self.length // 2 + 1, self._lines, len(self._lefts)
@@ -191,7 +191,7 @@ class HeldShifts:
             own[:, at] *= weights[at, None]
         return own.swapaxes(1, 2)
 
-    def _spectra(self, values: Matrix, cosets: range, part: range, work: _Work) -> Spectrum:
+    def _spectra(self, values: Matrix, cosets: range, part: range, work: _ShiftScratch) -> Spectrum:
         """Transforms of some lines of matrices (n^2, K) in some cosets, shape (F, D, R K)."""
         places = self._held_lines.places(self._orders[cosets.start : cosets.stop].T, part)
         shape = self._b, len(part), len(cosets) * values.shape[1]
@@ -226,7 +226,7 @@ class HeldShifts:
         entries: Matrix = values[(n * left[:, None] + left).ravel()]
         return entries
 
-    def _met(self, own: Spectrum, values: Matrix, cosets: range, work: _Work) -> Spectrum:
+    def _met(self, own: Spectrum, values: Matrix, cosets: range, work: _ShiftScratch) -> Spectrum:
         """The cross-spectra of all statistics in some cosets, shape (R, C, F)."""
         # A matrix product a frequency: every left side meets every right side at once.
         shape = *own.shape[:2], len(cosets) * len(self._rights)

@@ -271,7 +271,7 @@ class _Program(Protocol[TuplePass]):
     def after(self, reduction: TuplePass) -> list[DriverStep]: ...
 
 
-class _Piece(NamedTuple, Generic[TuplePass]):
+class _Pass(NamedTuple, Generic[TuplePass]):
     """The work of one pass."""
 
     numbers: range
@@ -303,7 +303,7 @@ def _solve_step(part: Tuples, count: int) -> DriverStep:
     return DriverStep("solve", working, work=count * (Work.of(factors=solves) + back))
 
 
-def _program_pieces(session: Session, program: _Program[TuplePass]) -> Iterator[_Piece[TuplePass]]:
+def _program_pieces(session: Session, program: _Program[TuplePass]) -> Iterator[_Pass[TuplePass]]:
     """Statistics and cosets that one pass takes: all where they fit in memory, else halves.
 
     The driver may hold factors beside a pass and a solve, see `NystromMHSIC`.
@@ -317,7 +317,7 @@ def _program_pieces(session: Session, program: _Program[TuplePass]) -> Iterator[
         solve = max(step.working_bytes for step in program.after(reduction))
         fits = _planned(session, reduction).worker_bytes + solve <= allowed
         if fits or len(numbers) == len(cosets) == 1:
-            yield _Piece(numbers, cosets, reduction)
+            yield _Pass(numbers, cosets, reduction)
         elif len(numbers) > 1:
             middle = len(numbers) // 2
             left[:0] = [(numbers[:middle], cosets), (numbers[middle:], cosets)]
