@@ -68,9 +68,17 @@ def connect(
 
     Examples
     --------
+    One worker process on this machine; "cluster.yaml" in the place of the number would start the
+    cluster that the file describes.
+
+    >>> import numpy as np
+    >>> import dhsic
     >>> from dhsic.cluster import connect
-    >>> with connect("cluster.yaml") as client:  # doctest: +SKIP
-    ...     dhsic.independence_test("x.zarr", "y.zarr", client=client)
+    >>> x = np.random.default_rng(0).standard_normal(1_000)
+    >>> with connect(1, memory="1GiB") as client:
+    ...     result = dhsic.independence_test(x, x**2, client=client, rng=0)
+    >>> result.pvalue < 0.05
+    True
     """
     import dask  # slow to import
 

@@ -125,7 +125,7 @@ def local_cluster(
     Examples
     --------
     >>> from dhsic.cluster import local_cluster
-    >>> with local_cluster(2, memory="1GiB") as client:  # doctest: +SKIP
+    >>> with local_cluster(2, memory="1GiB") as client:
     ...     print(len(client.nthreads()))
     2
     """

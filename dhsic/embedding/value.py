@@ -61,6 +61,12 @@ class MeanEmbedding(BarResult):
     choice : str, optional
         Why fewer landmarks were drawn than usual, where their number was not given.
 
+    Raises
+    ------
+    InvalidArgumentError
+        By the methods: rows of another number of columns, values that are not one a landmark, or an
+        embedding of another kernel or with other landmarks.
+
     References
     ----------
     .. [1] A. Chatalic, N. Schreuder, A. Rudi, L. Rosasco. Nystrom kernel mean embeddings. ICML

@@ -218,6 +218,15 @@ class Plan(BarResult):
     rates : Rates, optional
         Rates of the machine whose seconds are told; those of `runtime` where not given, which are
         measured when they are first asked for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dhsic
+    >>> x = np.zeros((1_000_000, 2))
+    >>> plan = dhsic.plan(x, x[:, :1], threads=1, memory="2GiB")
+    >>> plan.fits, [step.name for step in plan.passes]
+    (True, ['shifts'])
     """
 
     _tabular: ClassVar[bool] = True

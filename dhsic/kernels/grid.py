@@ -60,6 +60,11 @@ class Candidates:
     InvalidArgumentError
         There is no kernel, one is twice there, or a name or a factor is none.
 
+    References
+    ----------
+    .. [1] M. Albert, B. Laurent, A. Marrel, A. Meynaoui. Adaptive test of independence based on
+       HSIC measures. Annals of Statistics 50, 2022.
+
     Examples
     --------
     >>> len(Candidates(("gaussian", "laplacian"), factors=(0.5, 1, 2)).scaled)

@@ -88,6 +88,13 @@ class ColumnSelection(BarResult):
     data : tuple of StoredArraySummary
         The stored arrays, the same at the end of the run as at its start.
 
+    References
+    ----------
+    .. [1] L. Song, A. Smola, A. Gretton, J. Bedo, K. Borgwardt. Feature selection via dependence
+       maximization. JMLR 13, 2012, for "forward" and "backward".
+    .. [2] M. Yamada, W. Jitkrittum, L. Sigal, E. Xing, M. Sugiyama. High-dimensional feature
+       selection by feature-wise kernelized lasso. Neural Computation 26, 2014.
+
     Examples
     --------
     >>> import numpy as np

@@ -75,6 +75,11 @@ class SensitivityMap(Result):
         The map, which is computed block by block when it is asked for. None of a map that was
         pickled or read from JSON, which has no data.
 
+    Raises
+    ------
+    InvalidArgumentError
+        By what is computed of the rows: the map was pickled or read from JSON, which have no data.
+
     References
     ----------
     .. [1] A. Perez-Suay, G. Camps-Valls. Sensitivity maps of the Hilbert-Schmidt independence

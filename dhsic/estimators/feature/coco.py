@@ -41,6 +41,11 @@ class WitnessFunction:
     weights : ndarray, shape (r,)
         Those of a function of norm 1.
 
+    References
+    ----------
+    .. [1] A. Gretton, R. Herbrich, A. Smola, O. Bousquet, B. Schoelkopf. Kernel methods for
+       measuring independence. JMLR 6, 2005.
+
     Examples
     --------
     >>> import numpy as np
