@@ -279,15 +279,15 @@ class ScalingStudy(Result):
         """
         if path is None or not Path(path).exists():
             return cls(())
-        found = cls.from_csv(path)
-        other = next((run["study"] for run in found.runs if run["study"] != study), None)
+        earlier = cls.from_csv(path)
+        other = next((run["study"] for run in earlier.runs if run["study"] != study), None)
         if other is not None:
             msg = (
                 f"csv must be a new file or one of the same study; {os.fspath(path)!r} has "
                 f"{other!r}, and this is {study!r}: give another path"
             )
             raise InvalidArgumentError(msg)
-        return found
+        return earlier
 
     def has(self, setting: Row) -> bool:
         """Whether there is a run of these settings and this turn."""

@@ -119,16 +119,16 @@ def standardised_variables(session: Session) -> list[Source]:
     pairs = zip(samples, centres, strict=True)
     # The power of two that brings what the sample holds of a column to about 1.
     exponents = tuple(np.frexp(np.abs(x - c).max(axis=0))[1].astype(np.int32) for x, c in pairs)
-    found = session.run(_ScalesPass(centres, exponents))
-    means = found.sums / session.n
+    moments = session.run(_ScalesPass(centres, exponents))
+    means = moments.sums / session.n
     # The centre is near the mean, so that little cancels.
-    deviations = np.sqrt(np.maximum(found.squares / session.n - means**2, 0.0))
+    deviations = np.sqrt(np.maximum(moments.squares / session.n - means**2, 0.0))
     out: list[Source] = []
     edges = np.cumsum([0, *session.dims])
     for m, source in enumerate(session.sources):
-        own = slice(edges[m], edges[m + 1])
-        _check_deviations(source.name, deviations[own])
-        function = _Standardise(centres[m], exponents[m], means[own], deviations[own])
+        columns = slice(edges[m], edges[m + 1])
+        _check_deviations(source.name, deviations[columns])
+        function = _Standardise(centres[m], exponents[m], means[columns], deviations[columns])
         out.append(DerivedSource(source.name, (source,), function, source.shape[1]))
     return out
 

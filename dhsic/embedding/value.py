@@ -297,7 +297,7 @@ class MeanEmbedding(BarResult):
     def records(self) -> list[dict[str, Any]]:
         """Every landmark: its row in the data, -1 where it was given, its weight, its value."""
         columns = (self.indices, self.weights, self.means)
-        rows = zip(*(one.tolist() for one in columns), strict=True)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
         return [{"row": row, "weight": weight, "value": mean} for row, weight, mean in rows]
 
     def _bars(self) -> tuple[Sequence[str], Sequence[float], str]:
@@ -373,10 +373,10 @@ def mmd(first: MeanEmbedding, second: MeanEmbedding) -> float:
     0.4
     """
     given: tuple[Any, Any] = first, second
-    for one in given:
-        if not isinstance(one, MeanEmbedding):
+    for embedding in given:
+        if not isinstance(embedding, MeanEmbedding):
             msg = (
-                f"mmd compares mean embeddings, got {shown(one)}: make one of each sample by "
+                f"mmd compares mean embeddings, got {shown(embedding)}: make one of each sample by "
                 "mean_embedding, or test samples by two_sample_test"
             )
             raise InvalidArgumentError(msg)

@@ -324,10 +324,10 @@ def plan_of(
 def _of_chunks(session: Session) -> str:
     """Remedy where a stored chunk alone takes a large part of the memory."""
     stored = [source for source in session.sources if source.chunk_rows is not None]
-    sizes = [one.decode_bytes(one.chunk_rows or 1) for one in stored]
+    sizes = [source.decode_bytes(source.chunk_rows or 1) for source in stored]
     if max(sizes, default=0) < session.runtime.memory / _MOST_OF_A_CHUNK:
         return ""
-    size, name = max(zip(sizes, (one.name for one in stored), strict=True))
+    size, name = max(zip(sizes, (source.name for source in stored), strict=True))
     return f"store variable {name!r} in smaller chunks, each takes {format_bytes(size)} to decode, "
 
 

@@ -66,8 +66,10 @@ class JointMap(NamedTuple):
 
     def measure(self, session: Session, columns: Sequence[Sequence[int]]) -> NDArray[np.float64]:
         """Sums of the sensitivities of the columns of every feature, shape (k,)."""
-        _, found = column_sensitivities(session, self.estimator, "statistic", self.kernels, (0,))
-        return np.array([found[list(one)].sum() for one in columns])
+        _, sensitivities = column_sensitivities(
+            session, self.estimator, "statistic", self.kernels, (0,)
+        )
+        return np.array([sensitivities[list(numbers)].sum() for numbers in columns])
 
 
 JointReader = Callable[[Session, Estimator], JointMap | None]

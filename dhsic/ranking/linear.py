@@ -123,8 +123,8 @@ class ClassPass:
         classes, counts = np.unique(y, return_counts=True)
         self._check(classes)
         means, squares = np.empty((2, len(classes), self.d))
-        for c, one in enumerate(classes):
-            means[c], rows = _centred(x[y == one])
+        for c, label in enumerate(classes):
+            means[c], rows = _centred(x[y == label])
             squares[c] = np.einsum("ij,ij->j", rows, rows)
         return ClassMoments(classes.astype(np.float64), counts.astype(np.float64), means, squares)
 

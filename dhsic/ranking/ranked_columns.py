@@ -163,15 +163,15 @@ def _columns_of(group: str, listed: Any, names: list[str]) -> tuple[int, ...]:
 
 def _is_list(given: Any) -> bool:
     """Whether these are several values, and not a word, which is a sequence too."""
-    one = isinstance(given, str | bytes)
-    return not one and (isinstance(given, Sequence) or np.ndim(given) == 1)
+    is_word = isinstance(given, str | bytes)
+    return not is_word and (isinstance(given, Sequence) or np.ndim(given) == 1)
 
 
 def _kernels_of_features(
     given: ColumnKernels, chosen: Mapping[str, tuple[int, ...]], kinds: Sequence[ValueKind]
 ) -> tuple[Kernel, ...]:
-    one = given is None or isinstance(given, str | Kernel)
-    listed: Any = [given] * len(chosen) if one else given
+    single = given is None or isinstance(given, str | Kernel)
+    listed: Any = [given] * len(chosen) if single else given
     if not isinstance(listed, Sequence) or len(listed) != len(chosen):
         msg = (
             f"feature_kernels must be one, or one for each of {len(chosen)} features; got {given!r}"

@@ -398,6 +398,6 @@ def _reported(
         "HSIC": f.hsic,
         "CKA": f.cka,
         "p-value": f.pvalue,
-        **{said: f.adjusted(one) for one, said in _CONTROLS.items()},
+        **{said: f.adjusted(name) for name, said in _CONTROLS.items()},
         "selected": bool(f.adjusted(control) <= alpha),
     }

@@ -266,9 +266,9 @@ def select_features(
     check_integer("block_rows", block_rows, minimum=2)
     check_integer("n_permutations", n_permutations, minimum=1)
     check_number("share", share, "from 0 to below 1", lambda s: 0.0 <= s < 1.0, "take 0.1")
-    where = client, threads, memory, progress
+    place = client, threads, memory, progress
     given = {"data": data, "missing": missing, "rows": RowLabels(strata)}
-    session = open_columns(features, target, rng, precision, *where, **given)
+    session = open_columns(features, target, rng, precision, *place, **given)
     # Only with linear kernels is HSIC of a set the sum over its features, so that one pass finds
     # the best set, see `dhsic.ranking.linear`.
     kernel = "linear" if method == "linear" else feature_kernel
@@ -290,9 +290,9 @@ def select_features(
     if method == "linear":
         selected, scores = _largest_scores(_linear_scores(session, chosen, of_target), k)
     elif method == "lasso":
-        found = _lasso_scores(session, chosen, of_target, k, block_rows, n_permutations)
+        weights = _lasso_scores(session, chosen, of_target, k, block_rows, n_permutations)
         # The path may end before k features have a weight.
-        selected, scores = _largest_scores(found, min(k, int(np.count_nonzero(found))))
+        selected, scores = _largest_scores(weights, min(k, int(np.count_nonzero(weights))))
     else:
         # Forward sets have k columns at most; backward ones begin with all.
         columns = k if method == "forward" else len(chosen)
@@ -347,7 +347,7 @@ def _subset_measure(
     assert isinstance(chosen, ColumnEstimator)
 
     def measure(subsets: Sequence[Subset]) -> Vector:
-        combinations = Combinations.against([features.on(one) for one in subsets], target)
+        combinations = Combinations.against([features.on(subset) for subset in subsets], target)
         # Planned at every step, since sets grow: a refusal comes before the pass that would not
         # fit.
         session.begin(planned(_selection_plan, chosen, session, combinations))

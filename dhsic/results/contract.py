@@ -189,7 +189,7 @@ class Result(JsonValue):
 
     def __repr__(self) -> str:
         name = type(self).__name__
-        brief = (printable(" ".join(one.split())) for one in self._brief())
+        brief = (printable(" ".join(text.split())) for text in self._brief())
         told = ", ".join(filter(None, brief))
         most = _REPR - len(name) - len("<: >")
         return f"<{name}: {told if len(told) <= most else told[: most - 1] + '…'}>"

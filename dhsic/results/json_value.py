@@ -55,8 +55,8 @@ class JsonValue:
     """A dataclass whose fields JSON can hold; its arrays are read-only copies."""
 
     def __post_init__(self) -> None:
-        own: Any = type(self)
-        for name, dtype in _arrays_of(own).items():
+        cls: Any = type(self)
+        for name, dtype in _arrays_of(cls).items():
             if getattr(self, name) is not None:
                 # A copy, which nobody else can change.
                 values = np.array(getattr(self, name), dtype)
@@ -106,8 +106,8 @@ class JsonValue:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        own: Any = type(self)
-        kept = {name: getattr(self, name) for name in _written_fields(own)}
+        cls: Any = type(self)
+        kept = {name: getattr(self, name) for name in _written_fields(cls)}
         plain = {k: dict(x) if isinstance(x, Mapping) else x for k, x in kept.items()}
         return _made_result, (type(self), plain)
 
@@ -128,16 +128,16 @@ def _arrays_of(cls: Any) -> dict[str, Any]:
     """Types of the numbers of the fields that are arrays, or arrays or None."""
     options = {name: (kind, *get_args(kind)) for name, kind in _written_fields(cls).items()}
     return {
-        name: get_args(get_args(one)[1])[0]
+        name: get_args(get_args(option)[1])[0]
         for name, several in options.items()
-        for one in several
-        if get_origin(one) is np.ndarray
+        for option in several
+        if get_origin(option) is np.ndarray
     }
 
 
 def _plain_fields(value: Any) -> dict[str, Any]:
-    own: Any = type(value)
-    return {name: _plain_value(getattr(value, name)) for name in _written_fields(own)}
+    cls: Any = type(value)
+    return {name: _plain_value(getattr(value, name)) for name in _written_fields(cls)}
 
 
 def _plain_value(x: Any) -> Any:
@@ -149,9 +149,9 @@ def _plain_value(x: Any) -> Any:
     if isinstance(x, float):
         return x if not math.isinf(x) else "Infinity" if x > 0.0 else "-Infinity"
     if isinstance(x, list | tuple):
-        return [_plain_value(one) for one in x]
+        return [_plain_value(item) for item in x]
     if isinstance(x, Mapping):
-        return {str(key): _plain_value(one) for key, one in x.items()}
+        return {str(key): _plain_value(item) for key, item in x.items()}
     codec = Codec.of(type(x))
     if codec is not None:
         return codec.write(x)
@@ -172,7 +172,7 @@ def _read_fields(cls: Any, data: Any) -> Any:
     if not isinstance(data, dict) or data.keys() - kinds.keys():
         msg = f"{cls.__name__} has the fields {', '.join(kinds)}"
         raise TypeError(msg)
-    return cls(**{name: _read_value(kinds[name], one, name) for name, one in data.items()})
+    return cls(**{name: _read_value(kinds[name], value, name) for name, value in data.items()})
 
 
 def _read_value(kind: Any, data: Any, name: str) -> Any:
@@ -185,7 +185,7 @@ def _read_value(kind: Any, data: Any, name: str) -> Any:
     if origin is np.ndarray:
         return _read_array(get_args(parts[1])[0], data, name)
     if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(data, dict):
-        return {key: _read_value(parts[1], one, name) for key, one in data.items()}
+        return {key: _read_value(parts[1], value, name) for key, value in data.items()}
     codec = Codec.of(kind)
     if codec is not None:
         return codec.read(data)
@@ -225,7 +225,7 @@ def _read_tuple(kinds: tuple[Any, ...], data: Any, name: str) -> tuple[Any, ...]
         msg = f"{name} must be a list, got {str(data)[:40]!r}"
         raise TypeError(msg)
     each = [kinds[0]] * len(data) if kinds[-1] is Ellipsis else kinds
-    return tuple(_read_value(kind, one, name) for kind, one in zip(each, data, strict=True))
+    return tuple(_read_value(kind, item, name) for kind, item in zip(each, data, strict=True))
 
 
 def _read_array(dtype: Any, data: Any, name: str) -> Any:
@@ -240,7 +240,7 @@ def _read_array(dtype: Any, data: Any, name: str) -> Any:
 
 def _spelt_out(data: Any) -> Any:
     if isinstance(data, list):
-        return [_spelt_out(one) for one in data]
+        return [_spelt_out(item) for item in data]
     return _SPELT.get(data, data)
 
 

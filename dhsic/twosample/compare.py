@@ -318,13 +318,13 @@ class _IndependenceArguments:
     ) -> Session:
         """A session over values and codes."""
         values: Source = PooledSource(_common_name(self.samples), self.samples)
-        own: Source = LabelSource(_SAMPLE, self.sizes, self.codes)
+        codes: Source = LabelSource(_SAMPLE, self.sizes, self.codes)
         if self.labels:  # rows are then read in any order
             (values,) = held_sources([values], parse_bytes(memory), self.labels.get("strata"))
-            (own,) = held_sources([own], parse_bytes(memory), None)
-        sources = values, own
-        where = client, threads, memory, progress, checkpoint
-        session = session_over(sources, rng, precision, *where)
+            (codes,) = held_sources([codes], parse_bytes(memory), None)
+        sources = values, codes
+        place = client, threads, memory, progress, checkpoint
+        session = session_over(sources, rng, precision, *place)
         session.dropped, session.remedy = self.dropped, DROP_MISSING
         session.moves = moves_between(self.samples, self.labels, session.seed)
         return session
@@ -332,9 +332,9 @@ class _IndependenceArguments:
 
 def _common_name(samples: Sequence[Source]) -> str:
     """The name of the one column that all samples have, or "values"."""
-    found = {labels_of(one) if one.shape[1] == 1 else None for one in samples}
-    labels = found.pop()
-    return labels[0] if labels and not found and labels[0] != _SAMPLE else "values"
+    names = {labels_of(sample) if sample.shape[1] == 1 else None for sample in samples}
+    labels = names.pop()
+    return labels[0] if labels and not names and labels[0] != _SAMPLE else "values"
 
 
 def _mmd_estimator(estimator: str | Estimator) -> str | Estimator:
@@ -374,7 +374,7 @@ def _sample_kernels(kernels: Any) -> Grid | list[Any]:
     combine = kernels.combine
     if not isinstance(combine, str):
         # The kernel of samples has one candidate.
-        combine = [(*one, 0) for one in combine]
+        combine = [(*numbers, 0) for numbers in combine]
     return replace(kernels, candidates=(listed[0], Candidates(Codes(), (1.0,))), combine=combine)
 
 

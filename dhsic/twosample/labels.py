@@ -64,12 +64,12 @@ def codes_of_blocks(sizes: Sequence[int], block_rows: int) -> Vector:
 def _contrasts(weights: Vector) -> Vector:
     """V with V V' = diag(1 / w) - 1 1' / sum w, shape (K, K - 1): each against those before it."""
     before = np.cumsum(weights)[:-1]
-    own, through = weights[1:], np.cumsum(weights)[1:]
+    later, through = weights[1:], np.cumsum(weights)[1:]
     # Helmert's contrasts with weights: column k sets sample k + 1 against the mean of those before.
     contrasts = np.triu(
-        np.broadcast_to(np.sqrt(own / (before * through)), (len(weights), len(own)))
+        np.broadcast_to(np.sqrt(later / (before * through)), (len(weights), len(later)))
     )
-    np.fill_diagonal(contrasts[1:], -np.sqrt(before / (own * through)))
+    np.fill_diagonal(contrasts[1:], -np.sqrt(before / (later * through)))
     return contrasts
 
 

@@ -108,7 +108,7 @@ class _DistanceStatistic(Quadratic):
         planned: Plan | None = None,
     ) -> list[CostedStep]:
         """In O(n log n) for single columns, else those of all pairs of rows."""
-        kernels = {one.exponent for one in fitted.kernels if isinstance(one, Distance)}
+        kernels = {kernel.exponent for kernel in fitted.kernels if isinstance(kernel, Distance)}
         # Sorting gives the sums of the distances themselves, and of no power of them.
         if len(fitted) > 1 or kernels != {1.0} or not self._fast(session, null):
             return super()._steps(session, fitted, samples, null, planned)

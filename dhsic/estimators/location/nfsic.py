@@ -208,12 +208,12 @@ class NFSIC:
 
     def test_chain(self, session: Session, combinations: Combinations, null: Chain) -> ChainOutcome:
         """T of every stage of a chain of tests and its replicates, at the same locations."""
-        found = self._measure(session, combinations.kernels_of(0), null)
-        resampled, _, detail = found.resampled(null)
+        measured = self._measure(session, combinations.kernels_of(0), null)
+        resampled, _, detail = measured.resampled(null)
         return ChainOutcome(
-            replace(combinations, kernels=found.estimate.kernels),
+            replace(combinations, kernels=measured.estimate.kernels),
             stages_of(combinations.chosen, resampled),
-            lambda _: found.estimate,
+            lambda _: measured.estimate,
             detail,
         )
 
