@@ -118,6 +118,7 @@ def scaling_study(
         data = Data(variables, tests.pop("names", None), scratch)
         places = stack.enter_context(WorkerPool(client, tests.get("memory", _MEMORY)))
         settings = settings_of(vary, weak=weak, most_rows=data.rows, workers=places.workers)
+        # Threads take no time to start, and processes are what more workers are.
         usual = "threads" if client is None and "workers" not in vary else "processes"
         turns = _turns([{"scheduler": usual, **setting} for setting in settings], repeats, client)
         varied = f"{', '.join(sorted(vary))} vary{', weak' if weak else ''}"

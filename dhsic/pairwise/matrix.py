@@ -210,6 +210,7 @@ class _Matrix:
                 for k in powers_below(p, _FEWEST)
             ]
             p, choice = first_that_fits(self.session, [offers])
+        # Told before landmarks are drawn, whose number decides all that follows.
         self.session.begin(telling(self.plan(p), [Way("landmarks", p, self.plan)]))
         drawn, chosen = self.drawn(p)
         return drawn._replace(summary=replace(drawn.summary, choice=choice)), chosen
@@ -285,6 +286,8 @@ def _chosen(session: Session, drawn: LandmarkFeatures, null: Any, asked: PairNul
         return _Chosen(asked, told if left_open else f"{AS_ASKED}; {told}")
     if not left_open or isinstance(asked, Spectral):
         return _Chosen(asked, AS_ASKED)
+    # More pairs need more replicates each, so that exact ones grow out of reach: the law takes
+    # over.
     pairs = len(_pairs(drawn))
     why = f"{pairs:,} pairs" if pairs > _MOST_PAIRS else ""
     if not why:
@@ -328,6 +331,7 @@ def _measured_pairs(
     hsic, spectra = np.zeros((len(sides),) * 2), []
     for i, j in itertools.combinations_with_replacement(range(len(sides)), 2):
         block = whiten(covariances.of(i, j)[None], (sides[i].factor, sides[j].factor))[0]
+        # Squared HSIC: the norm of the whitened cross-covariance, Zhang et al. (2018), section 4.1.
         hsic[i, j] = hsic[j, i] = np.vdot(block, block)
         # A variable with itself: the whitened block is its covariance operator, whose eigenvalues
         # weigh the chi-squares of the null.
@@ -341,6 +345,7 @@ def _measured_pairs(
 def _layout(sides: Sequence[Side]) -> Layout:
     """The features of every variable, and the products of all with all."""
     kernels = tuple((m, KernelSide.plain(m, side)) for m, side in enumerate(sides))
+    # Every pair of variables is a block of one product of all features with all.
     every = tuple(range(len(sides)))
     return Layout(kernels, (Rectangle(every, every),))
 
@@ -377,6 +382,8 @@ def _spectral_pvalues(
     """The products of the eigenvalues of either covariance weigh the chi-squares of a pair."""
     pvalues, unit = np.empty(hsic.shape), rounding_unit(session.dtype)
     for i, j in itertools.combinations_with_replacement(range(len(hsic)), 2):
+        # Zhang et al. (2018), section 4.1: the eigenvalues of either covariance, multiplied in
+        # pairs.
         mixture = ChiSquareMixture.of_products(spectra[i], spectra[j])
         law = null.distribution(mixture, session.seed)
         # As `independent_rounding`, of two sides.

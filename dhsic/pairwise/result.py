@@ -155,6 +155,7 @@ class DependenceMatrix(Result):
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
     @property
+    # Without making the records, of which a large matrix has many.
     def _n_records(self) -> int:
         return len(self.names) * (len(self.names) - 1) // 2
 

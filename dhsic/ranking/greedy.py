@@ -38,6 +38,8 @@ def forward(measure: SubsetMeasure, d: int, k: int) -> tuple[Subset, list[float]
     values: list[float] = []
     while len(chosen) < k:
         rest = [j for j in range(d) if j not in chosen]
+        # All candidates in one call: they share the kernels of the target, and a pass over the
+        # data.
         dependences = measure([(*chosen, j) for j in rest])
         # The first of equal ones, so that the order of the columns decides ties and no draw does.
         best = int(dependences.argmax())

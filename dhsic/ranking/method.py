@@ -78,6 +78,7 @@ def choose_ranking(
         "a ranking needs replicates that features share: null must be 'auto', 'shifts', "
         f"'permutation' or 'multiplier', or a value of these; got {null!r}"
     )
+    # Before anything is planned: limit laws of one column are not joint over columns.
     if not draws_replicates(null):
         raise InvalidArgumentError(msg)
     combinations = features.against(_target_kernel(session, kernel))

@@ -185,6 +185,7 @@ def rank_features(
     chosen = read_columns(session.sources[0], names, groups, feature_kernels)
     read = joint_reader(by, feature_kernels, target_kernel)
     method = choose_ranking(session, chosen, target_kernel, estimator, null, n_resamples, read)
+    # One map for the plan and the run.
     joint = read(session, method.estimator)
     # The plan is of all features: that some are constant is seen in rows, which nothing may read
     # before the memory is checked.
@@ -309,6 +310,7 @@ def open_columns(
 ) -> Session:
     """Open features and target; they are x and y where they have no names."""
     given, usual = (features, target), ("x", "y")
+    # Columns of data have names of their own; arrays are x and y.
     if data is None:
         names = names_of(given, usual)
     else:
@@ -349,6 +351,7 @@ def _with_constants(
     features: RankedColumns, tested: Sequence[RankedColumn]
 ) -> tuple[RankedColumn, ...]:
     """All features, those that are constant between those that were tested."""
+    # By name, in which all columns of a ranking differ.
     tested_by_name = {column.name: column for column in tested}
     described = zip(features.names, features.columns, features.kernels, strict=True)
     return tuple(

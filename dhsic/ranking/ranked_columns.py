@@ -56,6 +56,7 @@ class RankedColumns:
 
     def against(self, target: Kernel) -> Combinations:
         """Every feature with the target."""
+        # Kernels on columns of the one variable, so that all are fitted and read together.
         pairs = zip(self.kernels, self.columns, strict=True)
         return Combinations.against([OnColumns(kernel, at) for kernel, at in pairs], target)
 
@@ -128,6 +129,7 @@ def _named_groups(groups: ColumnGroups) -> Mapping[str, Sequence[int | str]]:
     named = groups
     if not isinstance(groups, Mapping):
         listed = groups if isinstance(groups, Sequence) and not isinstance(groups, str) else ()
+        # From 1 on, as a person counts.
         named = {f"group {number}": at for number, at in enumerate(listed, 1)}
     assert isinstance(named, Mapping)
     if not named or not all(isinstance(name, str) for name in named):

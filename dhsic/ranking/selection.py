@@ -342,6 +342,7 @@ def _subset_measure(
     """
     # Chosen for the largest sets that are measured.
     largest = features.on(tuple(range(columns)))
+    # A set of as many columns for every feature: no step takes more.
     most = Combinations.against([largest] * len(features), target)
     chosen, reason = column_estimator(estimator, session, most, None, None)
     assert isinstance(chosen, ColumnEstimator)
@@ -387,6 +388,7 @@ def _lasso_scores(
     n_permutations: int,
 ) -> Vector:
     """The coefficients of block HSIC Lasso."""
+    # In units of their standard deviations: the lasso compares coefficients of kernels.
     kernels = [features.on((j,)) for j in range(len(features))]
     combinations = Combinations.against(kernels, target)
     fitted, _ = fit_combinations_on_sample(session, combinations)
@@ -396,5 +398,6 @@ def _lasso_scores(
 
 def _run_pass(session: Session, reduction: RowReduction[State], *before: DriverStep) -> State:
     """Run a pass that fits the memory."""
+    # Each pass has a plan of its own, which is told and checked before it.
     session.begin(plan_of(session, [*before, session.plan(reduction)], _REMEDY))
     return session.run(reduction)

@@ -46,6 +46,7 @@ class Codec:
     @classmethod
     def of(cls, kind: Any) -> Codec | None:
         """That of a class, if there is one."""
+        # By the order of resolution of Python: the codec of the nearest class counts.
         bases = kind.__mro__ if isinstance(kind, type) else ()
         return next((cls._known[base] for base in bases if base in cls._known), None)
 
@@ -84,6 +85,7 @@ class JsonValue:
             The text is not such a value.
         """
         try:
+            # Constants of Python, as NaN, are no JSON and are refused by `_refuse_constant`.
             data = parse_json(text, parse_constant=_refuse_constant)
             read: Self = _read_fields(cls, data)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -107,6 +109,7 @@ class JsonValue:
 
     def __reduce__(self) -> tuple[Any, ...]:
         cls: Any = type(self)
+        # Fields that are written, and no others: lazy arrays and clients stay behind.
         kept = {name: getattr(self, name) for name in _written_fields(cls)}
         plain = {k: dict(x) if isinstance(x, Mapping) else x for k, x in kept.items()}
         return _made_result, (type(self), plain)
@@ -119,6 +122,7 @@ def _made_result(cls: type, values: dict[str, Any]) -> Any:
 @cache
 def _written_fields(cls: Any) -> dict[str, Any]:
     """Types of the fields that are written."""
+    # Annotations are text until they are looked up, once for every class.
     hints = get_type_hints(cls)
     return {f.name: hints[f.name] for f in fields(cls) if f.init and f.metadata != TRANSIENT}
 
@@ -147,6 +151,7 @@ def _plain_value(x: Any) -> Any:
     if x is None or isinstance(x, bool | int | str):
         return x
     if isinstance(x, float):
+        # JSON has no infinity, which an infinite statistic or bound may be: a word stands for it.
         return x if not math.isinf(x) else "Infinity" if x > 0.0 else "-Infinity"
     if isinstance(x, list | tuple):
         return [_plain_value(item) for item in x]
@@ -178,6 +183,8 @@ def _read_fields(cls: Any, data: Any) -> Any:
 def _read_value(kind: Any, data: Any, name: str) -> Any:
     """A value of a type from plain values."""
     origin, parts = get_origin(kind), get_args(kind)
+    # By the type of the field: JSON alone does not tell a tuple from a list, or an array from
+    # either.
     if origin in (Union, UnionType):
         return _read_any(parts, data, name)
     if origin is tuple:
@@ -224,6 +231,7 @@ def _read_tuple(kinds: tuple[Any, ...], data: Any, name: str) -> tuple[Any, ...]
     if not isinstance(data, list):
         msg = f"{name} must be a list, got {str(data)[:40]!r}"
         raise TypeError(msg)
+    # `tuple[X, ...]` has one type for all of its items.
     each = [kinds[0]] * len(data) if kinds[-1] is Ellipsis else kinds
     return tuple(_read_value(kind, item, name) for kind, item in zip(each, data, strict=True))
 

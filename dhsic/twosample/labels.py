@@ -44,6 +44,7 @@ def codes(sizes: Sequence[float], *, unbiased: bool) -> Vector:
     """
     n_a = np.asarray(sizes, np.float64)
     n = n_a.sum()
+    # The number of pairs of rows of different samples, which weigh the mean of MMD^2 over pairs.
     pairs = (n**2 - (n_a**2).sum()) / 2.0
     # Estimates without diagonals divide by n_a (n_a - 1), which these weights make up for.
     weights = n * (n_a - 1.0) / (n - 1.0) if unbiased else n_a

@@ -35,6 +35,7 @@ def pooled_labels(labels: Sequence[Source]) -> Indices:
         A label is missing.
     """
     sizes = [source.shape[0] for source in labels]
+    # Pooled rows alternate between samples, so that blocks of them hold some of each.
     samples, places = rows_of_samples(np.arange(sum(sizes)), sizes)
     stacked = np.concatenate([read_labels(source, source.name) for source in labels])
     return coded(stacked[np.cumsum([0, *sizes[:-1]])[samples] + places])
@@ -68,6 +69,7 @@ def moves_between(
         _check_within_samples(
             groups, sample, places, [sample_source.name for sample_source in samples]
         )
+    # In the pooled data moves are those of any test; only which of them change a sample differs.
     moves = moves_of(len(sample), strata, groups, None, seed)
     if isinstance(moves, RowSets):
         _check_ways(moves, sample)
