@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -111,9 +112,9 @@ def plan_regressions(
     if not isinstance(regression, Splines):
         reading = DriverStep("read all rows", 3 * 8 * n * sum(dims), 8 * n * sum(dims))
         return [reading, *_held_steps(session, regression, wanted)]
-    # A plan reads no rows; without values that repeat there are as many knots as there can be.
-    guess = [np.tile(np.linspace(0.0, 1.0, 1000)[:, None], (1, d)) for d in dims]
-    design = regression.design(guess, session.names, _regressors(wanted), tuple(wanted))
+    design = _guessed_design(
+        regression, tuple(dims), tuple(session.names), _regressors(wanted), tuple(wanted)
+    )
     rows = 8 * min(n, PILOT_ROWS) * (sum(dims) + design.size)
     fetch = 3 * rows + max(source.take_bytes for source in session.sources)
     square = 8 * regression.n_folds * design.size**2
@@ -122,6 +123,20 @@ def plan_regressions(
         session.plan(SplinePass(design)),
         DriverStep("solve", 5 * square, square),
     ]
+
+
+@lru_cache(maxsize=16)
+def _guessed_design(
+    regression: Splines,
+    dims: tuple[int, ...],
+    names: tuple[str, ...],
+    regressors: tuple[int, ...],
+    targets: tuple[int, ...],
+) -> SplineDesign:
+    """A design of so many columns; plans of many numbers of rows ask for the same one."""
+    # A plan reads no rows; without values that repeat there are as many knots as there can be.
+    guess = [np.tile(np.linspace(0.0, 1.0, 1000)[:, None], (1, d)) for d in dims]
+    return regression.design(guess, names, regressors, targets)
 
 
 def _held_steps(session: Session, regression: Regression, wanted: Regressions) -> list[DriverStep]:

@@ -8,19 +8,34 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dhsic.engine.blas import one_blas_thread
 from dhsic.engine.reduction import pickled
 from dhsic.engine.runtime import Runtime
-from dhsic.engine.supervision import as_they_finish, fetched
+from dhsic.engine.supervision import as_they_finish, fetched, threads_of_workers
 
 if TYPE_CHECKING:
     from dask.delayed import Delayed
 
-__all__ = ["Job", "as_task", "begin", "compute", "culled", "held", "ship"]
+__all__ = [
+    "Job",
+    "Near",
+    "as_task",
+    "begin",
+    "compute",
+    "culled",
+    "held",
+    "neighbours_together",
+    "ship",
+]
 
 _PIECE = 4 * 2**20
+_TRAVELS_LIGHT = 2**20  # bytes of a partial result, which may come from any worker
+
+
+Near = Callable[[int], AbstractContextManager[Any]]
 
 
 class Job(NamedTuple):
@@ -61,6 +76,38 @@ def held(value: Any, runtime: Runtime) -> Any:
 
     # It gets a name, or Dask would hash the value.
     return delayed(value, name=f"held-{uuid.uuid4().hex}", pure=False, traverse=False)
+
+
+def neighbours_together(leaves: int, state: int, runtime: Runtime) -> Near:
+    """Contexts to make tasks in, by the number of a leaf, in which neighbours share a worker.
+
+    Partial results are then added where they are, and few of them travel. A worker is a wish: where
+    it is lost, or behind others, these take over what is left.
+
+    Parameters
+    ----------
+    leaves : int
+        Tasks whose results are combined in order.
+    state : int
+        Bytes of a partial result.
+    runtime : Runtime
+        Where they run.
+    """
+    threads = {} if runtime.client is None else threads_of_workers(runtime.client)
+    slots = [worker for worker in sorted(threads) for _ in range(threads[worker])]
+    if not slots or state < _TRAVELS_LIGHT:
+        return lambda _: nullcontext()
+    import dask
+
+    def near(leaf: int) -> AbstractContextManager[Any]:
+        # what is kept of a run that ended early may follow the last leaf
+        worker = slots[min(leaf, leaves - 1) * len(slots) // max(leaves, 1)]
+        place: AbstractContextManager[Any] = dask.annotate(
+            workers=[worker], allow_other_workers=True
+        )
+        return place
+
+    return near
 
 
 def culled(tasks: Sequence[Delayed]) -> list[Delayed]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, ClassVar, TypeAlias
 
@@ -129,13 +129,14 @@ class PassPlan:
     @cached_property
     def rows_per_block(self) -> int:
         """Rows of the largest block."""
-        return max(self._rows.values())
+        starts, stops = self.runs
+        return int((stops - starts).sum(axis=1).max())
 
     @cached_property
     def runs(self) -> NDArray[np.intp]:
         """Where the ranges of rows of every block start and stop, shape (2, blocks, ranges)."""
         alone = np.array([self.bounds[:-1], self.bounds[1:]])[..., None]
-        return alone if self.groups is None else self.groups.runs(self.bounds)
+        return alone if self.groups is None else _runs(self.groups, self.bounds)
 
     def ranges(self, start: int, stop: int) -> Ranges:
         """Ranges of rows of the block between two bounds."""
@@ -191,6 +192,14 @@ class PassPlan:
         """Partial results that a task combines."""
         # Large states wait in pairs: a wider tree would hold more of them in memory at once.
         return 2 if self.bytes_to_driver >= _LARGE_STATE else FAN_IN
+
+
+@lru_cache(maxsize=4)
+def _runs(groups: KnownGroups, bounds: tuple[int, ...]) -> NDArray[np.intp]:
+    """They take a hundredth of a second for some thousand blocks, and plans ask again and again."""
+    runs = groups.runs(bounds)
+    runs.setflags(write=False)  # all plans share them
+    return runs
 
 
 @dataclass(frozen=True, repr=False)

@@ -17,7 +17,7 @@ from dhsic.engine.blas import one_blas_thread
 from dhsic.engine.blocks import Source
 from dhsic.engine.budget import Budget
 from dhsic.engine.checkpoint import Checkpoint, Shards
-from dhsic.engine.compute import Job, as_task, held
+from dhsic.engine.compute import Job, Near, as_task, held, neighbours_together
 from dhsic.engine.digest import can_digest
 from dhsic.engine.events import BlockFinished, Listener, PassFinished, PassStarted
 from dhsic.engine.failures import explained_failures
@@ -60,6 +60,14 @@ class Payload(NamedTuple):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return unpacked, (Payload, pickled(tuple(self)))
+
+
+class _Node(NamedTuple):
+    """A task of the tree that combines."""
+
+    task: Any
+    leaf: int
+    """The number of the first leaf from there on that is computed."""
 
 
 class ReplicateTask(NamedTuple):
@@ -243,28 +251,34 @@ def _job(
     needed = {span for group in missing for spans in group for span in spans}
     parts, shared = blocks_of(sources, plan, needed, runtime), held(payload, runtime)
     chunk, run = as_task(run_chunk), uuid.uuid4().hex
+    near = neighbours_together(sum(map(len, missing)), plan.bytes_to_driver, runtime)
     leaves: list[Any] = []
 
-    def subtree(number: int) -> Any:
-        if number in there:
-            return load(shared, number)
-        blocks = [
-            chunk(
+    def leaf(spans: Spans) -> _Node:
+        number = len(leaves)
+        with near(number):
+            task = chunk(
                 shared,
                 spans,
                 *(part for span in dict.fromkeys(spans) for part in parts[span]),
                 # By the first rows in the key an error tells at which rows workers died.
                 dask_key_name=f"{_key_of(plan)}{run}-{'-'.join(str(a) for a, _ in spans)}",
             )
-            for spans in groups[number]
-        ]
-        leaves.extend(blocks)
-        top = _tree(shared, blocks, plan.fan_in)
-        return top if payload.shards is None else keep(shared, number, top)
+        leaves.append(task)
+        return _Node(task, number)
+
+    def subtree(number: int) -> _Node:
+        if number in there:
+            return _Node(load(shared, number), len(leaves))
+        top = _tree(shared, [leaf(spans) for spans in groups[number]], plan.fan_in, near)
+        if payload.shards is not None:
+            with near(top.leaf):
+                top = top._replace(task=keep(shared, number, top.task))
+        return top
 
     keep, load = as_task(keep_shard), as_task(load_shard)
-    top = _tree(shared, [subtree(number) for number in range(len(groups))], plan.fan_in)
-    return Job(leaves, [_amount(plan, spans) for group in missing for spans in group], [top])
+    top = _tree(shared, [subtree(number) for number in range(len(groups))], plan.fan_in, near)
+    return Job(leaves, [_amount(plan, spans) for group in missing for spans in group], [top.task])
 
 
 def _replicates_job(
@@ -281,14 +295,16 @@ def _replicates_job(
     return Job(list(leaves.values()), [len(ranges[n]) for n in missing], wanted)
 
 
-def _tree(shared: Any, level: list[Any], fan_in: int) -> Any:
+def _tree(shared: Any, level: list[_Node], fan_in: int, near: Near) -> _Node:
     """The task that combines tasks in order, a few at a time."""
     combine = as_task(_combine)
     # Always in the order of the rows: sums of floating-point numbers depend on it.
     while len(level) > 1:
-        # By neighbours and a few at a time: the order of additions is that of the tree, not of
-        # arrival.
-        level = [combine(shared, *level[i : i + fan_in]) for i in range(0, len(level), fan_in)]
+        parts = [level[i : i + fan_in] for i in range(0, len(level), fan_in)]
+        level = []
+        for part in parts:
+            with near(part[0].leaf):
+                level.append(_Node(combine(shared, *(node.task for node in part)), part[0].leaf))
     return level[0]
 
 
