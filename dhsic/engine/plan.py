@@ -196,7 +196,7 @@ class PassPlan:
 
 @lru_cache(maxsize=4)
 def _runs(groups: KnownGroups, bounds: tuple[int, ...]) -> NDArray[np.intp]:
-    """They take a hundredth of a second for some thousand blocks, and plans ask again and again."""
+    """Some thousand blocks take a hundredth of a second, and plans ask again and again."""
     runs = groups.runs(bounds)
     runs.setflags(write=False)  # all plans share them
     return runs
