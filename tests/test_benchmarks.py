@@ -374,6 +374,15 @@ def test_table__stays_where_a_study_fails_before_its_first_row(tmp_path):
     assert path.read_text() == "n\n1\n2\n"
 
 
+def test_table__keeps_rows_that_the_keys_tell_from_those_that_come(tmp_path):
+    path = tmp_path / "table.csv"
+    write_csv(str(path), [{"n": 1, "s": 0.5}, {"n": 2, "s": 0.5}], ["n"])
+    write_csv(str(path), [{"n": 3, "s": 0.25}, {"n": 1, "s": 0.75}, {"n": 4, "s": 1}], ["n"])
+    assert path.read_text() == "n,s\n1,0.75\n2,0.5\n3,0.25\n4,1\n"
+    write_csv(str(path), [{"n": 1, "s": 2}])
+    assert path.read_text() == "n,s\n1,2\n"
+
+
 def test_chaos__goes_on_where_the_options_are_the_same(out):
     asked = {"wait": "4.0", "deadline": "60.0"}
     write_csv(str(out), [{"fault": 0, **asked}, {"fault": 1, **asked}])

@@ -9,8 +9,10 @@ import shlex
 import sys
 import tomllib
 from contextlib import redirect_stdout
+from html import unescape
 from io import StringIO
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pytest
@@ -442,6 +444,34 @@ def test_choosing__table_of_the_family_is_the_registry():
     assert found == [(e.estimator.name, row) for e, row in zip(TABLE, rows, strict=True)]
 
 
+def dead_links(site):
+    """Links and pictures of pages that lead to no file, or to no place in it."""
+    # Pages of the theme, and of Sphinx about the code, are not ours.
+    own = [path for path in site.rglob("*.html") if not {"_static", "_modules"} & {*path.parts}]
+    pages = {path: path.read_text() for path in own}
+    places = {
+        path: {unescape(name) for name in re.findall(r'\b(?:id|name)="([^"]+)"', text)}
+        for path, text in pages.items()
+    }
+    dead = []
+    for path, text in pages.items():
+        for link in re.findall(r'\b(?:href|src)="([^"]+)"', text):
+            target = urlsplit(unescape(link))
+            if target.scheme or target.netloc:
+                continue
+            file = (path.parent / unquote(target.path)).resolve() if target.path else path
+            named = file not in places or target.fragment in ("", *places[file])
+            if not (file.exists() and named):
+                dead.append(f"{path.relative_to(site)}: {link}")
+    return sorted(dead)
+
+
+def test_dead_links__are_found(tmp_path):
+    (tmp_path / "a.html").write_text('<a href="b.html#x">1</a> <a href="#z">2</a> <p id="y">')
+    (tmp_path / "b.html").write_text('<p id="x"> <a href="a.html#y">3</a> <img src="c.png">')
+    assert dead_links(tmp_path) == ["a.html: #z", "b.html: c.png"]
+
+
 @pytest.mark.slow
 def test_site__builds_without_a_warning(tmp_path):
     pytest.importorskip("sphinx_gallery", reason="the extra docs is not installed")
@@ -451,3 +481,4 @@ def test_site__builds_without_a_warning(tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "site" / "gallery" / "index.html").exists()
+    assert dead_links(tmp_path / "site") == []

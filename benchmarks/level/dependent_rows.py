@@ -27,7 +27,7 @@ from scipy.signal import lfilter
 from scipy.stats import binomtest
 
 import dhsic
-from benchmarks.shared.output import parallel_map, write_into
+from benchmarks.shared.output import parallel_map, write_csv
 from dhsic.errors import DependentRowsWarning
 from dhsic.estimators import EstimatorName
 
@@ -239,10 +239,10 @@ def main(
     out: str,
 ) -> None:
     if runs:
-        write_into(out, rows(cases, n, runs, estimator, effects, processes), KEYS)
+        write_csv(out, rows(cases, n, runs, estimator, effects, processes), KEYS)
     if rows_of_time:
         times = seconds(rows_of_time, estimator)
-        write_into(out.replace(".csv", "_seconds.csv"), times, KEYS_OF_TIME)
+        write_csv(out.replace(".csv", "_seconds.csv"), times, KEYS_OF_TIME)
 
 
 if __name__ == "__main__":

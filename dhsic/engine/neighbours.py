@@ -100,7 +100,7 @@ def likeness(first: Matrix64, second: Matrix64, starts: Sequence[int] = (0,)) ->
     # The mean over all pairs of different rows, most of which are far apart.
     far = (float(np.vdot(cross, cross)) - float(sizes.sum())) / (n * (n - 1))
     scale = float((first**2).sum(axis=1).mean() * (second**2).sum(axis=1).mean())
-    found, near = [], np.zeros(n)
+    candidates, near = [], np.zeros(n)
     for lag in range(1, _LAGS + 1):
         same = run[lag:] == run[:-lag]
         products = np.einsum("ij,ij->i", u[lag:], u[:-lag]) * np.einsum(
@@ -112,8 +112,8 @@ def likeness(first: Matrix64, second: Matrix64, starts: Sequence[int] = (0,)) ->
             at = np.flatnonzero(same) + lag
             error = float(near[at].std()) / len(at) ** 0.5
             mean = float(near[at].mean())
-            found.append(Likeness(mean / (lag * scale), mean / error if error > 0.0 else 0.0))
-    return max(found, key=lambda one: one.errors)
+            candidates.append(Likeness(mean / (lag * scale), mean / error if error > 0.0 else 0.0))
+    return max(candidates, key=lambda candidate: candidate.errors)
 
 
 def waves_of(
@@ -251,11 +251,11 @@ def _drawn_runs(session: Session) -> tuple[NDArray[np.intp], list[int]]:
     n = session.n
     if n <= _ROWS:
         return np.arange(n), [0]
-    chunks = [-(-n // size) for one in session.sources if (size := one.chunk_rows)]
+    chunks = [-(-n // size) for source in session.sources if (size := source.chunk_rows)]
     count = min(_RUNS, max(2, min(chunks, default=n) // _SHARE_OF_CHUNKS))
     length = _ROWS // count
     # One run from each part of the data, at a random place there.
     draws = generator(session.seed, "neighbours").integers(n // count - length + 1, size=count)
     firsts = draws + np.arange(count) * (n // count)
-    found: NDArray[np.intp] = (firsts[:, None] + np.arange(length)).ravel()
-    return found, list(range(0, len(found), length))
+    rows: NDArray[np.intp] = (firsts[:, None] + np.arange(length)).ravel()
+    return rows, list(range(0, len(rows), length))

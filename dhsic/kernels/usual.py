@@ -28,22 +28,22 @@ _SEVERAL = (_S, _MIDDLE, _WIDE, _FINE, _FINER, _EACH, _SPREADS)
 
 def _both(*pairs: tuple[_One, _One]) -> list[tuple[_One, _One]]:
     """Pairs, and the same with the variables changed, each once."""
-    return list(dict.fromkeys(one for a, b in pairs for one in ((a, b), (b, a))))
+    return list(dict.fromkeys(pair for a, b in pairs for pair in ((a, b), (b, a))))
 
 
 _PAIRS: dict[tuple[OneOrMany, OneOrMany], list[tuple[_One, _One]]] = {
     ("one", "one"): _both(
         (_S, _S),
-        *((_FINE, one) for one in (_FINE, _RANKS, _T)),
-        *((_T, one) for one in (_T, _RANKS, _FINEST)),
+        *((_FINE, kernel) for kernel in (_FINE, _RANKS, _T)),
+        *((_T, kernel) for kernel in (_T, _RANKS, _FINEST)),
         (_SPREAD, _SPREAD),
     ),
     ("many", "many"): _both(
-        *((one, one) for one in (_S, _MIDDLE, _WIDE, _SPREADS)),
-        *((_S, one) for one in (_FINE, _EACH, _SPREADS)),
+        *((kernel, kernel) for kernel in (_S, _MIDDLE, _WIDE, _SPREADS)),
+        *((_S, kernel) for kernel in (_FINE, _EACH, _SPREADS)),
     ),
     ("many", "one"): [
-        *((one, _T) for one in (_S, _WIDE, _MIDDLE, _EACH, _SPREADS)),
+        *((kernel, _T) for kernel in (_S, _WIDE, _MIDDLE, _EACH, _SPREADS)),
         *((_S, _RANKS), (_S, _FINE), (_FINE, _S), (_FINER, _S)),
     ],
 }
@@ -82,5 +82,5 @@ def pairs_of(first: OneOrMany, second: OneOrMany) -> list[tuple[int, ...]]:
     >>> len(pairs_of("one", "one")), len(pairs_of("many", "one")), len(pairs_of("many", "many"))
     (12, 9, 10)
     """
-    one, other = _LISTED[first], _LISTED[second]
-    return [(one.index(a), other.index(b)) for a, b in _PAIRS[first, second]]
+    listed, other = _LISTED[first], _LISTED[second]
+    return [(listed.index(a), other.index(b)) for a, b in _PAIRS[first, second]]
